@@ -1,0 +1,56 @@
+//! The seam between Cairn and the world: disks, messages, time, chance, tasks.
+//!
+//! Promises    code that names only these traits runs unchanged on Linux (`env-linux`) and in the simulator (`sim`)
+//! Assumes     one shard is one thread: futures are not `Send`, nothing on a shard is locked
+//! Not here    any implementation; what messages mean (`wire`)
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod disk;
+mod net;
+
+use std::{future::Future, time::Duration};
+
+pub use buffer::{BUFFER_ALIGN, PageBuf};
+pub use disk::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability};
+pub use futures::future::LocalBoxFuture;
+pub use net::{InMessage, NetEvent, OutMessage, Route};
+
+use cairn_types::{HostId, Incarnation, Time};
+
+/// One shard's world. Cheap to clone; all clones are the same world.
+pub trait Env: Clone + 'static {
+    /// A device of this world.
+    type Disk: Disk;
+
+    /// This host.
+    fn host(&self) -> HostId;
+    /// This process of the host.
+    fn incarnation(&self) -> Incarnation;
+    /// The monotonic clock (`CLOCK_BOOTTIME`: it counts through suspend).
+    fn now(&self) -> Time;
+    /// The wall clock in ms since 1970: for people and the repair delay, never for safety.
+    fn unix_ms(&self) -> u64;
+    /// Resolves at `at` or soon after.
+    fn sleep_until(&self, at: Time) -> LocalBoxFuture<'static, ()>;
+    /// Resolves after `duration` or soon after.
+    fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
+        self.sleep_until(self.now() + duration)
+    }
+    /// Runs `task` on this shard until it ends.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+    /// Runs `job` on a thread of its own (in the simulator: at once, as one instant).
+    fn run_blocking<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> LocalBoxFuture<'static, T>;
+    /// A random word: for ids, jitter, spreading.
+    fn random_u64(&self) -> u64;
+
+    /// Queues a message to the process of another host (or of this host); never blocks, may be lost.
+    /// Messages to one host over one connection arrive in the order sent, or a [`NetEvent::PeerDown`] tells
+    /// that some may not have.
+    fn send(&self, to: HostId, message: OutMessage);
+    /// Waits for network events and appends at least one to `events`. One caller per shard.
+    fn receive<'a>(&'a self, events: &'a mut Vec<NetEvent>) -> LocalBoxFuture<'a, ()>;
+}

@@ -1,0 +1,199 @@
+//! The object record: what the seats of an object hold and vote on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Policy};
+
+/// Which replica set of an object: chunk x stripe width + stripe.
+pub type ReplicaSetIndex = u32;
+
+/// The shape of an object: a concat of chunks, each a mirror of stripes.
+///
+/// Blocks of one (chunk, stripe) form a *replica set*: the components that hold the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Bytes of every chunk but the last, at most 255 GiB, a multiple of strip x width.
+    pub chunk_bytes: u64,
+    /// Components side by side in one copy of one chunk, 1..=12.
+    pub stripe_width: u32,
+    /// Bytes that go to one stripe before the next; 1 MiB.
+    pub strip_bytes: u32,
+    /// Full copies (FTT + 1).
+    pub copies: u32,
+}
+
+/// What an object knows of one component.
+///
+/// Active -> Absent | Degraded; Absent -> Resyncing | Degraded; Resyncing -> Active | Absent | Degraded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ComponentState {
+    /// In sync: every acknowledged write needs it, reads may use it.
+    Active,
+    /// Unreachable, may come back. Past the repair delay it is replaced.
+    Absent {
+        /// Every operation up to this one is decided on it.
+        stale_since: OpId,
+        /// Wall clock when it was recorded, in ms since 1970; only the repair delay reads it.
+        since_unix_ms: u64,
+    },
+    /// Being filled: takes new writes, serves no reads.
+    Resyncing {
+        /// Every operation up to this one is decided on it; kept until it is active.
+        stale_since: OpId,
+    },
+    /// Lost for good: its device said so, or an administrator did.
+    Degraded,
+}
+
+impl ComponentState {
+    /// Whether reads may use the component and acknowledgements need it.
+    pub fn in_sync(self) -> bool {
+        matches!(self, Self::Active)
+    }
+    /// Whether new writes are sent to it.
+    pub fn takes_writes(self) -> bool {
+        matches!(self, Self::Active | Self::Resyncing { .. })
+    }
+}
+
+/// What a component is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// One copy of one replica set.
+    Data {
+        /// Which replica set.
+        set: ReplicaSetIndex,
+        /// Which copy, 0..copies. Copies of one number share fault domains where they can.
+        copy: u32,
+    },
+    /// No data: holds the record and votes.
+    Witness,
+}
+
+/// One component of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its id, never reused.
+    pub component: ComponentId,
+    /// The host that it lives on.
+    pub host: HostId,
+    /// The disk group that it lives on.
+    pub disk_group: DiskGroupId,
+    /// Votes, 0 or more.
+    pub votes: u32,
+    /// Data or witness.
+    pub role: Role,
+    /// In sync or not. A witness is Active or Absent; its state bears on nothing but repair.
+    pub state: ComponentState,
+}
+
+/// The configuration of an object: the value that the register holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectConfig {
+    /// The object.
+    pub object: ObjectId,
+    /// The name that administrators gave it; the directory's catalogue can be rebuilt from this.
+    pub name: String,
+    /// Bytes of the address space, a multiple of 512.
+    pub size_bytes: u64,
+    /// What it asks for.
+    pub policy: Policy,
+    /// The name of the policy that it was created with, for people.
+    pub policy_name: String,
+    /// Its shape.
+    pub layout: Layout,
+    /// Every component.
+    pub members: Vec<Member>,
+    /// Every operation up to this one is decided on stable media of all in-sync components.
+    pub decided: OpId,
+    /// A tombstone: the object is gone, its components may be removed.
+    pub deleted: bool,
+}
+
+/// The place of one object's record: one per (object, disk group).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Seat {
+    /// The host.
+    pub host: HostId,
+    /// The disk group.
+    pub disk_group: DiskGroupId,
+}
+
+impl Member {
+    /// The seat that carries this member's votes.
+    pub fn seat(&self) -> Seat {
+        Seat {
+            host: self.host,
+            disk_group: self.disk_group,
+        }
+    }
+    /// The replica set that it holds, if it holds data.
+    pub fn set(&self) -> Option<ReplicaSetIndex> {
+        match self.role {
+            Role::Data { set, .. } => Some(set),
+            Role::Witness => None,
+        }
+    }
+}
+
+impl ObjectConfig {
+    /// The seats of the object, each once, in order.
+    pub fn seats(&self) -> Vec<Seat> {
+        let mut seats: Vec<Seat> = self.members.iter().map(Member::seat).collect();
+        seats.sort_unstable();
+        seats.dedup();
+        seats
+    }
+    /// Votes of the components at `seat`.
+    pub fn votes_at(&self, seat: Seat) -> u32 {
+        self.members
+            .iter()
+            .filter(|m| m.seat() == seat)
+            .map(|m| m.votes)
+            .sum()
+    }
+    /// All votes.
+    pub fn votes_total(&self) -> u32 {
+        self.members.iter().map(|m| m.votes).sum()
+    }
+    /// The members that hold replica set `set`, in order of copy.
+    pub fn replica_set(&self, set: ReplicaSetIndex) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(move |m| m.set() == Some(set))
+    }
+    /// The member with this component id.
+    pub fn member(&self, component: ComponentId) -> Option<&Member> {
+        self.members.iter().find(|m| m.component == component)
+    }
+    /// The same, to be changed.
+    pub fn member_mut(&mut self, component: ComponentId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|m| m.component == component)
+    }
+    /// Whole blocks of the address space, the last one perhaps partly used.
+    pub fn size_blocks(&self) -> u64 {
+        self.size_bytes.div_ceil(u64::from(BLOCK_BYTES))
+    }
+}
+
+/// The last configuration that a seat accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The epoch under which it was accepted.
+    pub epoch: Epoch,
+    /// Its number; grows with every change.
+    pub csn: Csn,
+    /// The effective configuration that an *open* change replaces; none when *closed*.
+    pub base: Option<Box<ObjectConfig>>,
+    /// The configuration.
+    pub config: ObjectConfig,
+}
+
+/// What one seat holds durably of one object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeatRecord {
+    /// The object.
+    pub object: ObjectId,
+    /// The newest epoch promised; older ones are refused.
+    pub promised: Epoch,
+    /// The last accepted configuration; none while the object is nascent (csn 0).
+    pub accepted: Option<Accepted>,
+}

@@ -1,0 +1,27 @@
+//! The vocabulary of Cairn: identities, order, units, policy, configuration, failure kinds.
+//!
+//! Promises    every name here means one thing in every room; values only, no behaviour with effects
+//! Not here    how things are stored (`format`), sent (`wire`) or decided (`votes`, `record`, `placement`)
+#![forbid(unsafe_code)]
+
+mod config;
+mod fail;
+mod ids;
+mod order;
+mod policy;
+mod units;
+
+pub use config::{
+    Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord,
+};
+pub use fail::{Fail, FailKind};
+pub use ids::{
+    ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError,
+    SessionId,
+};
+pub use order::{ClientTag, Csn, Epoch, OpId};
+pub use policy::{FaultToleranceMethod, Policy, PolicyError};
+pub use units::{
+    BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES,
+    RegionIndex, SECTOR_BYTES, Time, format_bytes, parse_bytes,
+};

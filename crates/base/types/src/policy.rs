@@ -1,0 +1,95 @@
+//! The storage policy of one virtual disk, in vSAN's words.
+
+use serde::{Deserialize, Serialize};
+
+/// How copies are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultToleranceMethod {
+    /// RAID-1 across fault domains: FTT + 1 full copies.
+    #[default]
+    Mirror,
+    /// RAID-5 (FTT 1) or RAID-6 (FTT 2) across fault domains. Not there yet: refused.
+    ErasureCoding,
+}
+
+/// What a virtual disk asks of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// Failures to tolerate, 0..=3: overlapping losses of fault domains that lose nothing.
+    pub ftt: u8,
+    /// How copies are made.
+    pub ftm: FaultToleranceMethod,
+    /// Stripe width (disk stripes per object), 1..=12: capacity devices that each copy is spread over.
+    pub stripe_width: u8,
+    /// Object space reservation, 0..=100 % of the disk's size set aside at creation.
+    pub reservation_percent: u8,
+    /// CRC-32C of each block from the front end to the medium. Off is not there yet: refused.
+    pub checksum: bool,
+    /// Create the disk even where the cluster cannot hold all copies now.
+    pub force_provisioning: bool,
+    /// Guest I/Os per second, at most; 0 is no limit.
+    pub iops_limit: u32,
+    /// Ask a majority before each answer: for hosts whose clock may stop (hosts that are VMs).
+    pub confirmed_reads: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            ftt: 1,
+            ftm: FaultToleranceMethod::Mirror,
+            stripe_width: 1,
+            reservation_percent: 0,
+            checksum: true,
+            force_provisioning: false,
+            iops_limit: 0,
+            confirmed_reads: false,
+        }
+    }
+}
+
+/// Why a policy is refused by itself, before any cluster is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PolicyError(pub String);
+
+impl Policy {
+    /// Full copies that the policy keeps.
+    pub fn copies(&self) -> u32 {
+        u32::from(self.ftt) + 1
+    }
+
+    /// Checks the values against their bounds and against what this release has.
+    pub fn validate(&self) -> Result<(), PolicyError> {
+        let refuse = |text: String| Err(PolicyError(text));
+        if self.ftt > 3 {
+            return refuse(format!(
+                "failures to tolerate is {}, the most is 3",
+                self.ftt
+            ));
+        }
+        if !(1..=12).contains(&self.stripe_width) {
+            return refuse(format!(
+                "stripe width is {}, it goes from 1 to 12",
+                self.stripe_width
+            ));
+        }
+        if self.reservation_percent > 100 {
+            return refuse(format!(
+                "space reservation is {} %, the most is 100",
+                self.reservation_percent
+            ));
+        }
+        if self.ftm == FaultToleranceMethod::ErasureCoding {
+            return refuse("erasure coding is not in this release: choose mirroring".into());
+        }
+        if !self.checksum {
+            return refuse(
+                "checksums cannot be turned off in this release: leave checksum on".into(),
+            );
+        }
+        Ok(())
+    }
+}

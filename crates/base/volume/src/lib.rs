@@ -1,0 +1,115 @@
+//! What a front end may ask of a virtual disk: the one trait between guests' doors and the engine.
+//!
+//! Promises    a request that returned `Ok` is durable (writes) or linearizable per 4 KiB block (reads)
+//! Assumes     the front end checked bounds and alignment: offsets and lengths are multiples of 512, inside the disk
+//! Not here    protocols (`nbd`), ownership, placement
+#![forbid(unsafe_code)]
+
+use std::{fmt, future::Future};
+
+use bytes::Bytes;
+
+/// What a front end tells its client about a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// The name.
+    pub name: String,
+    /// Bytes, a multiple of 512. A grown disk shows its new size to whoever opens it anew.
+    pub size_bytes: u64,
+    /// For people: "mirror, FTT 1".
+    pub description: String,
+}
+
+/// A run of bytes with one allocation state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub len_bytes: u64,
+    /// False: a hole, which reads as zeros and takes no space.
+    pub allocated: bool,
+}
+
+/// Why a request failed, as far as a guest can act on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeError {
+    /// The datastore has no room for this write (ENOSPC).
+    NoSpace(String),
+    /// The disk cannot be served now or its data cannot be read (EIO).
+    Io(String),
+    /// The request is not one that the disk takes (EINVAL).
+    Invalid(String),
+    /// The disk is gone or the server is stopping (ESHUTDOWN).
+    Shutdown(String),
+}
+
+impl fmt::Display for VolumeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpace(text) | Self::Io(text) | Self::Invalid(text) | Self::Shutdown(text) => {
+                f.write_str(text)
+            }
+        }
+    }
+}
+
+impl std::error::Error for VolumeError {}
+
+/// A virtual disk as a front end sees it. Cheap to clone; requests may overlap in time in any number.
+///
+/// Every acknowledged write is durable, so `flush` has nothing left to do but wait its turn, and FUA is implied.
+pub trait Volume: Clone + 'static {
+    /// Name and size.
+    fn info(&self) -> VolumeInfo;
+    /// Reads `len_bytes` at `offset`, in pieces in order; 4 KiB aligned pieces where the request was aligned.
+    fn read(
+        &self,
+        offset: u64,
+        len_bytes: u32,
+    ) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static;
+    /// Writes `data` at `offset`. Data in 4 KiB aligned memory (`PageBuf`) is not copied.
+    fn write(
+        &self,
+        offset: u64,
+        data: Bytes,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+    /// Zeroes the range; `keep_allocated` asks that it keeps its space (write-zeroes with NO_HOLE).
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+        keep_allocated: bool,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+    /// Gives the range's space back; it reads as zeros afterwards.
+    fn trim(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+    /// Returns when every write acknowledged before is durable.
+    fn flush(&self) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+    /// Allocation of the range, in order, covering all of it.
+    fn block_status(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static;
+    /// Reads the range into the read cache, if there is room.
+    fn cache(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+}
+
+/// The disks that one host serves.
+pub trait Exports: Clone + 'static {
+    /// What `open` returns.
+    type Volume: Volume;
+    /// The names, sorted.
+    fn list(&self) -> impl Future<Output = Vec<String>> + 'static;
+    /// The disk of that name; `None` when there is none.
+    fn open(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static;
+}
