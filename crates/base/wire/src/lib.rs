@@ -1,1 +1,107 @@
-//! (being written)
+//! What the hosts of a cluster say to each other, and how it is encoded.
+//!
+//! Promises    any bytes decode to a message or to a [`DecodeError`]; nothing panics, nothing allocates more than it was sent
+//! Assumes     the carrier (`env`) checks that a body arrived as it was sent; block data carries its own CRCs
+//! Not here    sockets, who may send what (`object`)
+//!
+//! A message is a body (postcard, versioned by [`PROTOCOL_VERSION`]) and, apart from it, block data: the payload.
+#![forbid(unsafe_code)]
+
+mod io;
+mod message;
+mod peer;
+mod record;
+
+pub use io::{AllocatedPiece, CopyPiece, DataPiece, GuestRequest, Target};
+pub use message::{Answer, Message, Refusal, Request};
+pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, PeerSession};
+pub use record::{ComponentAnswer, SeizeAnswer, UnsettledOp};
+
+use bytes::Bytes;
+
+/// The version of the messages between hosts; hosts of different versions refuse each other.
+///
+/// 1: mirrors, votes, leases, resync.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
+pub const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a payload, at most: the largest guest request and the edges of its blocks.
+pub const PAYLOAD_BYTES_MAX: usize = (32 << 20) + 2 * 4096;
+
+/// A body that is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {len} bytes does not decode: {cause}")]
+pub struct DecodeError {
+    /// Its length.
+    pub len: usize,
+    /// What the decoder says.
+    pub cause: String,
+}
+
+/// Encodes a message body.
+pub fn encode(message: &Message) -> Bytes {
+    postcard::to_extend(message, Vec::with_capacity(128))
+        .expect("messages have no unencodable values")
+        .into()
+}
+
+/// Decodes a message body; trailing bytes are an error.
+pub fn decode(body: &[u8]) -> Result<Message, DecodeError> {
+    let fail = |cause: String| DecodeError {
+        len: body.len(),
+        cause,
+    };
+    if body.len() > BODY_BYTES_MAX {
+        return Err(fail(format!("bodies have at most {BODY_BYTES_MAX} bytes")));
+    }
+    match postcard::take_from_bytes::<Message>(body) {
+        Ok((message, [])) => Ok(message),
+        Ok((_, rest)) => Err(fail(format!("{} bytes too many", rest.len()))),
+        Err(error) => Err(fail(error.to_string())),
+    }
+}
+
+/// CRC-32C of one block, as the wire and the media carry it.
+pub fn block_crc(block: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, block) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_types::{ComponentId, DiskGroupId, Epoch, OpId, SessionId};
+
+    #[test]
+    fn a_message_reads_back_and_a_cut_one_does_not() {
+        let target = Target {
+            disk_group: DiskGroupId(7),
+            component: ComponentId(9),
+            epoch: Epoch {
+                number: 3,
+                ..Epoch::default()
+            },
+            session: SessionId(4),
+        };
+        let message = Message::Request {
+            id: 77,
+            request: Request::Write {
+                to: target,
+                op: OpId::ZERO,
+                settled: OpId::ZERO,
+                client: Default::default(),
+                first_block: 1 << 40,
+                crcs: vec![1, 2, 3],
+            },
+        };
+        let body = encode(&message);
+        assert_eq!(decode(&body), Ok(message));
+        for cut in 0..body.len() {
+            assert!(decode(&body[..cut]).is_err());
+        }
+        let mut long = body.to_vec();
+        long.push(0);
+        assert!(decode(&long).is_err());
+    }
+}

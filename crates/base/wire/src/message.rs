@@ -1,0 +1,286 @@
+//! The messages: requests with a number, answers that repeat it, and what is sent without one.
+
+use cairn_types::{
+    Accepted, BlockRange, ClientTag, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId,
+    RegionIndex,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AllocatedPiece, DataPiece, GuestRequest, Heartbeat, HeartbeatAnswer, SeizeAnswer, Target,
+};
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// Asks; answered once with the same number.
+    Request {
+        /// Unique among the sender's requests of one incarnation.
+        id: u64,
+        /// What is asked.
+        request: Request,
+    },
+    /// Answers a request.
+    Answer {
+        /// Of the request.
+        id: u64,
+        /// The answer or a refusal.
+        answer: Result<Answer, Refusal>,
+    },
+    /// A heartbeat.
+    Heartbeat(Heartbeat),
+    /// The answer to one.
+    HeartbeatAnswer(HeartbeatAnswer),
+    /// The owner settled operations while nothing else was to be sent.
+    Settled {
+        /// The component.
+        to: Target,
+        /// Every operation up to this one is decided.
+        upto: OpId,
+    },
+    /// The owner gives the object up: its lease at this seat ends.
+    Release {
+        /// The seat's disk group.
+        disk_group: DiskGroupId,
+        /// The object.
+        object: ObjectId,
+        /// The epoch that ends.
+        epoch: Epoch,
+    },
+}
+
+/// What may be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Write the payload to a component.
+    Write {
+        /// The component.
+        to: Target,
+        /// The operation.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// The front-end request behind it.
+        client: ClientTag,
+        /// Component-relative.
+        first_block: u64,
+        /// CRC-32C of each block.
+        crcs: Vec<u32>,
+    },
+    /// Zero or trim blocks of a component.
+    Zero {
+        /// The component.
+        to: Target,
+        /// The operation.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// The front-end request behind it.
+        client: ClientTag,
+        /// Component-relative.
+        range: BlockRange,
+        /// True: the range keeps its space.
+        keep_allocated: bool,
+    },
+    /// Replace a region's contents (resync).
+    Copy {
+        /// The component.
+        to: Target,
+        /// The operation.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// Component-relative.
+        first_block: u64,
+        /// What the source holds; data in the payload.
+        pieces: Vec<DataPiece>,
+    },
+    /// Take operations back, in this order.
+    Undo {
+        /// The component.
+        to: Target,
+        /// Which, newest first.
+        ops: Vec<OpId>,
+    },
+    /// Durably note that every operation up to this one is decided.
+    Settle {
+        /// The component.
+        to: Target,
+        /// Which.
+        upto: OpId,
+    },
+    /// Read blocks of a component.
+    Read {
+        /// The component.
+        to: Target,
+        /// Component-relative.
+        range: BlockRange,
+    },
+    /// Which regions were touched after an operation.
+    Regions {
+        /// The component.
+        to: Target,
+        /// After this one.
+        after: OpId,
+    },
+    /// Which blocks are allocated.
+    Allocated {
+        /// The component.
+        to: Target,
+        /// Component-relative.
+        range: BlockRange,
+    },
+    /// Whether a front-end request was carried out on these blocks.
+    WasDone {
+        /// The component.
+        to: Target,
+        /// The request.
+        client: ClientTag,
+    },
+    /// Promise a newer epoch, and tell what is there.
+    Seize {
+        /// The seat's disk group.
+        disk_group: DiskGroupId,
+        /// The object.
+        object: ObjectId,
+        /// The seizer's epoch.
+        epoch: Epoch,
+    },
+    /// Accept a configuration.
+    Accept {
+        /// The seat's disk group.
+        disk_group: DiskGroupId,
+        /// Epoch, csn, base and config.
+        accepted: Box<Accepted>,
+    },
+    /// Confirm a lease in the present session.
+    Confirm {
+        /// The seat's disk group.
+        disk_group: DiskGroupId,
+        /// The object.
+        object: ObjectId,
+        /// The owner's epoch.
+        epoch: Epoch,
+    },
+    /// Make a component, nascent.
+    CreateComponent {
+        /// Where.
+        disk_group: DiskGroupId,
+        /// Its id.
+        component: ComponentId,
+        /// Its object.
+        object: ObjectId,
+        /// Blocks, 0 for a witness.
+        size_blocks: u64,
+        /// Blocks set aside for it.
+        reserved_blocks: u64,
+    },
+    /// Change a component's size.
+    ResizeComponent {
+        /// The component.
+        to: Target,
+        /// Blocks.
+        size_blocks: u64,
+        /// Blocks set aside for it.
+        reserved_blocks: u64,
+    },
+    /// Remove a component, and the object's record when it was its last here. The seat checks the right to.
+    DeleteComponent {
+        /// Where.
+        disk_group: DiskGroupId,
+        /// Which.
+        component: ComponentId,
+        /// Its object.
+        object: ObjectId,
+    },
+    /// The highest record that the host has of an object, over its disk groups.
+    WhoHas {
+        /// The object.
+        object: ObjectId,
+    },
+    /// A guest's request to the owner.
+    Guest {
+        /// The object.
+        object: ObjectId,
+        /// What.
+        request: GuestRequest,
+    },
+    /// Give the object up, so that the sender may seize it at once (attach, live migration).
+    HandOver {
+        /// The object.
+        object: ObjectId,
+    },
+    /// An owner's management work, as JSON of the admin API's types: resize, delete, status.
+    Manage {
+        /// The object.
+        object: ObjectId,
+        /// The command.
+        command: Vec<u8>,
+    },
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Done, and durable where the request writes.
+    Done,
+    /// Blocks, or a guest's bytes, in the payload.
+    Data {
+        /// Runs in order.
+        pieces: Vec<DataPiece>,
+    },
+    /// Regions with the highest operation that touched each.
+    Regions(Vec<(RegionIndex, OpId)>),
+    /// Allocation, in order.
+    Allocated(Vec<AllocatedPiece>),
+    /// Whether it was carried out.
+    WasDone(bool),
+    /// To Seize.
+    Seize(SeizeAnswer),
+    /// To WhoHas.
+    Record {
+        /// The newest epoch promised by any of the host's seats.
+        promised: Epoch,
+        /// The highest accepted record.
+        accepted: Option<Box<Accepted>>,
+        /// The host's seats of this object that hold a component.
+        disk_groups: Vec<DiskGroupId>,
+        /// The owner that the host knows to hold a lease now.
+        owner: Option<HostId>,
+    },
+    /// To Manage: JSON.
+    Managed(Vec<u8>),
+}
+
+/// Why a request was not carried out. It left no trace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// A newer epoch was promised: the sender is no longer the owner.
+    Fenced {
+        /// Which.
+        promised: Epoch,
+    },
+    /// A higher configuration was accepted under the same epoch.
+    Stale {
+        /// Which.
+        csn: Csn,
+    },
+    /// The component was admitted anew since: the sender must seize again.
+    Session,
+    /// No room on the device.
+    NoSpace,
+    /// These blocks cannot be read (bad checksum or medium): read another copy, then write them anew.
+    BadBlocks(Vec<BlockRange>),
+    /// The disk group or its device takes no requests until it is reopened or replaced.
+    Media(String),
+    /// Nothing of that id here.
+    NotFound,
+    /// Not the owner; perhaps this host is.
+    NotOwner(Option<HostId>),
+    /// A request that makes no sense here.
+    Invalid(String),
+    /// The object cannot be served now; tells what it waits for.
+    Inaccessible(String),
+    /// Asked and not answered: the connection ended or the peer fell silent. Never sent; made by the sender's side.
+    Lost,
+}

@@ -1,0 +1,62 @@
+//! Heartbeats: sessions between processes, the base of leases; and what each host tells of itself.
+
+use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectId};
+use serde::{Deserialize, Serialize};
+
+/// A run of heartbeats between two processes without a gap of a lease; drawn by the grantor, never revived.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct PeerSession(pub u64);
+
+/// What a disk group tells of itself with each heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskGroupSummary {
+    /// Which.
+    pub disk_group: DiskGroupId,
+    /// How often it was opened.
+    pub open_count: u64,
+    /// Its durable log position; peers keep the highest to unmask an old disk image.
+    pub durable_position: u64,
+    /// Capacity in bytes.
+    pub total_bytes: u64,
+    /// Of that, free and not reserved.
+    pub free_bytes: u64,
+    /// Components on it.
+    pub components: u32,
+    /// False: it takes no writes (media failure).
+    pub healthy: bool,
+}
+
+/// What a host tells of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct HostSummary {
+    /// Its disk groups.
+    pub disk_groups: Vec<DiskGroupSummary>,
+}
+
+/// Sent every heartbeat interval to every peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// Grows by one; the answer repeats it.
+    pub number: u64,
+    /// The session that the sender holds from this grantor, if it was told one.
+    pub session: PeerSession,
+    /// The highest durable positions that the sender has seen of the receiver's disk groups.
+    pub remembered: Vec<(DiskGroupId, u64, u64)>,
+    /// The sender's state.
+    pub summary: HostSummary,
+    /// Objects that the sender owns with a seat at the receiver; what is missing here is released.
+    pub owned: Vec<(ObjectId, Epoch)>,
+}
+
+/// Sent back at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatAnswer {
+    /// Of the heartbeat.
+    pub number: u64,
+    /// The session: another one than before tells that the old is over.
+    pub session: PeerSession,
+    /// The grantor's process.
+    pub grantor: (HostId, Incarnation),
+}

@@ -1,0 +1,60 @@
+//! What a seat answers to Seize: its record and what its components hold unsettled.
+
+use cairn_types::{Accepted, BlockRange, ClientTag, ComponentId, Epoch, OpId, SessionId};
+use serde::{Deserialize, Serialize};
+
+/// An operation that a component holds and that is not known to be decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsettledOp {
+    /// Which.
+    pub op: OpId,
+    /// What it touched, component-relative.
+    pub range: BlockRange,
+    /// The front-end request that it carries out.
+    pub client: ClientTag,
+}
+
+/// What a seat says of one of its components.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentAnswer {
+    /// Which.
+    pub component: ComponentId,
+    /// False: the disk group does not hold it (any more).
+    pub present: bool,
+    /// True: its capacity device failed or missed a destage.
+    pub lost: bool,
+    /// The admission that this answer opens.
+    pub session: SessionId,
+    /// Every operation up to this one is decided, as the component was told.
+    pub settled: OpId,
+    /// What it holds above that, ascending.
+    pub window: Vec<UnsettledOp>,
+    /// Set when its log is damaged or rolled back: a lack of an operation proves nothing.
+    pub log_damaged: bool,
+}
+
+/// A seat's answer to Seize.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SeizeAnswer {
+    /// The promise is durable, and so is every earlier append of the object.
+    Promised {
+        /// The last accepted record; none while nascent.
+        accepted: Option<Box<Accepted>>,
+        /// Its components.
+        components: Vec<ComponentAnswer>,
+    },
+    /// A newer epoch was promised.
+    Promisee {
+        /// Which.
+        promised: Epoch,
+    },
+    /// Another owner's lease stands.
+    LeaseHeld {
+        /// Its epoch.
+        by: Epoch,
+        /// For at most this long if it is silent from now on.
+        for_ms: u64,
+    },
+    /// The disk group holds nothing of the object.
+    NoSeat,
+}
