@@ -1,1 +1,21 @@
-//! (being written)
+//! The NBD server: a guest's door to virtual disks, over a unix socket or TCP.
+//!
+//! Promises    every request gets the answer that the protocol names for it; a malformed one gets the protocol's error or a
+//!             closed connection, and memory per connection stays within [`Limits`]
+//! Assumes     it runs inside a tokio `LocalSet` (the volumes' futures are not `Send`): one task per connection, on the shard
+//!             that called [`serve_unix`] or [`serve_tcp`]
+//! Not here    TLS (STARTTLS is refused by policy), extended headers (64-bit lengths), what a disk is (`volume`)
+//! Source      the protocol's text: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>
+//!
+//! Pure: `wire` (numbers), `option` and `request` (bytes to values), `decode` (the stream of requests), `reply` (values to bytes).
+//! With effects: `handshake`, `session`, `server`.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod options;
+mod server;
+mod stats;
+
+pub use options::{Limits, Options};
+pub use server::{ServeError, Server, serve_tcp, serve_unix};
+pub use stats::{Counters, SessionStats};
