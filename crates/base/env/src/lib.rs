@@ -27,6 +27,8 @@ pub trait Env: Clone + 'static {
     fn host(&self) -> HostId;
     /// This process of the host.
     fn incarnation(&self) -> Incarnation;
+    /// The number of this shard within its process, from 0.
+    fn shard(&self) -> u8;
     /// The monotonic clock (`CLOCK_BOOTTIME`: it counts through suspend).
     fn now(&self) -> Time;
     /// The wall clock in ms since 1970: for people and the repair delay, never for safety.

@@ -12,6 +12,8 @@ pub enum Route {
     DiskGroup(DiskGroupId),
     /// The shard that owns, or would own, this object.
     Object(ObjectId),
+    /// The shard of this number: answers go back to the shard that asked.
+    Shard(u8),
 }
 
 /// A message to be sent.

@@ -1,0 +1,146 @@
+//! Range locks of one object: 4 KiB blocks, shared or exclusive, first come first served.
+//!
+//! Promises    overlapping requests run one after another unless all are shared; nobody is overtaken by a later
+//!             request that conflicts with it, so nobody starves
+//! Not here    why a lock is taken (`write`, `read`, `resync`)
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+};
+
+use cairn_types::BlockRange;
+use futures::channel::oneshot;
+
+/// Locks of one object. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct RangeLocks {
+    table: Rc<RefCell<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    held: BTreeMap<u64, Claim>,
+    waiting: VecDeque<(u64, Claim, oneshot::Sender<Guard>)>,
+}
+
+#[derive(Clone, Copy)]
+struct Claim {
+    range: BlockRange,
+    exclusive: bool,
+}
+
+impl Claim {
+    fn conflicts(self, other: Self) -> bool {
+        (self.exclusive || other.exclusive) && self.range.overlaps(other.range)
+    }
+}
+
+/// A held lock; dropping it lets the next ones in.
+pub(crate) struct Guard {
+    table: Rc<RefCell<Table>>,
+    id: u64,
+}
+
+impl RangeLocks {
+    /// Waits for the lock. It is queued when this is called, before the future is polled.
+    pub(crate) fn lock(&self, range: BlockRange, exclusive: bool) -> impl Future<Output = Guard> + use<> {
+        let claim = Claim { range, exclusive };
+        let mut table = self.table.borrow_mut();
+        let id = table.next;
+        table.next += 1;
+        let blocked = table.held.values().any(|h| h.conflicts(claim))
+            || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim));
+        let waits = if blocked {
+            let (sender, receiver) = oneshot::channel();
+            table.waiting.push_back((id, claim, sender));
+            Err(receiver)
+        } else {
+            table.held.insert(id, claim);
+            Ok(Guard { table: self.table.clone(), id })
+        };
+        async move {
+            match waits {
+                Ok(guard) => guard,
+                Err(receiver) => receiver.await.expect("a queued lock is granted, never dropped"),
+            }
+        }
+    }
+
+    /// Locks that are held or waited for.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        let table = self.table.borrow();
+        table.held.len() + table.waiting.len()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut granted = Vec::new();
+        {
+            let mut table = self.table.borrow_mut();
+            table.held.remove(&self.id);
+            if table.waiting.is_empty() {
+                return;
+            }
+            let waiting = std::mem::take(&mut table.waiting);
+            for (id, claim, sender) in waiting {
+                let blocked = table.held.values().any(|h| h.conflicts(claim))
+                    || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim));
+                if blocked {
+                    table.waiting.push_back((id, claim, sender));
+                } else {
+                    table.held.insert(id, claim);
+                    granted.push((sender, Guard { table: self.table.clone(), id }));
+                }
+            }
+        }
+        for (sender, guard) in granted {
+            // Whoever stopped waiting gets the guard dropped here, which passes it on.
+            let _ = sender.send(guard);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        Box::pin(future).now_or_never()
+    }
+
+    #[test]
+    fn readers_share_and_writers_wait_their_turn() {
+        let locks = RangeLocks::default();
+        let a = now(locks.lock(BlockRange::new(0, 4), false)).unwrap();
+        let b = now(locks.lock(BlockRange::new(2, 4), false)).unwrap();
+        let writer = locks.lock(BlockRange::new(3, 1), true);
+        let late_reader = locks.lock(BlockRange::new(3, 1), false);
+        let elsewhere = now(locks.lock(BlockRange::new(9, 1), true));
+        assert!(elsewhere.is_some());
+        drop((a, b));
+        let writer = now(writer).expect("both readers are gone");
+        let mut late_reader = Box::pin(late_reader);
+        assert!(late_reader.as_mut().now_or_never().is_none(), "the writer came first");
+        drop(writer);
+        drop(now(late_reader).expect("the writer is gone"));
+        drop(elsewhere);
+        assert_eq!(locks.len(), 0);
+    }
+
+    #[test]
+    fn a_waiter_that_gives_up_blocks_nobody() {
+        let locks = RangeLocks::default();
+        let a = now(locks.lock(BlockRange::new(0, 1), true)).unwrap();
+        drop(locks.lock(BlockRange::new(0, 1), true));
+        let c = locks.lock(BlockRange::new(0, 1), true);
+        drop(a);
+        assert!(now(c).is_some());
+        assert_eq!(locks.len(), 0);
+    }
+}

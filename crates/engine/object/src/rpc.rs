@@ -1,0 +1,149 @@
+//! Requests and answers between hosts: numbers, pending answers, and when an answer is given up.
+//!
+//! Promises    every call resolves: with the answer, or with [`Refusal::Lost`] once the connection ended, the peer
+//!             fell silent for a lease, or [`CALL_SECONDS_MAX`] passed; a late answer is dropped
+//! Assumes     messages to one peer arrive in the order sent (env); a call is sent before `call` returns
+//! Not here    what requests mean (`seats`, `owner`)
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    rc::Rc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cairn_env::{Env, OutMessage, Route};
+use cairn_types::{HostId, Incarnation, Time};
+use cairn_wire::{Answer, Message, Refusal, Request, encode};
+use futures::{FutureExt, channel::oneshot};
+
+/// Seconds after which a call is given up although its peer is alive: a device that hangs behind a live process.
+///
+/// Linux gives a device 30 s before it resets it; a guest's own timeout is 30 s too, so ours must be well below.
+pub const CALL_SECONDS_MAX: u64 = 10;
+
+/// Where the shard stands in a request's number.
+const SHARD_SHIFT: u32 = 56;
+
+/// An answer with its payload.
+pub type Reply = Result<(Answer, Bytes), Refusal>;
+
+struct Pending {
+    to: HostId,
+    since: Time,
+    answer: oneshot::Sender<Reply>,
+}
+
+/// The calls of one shard. Cheap to clone.
+pub struct Rpc<E: Env> {
+    inner: Rc<Inner<E>>,
+}
+
+struct Inner<E> {
+    env: E,
+    next: Cell<u64>,
+    pending: RefCell<BTreeMap<u64, Pending>>,
+    up: RefCell<BTreeMap<HostId, Incarnation>>,
+}
+
+impl<E: Env> Clone for Rpc<E> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<E: Env> Rpc<E> {
+    /// No calls yet.
+    pub fn new(env: E) -> Self {
+        // The asking shard stands in the number, so that the answer finds back to it.
+        let first = u64::from(env.shard()) << SHARD_SHIFT | 1;
+        Self { inner: Rc::new(Inner { env, next: Cell::new(first), pending: RefCell::default(), up: RefCell::default() }) }
+    }
+
+    /// Sends `request` before it returns; the future resolves with the answer.
+    pub fn call(&self, to: HostId, route: Route, request: Request, payload: Vec<Bytes>) -> impl Future<Output = Reply> + use<E> {
+        let inner = &self.inner;
+        let (answer, receiver) = oneshot::channel();
+        if to == inner.env.host() || inner.up.borrow().contains_key(&to) {
+            let id = inner.next.replace(inner.next.get() + 1);
+            inner.pending.borrow_mut().insert(id, Pending { to, since: inner.env.now(), answer });
+            self.send(to, route, &Message::Request { id, request }, payload);
+        } else {
+            drop(answer);
+        }
+        receiver.map(|reply| reply.unwrap_or(Err(Refusal::Lost)))
+    }
+
+    /// Sends a message that has no answer.
+    pub fn send(&self, to: HostId, route: Route, message: &Message, payload: Vec<Bytes>) {
+        self.inner.env.send(to, OutMessage { route, body: encode(message), payload });
+    }
+
+    /// Answers request `id` of `to`.
+    pub fn answer(&self, to: HostId, id: u64, reply: Result<(Answer, Vec<Bytes>), Refusal>) {
+        let (answer, payload) = match reply {
+            Ok((answer, payload)) => (Ok(answer), payload),
+            Err(refusal) => (Err(refusal), Vec::new()),
+        };
+        self.send(to, Route::Shard((id >> SHARD_SHIFT) as u8), &Message::Answer { id, answer }, payload);
+    }
+
+    /// An answer arrived.
+    pub fn on_answer(&self, from: HostId, id: u64, answer: Result<Answer, Refusal>, payload: Bytes) {
+        let mut pending = self.inner.pending.borrow_mut();
+        // Another host's number is a bug or malice there; the call stays open for the right one.
+        if pending.get(&id).is_some_and(|p| p.to == from) {
+            let call = pending.remove(&id).expect("just seen");
+            drop(pending);
+            let _ = call.answer.send(answer.map(|a| (a, payload)));
+        }
+    }
+
+    /// A peer is connected.
+    pub fn on_peer_up(&self, host: HostId, incarnation: Incarnation) {
+        let before = self.inner.up.borrow_mut().insert(host, incarnation);
+        if before.is_some_and(|b| b != incarnation) {
+            self.give_up(|p| p.to == host);
+        }
+    }
+
+    /// A connection ended or the peer fell silent for a lease.
+    pub fn on_peer_down(&self, host: HostId) {
+        self.inner.up.borrow_mut().remove(&host);
+        self.give_up(|p| p.to == host);
+    }
+
+    /// The peers that are connected, with their processes.
+    pub fn peers_up(&self) -> BTreeMap<HostId, Incarnation> {
+        self.inner.up.borrow().clone()
+    }
+
+    /// Whether calls to the host have a chance.
+    pub fn is_up(&self, host: HostId) -> bool {
+        host == self.inner.env.host() || self.inner.up.borrow().contains_key(&host)
+    }
+
+    /// Gives up what waited too long. To be called now and then.
+    pub fn sweep(&self) {
+        let limit = Duration::from_secs(CALL_SECONDS_MAX);
+        let now = self.inner.env.now();
+        self.give_up(|p| now.since(p.since) > limit);
+    }
+
+    /// Hosts that calls wait for, with how many.
+    pub fn waiting_for(&self) -> BTreeSet<HostId> {
+        self.inner.pending.borrow().values().map(|p| p.to).collect()
+    }
+
+    fn give_up(&self, mut which: impl FnMut(&Pending) -> bool) {
+        let mut pending = self.inner.pending.borrow_mut();
+        let lost: Vec<u64> = pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
+        let lost: Vec<Pending> = lost.iter().filter_map(|id| pending.remove(id)).collect();
+        drop(pending);
+        for call in lost {
+            let _ = call.answer.send(Err(Refusal::Lost));
+        }
+    }
+}
