@@ -1,1 +1,28 @@
-//! (being written)
+//! What Cairn writes to devices: superblock, log batch, run of a capacity segment.
+//!
+//! Promises    encoding is fixed (golden bytes in the tests); decoding checks a CRC-32C before it believes a
+//!             field, and answers hostile bytes with an error, never with a panic or a large allocation
+//! Assumes     a 4 KiB write may tear at 512 bytes; integers are little endian
+//! Not here    where things are placed and when they are written (`store`); the metadata store's own pages (redb)
+#![forbid(unsafe_code)]
+
+mod batch;
+mod checksum;
+mod record;
+mod run;
+mod superblock;
+
+pub use batch::{
+    BATCH_HEADER_BYTES_MAX, BATCH_RECORDS_OFFSET, BatchError, BatchHeader, decode_batch_header,
+    decode_batch_records, encode_batch, peek_batch_header_bytes,
+};
+pub use checksum::{block_crcs, crc32c, zero_block_crc};
+pub use record::{LogPiece, LogRecord};
+pub use run::{
+    RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header,
+    encode_run_header, run_header_pages,
+};
+pub use superblock::{
+    CacheRegions, CapacityRegions, DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
+    SuperblockError, decode_superblock, encode_superblock,
+};

@@ -1,0 +1,148 @@
+//! What one operation leaves in the log: everything but its blocks, which follow the batch header.
+
+use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use serde::{Deserialize, Serialize};
+
+/// A part of a copied region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogPiece {
+    /// Blocks; their bytes stand in the batch's data.
+    Data {
+        /// The first block.
+        first_block: u64,
+        /// CRC-32C per block; the length is the count of blocks.
+        crcs: Vec<u32>,
+    },
+    /// Blocks without data.
+    Hole {
+        /// Which.
+        range: BlockRange,
+    },
+}
+
+/// One record of a log batch. The order of variants is the encoding: only append.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogRecord {
+    /// A component begins.
+    CreateComponent {
+        /// Its id.
+        component: ComponentId,
+        /// The object that it belongs to.
+        object: ObjectId,
+        /// Its address space.
+        size_blocks: u64,
+        /// Blocks set aside for it.
+        reserved_blocks: u64,
+        /// The capacity device that it lives on, chosen before it was logged so that replay chooses the same.
+        device: u8,
+    },
+    /// A component ends, its blocks are free.
+    DeleteComponent {
+        /// Which.
+        component: ComponentId,
+    },
+    /// A component's size or reservation changes.
+    ResizeComponent {
+        /// Which.
+        component: ComponentId,
+        /// Its new address space.
+        size_blocks: u64,
+        /// Blocks set aside for it from now on.
+        reserved_blocks: u64,
+    },
+    /// Blocks are written; their bytes stand in the batch's data, in record order.
+    Write {
+        /// Where.
+        component: ComponentId,
+        /// By which operation.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// The request that asked for it.
+        client: ClientTag,
+        /// The first block.
+        first_block: u64,
+        /// CRC-32C per block; the length is the count of blocks.
+        crcs: Vec<u32>,
+    },
+    /// Blocks become zero.
+    Zero {
+        /// Where.
+        component: ComponentId,
+        /// By which operation.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// The request that asked for it.
+        client: ClientTag,
+        /// Which blocks.
+        range: BlockRange,
+        /// They count as allocated all the same.
+        keep_allocated: bool,
+    },
+    /// The contents of a region as another copy has it.
+    Copy {
+        /// Where.
+        component: ComponentId,
+        /// The highest operation of all sources read.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// Data and holes, ascending.
+        pieces: Vec<LogPiece>,
+    },
+    /// The operation has no effect, whether it stands before or comes after.
+    Undo {
+        /// Where.
+        component: ComponentId,
+        /// Which.
+        op: OpId,
+    },
+    /// Every operation up to `upto` is decided.
+    Settle {
+        /// Where.
+        component: ComponentId,
+        /// Up to and with this one.
+        upto: OpId,
+    },
+    /// The record of an object's seat; empty is none. The last one holds.
+    Record {
+        /// Whose.
+        object: ObjectId,
+        /// Opaque to the store.
+        bytes: Vec<u8>,
+    },
+}
+
+impl LogRecord {
+    /// Blocks of data that the record has in its batch.
+    pub fn data_blocks(&self) -> u64 {
+        match self {
+            Self::Write { crcs, .. } => crcs.len() as u64,
+            Self::Copy { pieces, .. } => pieces
+                .iter()
+                .map(|piece| match piece {
+                    LogPiece::Data { crcs, .. } => crcs.len() as u64,
+                    LogPiece::Hole { .. } => 0,
+                })
+                .sum(),
+            _ => 0,
+        }
+    }
+
+    /// CRC-32C of every data block, in the order of the batch's data.
+    pub fn data_crcs(&self) -> impl Iterator<Item = u32> + '_ {
+        let (own, pieces): (&[u32], &[LogPiece]) = match self {
+            Self::Write { crcs, .. } => (crcs, &[]),
+            Self::Copy { pieces, .. } => (&[], pieces),
+            _ => (&[], &[]),
+        };
+        own.iter().copied().chain(pieces.iter().flat_map(|piece| {
+            let crcs: &[u32] = match piece {
+                LogPiece::Data { crcs, .. } => crcs,
+                LogPiece::Hole { .. } => &[],
+            };
+            crcs.iter().copied()
+        }))
+    }
+}

@@ -1,0 +1,236 @@
+//! The superblock: which device this is, of which disk group, host and cluster, and how it is divided.
+//!
+//! Two copies, each a 4 KiB block with a CRC and a generation; the good one with the higher generation holds. They
+//! are written one after the other, so a crash leaves at least one.
+
+use cairn_types::{BLOCK_BYTES, ClusterId, DeviceId, DiskGroupId, HostId};
+use serde::{Deserialize, Serialize};
+
+use crate::crc32c;
+
+const MAGIC: [u8; 8] = *b"CAIRNSB1";
+const VERSION: u32 = 1;
+const PAYLOAD_AT: usize = 24;
+/// Bytes of a superblock copy.
+pub const SUPERBLOCK_BYTES: u32 = BLOCK_BYTES;
+/// Where the copies stand. Apart, so that one bad stretch of media does not take both.
+pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
+
+/// How a cache device is divided, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheRegions {
+    /// Where the metadata region begins.
+    pub metadata_offset: u64,
+    /// Its length.
+    pub metadata_bytes: u64,
+    /// Where the log region begins.
+    pub log_offset: u64,
+    /// Its length, a multiple of `log_segment_bytes`.
+    pub log_bytes: u64,
+    /// Bytes of a log segment.
+    pub log_segment_bytes: u32,
+    /// Random per format; stands in every batch header.
+    pub log_id: u64,
+    /// How often the disk group was opened.
+    pub open_count: u64,
+}
+
+/// How a capacity device is divided, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityRegions {
+    /// Where the segments begin.
+    pub segments_offset: u64,
+    /// How many there are.
+    pub segment_count: u32,
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// The log id of the disk group's cache device.
+    pub log_id: u64,
+}
+
+/// What a device is in its disk group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceRole {
+    /// Log and metadata.
+    Cache {
+        /// How it is divided.
+        regions: CacheRegions,
+        /// The capacity devices, by index.
+        capacity: Vec<DeviceId>,
+    },
+    /// Segments.
+    Capacity {
+        /// How it is divided.
+        regions: CapacityRegions,
+        /// Which of the disk group's capacity devices, 0..7.
+        index: u8,
+    },
+}
+
+/// The contents of a superblock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Superblock {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The host.
+    pub host: HostId,
+    /// The disk group.
+    pub disk_group: DiskGroupId,
+    /// This device.
+    pub device: DeviceId,
+    /// Its length when it was formatted; a shorter device was truncated.
+    pub device_bytes: u64,
+    /// Grows with every write of the superblock; the higher copy holds.
+    pub generation: u64,
+    /// What it is.
+    pub role: DeviceRole,
+}
+
+/// Why a block is not a superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SuperblockError {
+    /// No Cairn superblock stands here.
+    #[error("no Cairn superblock")]
+    None,
+    /// It is of a version that this program does not know.
+    #[error("a superblock of version {0}, this program knows version 1")]
+    Version(u32),
+    /// Its checksum is wrong.
+    #[error("the checksum of the superblock is wrong")]
+    Checksum,
+    /// The checksum is right, the contents make no sense.
+    #[error("the superblock contradicts itself")]
+    Malformed,
+}
+
+/// Encodes one copy.
+pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
+    let payload = postcard::to_stdvec(superblock).expect("plain values encode");
+    assert!(PAYLOAD_AT + payload.len() <= SUPERBLOCK_BYTES as usize);
+    let mut bytes = vec![0u8; SUPERBLOCK_BYTES as usize];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes[PAYLOAD_AT..PAYLOAD_AT + payload.len()].copy_from_slice(&payload);
+    // The CRC covers the whole block with its own field zero, so that a flipped bit anywhere shows.
+    let crc = crc32c(&bytes);
+    bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Decodes and checks one copy.
+pub fn decode_superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+    let bytes = bytes
+        .get(..SUPERBLOCK_BYTES as usize)
+        .ok_or(SuperblockError::None)?;
+    if bytes[..8] != MAGIC {
+        return Err(SuperblockError::None);
+    }
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let mut copy = bytes.to_vec();
+    copy[16..20].fill(0);
+    if crc32c(&copy) != word(16) {
+        return Err(SuperblockError::Checksum);
+    }
+    if word(8) != VERSION {
+        return Err(SuperblockError::Version(word(8)));
+    }
+    let payload = bytes
+        .get(PAYLOAD_AT..PAYLOAD_AT.saturating_add(word(12) as usize))
+        .ok_or(SuperblockError::Malformed)?;
+    let superblock: Superblock =
+        postcard::from_bytes(payload).map_err(|_| SuperblockError::Malformed)?;
+    if sound(&superblock) {
+        Ok(superblock)
+    } else {
+        Err(SuperblockError::Malformed)
+    }
+}
+
+/// Whether the regions lie inside the device and have whole segments.
+fn sound(superblock: &Superblock) -> bool {
+    let block = u64::from(BLOCK_BYTES);
+    let inside = |offset: u64, len: u64| {
+        offset % block == 0
+            && offset
+                .checked_add(len)
+                .is_some_and(|end| end <= superblock.device_bytes)
+    };
+    match &superblock.role {
+        DeviceRole::Cache {
+            regions: r,
+            capacity,
+        } => {
+            let segment = u64::from(r.log_segment_bytes);
+            (1..=7).contains(&capacity.len())
+                && inside(r.metadata_offset, r.metadata_bytes)
+                && inside(r.log_offset, r.log_bytes)
+                && segment > 0
+                && segment % block == 0
+                && r.log_bytes % segment == 0
+                && r.log_bytes / segment >= 2
+        }
+        DeviceRole::Capacity { regions: r, index } => {
+            let segment = u64::from(r.segment_bytes);
+            *index < 7
+                && segment >= 2 * block
+                && segment % block == 0
+                && r.segment_count > 0
+                && inside(r.segments_offset, u64::from(r.segment_count) * segment)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> Superblock {
+        Superblock {
+            cluster: ClusterId(1),
+            host: HostId(2),
+            disk_group: DiskGroupId(3),
+            device: DeviceId(4),
+            device_bytes: 1 << 30,
+            generation: 5,
+            role: DeviceRole::Cache {
+                regions: CacheRegions {
+                    metadata_offset: 1 << 20,
+                    metadata_bytes: 64 << 20,
+                    log_offset: 65 << 20,
+                    log_bytes: 256 << 20,
+                    log_segment_bytes: 4 << 20,
+                    log_id: 6,
+                    open_count: 7,
+                },
+                capacity: vec![DeviceId(8), DeviceId(9)],
+            },
+        }
+    }
+
+    #[test]
+    fn a_superblock_reads_back_and_keeps_its_bytes() {
+        let bytes = encode_superblock(&cache());
+        assert_eq!(decode_superblock(&bytes), Ok(cache()));
+        // Old devices must be read by new code.
+        assert_eq!(crc32c(&bytes), GOLDEN);
+    }
+    const GOLDEN: u32 = 3228562275;
+
+    #[test]
+    fn hostile_bytes_are_refused() {
+        let bytes = encode_superblock(&cache());
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert!(decode_superblock(&bad).is_err(), "byte {at}");
+        }
+        assert_eq!(decode_superblock(&bytes[..100]), Err(SuperblockError::None));
+        let mut outside = cache();
+        outside.device_bytes = 100 << 20;
+        assert_eq!(
+            decode_superblock(&encode_superblock(&outside)),
+            Err(SuperblockError::Malformed)
+        );
+    }
+}
