@@ -1,0 +1,28 @@
+//! Who can carry out management calls: one trait for any thread, one for the thread of a shard.
+//!
+//! Promises    both have the same calls, made from one list
+//! Not here    the bridge from one to the other (the daemon has the channel)
+
+use std::{future::Future, pin::Pin};
+
+use crate::ApiResult;
+
+/// A future that may be awaited on any thread.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+macro_rules! traits {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+        /// Management calls for callers on any thread: what the HTTP server is written against.
+        pub trait Management: Send + Sync + 'static {
+            $($(#[$doc])* fn $name(&self $(, $argument: $type)*) -> BoxFuture<'_, ApiResult<$answer>>;)*
+        }
+
+        /// The same calls on the thread of a shard: what `node` provides.
+        #[allow(async_fn_in_trait, reason = "shard futures are never Send, by design")]
+        pub trait LocalManagement: 'static {
+            $($(#[$doc])* async fn $name(&self $(, $argument: $type)*) -> ApiResult<$answer>;)*
+        }
+    };
+}
+
+crate::management_calls!(traits);

@@ -1,0 +1,116 @@
+//! The cluster as a whole: what it is, how it is, what holds for all hosts.
+
+use cairn_types::ClusterId;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Severity;
+
+/// Space, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Capacity {
+    /// Of all capacity devices.
+    pub raw_bytes: u64,
+    /// Taken, by all copies together.
+    pub used_bytes: u64,
+    /// Still free for data.
+    pub free_bytes: u64,
+}
+
+/// The directory as this host sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DirectoryStatus {
+    /// "embedded" or "etcd".
+    pub kind: String,
+    /// Without it management changes stop; I/O and failover go on.
+    pub reachable: bool,
+}
+
+/// The cluster in one view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterStatus {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: ClusterId,
+    /// Its name.
+    pub name: String,
+    /// The release of the host that answered.
+    pub version: String,
+    /// The name of the host that answered.
+    pub answered_by: String,
+    /// Hosts that answer heartbeats, this one included.
+    pub hosts_up: u32,
+    /// Hosts that the cluster knows.
+    pub hosts_total: u32,
+    /// Disk groups that the cluster knows.
+    pub disk_groups: u32,
+    /// Virtual disks.
+    pub disks: u32,
+    /// Space of all reachable disk groups.
+    pub capacity: Capacity,
+    /// What the disks' sizes add up to; with thin provisioning it may exceed what there is.
+    pub provisioned_bytes: u64,
+    /// The directory.
+    pub directory: DirectoryStatus,
+    /// The worst of the health checks.
+    pub health: Severity,
+    /// The texts of the checks that are not ok, worst first.
+    pub problems: Vec<String>,
+}
+
+/// What holds for all hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterSettings {
+    /// Seconds that a component may be absent before it is replaced.
+    pub repair_delay_s: u64,
+    /// Milliseconds that a lease lasts: how long a silent owner holds its disks. Takes effect for new sessions.
+    pub lease_ms: u64,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self {
+            repair_delay_s: 3600,
+            lease_ms: 2000,
+        }
+    }
+}
+
+/// A change of settings: what is left out stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSettingsPatch {
+    /// See [`ClusterSettings::repair_delay_s`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair_delay_s: Option<u64>,
+    /// See [`ClusterSettings::lease_ms`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+}
+
+impl ClusterSettingsPatch {
+    /// The settings with this patch applied, checked against their bounds.
+    ///
+    /// # Errors
+    /// [`crate::ApiErrorKind::Invalid`] naming the setting and its bounds.
+    pub fn apply(&self, to: &ClusterSettings) -> crate::ApiResult<ClusterSettings> {
+        let new = ClusterSettings {
+            repair_delay_s: self.repair_delay_s.unwrap_or(to.repair_delay_s),
+            lease_ms: self.lease_ms.unwrap_or(to.lease_ms),
+        };
+        // A lease under two heartbeats (500 ms apart) lapses by itself; over a minute every failover looks like an outage.
+        if !(1000..=60_000).contains(&new.lease_ms) {
+            return Err(crate::ApiError::invalid(format!(
+                "lease_ms is {}, it goes from 1000 to 60000",
+                new.lease_ms
+            )));
+        }
+        if new.repair_delay_s > 30 * 86_400 {
+            return Err(crate::ApiError::invalid(format!(
+                "repair_delay_s is {}, the most is 2592000 (30 days)",
+                new.repair_delay_s
+            )));
+        }
+        Ok(new)
+    }
+}

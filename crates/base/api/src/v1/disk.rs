@@ -1,0 +1,255 @@
+//! Virtual disks and their components.
+
+use cairn_types::{ComponentId, DiskGroupId, HostId, ObjectId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::PolicyRules;
+
+/// How a disk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskHealth {
+    /// Every copy that the policy asks for is there and in sync.
+    Healthy,
+    /// It serves I/O, and tolerates fewer failures than the policy asks for.
+    ReducedRedundancy,
+    /// It serves no I/O: the reasons say what it waits for.
+    Inaccessible,
+}
+
+/// A virtual disk in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskSummary {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: ObjectId,
+    /// Its name; also the name of its NBD export.
+    pub name: String,
+    /// The size that a guest sees.
+    pub size_bytes: u64,
+    /// The name of the policy that it was made with.
+    pub policy: String,
+    /// The host that coordinates its I/O; none when nobody does at the moment.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// How it is.
+    pub health: DiskHealth,
+    /// Why, where it is not healthy.
+    pub reasons: Vec<String>,
+    /// Bytes still to be copied to components that are being filled.
+    pub resync_bytes_left: u64,
+}
+
+/// A virtual disk with all that is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Disk {
+    /// What a list shows of it.
+    #[serde(flatten)]
+    pub summary: DiskSummary,
+    /// The rules of its policy.
+    pub rules: PolicyRules,
+    /// Bytes taken on capacity devices, all copies together; none when not all could be asked.
+    #[serde(default)]
+    pub allocated_bytes: Option<u64>,
+    /// The owner's epoch, "number/host/incarnation"; none when nobody owns it.
+    #[serde(default)]
+    pub epoch: Option<String>,
+    /// The configuration sequence number.
+    pub csn: u64,
+    /// Its components, in order of replica set and copy, witnesses last.
+    pub components: Vec<Component>,
+    /// Where guests reach it, the owner's host first: "nbd://10.0.0.1:10809/vm-1", "nbd+unix:///vm-1?socket=...".
+    pub nbd_uris: Vec<String>,
+}
+
+/// What a component is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "role", rename_all = "kebab-case")]
+pub enum ComponentRole {
+    /// One copy of one replica set.
+    Data {
+        /// Which replica set: chunk x stripe width + stripe.
+        set: u32,
+        /// Which copy, from 0.
+        copy: u32,
+    },
+    /// No data: it holds the object record and votes.
+    Witness,
+}
+
+/// What the object knows of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum ComponentState {
+    /// In sync.
+    Active,
+    /// Unreachable, may come back.
+    Absent {
+        /// When it was recorded, in ms since 1970.
+        since_unix_ms: u64,
+        /// Seconds until it is replaced; none when nothing could replace it.
+        repair_in_s: Option<u64>,
+    },
+    /// Being filled.
+    Resyncing {
+        /// Bytes still to be copied; none when only the owner knows and it could not be asked.
+        bytes_left: Option<u64>,
+        /// Seconds until it is in sync, at the present rate.
+        eta_s: Option<u64>,
+    },
+    /// Lost for good; a replacement is made at once where there is room.
+    Degraded,
+}
+
+/// One component of a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Component {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: ComponentId,
+    /// What it is for.
+    #[serde(flatten)]
+    pub role: ComponentRole,
+    /// The host that it lives on.
+    #[schema(value_type = String)]
+    pub host: HostId,
+    /// That host's name.
+    pub host_name: String,
+    /// That host's fault domain.
+    pub fault_domain: String,
+    /// The disk group that it lives on.
+    #[schema(value_type = String)]
+    pub disk_group: DiskGroupId,
+    /// Its votes.
+    pub votes: u32,
+    /// In sync or not.
+    #[serde(flatten)]
+    pub state: ComponentState,
+}
+
+/// A virtual disk to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskCreate {
+    /// Its name, unique in the cluster.
+    pub name: String,
+    /// Its size: a multiple of 512, at most 62 TiB.
+    pub size_bytes: u64,
+    /// The policy; `default` when left out.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// The host that will use it, by name or id: one copy is placed there where that is possible.
+    #[serde(default)]
+    pub host: Option<String>,
+}
+
+/// A new size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskResize {
+    /// The new size: a multiple of 512, not below the present one.
+    pub size_bytes: u64,
+}
+
+/// Who is to own a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskAttach {
+    /// The host, by name or id; the answering host when left out.
+    #[serde(default)]
+    pub host: Option<String>,
+}
+
+impl DiskCreate {
+    /// Checks name and size before the cluster is looked at.
+    ///
+    /// # Errors
+    /// [`crate::ApiErrorKind::Invalid`] naming the value and the rule.
+    pub fn validate(&self) -> crate::ApiResult<()> {
+        super::check_name("disk", &self.name)?;
+        check_disk_size(self.size_bytes)
+    }
+}
+
+impl DiskResize {
+    /// Checks the size before the cluster is looked at.
+    ///
+    /// # Errors
+    /// [`crate::ApiErrorKind::Invalid`] naming the value and the rule.
+    pub fn validate(&self) -> crate::ApiResult<()> {
+        check_disk_size(self.size_bytes)
+    }
+}
+
+fn check_disk_size(size_bytes: u64) -> crate::ApiResult<()> {
+    use cairn_types::{OBJECT_BYTES_MAX, SECTOR_BYTES, format_bytes};
+    if size_bytes == 0 {
+        return Err(crate::ApiError::invalid("a disk of 0 bytes holds nothing")
+            .remedy("Give a size such as 20G"));
+    }
+    if size_bytes > OBJECT_BYTES_MAX {
+        return Err(crate::ApiError::invalid(format!(
+            "{} is over the limit of {} for one disk",
+            format_bytes(size_bytes),
+            format_bytes(OBJECT_BYTES_MAX)
+        ))
+        .remedy("Make several disks, or a smaller one"));
+    }
+    if !size_bytes.is_multiple_of(u64::from(SECTOR_BYTES)) {
+        return Err(crate::ApiError::invalid(format!(
+            "a size of {size_bytes} bytes is not a whole number of sectors"
+        ))
+        .remedy(format!("Give a multiple of {SECTOR_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_out_of_bounds_are_refused_in_words() {
+        let size = |size_bytes| DiskResize { size_bytes }.validate();
+        assert!(size(512).is_ok());
+        assert!(size(62 << 40).is_ok());
+        assert!(size(0).is_err());
+        assert!(size(513).unwrap_err().message.contains("sectors"));
+        let over = size((62 << 40) + 512).unwrap_err();
+        assert!(over.message.contains("62 TiB"), "{over}");
+    }
+
+    #[test]
+    fn a_component_reads_as_one_flat_record() {
+        let component = Component {
+            id: ComponentId(1),
+            role: ComponentRole::Data { set: 0, copy: 1 },
+            host: HostId(2),
+            host_name: "host-2".into(),
+            fault_domain: "rack-1".into(),
+            disk_group: DiskGroupId(3),
+            votes: 1,
+            state: ComponentState::Resyncing {
+                bytes_left: Some(4096),
+                eta_s: None,
+            },
+        };
+        let json = serde_json::to_value(&component).unwrap();
+        assert_eq!(json["role"], "data");
+        assert_eq!(json["state"], "resyncing");
+        assert_eq!(json["bytes_left"], 4096);
+        assert_eq!(
+            serde_json::from_value::<Component>(json).unwrap(),
+            component
+        );
+    }
+
+    #[test]
+    fn a_request_with_a_field_nobody_knows_is_refused() {
+        let error =
+            serde_json::from_str::<DiskCreate>(r#"{"name":"a","size_bytes":512,"polcy":"gold"}"#)
+                .unwrap_err();
+        assert!(error.to_string().contains("polcy"), "{error}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Disk groups: one cache device and 1..=7 capacity devices of one host.
+
+use cairn_types::{DeviceId, DiskGroupId, HostId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Capacity;
+
+/// Whether a disk group can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskGroupState {
+    /// Open and in use.
+    Mounted,
+    /// Known, and its host cannot be asked.
+    Unreachable,
+    /// It was opened and failed, or could not be opened: the reason says why.
+    Failed,
+}
+
+/// Whether a device can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceState {
+    /// In use.
+    Ok,
+    /// It failed, or is missing.
+    Failed,
+}
+
+/// One device of a disk group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Device {
+    /// Its id, from its superblock.
+    #[schema(value_type = String)]
+    pub id: DeviceId,
+    /// The block device or file.
+    pub path: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Whether it can be used.
+    pub state: DeviceState,
+}
+
+/// The write buffer: how full the log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct LogFill {
+    /// Its size.
+    pub size_bytes: u64,
+    /// What is not yet moved to the capacity devices.
+    pub used_bytes: u64,
+}
+
+/// One disk group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskGroup {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: DiskGroupId,
+    /// The host that it is in.
+    #[schema(value_type = String)]
+    pub host: HostId,
+    /// That host's name.
+    pub host_name: String,
+    /// Whether it can be used.
+    pub state: DiskGroupState,
+    /// Why not, when it cannot.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// The cache device; none when the host cannot be asked.
+    #[serde(default)]
+    pub cache: Option<Device>,
+    /// The capacity devices; empty when the host cannot be asked.
+    pub devices: Vec<Device>,
+    /// Space of its capacity devices, as last reported.
+    pub capacity: Capacity,
+    /// The write buffer; none when the host cannot be asked.
+    #[serde(default)]
+    pub log: Option<LogFill>,
+    /// Components that live on it; none when the host cannot be asked.
+    #[serde(default)]
+    pub components: Option<u32>,
+}
+
+/// Files to be made and used as devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskGroupFiles {
+    /// Bytes of the cache file.
+    pub cache_bytes: u64,
+    /// Bytes of each capacity file.
+    pub capacity_bytes: u64,
+}
+
+/// A disk group to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskGroupCreate {
+    /// The host, by name or id; the answering host when left out.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// Path of the cache device on that host.
+    pub cache: String,
+    /// Paths of 1..=7 capacity devices on that host.
+    pub capacity: Vec<String>,
+    /// Make the paths as preallocated files of these sizes; they must not exist.
+    #[serde(default)]
+    pub files: Option<DiskGroupFiles>,
+    /// Use devices that hold something already (a file system, another disk group). What they hold is lost.
+    #[serde(default)]
+    pub overwrite: bool,
+}

@@ -1,0 +1,46 @@
+//! Hosts.
+
+use cairn_types::{DiskGroupId, HostId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Capacity;
+
+/// One server of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Host {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: HostId,
+    /// Its name.
+    pub name: String,
+    /// The set of hosts that fail together with it; its own name unless told otherwise.
+    pub fault_domain: String,
+    /// Where its peers reach it, "address:port".
+    pub address: String,
+    /// Whether it answers heartbeats.
+    pub up: bool,
+    /// How many times its process was started.
+    pub incarnation: u64,
+    /// Whether it is in maintenance.
+    pub maintenance: bool,
+    /// Shard threads of its process; none when it cannot be asked.
+    #[serde(default)]
+    pub shards: Option<u32>,
+    /// Its disk groups.
+    #[schema(value_type = Vec<String>)]
+    pub disk_groups: Vec<DiskGroupId>,
+    /// Space of its disk groups, as last reported.
+    pub capacity: Capacity,
+    /// Virtual disks that it owns, as far as the answering host knows.
+    #[serde(default)]
+    pub disks_owned: Option<u32>,
+}
+
+/// Enters or leaves maintenance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostMaintenance {
+    /// True to enter, false to leave.
+    pub enter: bool,
+}
