@@ -1,14 +1,22 @@
 //! One connection from accept to close: negotiate, then serve.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
-use cairn_volume::Exports;
+use cairn_volume::{Exports, Volume};
+use futures::future::{Either, select};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
+    time::timeout,
 };
 
-use crate::{options::Limits, stats::SessionRecord};
+use crate::{
+    execute::execute,
+    handshake::{Chosen, Ended, negotiate},
+    options::Limits,
+    session::Session,
+    stats::SessionRecord,
+};
 
 /// Tells a connection to end, and how long its last answers may take to leave.
 pub(crate) struct Stop {
@@ -28,13 +36,46 @@ impl Stop {
     }
 }
 
+/// Serves one client to its end.
 pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    _exports: E,
-    _limits: Limits,
+    mut stream: S,
+    exports: E,
+    limits: Limits,
     mut stop: Stop,
-    _record: &SessionRecord,
+    record: &SessionRecord,
 ) {
-    stop.wait().await;
-    drop((stream, stop.grace));
+    let chosen = {
+        let negotiating = timeout(limits.handshake_timeout, negotiate(&mut stream, &exports));
+        match select(pin!(stop.wait()), pin!(negotiating)).await {
+            Either::Left(_) => return,
+            Either::Right((chosen, _)) => chosen,
+        }
+    };
+    let chosen = match chosen {
+        Ok(Ok(chosen)) => chosen,
+        Ok(Err(Ended::ByClient)) => return,
+        Ok(Err(Ended::Refused(text))) => {
+            return tracing::warn!(peer = record.peer, "refuse an NBD client: {text}");
+        }
+        Err(_) => {
+            return tracing::warn!(
+                peer = record.peer,
+                "an NBD client did not negotiate in time"
+            );
+        }
+    };
+    *record.export.borrow_mut() = Some(chosen.volume.info().name);
+    let Chosen { volume, terms } = chosen;
+    let mut session = Session::new(&mut stream, volume, terms, limits, record, execute);
+    let stopped = {
+        let finish = pin!(session.finish());
+        matches!(select(finish, pin!(stop.wait())).await, Either::Right(_))
+    };
+    if stopped {
+        session.stop_reading();
+        if timeout(stop.grace, session.finish()).await.is_err() {
+            session.stop_writing();
+            session.finish().await;
+        }
+    }
 }

@@ -12,9 +12,17 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod decode;
+mod execute;
+mod handshake;
+mod option;
 mod options;
+mod reply;
+mod request;
 mod server;
+mod session;
 mod stats;
+mod wire;
 
 pub use options::{Limits, Options};
 pub use server::{ServeError, Server, serve_tcp, serve_unix};

@@ -108,11 +108,7 @@ pub async fn serve_tcp<E: Exports>(
 }
 
 impl Server {
-    fn new(
-        options: Options,
-        local_addr: Option<SocketAddr>,
-        socket_file: Option<PathBuf>,
-    ) -> Self {
+    fn new(options: Options, local_addr: Option<SocketAddr>, socket_file: Option<PathBuf>) -> Self {
         Self {
             shared: Rc::new(Shared {
                 options,

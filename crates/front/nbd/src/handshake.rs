@@ -1,0 +1,257 @@
+//! The negotiation: from the greeting to a chosen disk.
+//!
+//! Promises    every option is answered; the loop ends within the caller's timeout and [`OPTIONS_MAX`] options
+//! Not here    what options look like (`option`)
+//! Source      "NBD protocol", section "Newstyle negotiation"
+
+use std::io;
+
+use cairn_volume::{Exports, Volume, VolumeError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{
+    option::{
+        ClientOption, MetaQuery, NotNbd, OPTION_BYTES_MAX, OPTION_HEAD_BYTES,
+        OPTION_SKIP_BYTES_MAX, Refusal, parse_head, parse_option, put_base_allocation,
+        put_export_info, put_reply, put_server, selects_base_allocation,
+    },
+    request::Terms,
+    wire::{
+        FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, MAGIC, OPTION_MAGIC, STRING_BYTES_MAX, opt, rep,
+        transmission_flags,
+    },
+};
+
+/// Options of one negotiation, at most: clients send about ten; `nbdinfo --list` a few per disk.
+const OPTIONS_MAX: u32 = 4096;
+
+/// The negotiation's end where it leads to a disk.
+pub(crate) struct Chosen<V> {
+    pub(crate) volume: V,
+    pub(crate) terms: Terms,
+}
+
+/// Why a connection ended before a disk was chosen.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The client said goodbye, or just left.
+    ByClient,
+    /// It does not speak the protocol, or asks for what can only be answered by closing.
+    Refused(&'static str),
+}
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Self {
+        Self::ByClient
+    }
+}
+
+impl From<NotNbd> for Ended {
+    fn from(NotNbd(text): NotNbd) -> Self {
+        Self::Refused(text)
+    }
+}
+
+struct Negotiation<'a, E, S> {
+    stream: &'a mut S,
+    exports: &'a E,
+    out: Vec<u8>,
+    no_zeroes: bool,
+    structured: bool,
+    /// The name for which `base:allocation` was selected: it holds for that disk only.
+    base_allocation_for: Option<String>,
+}
+
+/// Negotiates with one client.
+pub(crate) async fn negotiate<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    exports: &E,
+) -> Result<Chosen<E::Volume>, Ended> {
+    let mut greeting = [MAGIC, OPTION_MAGIC].concat();
+    let server_flags = (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) as u16;
+    greeting.extend_from_slice(&server_flags.to_be_bytes());
+    stream.write_all(&greeting).await?;
+    let client_flags = stream.read_u32().await?;
+    if client_flags & !(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
+        return Err(Ended::Refused("the client sets unknown handshake flags"));
+    }
+    let mut negotiation = Negotiation {
+        stream,
+        exports,
+        out: Vec::new(),
+        no_zeroes: client_flags & FLAG_NO_ZEROES != 0,
+        structured: false,
+        base_allocation_for: None,
+    };
+    for _ in 0..OPTIONS_MAX {
+        let chosen = negotiation.answer_one().await;
+        if !negotiation.out.is_empty() {
+            let out = std::mem::take(&mut negotiation.out);
+            negotiation.stream.write_all(&out).await?;
+        }
+        if let Some(chosen) = chosen? {
+            return Ok(chosen);
+        }
+    }
+    Err(Ended::Refused("the negotiation has too many options"))
+}
+
+impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
+    async fn answer_one(&mut self) -> Result<Option<Chosen<E::Volume>>, Ended> {
+        let mut head = [0; OPTION_HEAD_BYTES];
+        self.stream.read_exact(&mut head).await?;
+        let head = parse_head(&head)?;
+        if head.len_bytes > OPTION_BYTES_MAX {
+            self.skip_data(head.code, head.len_bytes).await?;
+            return Ok(None);
+        }
+        let mut data = vec![0; head.len_bytes as usize];
+        self.stream.read_exact(&mut data).await?;
+        let option = match parse_option(head.code, &data) {
+            Ok(option) => option,
+            // EXPORT_NAME has no way to say no but to close.
+            Err(refusal) if head.code == opt::EXPORT_NAME => {
+                return Err(Ended::Refused(refusal.text));
+            }
+            Err(Refusal { code, text }) => {
+                self.refuse(head.code, code, text);
+                return Ok(None);
+            }
+        };
+        self.answer(head.code, option).await
+    }
+
+    async fn skip_data(&mut self, code: u32, len_bytes: u32) -> Result<(), Ended> {
+        if code == opt::EXPORT_NAME || len_bytes > OPTION_SKIP_BYTES_MAX {
+            return Err(Ended::Refused("an option has too much data"));
+        }
+        let mut left = (&mut *self.stream).take(u64::from(len_bytes));
+        let skipped = tokio::io::copy(&mut left, &mut tokio::io::sink()).await?;
+        if skipped < u64::from(len_bytes) {
+            return Err(Ended::ByClient);
+        }
+        self.refuse(code, rep::ERR_TOO_BIG, "the option has too much data");
+        Ok(())
+    }
+
+    async fn answer(
+        &mut self,
+        code: u32,
+        option: ClientOption,
+    ) -> Result<Option<Chosen<E::Volume>>, Ended> {
+        match option {
+            ClientOption::ExportName(name) => {
+                let opened = self.open(&name).await;
+                let volume = opened.map_err(|_| Ended::Refused("the disk cannot be opened"))?;
+                return Ok(Some(self.export_name(volume, &name)));
+            }
+            ClientOption::Abort => {
+                put_reply(&mut self.out, code, rep::ACK, &[]);
+                // The client may close without reading it.
+                let _ = self.stream.write_all(&self.out).await;
+                return Err(Ended::ByClient);
+            }
+            ClientOption::List => {
+                for name in self.exports.list().await {
+                    if name.len() <= STRING_BYTES_MAX {
+                        put_server(&mut self.out, &name);
+                    }
+                }
+                put_reply(&mut self.out, code, rep::ACK, &[]);
+            }
+            ClientOption::StartTls => {
+                self.refuse(code, rep::ERR_POLICY, "this server does not encrypt");
+            }
+            ClientOption::Info(query) | ClientOption::Go(query) => {
+                match self.open(&query.name).await {
+                    Err((error, text)) => self.refuse(code, error, &text),
+                    Ok(volume) => {
+                        let flags = transmission_flags(self.structured);
+                        let info = volume.info();
+                        put_export_info(&mut self.out, code, &query.wants, &info, flags);
+                        put_reply(&mut self.out, code, rep::ACK, &[]);
+                        if code == opt::GO {
+                            return Ok(Some(self.chosen(volume, info.size_bytes, &query.name)));
+                        }
+                    }
+                }
+            }
+            ClientOption::StructuredReply => {
+                self.structured = true;
+                put_reply(&mut self.out, code, rep::ACK, &[]);
+            }
+            ClientOption::ListMetaContext(query) => {
+                if selects_base_allocation(&query, true) {
+                    put_base_allocation(&mut self.out, code);
+                }
+                put_reply(&mut self.out, code, rep::ACK, &[]);
+            }
+            ClientOption::SetMetaContext(query) => self.set_meta_context(code, query),
+        }
+        Ok(None)
+    }
+
+    fn set_meta_context(&mut self, code: u32, query: MetaQuery) {
+        self.base_allocation_for = None;
+        if !self.structured {
+            let text = "metadata contexts need structured replies";
+            return self.refuse(code, rep::ERR_INVALID, text);
+        }
+        if selects_base_allocation(&query, false) {
+            put_base_allocation(&mut self.out, code);
+            self.base_allocation_for = Some(query.name);
+        }
+        put_reply(&mut self.out, code, rep::ACK, &[]);
+    }
+
+    /// The disk of that name; the only one for the empty name. Else the kind of error and its reason.
+    async fn open(&self, name: &str) -> Result<E::Volume, (u32, String)> {
+        let only;
+        let name = if name.is_empty() {
+            let mut names = self.exports.list().await;
+            if names.len() != 1 {
+                let text = format!("there are {} disks: say which by its name", names.len());
+                return Err((rep::ERR_UNKNOWN, text));
+            }
+            only = names.remove(0);
+            &only
+        } else {
+            name
+        };
+        match self.exports.open(name).await {
+            Ok(Some(volume)) => Ok(volume),
+            Ok(None) => Err((rep::ERR_UNKNOWN, format!("there is no disk {name:?}"))),
+            Err(VolumeError::Shutdown(text)) => Err((rep::ERR_SHUTDOWN, text)),
+            Err(error) => Err((rep::ERR_POLICY, error.to_string())),
+        }
+    }
+
+    fn export_name(&mut self, volume: E::Volume, name: &str) -> Chosen<E::Volume> {
+        let size_bytes = volume.info().size_bytes;
+        self.out.extend_from_slice(&size_bytes.to_be_bytes());
+        let flags = transmission_flags(self.structured);
+        self.out.extend_from_slice(&flags.to_be_bytes());
+        if !self.no_zeroes {
+            self.out.extend_from_slice(&[0; 124]);
+        }
+        self.chosen(volume, size_bytes, name)
+    }
+
+    /// `size_bytes` is what the client was told: a disk that grows meanwhile is seen on the next connection.
+    fn chosen(&self, volume: E::Volume, size_bytes: u64, name: &str) -> Chosen<E::Volume> {
+        Chosen {
+            terms: Terms {
+                size_bytes,
+                structured: self.structured,
+                base_allocation: self.base_allocation_for.as_deref() == Some(name),
+            },
+            volume,
+        }
+    }
+
+    fn refuse(&mut self, code: u32, error: u32, text: &str) {
+        // Messages are strings of the protocol: bounded.
+        let cut = text.floor_char_boundary(STRING_BYTES_MAX);
+        put_reply(&mut self.out, code, error, &text.as_bytes()[..cut]);
+    }
+}
