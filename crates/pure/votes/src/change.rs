@@ -1,0 +1,131 @@
+//! Which change of a configuration is legal, and whether it moves votes.
+//!
+//! Why the rules: a set whose last in-sync copy left, or whose new copy counted as in sync before it was filled, has
+//! lost acknowledged writes while every majority still agrees.
+
+use std::{collections::BTreeSet, fmt};
+
+use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex};
+
+/// How a change has to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// The same members with the same votes: majorities before and after are the same, one round does.
+    StateOnly,
+    /// Members or votes differ: open on majorities of both, then closed.
+    Joint,
+}
+
+/// Why a change is illegal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IllegalChange {
+    /// A deleted object stays deleted; a configuration belongs to one object.
+    Identity,
+    /// Nobody would have a vote.
+    NoVotes,
+    /// The component is listed twice.
+    Twice(ComponentId),
+    /// The component would change its place, role or state in a way that none can.
+    Component(ComponentId),
+    /// The replica set would have no copy that is in sync before and after.
+    NoCopy(ReplicaSetIndex),
+    /// What is decided stays decided.
+    Undecided,
+}
+
+impl fmt::Display for IllegalChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity => f.write_str("a configuration of another or a deleted object"),
+            Self::NoVotes => f.write_str("no component would have a vote"),
+            Self::Twice(component) => write!(f, "component {component} is listed twice"),
+            Self::Component(component) => write!(f, "component {component} cannot change so"),
+            Self::NoCopy(set) => write!(f, "replica set {set} would have no copy in sync"),
+            Self::Undecided => f.write_str("decided operations would be undecided"),
+        }
+    }
+}
+
+impl std::error::Error for IllegalChange {}
+
+/// Whether `config` may follow `base`, and how.
+///
+/// A new copy of an existing set enters with nothing in it: resyncing or absent since the first operation. Sets that
+/// `base` does not have (a disk that grows) may enter in sync. A tombstone needs no copies.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<ChangeKind, IllegalChange> {
+    if base.object != config.object || base.deleted {
+        return Err(IllegalChange::Identity);
+    }
+    if config.votes_total() == 0 {
+        return Err(IllegalChange::NoVotes);
+    }
+    if config.decided < base.decided {
+        return Err(IllegalChange::Undecided);
+    }
+    let old_sets: BTreeSet<_> = base.members.iter().filter_map(Member::set).collect();
+    let mut seen = BTreeSet::new();
+    let mut kept_in_sync = BTreeSet::new();
+    let mut kind = if base.members.len() == config.members.len() { ChangeKind::StateOnly } else { ChangeKind::Joint };
+    for member in &config.members {
+        if !seen.insert(member.component) {
+            return Err(IllegalChange::Twice(member.component));
+        }
+        let old = base.member(member.component);
+        let legal = match (old, member.set()) {
+            (Some(old), _) => same_place(old, member) && may_become(old, member),
+            (None, Some(set)) => !old_sets.contains(&set) || enters_empty(member.state),
+            (None, None) => true,
+        };
+        if !legal {
+            return Err(IllegalChange::Component(member.component));
+        }
+        if old.is_none_or(|old| old.votes != member.votes) {
+            kind = ChangeKind::Joint;
+        }
+        if let (Some(old), Some(set)) = (old, member.set())
+            && old.state.in_sync()
+            && member.state.in_sync()
+        {
+            kept_in_sync.insert(set);
+        }
+    }
+    match old_sets.difference(&kept_in_sync).next() {
+        Some(&set) if !config.deleted => Err(IllegalChange::NoCopy(set)),
+        _ => Ok(kind),
+    }
+}
+
+fn same_place(old: &Member, new: &Member) -> bool {
+    old.seat() == new.seat() && old.role == new.role
+}
+
+fn enters_empty(state: ComponentState) -> bool {
+    match state {
+        ComponentState::Resyncing { stale_since } | ComponentState::Absent { stale_since, .. } => {
+            stale_since == OpId::ZERO
+        }
+        ComponentState::Degraded => true,
+        ComponentState::Active => false,
+    }
+}
+
+/// Active -> Absent | Degraded; Absent -> Resyncing | Degraded; Resyncing -> Active | Absent | Degraded; and what a
+/// component has missed never shrinks but by becoming active. A witness has nothing to miss.
+fn may_become(old: &Member, new: &Member) -> bool {
+    use ComponentState::{Absent, Active, Degraded, Resyncing};
+    if old.set().is_none() {
+        return true;
+    }
+    match (old.state, new.state) {
+        (_, Degraded) | (Active, Active | Absent { .. }) => true,
+        (Active, Resyncing { .. }) | (Absent { .. }, Active) | (Degraded, _) => false,
+        (Resyncing { .. }, Active) => true,
+        (
+            Absent { stale_since: before, .. } | Resyncing { stale_since: before },
+            Absent { stale_since: after, .. } | Resyncing { stale_since: after },
+        ) => after <= before,
+    }
+}
