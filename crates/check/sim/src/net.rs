@@ -1,0 +1,560 @@
+//! The simulated network: one connection per pair of hosts, in order within it, ended only by cuts and deaths.
+//!
+//! Promises    N1  what one connection delivers comes in the order sent, with nothing left out, until a `PeerDown`
+//!             N2  a cut stalls: messages wait, are delivered late if it heals in time, else both ends see `PeerDown`,
+//!                 each at a time of its own, and what waited is lost
+//!             N3  a process that dies is reported as gone by its kernel; a host without power is just silent
+//!             N4  after `PeerDown` nothing of the old connection arrives
+//! Assumes     bodies arrive whole or not at all (real transports checksum them)
+//! Not here    routes within a process: one process is one shard here
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cairn_env::{BUFFER_ALIGN, InMessage, NetEvent, OutMessage, PageBuf};
+use cairn_types::{HostId, Incarnation};
+
+use crate::{executor::Core, rng::Rng, trace::hash_bytes, world::World};
+
+const STEP_SEND: u64 = 40;
+const STEP_LINK: u64 = 41;
+
+/// How long things take on the network, lowest and highest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetTimes {
+    /// A message's way.
+    pub delay: (Duration, Duration),
+    /// From the moment when both ends could until they are connected.
+    pub connect: (Duration, Duration),
+    /// From a cut (or a silent death) until one end gives the connection up.
+    pub give_up: (Duration, Duration),
+}
+
+impl Default for NetTimes {
+    fn default() -> Self {
+        Self {
+            delay: (Duration::from_micros(30), Duration::from_micros(800)),
+            connect: (Duration::from_millis(1), Duration::from_millis(60)),
+            give_up: (Duration::from_millis(800), Duration::from_millis(3000)),
+        }
+    }
+}
+
+/// What waits to be received by one process.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    events: VecDeque<NetEvent>,
+    waker: Option<Waker>,
+}
+
+impl Inbox {
+    fn push(&mut self, event: NetEvent) {
+        self.events.push_back(event);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn take_into(
+        &mut self,
+        events: &mut Vec<NetEvent>,
+        context: &Context<'_>,
+    ) -> Poll<()> {
+        if self.events.is_empty() {
+            self.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        events.extend(self.events.drain(..));
+        Poll::Ready(())
+    }
+}
+
+/// One end's view of a connection.
+#[derive(Default)]
+struct End {
+    /// False once this end was told `PeerDown`, or died.
+    open: bool,
+    /// What this end sent and a cut holds back.
+    stalled: VecDeque<InMessage>,
+    /// When the last message of this end arrives at the other.
+    last_arrival: u64,
+}
+
+struct Connection {
+    number: u64,
+    /// By host id: the lower first.
+    ends: [End; 2],
+}
+
+#[derive(Default, Clone, Copy)]
+struct Link {
+    cut: bool,
+    slower_by: u64,
+    /// Counts cuts, so that a timer of an earlier one does nothing.
+    cuts: u64,
+}
+
+type Pair = (HostId, HostId);
+
+/// Links and connections of a world.
+pub(crate) struct Network {
+    rng: Rng,
+    times: NetTimes,
+    links: BTreeMap<Pair, Link>,
+    connections: BTreeMap<Pair, Connection>,
+    connecting: BTreeSet<Pair>,
+}
+
+fn pair(a: HostId, b: HostId) -> Pair {
+    (a.min(b), a.max(b))
+}
+
+/// Which end of its connections with `peer` a host is.
+fn end_of(host: HostId, peer: HostId) -> usize {
+    usize::from(host > peer)
+}
+
+impl Network {
+    pub(crate) fn new(rng: Rng) -> Self {
+        Self {
+            rng,
+            times: NetTimes::default(),
+            links: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            connecting: BTreeSet::new(),
+        }
+    }
+
+    fn link(&self, from: HostId, to: HostId) -> Link {
+        self.links.get(&(from, to)).copied().unwrap_or_default()
+    }
+
+    fn cut_either_way(&self, a: HostId, b: HostId) -> bool {
+        self.link(a, b).cut || self.link(b, a).cut
+    }
+
+    fn draw(&mut self, range: impl Fn(&NetTimes) -> (Duration, Duration)) -> u64 {
+        let range = range(&self.times);
+        self.rng
+            .between(range.0.as_nanos() as u64, range.1.as_nanos() as u64)
+    }
+
+    /// When a message that leaves now arrives: after all that left before it on this connection.
+    fn arrival(&mut self, now: u64, from: HostId, to: HostId) -> u64 {
+        let way = self.draw(|t| t.delay) + self.link(from, to).slower_by;
+        let Some(connection) = self.connections.get_mut(&pair(from, to)) else {
+            return now + way;
+        };
+        let end = &mut connection.ends[end_of(from, to)];
+        end.last_arrival = (now + way).max(end.last_arrival + 1);
+        end.last_arrival
+    }
+}
+
+fn push_event(core: &Core, to: HostId, event: NetEvent) {
+    let host = core.hosts.borrow().get(&to).cloned();
+    if let Some(host) = host
+        && host.is_up()
+    {
+        host.inbox.borrow_mut().push(event);
+    }
+}
+
+/// The block data in one aligned piece, as a real receiver would have it.
+fn one_piece(payload: &[Bytes]) -> Bytes {
+    match payload {
+        [] => Bytes::new(),
+        [one] if (one.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) => one.clone(),
+        parts => {
+            let mut whole = PageBuf::dirty(parts.iter().map(Bytes::len).sum());
+            let mut at = 0;
+            for part in parts {
+                whole[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+            whole.freeze()
+        }
+    }
+}
+
+/// Sends, or loses the message when there is no connection.
+pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, message: OutMessage) {
+    core.fold(
+        STEP_SEND,
+        &[
+            from.0 as u64,
+            to.0 as u64,
+            hash_bytes(&[&message.body]),
+            message.payload.len() as u64,
+        ],
+    );
+    let message = InMessage {
+        from,
+        incarnation: Incarnation(process),
+        route: message.route,
+        payload: one_piece(&message.payload),
+        body: message.body,
+    };
+    if from == to {
+        // A queue within the process: in order, and gone with it.
+        return core.call_at(core.now(), move |core| {
+            let host = core.hosts.borrow().get(&to).cloned();
+            if host.is_some_and(|host| host.runs(process)) {
+                push_event(core, to, NetEvent::Message(message));
+            }
+        });
+    }
+    let mut network = core.network.borrow_mut();
+    let cut = network.link(from, to).cut;
+    let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
+        return;
+    };
+    let number = connection.number;
+    let end = &mut connection.ends[end_of(from, to)];
+    if !end.open {
+        return;
+    }
+    if cut || !end.stalled.is_empty() {
+        end.stalled.push_back(message);
+        return;
+    }
+    let at = network.arrival(core.now(), from, to);
+    drop(network);
+    core.call_at(at, move |core| deliver(core, to, number, message));
+}
+
+fn deliver(core: &Rc<Core>, to: HostId, number: u64, message: InMessage) {
+    let from = message.from;
+    let mut network = core.network.borrow_mut();
+    let cut = network.link(from, to).cut;
+    let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
+        return;
+    };
+    if connection.number != number || !connection.ends[end_of(to, from)].open {
+        return;
+    }
+    let sender = &mut connection.ends[end_of(from, to)];
+    if cut || !sender.stalled.is_empty() {
+        sender.stalled.push_back(message);
+        return;
+    }
+    drop(network);
+    push_event(core, to, NetEvent::Message(message));
+}
+
+/// Tells `host` that its connection with `peer` ended, if it is still that connection and still open there.
+fn close_end(core: &Rc<Core>, host: HostId, peer: HostId, number: u64, process_gone: bool) {
+    let mut network = core.network.borrow_mut();
+    let Some(connection) = network.connections.get_mut(&pair(host, peer)) else {
+        return;
+    };
+    if connection.number != number || !connection.ends[end_of(host, peer)].open {
+        return;
+    }
+    connection.ends[end_of(host, peer)].open = false;
+    let other_open = connection.ends[end_of(peer, host)].open;
+    if !other_open {
+        network.connections.remove(&pair(host, peer));
+    }
+    drop(network);
+    core.line(|| {
+        format!(
+            "{}: peer {} down",
+            name(core, host),
+            name(core, peer)
+        )
+    });
+    push_event(
+        core,
+        host,
+        NetEvent::PeerDown {
+            host: peer,
+            process_gone,
+        },
+    );
+    if other_open {
+        // This end's kernel resets whatever the other still sends; through a cut that is heard after the heal.
+        reset_if_reachable(core, peer, host, number);
+    }
+    try_connect(core, host, peer);
+}
+
+/// `host` hears, a way later, that `peer` holds the connection no more; what was on its way may still come first.
+fn reset_if_reachable(core: &Rc<Core>, host: HostId, peer: HostId, number: u64) {
+    let mut network = core.network.borrow_mut();
+    if network.cut_either_way(host, peer) {
+        return;
+    }
+    let late = network.rng.one_in(2);
+    let mut at = core.now() + network.draw(|t| t.delay);
+    if late {
+        at = network.arrival(core.now(), peer, host);
+    }
+    drop(network);
+    core.call_at(at, move |core| {
+        let cut = core.network.borrow().cut_either_way(host, peer);
+        if !cut {
+            close_end(core, host, peer, number, true);
+        }
+    });
+}
+
+/// `host` gives the connection up some time from now, unless something changes before.
+fn give_up_later(core: &Rc<Core>, host: HostId, peer: HostId) {
+    let mut network = core.network.borrow_mut();
+    let Some(number) = network.connections.get(&pair(host, peer)).map(|c| c.number) else {
+        return;
+    };
+    let at = core.now() + network.draw(|t| t.give_up);
+    let cuts = (network.link(host, peer).cuts, network.link(peer, host).cuts);
+    drop(network);
+    core.call_at(at, move |core| {
+        let network = core.network.borrow();
+        let now = (network.link(host, peer).cuts, network.link(peer, host).cuts);
+        let still_cut = network.cut_either_way(host, peer) && cuts == now;
+        drop(network);
+        let silent = core
+            .hosts
+            .borrow()
+            .get(&peer)
+            .is_none_or(|peer| !peer.is_up());
+        if still_cut || silent {
+            close_end(core, host, peer, number, false);
+        }
+    });
+}
+
+/// Connects the two, some time from now, if both are up, the way is free and no connection stands.
+fn try_connect(core: &Rc<Core>, a: HostId, b: HostId) {
+    let mut network = core.network.borrow_mut();
+    let pair = pair(a, b);
+    if network.connections.contains_key(&pair) || !network.connecting.insert(pair) {
+        return;
+    }
+    let at = core.now() + network.draw(|t| t.connect);
+    drop(network);
+    core.call_at(at, move |core| {
+        core.network.borrow_mut().connecting.remove(&pair);
+        let number = core.number();
+        let incarnation = |host: &HostId| {
+            let hosts = core.hosts.borrow();
+            let host = hosts.get(host).filter(|host| host.is_up())?;
+            Some(Incarnation(host.incarnation()))
+        };
+        let (Some(a), Some(b)) = (incarnation(&pair.0), incarnation(&pair.1)) else {
+            return;
+        };
+        let mut network = core.network.borrow_mut();
+        if network.cut_either_way(pair.0, pair.1) || network.connections.contains_key(&pair) {
+            return;
+        }
+        let end = || End {
+            open: true,
+            ..End::default()
+        };
+        let ends = [end(), end()];
+        network
+            .connections
+            .insert(pair, Connection { number, ends });
+        drop(network);
+        core.fold(STEP_LINK, &[number]);
+        core.line(|| format!("{} and {} connected", name(core, pair.0), name(core, pair.1)));
+        for (to, host, incarnation) in [(pair.0, pair.1, b), (pair.1, pair.0, a)] {
+            push_event(core, to, NetEvent::PeerUp { host, incarnation });
+        }
+    });
+}
+
+fn name(core: &Core, host: HostId) -> String {
+    let hosts = core.hosts.borrow();
+    hosts.get(&host).map_or(String::new(), |h| h.name.clone())
+}
+
+fn peers_of(core: &Core, host: HostId) -> Vec<HostId> {
+    let hosts = core.hosts.borrow();
+    hosts.keys().copied().filter(|id| *id != host).collect()
+}
+
+/// A process began: old connections of its host are reset, new ones made.
+pub(crate) fn process_started(core: &Rc<Core>, host: HostId) {
+    for peer in peers_of(core, host) {
+        let number = core
+            .network
+            .borrow()
+            .connections
+            .get(&pair(host, peer))
+            .map(|connection| connection.number);
+        match number {
+            Some(number) => reset_if_reachable(core, peer, host, number),
+            None => try_connect(core, host, peer),
+        }
+    }
+}
+
+/// A process ended. If its kernel lives, peers hear of it at once; else they find out by silence.
+pub(crate) fn process_ended(core: &Rc<Core>, host: HostId, kernel_lives: bool) {
+    for peer in peers_of(core, host) {
+        let mut network = core.network.borrow_mut();
+        let Some(connection) = network.connections.get_mut(&pair(host, peer)) else {
+            continue;
+        };
+        let number = connection.number;
+        let end = &mut connection.ends[end_of(host, peer)];
+        end.open = false;
+        if !kernel_lives {
+            // Nobody is left to send again what a cut held back.
+            end.stalled.clear();
+        }
+        let peer_open = connection.ends[end_of(peer, host)].open;
+        if !peer_open {
+            network.connections.remove(&pair(host, peer));
+            continue;
+        }
+        drop(network);
+        if kernel_lives {
+            reset_if_reachable(core, peer, host, number);
+        } else {
+            give_up_later(core, peer, host);
+        }
+    }
+}
+
+impl World {
+    /// Sets how long things take on the network from now on.
+    pub fn set_net_times(&self, times: NetTimes) {
+        self.core().network.borrow_mut().times = times;
+    }
+
+    /// Cuts both ways between two hosts.
+    pub fn cut(&self, a: HostId, b: HostId) {
+        self.cut_one_way(a, b);
+        self.cut_one_way(b, a);
+    }
+
+    /// Cuts the way of messages of `from` to `to`; the other way stays, until both ends give up.
+    pub fn cut_one_way(&self, from: HostId, to: HostId) {
+        let core = self.core();
+        core.fold(STEP_LINK, &[core.now(), from.0 as u64, to.0 as u64]);
+        core.line(|| format!("cut {} -> {}", name(core, from), name(core, to)));
+        {
+            let mut network = core.network.borrow_mut();
+            let link = network.links.entry((from, to)).or_default();
+            if link.cut {
+                return;
+            }
+            link.cut = true;
+            link.cuts += 1;
+        }
+        give_up_later(core, from, to);
+        give_up_later(core, to, from);
+    }
+
+    /// Cuts a host off from all others.
+    pub fn isolate(&self, host: HostId) {
+        for peer in peers_of(self.core(), host) {
+            self.cut(host, peer);
+        }
+    }
+
+    /// Heals both ways between two hosts: what waited arrives late, or the connection is made anew.
+    pub fn heal(&self, a: HostId, b: HostId) {
+        let core = self.core();
+        core.fold(STEP_LINK, &[core.now(), a.0 as u64, b.0 as u64, 1]);
+        core.line(|| format!("heal {} <-> {}", name(core, a), name(core, b)));
+        for way in [(a, b), (b, a)] {
+            if let Some(link) = core.network.borrow_mut().links.get_mut(&way) {
+                link.cut = false;
+            }
+        }
+        for (from, to) in [(a, b), (b, a)] {
+            release_stalled(core, from, to);
+        }
+        let half_open = {
+            let network = core.network.borrow();
+            network.connections.get(&pair(a, b)).map(|connection| {
+                let open = |host, peer| connection.ends[end_of(host, peer)].open;
+                (connection.number, open(a, b), open(b, a))
+            })
+        };
+        match half_open {
+            Some((number, true, false)) => self.after_heal_closed_by(b, a, number),
+            Some((number, false, true)) => self.after_heal_closed_by(a, b, number),
+            Some(_) => {}
+            None => try_connect(core, a, b),
+        }
+    }
+
+    /// `gone` no longer holds the connection: its kernel says so, or it has no power and stays silent.
+    fn after_heal_closed_by(&self, gone: HostId, still: HostId, number: u64) {
+        let up = self
+            .host(gone)
+            .is_some_and(|host| host.is_up());
+        if up {
+            reset_if_reachable(self.core(), still, gone, number);
+        } else {
+            give_up_later(self.core(), still, gone);
+        }
+    }
+
+    /// Heals every link and makes every link fast again.
+    pub fn heal_all(&self) {
+        let links: Vec<Pair> = {
+            let mut network = self.core().network.borrow_mut();
+            for link in network.links.values_mut() {
+                link.slower_by = 0;
+            }
+            let cut = network.links.iter().filter(|(_, link)| link.cut);
+            cut.map(|(way, _)| *way).collect()
+        };
+        for (a, b) in links {
+            self.heal(a, b);
+        }
+    }
+
+    /// Makes messages of `from` to `to` slower by this much, from now on.
+    pub fn slow_link(&self, from: HostId, to: HostId, slower_by: Duration) {
+        let mut network = self.core().network.borrow_mut();
+        let link = network.links.entry((from, to)).or_default();
+        link.slower_by = slower_by.as_nanos() as u64;
+    }
+
+    /// Ends the connection of two hosts; what is on its way is lost, and they connect anew.
+    pub fn disconnect(&self, a: HostId, b: HostId) {
+        let core = self.core();
+        let number = core
+            .network
+            .borrow()
+            .connections
+            .get(&pair(a, b))
+            .map(|connection| connection.number);
+        if let Some(number) = number {
+            core.fold(STEP_LINK, &[core.now(), number, 2]);
+            close_end(core, a, b, number, false);
+            close_end(core, b, a, number, false);
+        }
+    }
+}
+
+/// What a cut held back sets out again, in order.
+fn release_stalled(core: &Rc<Core>, from: HostId, to: HostId) {
+    let mut network = core.network.borrow_mut();
+    let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
+        return;
+    };
+    let number = connection.number;
+    let end = &mut connection.ends[end_of(from, to)];
+    let stalled = std::mem::take(&mut end.stalled);
+    let arrivals: Vec<(u64, InMessage)> = stalled
+        .into_iter()
+        .map(|message| (network.arrival(core.now(), from, to), message))
+        .collect();
+    drop(network);
+    for (at, message) in arrivals {
+        core.call_at(at, move |core| deliver(core, to, number, message));
+    }
+}
