@@ -1,1 +1,28 @@
-//! (being written)
+//! Where the components of a virtual disk go: a pure function of cluster, policy and size, or an explained refusal.
+//!
+//! Promises    L1  copies of one replica set lie in distinct fault domains
+//!             L2  every failure set of at most FTT fault domains leaves more than half of the votes and a copy of
+//!                 every replica set                                          (L1, L2: tests/brute_force.rs)
+//!             L3  the same picture gives the same placement; components follow free space (tests/balance.rs)
+//!             L4  a refusal names the cause and a remedy (P7)
+//! Assumes     the picture is a recent one; a store that meanwhile lost its space refuses by itself
+//! Not here    moving data (engine/object); when to repair (engine/node); whether votes are a majority (votes)
+//! Source      vSAN: FTT=n mirrors over n+1 data domains of 2n+1, witnesses fill up; votes since 6.0
+#![forbid(unsafe_code)]
+
+mod ballot;
+mod compliance;
+mod picture;
+mod refusal;
+mod room;
+mod solve;
+mod verbs;
+mod what_if;
+
+pub use ballot::SEATS_VOTING_MAX;
+pub use compliance::compliance;
+pub use picture::{ClusterPicture, DevicePicture, DiskGroupPicture, FaultDomain, HostPicture};
+pub use refusal::{Refusal, RefusalKind};
+pub use room::{THIN_HEADROOM_BYTES, demand_bytes};
+pub use verbs::{Change, Placement, complete, extend, place, replace};
+pub use what_if::{WhatIf, what_if};

@@ -1,0 +1,68 @@
+//! What a disk lacks of its policy as its members lie today: for health checks and after a change of fault domains.
+//!
+//! Not here    whether the members are reachable or in sync (their state says so)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_geometry::replica_sets;
+use cairn_types::ObjectConfig;
+
+use crate::{
+    picture::{ClusterPicture, FaultDomain},
+    refusal::{count, policy_words},
+};
+
+/// One sentence for each rule of the policy that the disk's members do not meet; none where it complies.
+pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String> {
+    let mut lacks = Vec::new();
+    let copies = config.policy.copies() as usize;
+    let (mut few, mut shared) = (0, 0);
+    let sets = replica_sets(&config.layout, config.size_bytes);
+    for set in 0..sets {
+        let held = config.replica_set(set).count();
+        let domains: BTreeSet<FaultDomain> = config
+            .replica_set(set)
+            .map(|m| picture.domain_of(m.host))
+            .collect();
+        few += usize::from(held < copies);
+        shared += usize::from(domains.len() < held);
+    }
+    if few > 0 {
+        lacks.push(format!(
+            "{} has fewer than {copies} copies",
+            part(few, sets)
+        ));
+    }
+    if shared > 0 {
+        lacks.push(format!(
+            "{} has copies in one fault domain",
+            part(shared, sets)
+        ));
+    }
+    let mut votes: BTreeMap<FaultDomain, u32> = BTreeMap::new();
+    for member in &config.members {
+        *votes.entry(picture.domain_of(member.host)).or_default() += member.votes;
+    }
+    let mut votes: Vec<u32> = votes.into_values().collect();
+    votes.sort_unstable_by(|a, b| b.cmp(a));
+    let ftt = usize::from(config.policy.ftt);
+    let lost: u32 = votes.iter().take(ftt).sum();
+    if 2 * lost >= config.votes_total() {
+        lacks.push(format!(
+            "{} asks that {} leave a majority: the largest hold {lost} of {} votes",
+            policy_words(config.policy.ftt),
+            count(ftt, "lost fault domain"),
+            config.votes_total()
+        ));
+    }
+    lacks
+}
+
+/// "the disk" or "3 of its 12 parts".
+fn part(some: usize, all: u32) -> String {
+    if some == all as usize {
+        "the disk".into()
+    } else {
+        format!("a part of the disk ({some} of {all})")
+    }
+}

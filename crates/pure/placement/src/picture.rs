@@ -1,0 +1,101 @@
+//! What placement sees of the cluster: hosts, fault domains, disk groups, free space.
+//!
+//! Not here    how the picture is taken (engine/node)
+
+use cairn_types::{DiskGroupId, HostId, Layout, Member, Policy};
+
+use crate::room::Room;
+
+/// The cluster at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterPicture {
+    /// Every host that the cluster knows, up or not.
+    pub hosts: Vec<HostPicture>,
+}
+
+/// One host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPicture {
+    /// Its id.
+    pub host: HostId,
+    /// Its name, for refusals.
+    pub name: String,
+    /// The fault domain that an administrator put it in; none: it is one by itself.
+    pub fault_domain: Option<String>,
+    /// Whether it answers.
+    pub up: bool,
+    /// Whether it is in maintenance: it serves what it has and is given nothing new.
+    pub maintenance: bool,
+    /// Its disk groups.
+    pub disk_groups: Vec<DiskGroupPicture>,
+}
+
+/// One disk group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskGroupPicture {
+    /// Its id.
+    pub disk_group: DiskGroupId,
+    /// Whether it takes new components.
+    pub up: bool,
+    /// Its capacity devices that work. Without any it may hold witnesses only.
+    pub devices: Vec<DevicePicture>,
+    /// Bytes neither used nor reserved nor kept back for cleaning, over all its devices.
+    pub free_bytes: u64,
+    /// Components that live there, witnesses included.
+    pub components: u32,
+}
+
+/// One capacity device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DevicePicture {
+    /// Bytes neither used nor reserved.
+    pub free_bytes: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
+}
+
+/// Hosts that fail together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultDomain {
+    /// One that an administrator named: a rack, a site.
+    Named(String),
+    /// A host by itself.
+    Host(HostId),
+}
+
+impl HostPicture {
+    /// The fault domain that the host belongs to.
+    pub fn domain(&self) -> FaultDomain {
+        match &self.fault_domain {
+            Some(name) => FaultDomain::Named(name.clone()),
+            None => FaultDomain::Host(self.host),
+        }
+    }
+
+    /// Whether new components may go to some disk group of the host.
+    pub fn eligible(&self) -> bool {
+        self.up && !self.maintenance && self.disk_groups.iter().any(|g| g.up)
+    }
+}
+
+impl ClusterPicture {
+    /// The host with this id.
+    pub fn host(&self, host: HostId) -> Option<&HostPicture> {
+        self.hosts.iter().find(|h| h.host == host)
+    }
+
+    /// The fault domain of a host; a host that the picture lacks is one by itself.
+    pub fn domain_of(&self, host: HostId) -> FaultDomain {
+        self.host(host)
+            .map_or(FaultDomain::Host(host), HostPicture::domain)
+    }
+
+    /// The picture after `members` of a disk were created: for placing several disks from one picture.
+    pub fn take(&mut self, layout: &Layout, policy: &Policy, size_bytes: u64, members: &[Member]) {
+        let mut room = Room::of(self);
+        for member in members {
+            room.take(member, layout, policy, size_bytes);
+        }
+        room.write_back(self);
+    }
+}

@@ -1,0 +1,190 @@
+//! Many placements, one after the other: components follow free space, and big disks spread (L3).
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_placement::{ClusterPicture, compliance, extend, place};
+use cairn_types::{Member, Policy, Role, Seat};
+use world::{GIB, config, equal_hosts, host, ids};
+
+/// Places `disks` disks and returns data components per host.
+fn fill(
+    picture: &mut ClusterPicture,
+    policy: &Policy,
+    size: u64,
+    disks: usize,
+) -> BTreeMap<u128, u32> {
+    let mut data = BTreeMap::new();
+    let mut ids = ids(1);
+    for _ in 0..disks {
+        let placement = place(picture, policy, size, &mut ids).expect("there is room");
+        picture.take(&placement.layout, policy, size, &placement.members);
+        for member in placement.members.iter().filter(|m| m.role != Role::Witness) {
+            *data.entry(member.host.0).or_default() += 1;
+        }
+    }
+    data
+}
+
+#[test]
+fn thin_disks_spread_evenly_over_equal_hosts() {
+    let mut picture = equal_hosts(5, 10_000 * GIB);
+    let data = fill(&mut picture, &Policy::default(), 10 * GIB, 500);
+    let components: Vec<u32> = picture
+        .hosts
+        .iter()
+        .map(|h| h.disk_groups[0].components)
+        .collect();
+    let (least, most) = (components.iter().min(), components.iter().max());
+    assert!(
+        most.zip(least).is_some_and(|(m, l)| m - l <= 2),
+        "{components:?}"
+    );
+    assert!(
+        data.values().all(|n| (180..=220).contains(n)),
+        "1000 copies over 5 hosts: {data:?}"
+    );
+}
+
+#[test]
+fn reserved_disks_fill_unequal_hosts_to_the_same_level() {
+    // 4, 2, 2, 2 TiB: the large one takes more, and all end about equally full.
+    let mut picture = equal_hosts(4, 2048 * GIB);
+    picture.hosts[0] = host(1, &[&[4096 * GIB]]);
+    let policy = Policy {
+        reservation_percent: 100,
+        ..Policy::default()
+    };
+    fill(&mut picture, &policy, 10 * GIB, 300);
+    let used: Vec<u64> = picture
+        .hosts
+        .iter()
+        .map(|h| {
+            let group = &h.disk_groups[0];
+            let total = group.devices[0].total_bytes;
+            100 * (total - group.free_bytes) / total
+        })
+        .collect();
+    let spread = used
+        .iter()
+        .max()
+        .zip(used.iter().min())
+        .map(|(a, b)| a - b);
+    assert!(spread.is_some_and(|s| s <= 10), "percent used: {used:?}");
+}
+
+#[test]
+fn a_cluster_is_filled_to_the_last_slot() {
+    // 3 hosts of 4 devices with 10 slots each: 60 mirrored disks, not one less, and no 61st.
+    let mut picture = ClusterPicture {
+        hosts: (1..=3).map(|n| host(n, &[&[100 * GIB; 4]])).collect(),
+    };
+    let policy = Policy {
+        reservation_percent: 100,
+        ..Policy::default()
+    };
+    fill(&mut picture, &policy, 10 * GIB, 60);
+    let refusal = place(&picture, &policy, 10 * GIB, &mut ids(1)).unwrap_err();
+    assert!(refusal.text.contains("host-1 has 0 B free"), "{refusal}");
+}
+
+#[test]
+fn stripes_of_a_copy_stay_on_one_host_and_spread_over_its_disk_groups() {
+    let picture = ClusterPicture {
+        hosts: (1..=4)
+            .map(|n| host(n, &[&[100 * GIB], &[400 * GIB], &[100 * GIB]]))
+            .collect(),
+    };
+    let policy = Policy {
+        stripe_width: 3,
+        ..Policy::default()
+    };
+    let placement = place(&picture, &policy, 30 * GIB, &mut ids(1)).expect("there is room");
+    for copy in 0..2 {
+        let members = placement.members.iter().filter(
+            |m| matches!(m.role, Role::Data { copy: c, .. } if c == copy),
+        );
+        let seats: BTreeSet<Seat> = members.map(Member::seat).collect();
+        assert_eq!(seats.len(), 3, "three groups");
+        let hosts: BTreeSet<_> = seats.iter().map(|s| s.host).collect();
+        assert_eq!(hosts.len(), 1, "one host");
+    }
+}
+
+#[test]
+fn a_big_disk_spreads_over_all_hosts_and_nine_seats_vote() {
+    let picture = ClusterPicture {
+        hosts: (1..=12)
+            .map(|n| host(n, &[&[8192 * GIB; 4], &[8192 * GIB; 4]]))
+            .collect(),
+    };
+    for ftt in 0..=3 {
+        let policy = Policy {
+            ftt,
+            stripe_width: 4,
+            ..Policy::default()
+        };
+        let size = 62 << 40;
+        let placement = place(&picture, &policy, size, &mut ids(1)).expect("there is room");
+        let copies = usize::from(ftt) + 1;
+        assert_eq!(placement.members.len(), 249 * 4 * copies);
+        let config = config(&placement, &policy, size);
+        assert_eq!(compliance(&picture, &config), Vec::<String>::new());
+        let voting = placement.members.iter().filter(|m| m.votes > 0);
+        let seats: BTreeSet<Seat> = voting.map(Member::seat).collect();
+        assert_eq!(seats.len(), 9);
+        let hosts: BTreeSet<_> = seats.iter().map(|s| s.host).collect();
+        assert_eq!(hosts.len(), 9);
+        assert_eq!(config.seats().len(), 24);
+    }
+}
+
+#[test]
+fn a_disk_grows_without_moving() {
+    let mut picture = equal_hosts(5, 2048 * GIB);
+    let policy = Policy {
+        reservation_percent: 100,
+        ..Policy::default()
+    };
+    let size = 100 * GIB;
+    let placement = place(&picture, &policy, size, &mut ids(1)).expect("there is room");
+    picture.take(&placement.layout, &policy, size, &placement.members);
+    let before = config(&placement, &policy, size);
+    let larger = 600 * GIB;
+    let change = extend(&picture, &before, larger, &mut ids(100)).expect("there is room");
+    for member in &before.members {
+        let same = change
+            .members
+            .iter()
+            .find(|m| m.component == member.component);
+        let witness = member.role == Role::Witness;
+        assert!(
+            witness || same.is_some_and(|m| m.seat() == member.seat() && m.role == member.role)
+        );
+    }
+    let mut after = before.clone();
+    (after.members, after.size_bytes) = (change.members, larger);
+    assert_eq!(compliance(&picture, &after), Vec::<String>::new());
+    assert_eq!(
+        after.members.iter().filter(|m| m.set().is_some()).count(),
+        6
+    );
+    // And back is refused, in words.
+    let refusal = extend(&picture, &after, size, &mut ids(200)).unwrap_err();
+    assert!(
+        refusal.text.contains("cut off data"),
+        "{refusal}"
+    );
+    // More than the chunk's devices have is refused as well, though other hosts had room.
+    let mut full = picture.clone();
+    for host in &mut full.hosts {
+        host.disk_groups[0].free_bytes = 50 * GIB;
+        host.disk_groups[0].devices[0].free_bytes = 50 * GIB;
+    }
+    let refusal = extend(&full, &before, 200 * GIB, &mut ids(300)).unwrap_err();
+    assert!(
+        refusal.text.contains("reserve 100 GiB more on host-"),
+        "{refusal}"
+    );
+}
