@@ -231,12 +231,7 @@ impl DiskCore {
         Ok(())
     }
 
-    fn read(
-        &self,
-        state: &mut DiskState,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<(), DiskError> {
+    fn read(&self, state: &mut DiskState, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
         let len_bytes = into.len() as u64;
         self.check(state, DiskErrorKind::Read, "read", offset, len_bytes)?;
         if let Some(cause) = state.faults.on_read(offset, len_bytes) {
@@ -429,12 +424,8 @@ impl SimDisk {
             STEP_WRITE,
             &[offset, len, u64::from(durable), hash_bytes(&slices)],
         );
-        self.world.line(|| {
-            format!(
-                "{}: write {durability:?} {offset} +{len}",
-                self.disk.label
-            )
-        });
+        self.world
+            .line(|| format!("{}: write {durability:?} {offset} +{len}", self.disk.label));
         let (begun, range) = {
             let mut state = self.disk.state();
             let latency = state.latency;
@@ -593,9 +584,7 @@ impl BlockingDisk for BlockingHandle {
         let begun = self
             .disk
             .begin_write(&mut state, self.handle, offset, &[data])?;
-        let ended = self
-            .disk
-            .end_write(&mut state, begun, false, (offset, len));
+        let ended = self.disk.end_write(&mut state, begun, false, (offset, len));
         drop(state);
         if phase.is_some() {
             self.disk.trip();

@@ -350,10 +350,7 @@ impl Host {
     ///
     /// # Panics
     /// When nothing is left to happen and neither came.
-    pub fn run<T: 'static>(
-        &self,
-        future: impl Future<Output = T> + 'static,
-    ) -> Result<T, Crashed> {
+    pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Result<T, Crashed> {
         if !self.is_up() {
             return Err(Crashed);
         }

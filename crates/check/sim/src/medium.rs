@@ -64,7 +64,10 @@ enum Loss {
 impl Medium {
     /// An empty device: all zeros.
     pub fn new(len_bytes: u64) -> Self {
-        assert!(len_bytes.is_multiple_of(PAGE), "a device is a whole number of 4 KiB");
+        assert!(
+            len_bytes.is_multiple_of(PAGE),
+            "a device is a whole number of 4 KiB"
+        );
         Self {
             len_bytes,
             pages: BTreeMap::new(),
@@ -110,14 +113,12 @@ impl Medium {
     pub(crate) fn read_race(&self, offset: u64, into: &mut [u8], rng: &mut Rng) {
         let sectors = offset / SECTOR..(offset + into.len() as u64).div_ceil(SECTOR);
         for (&sector, versions) in self.unsynced.range(sectors) {
-            let Some(last) = versions.last() else { continue };
+            let Some(last) = versions.last() else {
+                continue;
+            };
             if self.in_flight(last.write) && rng.one_in(2) {
                 let at = ((sector * SECTOR) - offset) as usize;
-                copy_sector(
-                    &last.page,
-                    sector,
-                    &mut into[at..at + SECTOR as usize],
-                );
+                copy_sector(&last.page, sector, &mut into[at..at + SECTOR as usize]);
             }
         }
     }

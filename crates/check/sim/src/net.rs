@@ -262,13 +262,7 @@ fn close_end(core: &Rc<Core>, host: HostId, peer: HostId, number: u64, process_g
         network.connections.remove(&pair(host, peer));
     }
     drop(network);
-    core.line(|| {
-        format!(
-            "{}: peer {} down",
-            name(core, host),
-            name(core, peer)
-        )
-    });
+    core.line(|| format!("{}: peer {} down", name(core, host), name(core, peer)));
     push_event(
         core,
         host,
@@ -363,7 +357,13 @@ fn try_connect(core: &Rc<Core>, a: HostId, b: HostId) {
             .insert(pair, Connection { number, ends });
         drop(network);
         core.fold(STEP_LINK, &[number]);
-        core.line(|| format!("{} and {} connected", name(core, pair.0), name(core, pair.1)));
+        core.line(|| {
+            format!(
+                "{} and {} connected",
+                name(core, pair.0),
+                name(core, pair.1)
+            )
+        });
         for (to, host, incarnation) in [(pair.0, pair.1, b), (pair.1, pair.0, a)] {
             push_event(core, to, NetEvent::PeerUp { host, incarnation });
         }
@@ -491,9 +491,7 @@ impl World {
 
     /// `gone` no longer holds the connection: its kernel says so, or it has no power and stays silent.
     fn after_heal_closed_by(&self, gone: HostId, still: HostId, number: u64) {
-        let up = self
-            .host(gone)
-            .is_some_and(|host| host.is_up());
+        let up = self.host(gone).is_some_and(|host| host.is_up());
         if up {
             reset_if_reachable(self.core(), still, gone, number);
         } else {

@@ -80,8 +80,7 @@ mod tests {
     #[test]
     fn bounds_hold_and_are_reached() {
         let mut rng = Rng::new(1);
-        let drawn: std::collections::BTreeSet<u64> =
-            (0..1000).map(|_| rng.between(3, 6)).collect();
+        let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| rng.between(3, 6)).collect();
         assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6]);
     }
 }

@@ -1,0 +1,190 @@
+//! The simulated network: order, cuts, deaths, and what either end is told.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use bytes::Bytes;
+use cairn_env::{Env, NetEvent, OutMessage, Route};
+use cairn_sim::{Host, SimEnv, World};
+
+type Log = Rc<RefCell<Vec<String>>>;
+
+/// Notes everything that arrives: "up 1", "down", "gone", or a message's text.
+fn listen(host: &Host) -> Log {
+    let log = Log::default();
+    let into = log.clone();
+    host.set_program(move |env| {
+        let into = into.clone();
+        async move {
+            let mut events = vec![];
+            loop {
+                env.receive(&mut events).await;
+                into.borrow_mut()
+                    .extend(events.drain(..).map(|event| match event {
+                        NetEvent::Message(m) => String::from_utf8(m.body.to_vec()).unwrap(),
+                        NetEvent::PeerUp { incarnation, .. } => format!("up {}", incarnation.0),
+                        NetEvent::PeerDown {
+                            process_gone: true, ..
+                        } => "gone".into(),
+                        NetEvent::PeerDown { .. } => "down".into(),
+                    }));
+            }
+        }
+    });
+    log
+}
+
+fn send(env: &SimEnv, to: &Host, text: &str) {
+    env.send(
+        to.id(),
+        OutMessage {
+            route: Route::Host,
+            body: Bytes::copy_from_slice(text.as_bytes()),
+            payload: vec![Bytes::from(vec![1; 512]), Bytes::from(vec![2; 512])],
+        },
+    );
+}
+
+struct Two {
+    world: World,
+    a: Host,
+    b: Host,
+    at_a: Log,
+    at_b: Log,
+}
+
+fn two(seed: u64) -> Two {
+    let world = World::new(seed);
+    let (a, b) = (world.add_host("a"), world.add_host("b"));
+    let (at_a, at_b) = (listen(&a), listen(&b));
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(
+        (&at_a.take()[..], &at_b.take()[..]),
+        (&["up 1".into()][..], &["up 1".into()][..])
+    );
+    Two {
+        world,
+        a,
+        b,
+        at_a,
+        at_b,
+    }
+}
+
+#[test]
+fn messages_come_in_order() {
+    let t = two(1);
+    for n in 0..100 {
+        send(&t.a.env(), &t.b, &n.to_string());
+    }
+    t.world.run_for(Duration::from_millis(100));
+    let expected: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    assert_eq!(t.at_b.take(), expected);
+    send(&t.a.env(), &t.a, "self");
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(t.at_a.take(), ["self"]);
+}
+
+#[test]
+fn a_short_cut_delays_and_a_long_one_loses() {
+    let t = two(2);
+    t.world.cut(t.a.id(), t.b.id());
+    send(&t.a.env(), &t.b, "late");
+    t.world.run_for(Duration::from_millis(500));
+    assert!(t.at_b.take().is_empty());
+    t.world.heal(t.a.id(), t.b.id());
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(t.at_b.take(), ["late"]);
+
+    t.world.cut(t.a.id(), t.b.id());
+    send(&t.a.env(), &t.b, "lost");
+    t.world.run_for(Duration::from_secs(4));
+    assert_eq!(
+        (&t.at_a.take()[..], &t.at_b.take()[..]),
+        (&["down".into()][..], &["down".into()][..])
+    );
+    t.world.heal_all();
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(
+        (&t.at_a.take()[..], &t.at_b.take()[..]),
+        (&["up 1".into()][..], &["up 1".into()][..])
+    );
+}
+
+/// After a heal one end may still hold a connection that the other gave up: it is told, and then they meet anew.
+#[test]
+fn ends_that_disagree_meet_again() {
+    for seed in 0..50 {
+        let t = two(seed);
+        t.world.cut_one_way(t.a.id(), t.b.id());
+        send(&t.a.env(), &t.b, "x");
+        send(&t.b.env(), &t.a, "through");
+        t.world.run_for(Duration::from_millis(800 + 40 * seed));
+        assert_eq!(t.at_a.borrow()[0], "through");
+        t.world.heal_all();
+        t.world.run_for(Duration::from_millis(300));
+        send(&t.a.env(), &t.b, "after");
+        send(&t.b.env(), &t.a, "after");
+        t.world.run_for(Duration::from_millis(100));
+        for log in [&t.at_a, &t.at_b] {
+            assert_eq!(
+                log.borrow().last().unwrap(),
+                "after",
+                "seed {seed}: {log:?}"
+            );
+            let downs = log
+                .borrow()
+                .iter()
+                .filter(|l| *l == "down" || *l == "gone")
+                .count();
+            let ups = log.borrow().iter().filter(|l| l.starts_with("up")).count();
+            assert_eq!(ups, downs, "seed {seed}: {log:?}");
+        }
+    }
+}
+
+#[test]
+fn deaths_are_told_as_far_as_the_kernel_knows() {
+    let t = two(3);
+    t.b.kill();
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(t.at_a.take(), ["gone"]);
+    t.b.restart();
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(t.at_a.take(), ["up 2"]);
+    t.b.crash(0);
+    t.world.run_for(Duration::from_millis(100));
+    assert!(t.at_a.take().is_empty(), "a host without power is silent");
+    t.world.run_for(Duration::from_secs(4));
+    assert_eq!(t.at_a.take(), ["down"]);
+    t.b.restart();
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(t.at_a.take(), ["up 3"]);
+    // Back before the peer noticed: the new kernel resets the old connection.
+    t.b.crash(0);
+    t.b.restart();
+    t.world.run_for(Duration::from_millis(200));
+    assert_eq!(t.at_a.take(), ["gone", "up 4"]);
+}
+
+#[test]
+fn a_slow_link_is_slow_one_way() {
+    let t = two(4);
+    t.world
+        .slow_link(t.a.id(), t.b.id(), Duration::from_millis(300));
+    send(&t.a.env(), &t.b, "slow");
+    send(&t.b.env(), &t.a, "fast");
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!((t.at_a.take().len(), t.at_b.borrow().len()), (1, 0));
+    t.world.run_for(Duration::from_millis(300));
+    assert_eq!(t.at_b.take(), ["slow"]);
+}
+
+#[test]
+fn a_reset_connection_is_made_anew() {
+    let t = two(5);
+    send(&t.a.env(), &t.b, "lost");
+    t.world.disconnect(t.a.id(), t.b.id());
+    t.world.run_for(Duration::from_millis(200));
+    assert_eq!(t.at_a.take(), ["down", "up 1"]);
+    assert_eq!(t.at_b.take(), ["down", "up 1"]);
+}
