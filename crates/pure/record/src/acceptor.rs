@@ -1,0 +1,120 @@
+//! The seat's side of the register: what it promises and accepts.
+//!
+//! A seat never goes back: its promise only grows, and so does (epoch, csn) of what it accepted.
+
+use cairn_types::{Accepted, Csn, Epoch, HostId, Incarnation, SeatRecord};
+
+/// What has to happen before the answer may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an answer that leaves before the record is durable is forgotten by a crash"]
+pub enum BeforeSend {
+    /// Make the record durable.
+    PersistRecord,
+    /// The record did not change; an earlier change of it that is still being made durable must be waited for.
+    Nothing,
+}
+
+/// Why a promise is refused: a newer epoch was promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromiseRefused {
+    /// Which.
+    pub promised: Epoch,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcceptRefused {
+    /// A newer epoch was promised.
+    Promised(Epoch),
+    /// A higher configuration of the same epoch was accepted: the proposal was overtaken by its successor.
+    Csn(Csn),
+}
+
+/// The epoch with which `host` may seize next, above everything that it has `known`.
+///
+/// `known` must include every epoch that this process has used for the object: a [`crate::Seizure`] that failed has
+/// burnt its own.
+pub fn next_epoch(known: Epoch, host: HostId, incarnation: Incarnation) -> Epoch {
+    Epoch { number: known.number + 1, host, incarnation }
+}
+
+/// Promises `epoch`: older epochs are refused from now on. Leases are checked before ([`crate::Grants::may_promise`]).
+///
+/// # Errors
+/// A newer epoch was promised; the record did not change.
+pub fn promise(record: &mut SeatRecord, epoch: Epoch) -> Result<BeforeSend, PromiseRefused> {
+    if epoch < record.promised {
+        return Err(PromiseRefused { promised: record.promised });
+    }
+    let news = epoch > record.promised;
+    record.promised = epoch;
+    Ok(if news { BeforeSend::PersistRecord } else { BeforeSend::Nothing })
+}
+
+/// Accepts `proposal`, which promises its epoch too. Once more with the same one: accepted again.
+///
+/// # Errors
+/// - [`AcceptRefused::Promised`]: the proposer is no longer owner.
+/// - [`AcceptRefused::Csn`]: an old message; its sender knows better by now.
+///
+/// The record did not change then.
+pub fn accept(record: &mut SeatRecord, proposal: Accepted) -> Result<BeforeSend, AcceptRefused> {
+    if proposal.epoch < record.promised {
+        return Err(AcceptRefused::Promised(record.promised));
+    }
+    if let Some(accepted) = &record.accepted
+        && accepted.epoch == proposal.epoch
+        && accepted.csn >= proposal.csn
+    {
+        // One proposer per epoch and one proposal per csn: an equal csn is the same proposal again.
+        let again = accepted.csn == proposal.csn;
+        return if again { Ok(BeforeSend::Nothing) } else { Err(AcceptRefused::Csn(accepted.csn)) };
+    }
+    record.promised = proposal.epoch;
+    record.accepted = Some(proposal);
+    Ok(BeforeSend::PersistRecord)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ballot::tests::config_of;
+    use cairn_types::ObjectId;
+
+    fn epoch(number: u64) -> Epoch {
+        Epoch { number, ..Epoch::default() }
+    }
+
+    fn proposal(number: u64, csn: u64) -> Accepted {
+        Accepted { epoch: epoch(number), csn: Csn(csn), base: None, config: config_of("A1 B1 w1") }
+    }
+
+    /// Every order of three promises and three proposals: the promise and (epoch, csn) only grow, what is answered
+    /// with Nothing changed nothing, and a refusal leaves no trace.
+    #[test]
+    fn a_seat_never_goes_back() {
+        let steps: Vec<Result<u64, (u64, u64)>> =
+            vec![Ok(1), Ok(2), Ok(3), Err((1, 5)), Err((2, 1)), Err((2, 2))];
+        let mut runs = 0;
+        let mut walk = vec![(SeatRecord { object: ObjectId(1), promised: Epoch::default(), accepted: None }, 0)];
+        while let Some((record, depth)) = walk.pop() {
+            runs += 1;
+            if depth == 5 {
+                continue;
+            }
+            for step in &steps {
+                let mut next = record.clone();
+                let answer = match *step {
+                    Ok(e) => promise(&mut next, epoch(e)).map_err(|_| ()),
+                    Err((e, csn)) => accept(&mut next, proposal(e, csn)).map_err(|_| ()),
+                };
+                let key = |r: &SeatRecord| (r.promised, r.accepted.as_ref().map(|a| (a.epoch, a.csn)));
+                assert!(next.promised >= record.promised);
+                assert!(key(&next).1 >= key(&record).1);
+                assert_eq!(answer == Ok(BeforeSend::PersistRecord), next != record);
+                walk.push((next, depth + 1));
+            }
+        }
+        assert_eq!(runs, (0..=5).map(|d| 6usize.pow(d)).sum::<usize>());
+    }
+}

@@ -1,0 +1,82 @@
+//! Settling: which operations of a dead owner stand, which are undone.
+//!
+//! Why it is right. Let S be the highest operation that anyone proved decided. An acknowledged operation above S is
+//! held by every component that is in sync in the adopted configuration: it was in sync when the operation was
+//! acknowledged and promised us only after that, or it was activated since, and an activation is proposed only when
+//! the target has every operation above the `decided` that it carries. So one that lacks it proves that it was never
+//! acknowledged, unless its log is damaged; and what all of them hold is kept, acknowledged or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex};
+use cairn_wire::ComponentAnswer;
+
+/// What is to be undone before anything else happens.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Settlement {
+    /// Per component, newest first.
+    pub(crate) undo: BTreeMap<ComponentId, Vec<OpId>>,
+    /// Operations above the watermark that stand, ascending.
+    pub(crate) committed: Vec<OpId>,
+}
+
+/// Decides every operation above `watermark` that a component of `answers` holds.
+///
+/// `config` is the one to be written, in which failed and damaged components are absent already; `answers` are of
+/// members that are active or resyncing in it. Of an operation, the participants are the active members of its set.
+pub(crate) fn settle(
+    config: &ObjectConfig,
+    answers: &BTreeMap<ComponentId, &ComponentAnswer>,
+    watermark: OpId,
+) -> Settlement {
+    let mut holders: BTreeMap<(OpId, ReplicaSetIndex), BTreeSet<ComponentId>> = BTreeMap::new();
+    let mut participants: BTreeMap<ReplicaSetIndex, BTreeSet<ComponentId>> = BTreeMap::new();
+    for member in &config.members {
+        let (Some(set), Some(answer)) = (member.set(), answers.get(&member.component)) else { continue };
+        if member.state.in_sync() {
+            participants.entry(set).or_default().insert(member.component);
+        }
+        for unsettled in answer.window.iter().filter(|u| u.op > watermark) {
+            holders.entry((unsettled.op, set)).or_default().insert(member.component);
+        }
+    }
+    let mut settlement = Settlement::default();
+    // Newest first: an undo restores what the operation before it left.
+    for ((op, set), holders) in holders.into_iter().rev() {
+        let needed = participants.get(&set);
+        if needed.is_some_and(|needed| needed.is_subset(&holders)) {
+            settlement.committed.push(op);
+        } else {
+            for component in holders {
+                settlement.undo.entry(component).or_default().push(op);
+            }
+        }
+    }
+    settlement.committed.reverse();
+    settlement
+}
+
+/// How an absent component comes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejoin {
+    /// The state to propose: resyncing.
+    pub state: ComponentState,
+    /// To be undone on it first, newest first: what it holds above `stale_since` may have been undone elsewhere.
+    ///
+    /// An undone operation may still be copied back: undo bars writes of that number, not copies.
+    pub undo: Vec<OpId>,
+}
+
+/// What an absent member that answered a Seize of its owner's epoch has to do to come back; none when it is lost.
+pub fn rejoin(member: &Member, answer: &ComponentAnswer) -> Option<Rejoin> {
+    let stale_since = match member.state {
+        ComponentState::Absent { stale_since, .. } | ComponentState::Resyncing { stale_since } => stale_since,
+        ComponentState::Active | ComponentState::Degraded => return None,
+    };
+    if answer.lost || !answer.present {
+        return None;
+    }
+    let stale_since = if answer.log_damaged { OpId::ZERO } else { stale_since };
+    let undo = answer.window.iter().rev().map(|u| u.op).filter(|op| *op > stale_since).collect();
+    Some(Rejoin { state: ComponentState::Resyncing { stale_since }, undo })
+}
