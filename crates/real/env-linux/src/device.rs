@@ -1,0 +1,263 @@
+//! Opening devices: raw block devices and preallocated files, O_DIRECT, and the lock that keeps a second process off.
+//!
+//! Promises    D1  two live processes (or hosts of one process) never have one device open for writing
+//!             D2  a file made by [`create_disk_file`] has all its extents before the first write of the store
+//! Assumes     `flock` is honoured by everybody who writes Cairn's devices
+//! Not here    what is on a device (`format`)
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use cairn_env::PageBuf;
+use cairn_types::{BLOCK_BYTES, format_bytes};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+
+/// How a device is opened.
+#[derive(Debug, Clone, Default)]
+pub struct DiskOptions {
+    /// The size that it must have, in bytes; any where `None`.
+    pub expected_bytes: Option<u64>,
+    /// Read only: several readers may, and no writer beside them.
+    pub read_only: bool,
+    /// Refuse a file system without O_DIRECT instead of going through the page cache.
+    pub direct_required: bool,
+}
+
+/// How [`create_disk_file`] gives a file its extents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fill {
+    /// Written once in full with zeroes: every later write finds its extents allocated and initialised.
+    #[default]
+    Written,
+    /// `fallocate` only: made at once, but the first write of each block also changes the file system's metadata,
+    /// which costs a journal commit per durable write (docs of the probe: about 5 times the latency on ext4).
+    Reserved,
+}
+
+/// Why a device does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another live process, or host of this process, holds it.
+    #[error(
+        "{path} is in use by another process: stop it first; two processes on one disk would destroy it"
+    )]
+    InUse {
+        /// The device.
+        path: PathBuf,
+    },
+    /// Its size is not the expected one, or too small or odd to be used.
+    #[error("{path} has {} and {reason}", format_bytes(*.len_bytes))]
+    Size {
+        /// The device.
+        path: PathBuf,
+        /// Its size.
+        len_bytes: u64,
+        /// What is wrong with that.
+        reason: String,
+    },
+    /// It is neither a block device nor a regular file.
+    #[error("{path} is neither a block device nor a regular file")]
+    Kind {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file system takes no O_DIRECT, and that was required.
+    #[error("the file system of {path} takes no direct I/O (O_DIRECT): use a disk, ext4 or xfs")]
+    NotDirect {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error("cannot {act} {path}: {cause}")]
+    Io {
+        /// What was tried.
+        act: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        cause: io::Error,
+    },
+}
+
+impl OpenError {
+    fn io(act: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
+        Self::Io {
+            act,
+            path: path.to_owned(),
+            cause: cause.into(),
+        }
+    }
+}
+
+/// An open device.
+pub(crate) struct Device {
+    pub path: PathBuf,
+    pub len_bytes: u64,
+    /// For the data path: O_DIRECT where `direct`. Holds the lock: its last clone unlocks.
+    pub file: Arc<File>,
+    /// For blocking callers: through the page cache.
+    pub buffered: Arc<File>,
+    pub direct: bool,
+}
+
+fn open_with(path: &Path, options: &DiskOptions, flags: OFlags) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(!options.read_only)
+        .custom_flags((flags | OFlags::CLOEXEC).bits() as i32)
+        .open(path)
+}
+
+/// Opens and locks.
+pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenError> {
+    let kind = std::fs::metadata(path)
+        .map_err(|e| OpenError::io("open", path, e))?
+        .file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(OpenError::Kind {
+            path: path.to_owned(),
+        });
+    }
+    // O_EXCL on a block device claims it in the kernel: against mounts, swap, MD and other claimers.
+    let claim = if kind.is_block_device() && !options.read_only {
+        OFlags::EXCL
+    } else {
+        OFlags::empty()
+    };
+    let in_use = || OpenError::InUse {
+        path: path.to_owned(),
+    };
+    let (file, direct) = match open_with(path, options, claim | OFlags::DIRECT) {
+        Ok(file) => (file, true),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(in_use()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            if options.direct_required {
+                return Err(OpenError::NotDirect {
+                    path: path.to_owned(),
+                });
+            }
+            tracing::warn!(
+                path = %path.display(),
+                "the file system takes no direct I/O: this disk goes through the page cache, for trials only"
+            );
+            let file =
+                open_with(path, options, claim).map_err(|e| OpenError::io("open", path, e))?;
+            (file, false)
+        }
+        Err(error) => return Err(OpenError::io("open", path, error)),
+    };
+    let operation = if options.read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    match flock(&file, operation) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
+        Err(error) => return Err(OpenError::io("lock", path, error)),
+    }
+    let len_bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+        .map_err(|e| OpenError::io("measure", path, e))?;
+    check_size(path, len_bytes, options.expected_bytes)?;
+    let buffered =
+        open_with(path, options, OFlags::empty()).map_err(|e| OpenError::io("open", path, e))?;
+    Ok(Device {
+        path: path.to_owned(),
+        len_bytes: len_bytes / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES),
+        file: Arc::new(file),
+        buffered: Arc::new(buffered),
+        direct,
+    })
+}
+
+fn check_size(path: &Path, len_bytes: u64, expected: Option<u64>) -> Result<(), OpenError> {
+    let refuse = |reason: String| {
+        Err(OpenError::Size {
+            path: path.to_owned(),
+            len_bytes,
+            reason,
+        })
+    };
+    if len_bytes < u64::from(BLOCK_BYTES) {
+        return refuse("is too small to be a disk".into());
+    }
+    match expected {
+        Some(expected) if len_bytes < expected => refuse(format!(
+            "should have {}: it was cut short, or is another disk",
+            format_bytes(expected)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of one write while a file is filled.
+const FILL_BYTES: usize = 4 << 20;
+
+/// Makes a file that serves as a disk, of `len_bytes` (a multiple of 4096), and makes it durable with its name.
+///
+/// # Errors
+/// The file exists, the file system is full, or any other refusal; then no file is left behind.
+pub fn create_disk_file(path: &Path, len_bytes: u64, fill: Fill) -> Result<(), OpenError> {
+    if len_bytes == 0 || !len_bytes.is_multiple_of(u64::from(BLOCK_BYTES)) {
+        return Err(OpenError::Size {
+            path: path.to_owned(),
+            len_bytes,
+            reason: format!("a disk has a multiple of {BLOCK_BYTES} bytes"),
+        });
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| OpenError::io("create", path, e))?;
+    let made = fill_file(path, &file, len_bytes, fill).and_then(|()| sync_name(path));
+    if made.is_err() {
+        // Half a disk helps nobody, and it may hold the last free space.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+fn fill_file(path: &Path, file: &File, len_bytes: u64, fill: Fill) -> Result<(), OpenError> {
+    match fallocate(file, FallocateFlags::empty(), 0, len_bytes) {
+        Ok(()) => {}
+        // tmpfs has it, some network file systems have not: written in full it is all the same.
+        Err(rustix::io::Errno::OPNOTSUPP) if fill == Fill::Written => {}
+        Err(error) => return Err(OpenError::io("reserve space for", path, error)),
+    }
+    if fill == Fill::Written {
+        // O_DIRECT: a disk of many GiB should not sweep the page cache.
+        let direct = open_with(path, &DiskOptions::default(), OFlags::DIRECT);
+        let target = direct.as_ref().unwrap_or(file);
+        let zeroes: Bytes = PageBuf::zeroed(FILL_BYTES).freeze();
+        let mut at = 0;
+        while at < len_bytes {
+            let piece = (len_bytes - at).min(FILL_BYTES as u64) as usize;
+            match rustix::io::pwrite(target, &zeroes[..piece], at) {
+                Ok(done) => at += done as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(OpenError::io("fill", path, error)),
+            }
+        }
+    }
+    file.sync_all().map_err(|e| OpenError::io("sync", path, e))
+}
+
+/// Makes the file's name durable: the directory that holds it is synced.
+fn sync_name(path: &Path) -> Result<(), OpenError> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|e| OpenError::io("sync the directory of", path, e))
+}

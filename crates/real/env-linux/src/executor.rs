@@ -1,0 +1,378 @@
+//! One thread: a tokio current-thread runtime, one ring, and the task sets of the shards that live on it.
+//!
+//! Promises    X1  tasks of a shard run on one thread only, and end together: when its main task returns, when one of its
+//!                 tasks panics (an assertion of ours failed: the shard must not go on), or when it is killed
+//!             X2  a shard has ended only when neither the kernel nor another thread holds work of it
+//!             X3  device requests of one turn enter the kernel together, at the end of the turn
+//! Assumes     nothing blocks this thread: blocking work goes through `Env::run_blocking`
+//! Not here    what a shard does; which host it belongs to (`host`)
+
+use std::{
+    future::Future,
+    io,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use futures::{channel::oneshot, task::AtomicWaker};
+use tokio::{runtime, task::LocalSet, time};
+
+use crate::{
+    Host, LinuxEnv,
+    io::{Backend, InFlight},
+    ring::Ring,
+    threads::Threads,
+};
+
+/// How device I/O is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoChoice {
+    /// io_uring where it is allowed, else blocking threads (with a warning).
+    #[default]
+    Auto,
+    /// Blocking threads.
+    Threads,
+}
+
+/// How device I/O is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoMode {
+    /// io_uring, completions without interrupts (COOP_TASKRUN, SINGLE_ISSUER).
+    Ring,
+    /// io_uring of an older kernel.
+    RingPlain,
+    /// Blocking calls on threads: io_uring is refused here, or was not wanted.
+    Threads,
+}
+
+/// Settings of an [`Executor`].
+#[derive(Debug, Clone, Default)]
+pub struct ExecutorConfig {
+    /// The thread's name in `top` and logs; "cairn-shard" where empty. At most 15 bytes are shown.
+    pub name: String,
+    /// How device I/O is to be done.
+    pub io: IoChoice,
+}
+
+/// How a shard ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShardEnd {
+    /// Its main task returned.
+    Returned,
+    /// Its host was killed.
+    Killed,
+    /// One of its tasks panicked; the words of the panic.
+    Panicked(String),
+}
+
+/// A thread that shards run on. Dropping it stops its shards and waits for the thread.
+pub struct Executor {
+    link: Arc<ExecutorLink>,
+    mode: IoMode,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What other threads hold of an executor.
+#[derive(Default)]
+pub(crate) struct ExecutorLink {
+    commands: Mutex<Vec<Command>>,
+    waker: AtomicWaker,
+}
+
+type Start = Box<dyn FnOnce(&Backend) -> ShardSlot + Send>;
+
+enum Command {
+    Start(Start),
+    Kill(u64),
+    Stop,
+}
+
+impl ExecutorLink {
+    fn send(&self, command: Command) {
+        self.commands.lock().unwrap().push(command);
+        self.waker.wake();
+    }
+    /// Ends the shard of this key as if its process had been killed.
+    pub fn kill(&self, key: u64) {
+        self.send(Command::Kill(key));
+    }
+}
+
+/// A shard that was started. Dropping the handle leaves the shard running.
+pub struct ShardHandle {
+    ended: oneshot::Receiver<ShardEnd>,
+}
+
+impl ShardHandle {
+    pub(crate) fn new(ended: oneshot::Receiver<ShardEnd>) -> Self {
+        Self { ended }
+    }
+    /// Waits until the shard has ended.
+    pub async fn ended(self) -> ShardEnd {
+        // The executor is gone without a word only when its thread was dropped in the middle: as good as killed.
+        self.ended.await.unwrap_or(ShardEnd::Killed)
+    }
+    /// Waits, blocking this thread, until the shard has ended. Not for use on an executor's own thread.
+    pub fn wait(self) -> ShardEnd {
+        futures::executor::block_on(self.ended())
+    }
+}
+
+/// How a shard stands, as its own tasks tell it.
+pub(crate) type EndCell = Rc<std::cell::RefCell<Option<ShardEnd>>>;
+
+/// One shard on its thread.
+pub(crate) struct ShardSlot {
+    pub key: u64,
+    /// The tasks; `None` once they were dropped.
+    pub tasks: Option<LocalSet>,
+    pub end: EndCell,
+    pub in_flight: InFlight,
+    /// Called once, right after the tasks were dropped: the host is told.
+    pub on_end: Option<Box<dyn FnOnce(&ShardEnd)>>,
+    /// Fires, or is dropped, when nothing of the shard is left.
+    pub over: Option<oneshot::Sender<()>>,
+    pub ended: Option<oneshot::Sender<ShardEnd>>,
+}
+
+impl Executor {
+    /// Starts a thread.
+    ///
+    /// # Errors
+    /// The system refuses a thread, or an event queue.
+    pub fn spawn(config: ExecutorConfig) -> io::Result<Self> {
+        let link = Arc::new(ExecutorLink::default());
+        let (ready, started) = mpsc::channel();
+        let name = if config.name.is_empty() {
+            "cairn-shard".to_owned()
+        } else {
+            config.name.clone()
+        };
+        let thread_link = link.clone();
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let (runtime, backend) = match prepare(config.io) {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return;
+                }
+            };
+            let _ = ready.send(Ok(backend.mode()));
+            runtime.block_on(Turns::new(backend, thread_link));
+            // Jobs of `run_blocking` were waited for, shard by shard (X2); nothing is left to wait for here.
+            runtime.shutdown_background();
+        })?;
+        let mode = started
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread ended while it started")))?;
+        Ok(Self {
+            link,
+            mode,
+            thread: Some(thread),
+        })
+    }
+
+    /// How this thread does device I/O.
+    pub fn io_mode(&self) -> IoMode {
+        self.mode
+    }
+
+    pub(crate) fn link(&self) -> &Arc<ExecutorLink> {
+        &self.link
+    }
+
+    pub(crate) fn start(&self, start: Start) {
+        self.link.send(Command::Start(start));
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.link.send(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs one shard to its end: an executor for it alone, and the calling thread waits.
+///
+/// # Errors
+/// The system refuses a thread, or the shard was started before.
+pub fn run_shard<F>(
+    host: &Host,
+    shard: u8,
+    config: ExecutorConfig,
+    main: impl FnOnce(LinuxEnv) -> F + Send + 'static,
+) -> io::Result<ShardEnd>
+where
+    F: Future<Output = ()> + 'static,
+{
+    let executor = Executor::spawn(config)?;
+    let handle = host
+        .start_shard(&executor, shard, main)
+        .map_err(io::Error::other)?;
+    Ok(handle.wait())
+}
+
+/// Makes the runtime and the way of device I/O of this thread.
+fn prepare(choice: IoChoice) -> io::Result<(runtime::Runtime, Backend)> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .thread_name("cairn-blocking")
+        .build()?;
+    let backend = {
+        let _context = runtime.enter();
+        match choice {
+            IoChoice::Threads => Backend::Threads(Arc::new(Threads::start()?)),
+            IoChoice::Auto => match Ring::open() {
+                Ok(ring) => Backend::Ring(Rc::new(ring)),
+                Err(error) => {
+                    tracing::warn!(
+                        %error,
+                        "io_uring is refused here (container profile or kernel.io_uring_disabled): \
+                         device I/O goes through blocking threads and is slower"
+                    );
+                    Backend::Threads(Arc::new(Threads::start()?))
+                }
+            },
+        }
+    };
+    Ok((runtime, backend))
+}
+
+/// The thread's root future: each poll is one turn over completions, shards and submissions.
+struct Turns {
+    slots: Vec<ShardSlot>,
+    backend: Backend,
+    link: Arc<ExecutorLink>,
+    stopping: bool,
+    /// Runs while a shard that ended waits for work that others still hold.
+    recheck: Option<Pin<Box<time::Sleep>>>,
+}
+
+/// How often a shard that ended looks whether its last work is done.
+const RECHECK: Duration = Duration::from_millis(1);
+
+impl Turns {
+    fn new(backend: Backend, link: Arc<ExecutorLink>) -> Self {
+        Self {
+            slots: Vec::new(),
+            backend,
+            link,
+            stopping: false,
+            recheck: None,
+        }
+    }
+
+    fn obey(&mut self) {
+        let commands = std::mem::take(&mut *self.link.commands.lock().unwrap());
+        for command in commands {
+            match command {
+                Command::Start(start) => self.slots.push(start(&self.backend)),
+                Command::Kill(key) => {
+                    for slot in self.slots.iter_mut().filter(|slot| slot.key == key) {
+                        slot.end.borrow_mut().get_or_insert(ShardEnd::Killed);
+                    }
+                }
+                Command::Stop => {
+                    self.stopping = true;
+                    for slot in &self.slots {
+                        slot.end.borrow_mut().get_or_insert(ShardEnd::Killed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_shards(&mut self, cx: &mut Context<'_>) {
+        for slot in &mut self.slots {
+            if let Some(tasks) = &mut slot.tasks
+                && slot.end.borrow().is_none()
+            {
+                let _ = Pin::new(tasks).poll(cx);
+            }
+            let end = slot.end.borrow().clone();
+            if let Some(end) = end
+                && slot.tasks.is_some()
+            {
+                // Dropping the set drops every task where it stands: as abrupt as a kill, for this shard.
+                slot.tasks = None;
+                if let Some(tell) = slot.on_end.take() {
+                    tell(&end);
+                }
+            }
+        }
+    }
+
+    fn bury(&mut self) {
+        self.slots.retain_mut(|slot| {
+            if slot.tasks.is_some() || !slot.in_flight.is_idle() {
+                return true;
+            }
+            let end = slot.end.borrow_mut().take().unwrap_or(ShardEnd::Killed);
+            if let Some(ended) = slot.ended.take() {
+                let _ = ended.send(end);
+            }
+            if let Some(over) = slot.over.take() {
+                let _ = over.send(());
+            }
+            false
+        });
+    }
+}
+
+impl Future for Turns {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        this.link.waker.register(cx.waker());
+        this.obey();
+        if let Backend::Ring(ring) = &this.backend {
+            ring.poll_completions(cx);
+        }
+        this.poll_shards(cx);
+        if let Backend::Ring(ring) = &this.backend {
+            ring.submit();
+            // What completed within the submission itself is taken at once, not after a sleep in epoll.
+            if ring.take_completions() || ring.wants_submit() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        this.bury();
+        if this.slots.iter().any(|slot| slot.tasks.is_none()) {
+            let recheck = this.recheck.insert(Box::pin(time::sleep(RECHECK)));
+            if recheck.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        } else if this.stopping {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+/// `task`, but a panic in it ends its shard instead of passing unseen.
+pub(crate) fn guarded(
+    task: impl Future<Output = ()> + 'static,
+    end: EndCell,
+) -> impl Future<Output = ()> + 'static {
+    use futures::FutureExt;
+    async move {
+        if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+            let words = panic
+                .downcast_ref::<&str>()
+                .map(|s| (*s).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "a panic without words".to_owned());
+            tracing::error!(%words, "a task panicked: its shard ends");
+            end.borrow_mut().get_or_insert(ShardEnd::Panicked(words));
+        }
+    }
+}

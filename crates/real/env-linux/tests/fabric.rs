@@ -1,0 +1,206 @@
+//! Hosts in one process: messages, kills, restarts, ends of shards.
+
+mod common;
+
+use std::{sync::mpsc, time::Duration};
+
+use bytes::Bytes;
+use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf, Route};
+use cairn_env_linux::{
+    DiskOptions, Fabric, Fill, Host, IoChoice, LinuxDisk, ShardEnd, StartError, create_disk_file,
+};
+use cairn_types::{DiskGroupId, HostId, Incarnation, ObjectId};
+use common::*;
+
+#[test]
+fn messages_arrive_in_order_with_their_payload() {
+    let fabric = Fabric::new();
+    let (listener, events) = start_listener(in_fabric(2, 5, &fabric));
+    let sender = start(in_fabric(1, 3, &fabric), |env| async move {
+        for number in 0..1000u32 {
+            let block = PageBuf::copy_of(&[number as u8; 4096]).freeze();
+            let payload = vec![block.slice(..512), block.slice(512..)];
+            env.send(HostId(2), message(number.to_le_bytes().to_vec(), payload));
+        }
+    });
+    assert_eq!(wait_for(&events, as_up), (HostId(1), Incarnation(3)));
+    for number in 0..1000u32 {
+        let got = wait_for(&events, as_message);
+        assert_eq!((got.from, got.incarnation), (HostId(1), Incarnation(3)));
+        assert_eq!(got.body[..], number.to_le_bytes());
+        assert!(got.payload.len() == 4096 && got.payload.iter().all(|&b| b == number as u8));
+        assert_eq!(got.payload.as_ptr() as usize % 4096, 0);
+    }
+    // A main task that returns ends its host: the process is gone for the others.
+    assert_eq!(sender.handle.wait(), ShardEnd::Returned);
+    assert_eq!(wait_for(&events, as_gone), HostId(1));
+    listener.host.kill_wait();
+}
+
+/// F2, H2. Goal: a killed host is over at once, its disk can be opened by its successor. Method: kill it in the middle
+/// of endless writes and a blocking job, again and again, and restart it with a higher incarnation.
+#[test]
+fn a_killed_host_comes_back_with_its_disk() {
+    let directory = directory();
+    let path = directory.path().join("disk");
+    create_disk_file(&path, 1 << 20, Fill::Written).unwrap();
+    let fabric = Fabric::new();
+    let (_watcher, events) = start_listener(in_fabric(1, 1, &fabric));
+    for incarnation in 1..=10 {
+        let path = path.clone();
+        let running = start(in_fabric(2, incarnation, &fabric), move |env| async move {
+            let disk = LinuxDisk::open(&env, &path, &DiskOptions::default()).unwrap();
+            let blocking = disk.blocking();
+            let writer = disk.clone();
+            env.spawn(async move {
+                loop {
+                    let data = PageBuf::zeroed(65536).freeze();
+                    let _ = writer.write(0, vec![data], Durability::Durable).await;
+                }
+            });
+            loop {
+                let blocking = blocking.clone();
+                env.run_blocking(move || {
+                    let _ = blocking.write_at(500_000, &[1; 1000]);
+                    let _ = blocking.sync();
+                })
+                .await;
+            }
+        });
+        assert_eq!(
+            wait_for(&events, as_up),
+            (HostId(2), Incarnation(incarnation))
+        );
+        std::thread::sleep(Duration::from_millis(20 + incarnation));
+        running.host.kill_wait();
+        assert_eq!(wait_for(&events, as_gone), HostId(2));
+        assert_eq!(running.handle.wait(), ShardEnd::Killed);
+    }
+}
+
+#[test]
+fn a_panic_ends_its_host_and_no_other() {
+    let fabric = Fabric::new();
+    let executor = executor(IoChoice::Auto);
+    let (sender, events) = mpsc::channel();
+    let watcher = Host::new(in_fabric(1, 1, &fabric)).unwrap();
+    let watching = watcher
+        .start_shard(&executor, 0, move |env| async move {
+            let mut events = Vec::new();
+            loop {
+                env.receive(&mut events).await;
+                for event in events.drain(..) {
+                    let _ = sender.send(event);
+                }
+            }
+        })
+        .unwrap();
+    // Both on one thread: the other must not notice more than a peer that went.
+    let broken = Host::new(in_fabric(2, 1, &fabric)).unwrap();
+    let end = broken
+        .start_shard(&executor, 0, |env| async move {
+            let inner = env.clone();
+            env.spawn(async move {
+                inner.sleep(Duration::from_millis(5)).await;
+                panic!("an invariant of ours does not hold");
+            });
+            std::future::pending::<()>().await;
+        })
+        .unwrap();
+    let words = "an invariant of ours does not hold".to_owned();
+    assert_eq!(end.wait(), ShardEnd::Panicked(words));
+    assert_eq!(wait_for(&events, as_gone), HostId(2));
+    drop(executor);
+    assert_eq!(watching.wait(), ShardEnd::Killed);
+}
+
+#[test]
+fn an_id_lives_once() {
+    let fabric = Fabric::new();
+    let (first, _events) = start_listener(in_fabric(1, 1, &fabric));
+    let executor = executor(IoChoice::Auto);
+    let twin = Host::new(in_fabric(1, 2, &fabric)).unwrap();
+    let refused = twin.start_shard(&executor, 0, |_| std::future::pending());
+    assert!(matches!(refused.err(), Some(StartError::Twice(HostId(1)))));
+    assert_eq!(fabric.hosts(), vec![HostId(1)]);
+    first.host.kill_wait();
+    assert!(fabric.hosts().is_empty());
+}
+
+#[test]
+fn routes_lead_to_their_shards() {
+    let fabric = Fabric::new();
+    let mut config = in_fabric(2, 1, &fabric);
+    config.shards = 3;
+    let host = Host::new(config).unwrap();
+    let executors: Vec<_> = (0..3).map(|_| executor(IoChoice::Auto)).collect();
+    let (sender, arrived) = mpsc::channel();
+    for (shard, executor) in executors.iter().enumerate() {
+        let sender = sender.clone();
+        host.start_shard(executor, shard as u8, move |env| async move {
+            if env.shard() == 1 {
+                env.register_disk_group(DiskGroupId(9));
+                sender.send((99, Route::Host)).unwrap();
+            }
+            let mut events = Vec::new();
+            loop {
+                env.receive(&mut events).await;
+                for event in events.drain(..) {
+                    if let NetEvent::Message(m) = event {
+                        sender.send((env.shard(), m.route)).unwrap();
+                    }
+                }
+            }
+        })
+        .unwrap();
+    }
+    assert_eq!(
+        arrived.recv().unwrap().0,
+        99,
+        "the disk group is registered"
+    );
+    let routes = [
+        (Route::Host, 0),
+        (Route::DiskGroup(DiskGroupId(9)), 1),
+        (Route::DiskGroup(DiskGroupId(10)), 0),
+        (Route::Object(ObjectId(300)), 0),
+        (Route::Object(ObjectId(302)), 2),
+        (Route::Shard(2), 2),
+        (Route::Shard(1), 1),
+    ];
+    let _sender = start(in_fabric(1, 1, &fabric), move |env| async move {
+        for (route, _) in routes {
+            env.send(
+                HostId(2),
+                OutMessage {
+                    route,
+                    body: Bytes::from_static(b"x"),
+                    payload: Vec::new(),
+                },
+            );
+        }
+        std::future::pending::<()>().await;
+    });
+    let mut got: Vec<_> = routes
+        .iter()
+        .map(|_| arrived.recv_timeout(Duration::from_secs(10)).unwrap())
+        .collect();
+    for (route, shard) in routes {
+        let at = got.iter().position(|g| *g == (shard, route));
+        got.remove(at.unwrap_or_else(|| panic!("{route:?} did not reach shard {shard}")));
+    }
+    host.kill_wait();
+}
+
+#[test]
+fn a_host_talks_to_itself() {
+    let fabric = Fabric::new();
+    let host = start(in_fabric(1, 1, &fabric), |env| async move {
+        env.send(env.host(), message(&b"me"[..], vec![]));
+        let mut events = Vec::new();
+        env.receive(&mut events).await;
+        let got = events.pop().and_then(as_message).expect("my own message");
+        assert_eq!((&got.body[..], got.from), (&b"me"[..], HostId(1)));
+    });
+    assert_eq!(host.handle.wait(), ShardEnd::Returned);
+}
