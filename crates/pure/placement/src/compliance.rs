@@ -2,10 +2,11 @@
 //!
 //! Not here    whether the members are reachable or in sync (their state says so)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cairn_geometry::replica_sets;
 use cairn_types::ObjectConfig;
+use cairn_votes::{Untolerated, tolerates};
 
 use crate::{
     picture::{ClusterPicture, FaultDomain},
@@ -39,19 +40,13 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
             part(shared, sets)
         ));
     }
-    let mut votes: BTreeMap<FaultDomain, u32> = BTreeMap::new();
-    for member in &config.members {
-        *votes.entry(picture.domain_of(member.host)).or_default() += member.votes;
-    }
-    let mut votes: Vec<u32> = votes.into_values().collect();
-    votes.sort_unstable_by(|a, b| b.cmp(a));
-    let ftt = usize::from(config.policy.ftt);
-    let lost: u32 = votes.iter().take(ftt).sum();
-    if 2 * lost >= config.votes_total() {
+    let ftt = config.policy.ftt;
+    let worst = tolerates(&config.members, |h| picture.domain_of(h), u32::from(ftt));
+    if let Err(Untolerated::Votes { left, needed }) = worst {
         lacks.push(format!(
-            "{} asks that {} leave a majority: the largest hold {lost} of {} votes",
-            policy_words(config.policy.ftt),
-            count(ftt, "lost fault domain"),
+            "{} asks that {} leave a majority: at worst {left} of {} votes are left, {needed} are needed",
+            policy_words(ftt),
+            count(usize::from(ftt), "lost fault domain"),
             config.votes_total()
         ));
     }

@@ -16,6 +16,7 @@ mod picture;
 mod refusal;
 mod room;
 mod solve;
+mod task;
 mod verbs;
 mod what_if;
 

@@ -41,8 +41,10 @@ pub struct DiskGroupPicture {
     pub devices: Vec<DevicePicture>,
     /// Bytes neither used nor reserved nor kept back for cleaning, over all its devices.
     pub free_bytes: u64,
-    /// Components that live there, witnesses included.
+    /// Components with data that live there.
     pub components: u32,
+    /// Witnesses that live there.
+    pub witnesses: u32,
 }
 
 /// One capacity device.

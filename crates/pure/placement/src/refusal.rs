@@ -169,7 +169,7 @@ pub(crate) fn too_little_in_all(
     Refusal {
         kind: RefusalKind::Space,
         text: format!(
-            "{} needs {} with room for {} in all, copies in distinct fault domains: there is room for {placed}. \
+            "{} needs {} of up to {}, copies in distinct fault domains, and there is room for {placed} of them. \
              Free space or add capacity devices, make the disk smaller, or reserve less.",
             policy_words(ftt),
             count(components, "component"),

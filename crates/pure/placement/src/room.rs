@@ -31,7 +31,11 @@ pub(crate) struct Group {
     pub(crate) domain: FaultDomain,
     pub(crate) free_bytes: u64,
     pub(crate) devices_free_bytes: Vec<u64>,
+    pub(crate) total_bytes: u64,
     pub(crate) components: u32,
+    pub(crate) witnesses: u32,
+    /// What a component is expected to hold once it is written: the mean of the cluster.
+    component_guess_bytes: u64,
 }
 
 impl Group {
@@ -62,14 +66,19 @@ impl Group {
         devices.min(self.free_bytes / demand)
     }
 
-    /// Orders by free bytes per component that would share them, fuller groups first.
+    /// Orders by how full the groups are expected to become: the fuller group is less.
     ///
-    /// Thin components do not show in free space until they are written: without the count, all disks made in one
-    /// minute would go to the one group that happens to be emptiest.
+    /// Thin components do not show in free space until they are written: without a guess at what they will hold, all
+    /// disks made in one minute would go to the one group that happens to be emptiest.
     pub(crate) fn by_emptiness(&self, other: &Self) -> Ordering {
-        let own = u128::from(self.free_bytes) * (u128::from(other.components) + 1);
-        let others = u128::from(other.free_bytes) * (u128::from(self.components) + 1);
-        own.cmp(&others)
+        let load = |g: &Self| {
+            let used = g.total_bytes.saturating_sub(g.free_bytes);
+            u128::from(used) + (u128::from(g.components) + 1) * u128::from(g.component_guess_bytes)
+        };
+        let own = load(self) * u128::from(other.total_bytes.max(1));
+        let others = load(other) * u128::from(self.total_bytes.max(1));
+        others
+            .cmp(&own)
             .then_with(|| other.seat.disk_group.cmp(&self.seat.disk_group))
     }
 
@@ -109,10 +118,22 @@ impl Room {
                     domain: h.domain(),
                     free_bytes: g.free_bytes,
                     devices_free_bytes: g.devices.iter().map(|d| d.free_bytes).collect(),
+                    total_bytes: g.devices.iter().map(|d| d.total_bytes).sum(),
                     components: g.components,
+                    witnesses: g.witnesses,
+                    component_guess_bytes: 0,
                 })
             })
             .collect();
+        let used: u64 = groups
+            .iter()
+            .map(|g| g.total_bytes.saturating_sub(g.free_bytes))
+            .sum();
+        let components: u64 = groups.iter().map(|g| u64::from(g.components)).sum();
+        let guess = (used / components.max(1)).max(THIN_HEADROOM_BYTES);
+        for group in &mut groups {
+            group.component_guess_bytes = guess;
+        }
         groups.sort_by_key(|g| g.seat);
         Self { groups }
     }
@@ -142,7 +163,7 @@ impl Room {
             return;
         };
         match member.role {
-            Role::Witness => group.components += 1,
+            Role::Witness => group.witnesses += 1,
             Role::Data { set, .. } => {
                 let demand = demand_bytes(policy, component_bytes(layout, size_bytes, set));
                 if !group.take(demand) {
@@ -165,6 +186,7 @@ impl Room {
                 };
                 group.free_bytes = left.free_bytes;
                 group.components = left.components;
+                group.witnesses = left.witnesses;
                 for (device, free) in group.devices.iter_mut().zip(&left.devices_free_bytes) {
                     device.free_bytes = *free;
                 }

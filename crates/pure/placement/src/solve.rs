@@ -253,7 +253,10 @@ impl Search {
     }
 }
 
-/// Seats for `count` witnesses in domains other than `used`, those with the fewest components first.
+/// Seats for `count` witnesses in domains other than `used`, where there are fewest first.
+///
+/// They are counted apart from data: a witness takes no space, and counted together witnesses would fill the one host
+/// and data the others.
 pub(crate) fn witnesses(room: &mut Room, used: &BTreeSet<FaultDomain>, count: usize) -> Vec<Seat> {
     let mut seats = Vec::new();
     let mut used = used.clone();
@@ -262,9 +265,9 @@ pub(crate) fn witnesses(room: &mut Room, used: &BTreeSet<FaultDomain>, count: us
             .groups
             .iter_mut()
             .filter(|g| !used.contains(&g.domain))
-            .min_by_key(|g| (g.components, g.seat.disk_group));
+            .min_by_key(|g| (g.witnesses, g.components, g.seat.disk_group));
         let Some(group) = best else { break };
-        group.components += 1;
+        group.witnesses += 1;
         used.insert(group.domain.clone());
         seats.push(group.seat);
     }

@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_placement::{ClusterPicture, compliance, extend, place};
+use cairn_placement::{ClusterPicture, DiskGroupPicture, compliance, extend, place};
 use cairn_types::{Member, Policy, Role, Seat};
 use world::{GIB, config, equal_hosts, host, ids};
 
@@ -31,18 +31,23 @@ fn fill(
 fn thin_disks_spread_evenly_over_equal_hosts() {
     let mut picture = equal_hosts(5, 10_000 * GIB);
     let data = fill(&mut picture, &Policy::default(), 10 * GIB, 500);
-    let components: Vec<u32> = picture
-        .hosts
-        .iter()
-        .map(|h| h.disk_groups[0].components)
-        .collect();
-    let (least, most) = (components.iter().min(), components.iter().max());
+    for count in [
+        |g: &DiskGroupPicture| g.components,
+        |g: &DiskGroupPicture| g.witnesses,
+    ] {
+        let counts: Vec<u32> = picture
+            .hosts
+            .iter()
+            .map(|h| count(&h.disk_groups[0]))
+            .collect();
+        let (least, most) = (counts.iter().min(), counts.iter().max());
+        assert!(
+            most.zip(least).is_some_and(|(m, l)| m - l <= 2),
+            "{counts:?}"
+        );
+    }
     assert!(
-        most.zip(least).is_some_and(|(m, l)| m - l <= 2),
-        "{components:?}"
-    );
-    assert!(
-        data.values().all(|n| (180..=220).contains(n)),
+        data.values().all(|n| (198..=202).contains(n)),
         "1000 copies over 5 hosts: {data:?}"
     );
 }
@@ -66,11 +71,7 @@ fn reserved_disks_fill_unequal_hosts_to_the_same_level() {
             100 * (total - group.free_bytes) / total
         })
         .collect();
-    let spread = used
-        .iter()
-        .max()
-        .zip(used.iter().min())
-        .map(|(a, b)| a - b);
+    let spread = used.iter().max().zip(used.iter().min()).map(|(a, b)| a - b);
     assert!(spread.is_some_and(|s| s <= 10), "percent used: {used:?}");
 }
 
@@ -102,9 +103,10 @@ fn stripes_of_a_copy_stay_on_one_host_and_spread_over_its_disk_groups() {
     };
     let placement = place(&picture, &policy, 30 * GIB, &mut ids(1)).expect("there is room");
     for copy in 0..2 {
-        let members = placement.members.iter().filter(
-            |m| matches!(m.role, Role::Data { copy: c, .. } if c == copy),
-        );
+        let members = placement
+            .members
+            .iter()
+            .filter(|m| matches!(m.role, Role::Data { copy: c, .. } if c == copy));
         let seats: BTreeSet<Seat> = members.map(Member::seat).collect();
         assert_eq!(seats.len(), 3, "three groups");
         let hosts: BTreeSet<_> = seats.iter().map(|s| s.host).collect();
@@ -172,10 +174,7 @@ fn a_disk_grows_without_moving() {
     );
     // And back is refused, in words.
     let refusal = extend(&picture, &after, size, &mut ids(200)).unwrap_err();
-    assert!(
-        refusal.text.contains("cut off data"),
-        "{refusal}"
-    );
+    assert!(refusal.text.contains("cut off data"), "{refusal}");
     // More than the chunk's devices have is refused as well, though other hosts had room.
     let mut full = picture.clone();
     for host in &mut full.hosts {

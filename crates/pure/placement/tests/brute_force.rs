@@ -99,7 +99,12 @@ fn check(
         let holders: Vec<_> = members.iter().filter(|m| m.set() == Some(set)).collect();
         prop_assert_eq!(holders.len(), policy.copies() as usize);
         let domains: BTreeSet<_> = holders.iter().map(|m| domain(m)).collect();
-        prop_assert_eq!(domains.len(), holders.len(), "copies of set {} share a domain", set);
+        prop_assert_eq!(
+            domains.len(),
+            holders.len(),
+            "copies of set {} share a domain",
+            set
+        );
     }
     let domains: BTreeSet<FaultDomain> = members.iter().map(domain).collect();
     let domains: Vec<_> = domains.into_iter().collect();
@@ -112,7 +117,11 @@ fn check(
             prop_assert!(members.iter().filter(alive).any(|m| m.set() == Some(set)));
         }
     }
-    let seats: BTreeSet<Seat> = members.iter().filter(|m| m.votes > 0).map(Member::seat).collect();
+    let seats: BTreeSet<Seat> = members
+        .iter()
+        .filter(|m| m.votes > 0)
+        .map(Member::seat)
+        .collect();
     prop_assert!(seats.len() <= cairn_placement::SEATS_VOTING_MAX);
     prop_assert!(all % 2 == 1);
     Ok(())
@@ -167,7 +176,11 @@ fn data_fits(picture: &ClusterPicture, copies: usize, sets: u32, demand: u64) ->
 }
 
 fn clusters() -> impl Strategy<Value = ClusterPicture> {
-    let group = (prop::collection::vec(0u64..=3, 0..=2), prop::bool::weighted(0.9), 0u32..5);
+    let group = (
+        prop::collection::vec(0u64..=3, 0..=2),
+        prop::bool::weighted(0.9),
+        0u32..5,
+    );
     let one = (
         prop::collection::vec(group, 0..=2),
         prop::option::weighted(0.4, 0u8..4),
@@ -206,7 +219,7 @@ fn policy(ftt: u8, stripe_width: u8) -> Policy {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
     fn placed_right_or_refused_rightly(picture in clusters(), ftt in 0u8..=3, width in 1u8..=3) {
@@ -280,6 +293,11 @@ proptest! {
                 // Only witnesses go beside the lost one.
                 for gone in change.removed.iter().filter(|id| **id != lost.component) {
                     prop_assert_eq!(before.member(*gone).map(|m| m.role), Some(Role::Witness));
+                }
+                if ftt > 0 || lost.set().is_none() {
+                    let mut after = before.clone();
+                    after.members = change.members.clone();
+                    prop_assert_eq!(cairn_votes::check_change(&before, &after), Ok(cairn_votes::ChangeKind::Joint));
                 }
                 if let Some(set) = lost.set() {
                     let first = change.members.iter().find(|m| Some(&m.component) == change.added.first());

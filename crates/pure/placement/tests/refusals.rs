@@ -102,14 +102,17 @@ fn missing_room_is_named_with_what_there_is() {
     // Each of many components fits, all together do not.
     let text = refused(
         &equal_hosts(3, 300 * GIB),
-        &Policy { reservation_percent: 100, ..Policy::default() },
+        &Policy {
+            reservation_percent: 100,
+            ..Policy::default()
+        },
         1024 * GIB,
     )
     .1;
     assert!(
         text.starts_with(
-            "mirror with FTT=1 needs 10 components with room for 255 GiB in all, copies in distinct fault domains: \
-             there is room for 3."
+            "mirror with FTT=1 needs 10 components of up to 255 GiB, copies in distinct fault domains, \
+             and there is room for 5 of them."
         ),
         "{text}"
     );
@@ -129,11 +132,26 @@ fn sizes_and_policies_are_refused_by_themselves_first() {
     }
     let bad = [
         ftt(4),
-        Policy { stripe_width: 0, ..Policy::default() },
-        Policy { stripe_width: 13, ..Policy::default() },
-        Policy { reservation_percent: 101, ..Policy::default() },
-        Policy { ftm: FaultToleranceMethod::ErasureCoding, ..Policy::default() },
-        Policy { checksum: false, ..Policy::default() },
+        Policy {
+            stripe_width: 0,
+            ..Policy::default()
+        },
+        Policy {
+            stripe_width: 13,
+            ..Policy::default()
+        },
+        Policy {
+            reservation_percent: 101,
+            ..Policy::default()
+        },
+        Policy {
+            ftm: FaultToleranceMethod::ErasureCoding,
+            ..Policy::default()
+        },
+        Policy {
+            checksum: false,
+            ..Policy::default()
+        },
     ];
     for policy in bad {
         assert_eq!(refused(&none, &policy, GIB).0, RefusalKind::Policy);
@@ -162,7 +180,8 @@ fn force_provisioning_places_what_can_be_had_and_says_so() {
     assert_eq!(compliance(&picture, &before).len(), 2);
     assert!(complete(&picture, &before, &mut ids(10)).is_err());
     // Its one component can be replaced although the policy is not met.
-    let change = replace(&picture, &before, ComponentId(1), &mut ids(20)).expect("as much as it had");
+    let change =
+        replace(&picture, &before, ComponentId(1), &mut ids(20)).expect("as much as it had");
     assert_eq!(change.members.len(), 1);
     // With a third host the rest follows.
     picture.hosts.push(host(3, &[&[100 * GIB]]));
@@ -174,9 +193,19 @@ fn force_provisioning_places_what_can_be_had_and_says_so() {
     assert!(complete(&picture, &after, &mut ids(30)).is_ok_and(|c| c.added.is_empty()));
     // Where only room is missing, the copies stay and the reservation goes.
     let placement = place(&picture, &policy, 500 * GIB, &mut ids(1)).expect("thin");
-    assert_eq!(placement.members.iter().filter(|m| m.role != Role::Witness).count(), 4);
+    assert_eq!(
+        placement
+            .members
+            .iter()
+            .filter(|m| m.role != Role::Witness)
+            .count(),
+        4
+    );
     let text = placement.reduced.unwrap_or_default();
-    assert!(text.contains("without its reservation of 100 %, so it tolerates 1 failure until"), "{text}");
+    assert!(
+        text.contains("without its reservation of 100 %, so it tolerates 1 failure until"),
+        "{text}"
+    );
     // And where there is nothing, force does not help.
     let text = refused(&ClusterPicture::default(), &policy, GIB).1;
     assert!(text.ends_with("not even one copy can be placed."), "{text}");
@@ -188,7 +217,10 @@ fn a_replacement_that_finds_no_place_says_what_it_waits_for() {
     let placement = place(&picture, &ftt(1), GIB, &mut ids(1)).expect("three hosts");
     let before = config(&placement, &ftt(1), GIB);
     let lost = placement.members[1];
-    let name = picture.host(lost.host).map(|h| h.name.clone()).unwrap_or_default();
+    let name = picture
+        .host(lost.host)
+        .map(|h| h.name.clone())
+        .unwrap_or_default();
     for host in &mut picture.hosts {
         host.up &= host.host != lost.host;
     }

@@ -32,6 +32,7 @@ pub fn host(n: u128, groups: &[&[u64]]) -> HostPicture {
                     .collect(),
                 free_bytes: devices.iter().sum(),
                 components: 0,
+                witnesses: 0,
             })
             .collect(),
     }
