@@ -87,6 +87,10 @@ impl RamDisk {
         all
     }
 
+    pub fn clear(&self) {
+        self.0.borrow_mut().blocks.fill(None);
+    }
+
     pub fn allocated_blocks(&self) -> usize {
         self.0.borrow().blocks.iter().flatten().count()
     }
@@ -284,6 +288,13 @@ impl RamDisks {
         let disk = RamDisk::new(name, size_bytes);
         self.0.borrow_mut().insert(name.to_owned(), disk.clone());
         disk
+    }
+}
+
+#[allow(dead_code)]
+impl RamDisks {
+    pub fn get(&self, name: &str) -> RamDisk {
+        self.0.borrow()[name].clone()
     }
 }
 
