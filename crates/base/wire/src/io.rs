@@ -67,6 +67,8 @@ pub enum GuestRequest {
     Write {
         /// To where.
         offset: u64,
+        /// CRC-32C of the payload, checked by the owner.
+        crc: u32,
         /// Names the request for a retry.
         client: ClientTag,
         /// True when an earlier try may have been carried out.

@@ -145,6 +145,10 @@ pub enum Request {
         object: ObjectId,
         /// The seizer's epoch.
         epoch: Epoch,
+        /// The components to admit anew; none means all. Those not named keep their session.
+        only: Vec<ComponentId>,
+        /// A majority has promised the sender already: another owner's lease here guards nothing any more.
+        overrule: bool,
     },
     /// Accept a configuration.
     Accept {
@@ -209,6 +213,18 @@ pub enum Request {
     HandOver {
         /// The object.
         object: ObjectId,
+        /// Also while a front end of the owner's host has it open.
+        force: bool,
+    },
+    /// Become owner of the object: an administrator attaches it to the receiver's host.
+    Attach {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Management work for one host, as JSON of the admin API's types.
+    ManageHost {
+        /// The command.
+        command: Vec<u8>,
     },
     /// An owner's management work, as JSON of the admin API's types: resize, delete, status.
     Manage {

@@ -1,1 +1,26 @@
-//! (being written)
+//! The object layer: owners, components, the way of a write, settling, resync, and the client that finds owners.
+//!
+//! Promises    P1..P6 of SPECIFICATION.md, for mirrors
+//! Assumes     `env` carries messages in order per connection; `LocalStore` makes appends durable in order
+//! Not here    the decisions (`record`, `votes`, `geometry`), the log (`store`), where components go (`placement`)
+#![forbid(unsafe_code)]
+
+mod client;
+mod leases;
+mod local_store;
+mod locks;
+mod owner;
+mod rpc;
+mod seats;
+mod serve;
+mod shard;
+mod signal;
+mod throttle;
+
+pub use client::DiskClient;
+pub use leases::{LeaseOptions, Leases};
+pub use local_store::{Change, LocalComponent, LocalStore};
+pub use owner::{Command, Ended, ObjectStatus, Owned, ResyncStatus, SeizeError};
+pub use rpc::Rpc;
+pub use seats::{Seats, Served};
+pub use shard::{MemberChange, ObjectEvent, ObjectOptions, Placer, Shard};

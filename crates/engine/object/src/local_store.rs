@@ -3,21 +3,32 @@
 use std::future::Future;
 
 use bytes::Bytes;
-use cairn_types::{
-    BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex,
-};
+use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
 use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
 use futures::future::LocalBoxFuture;
 
 /// A change to a disk group. Changes become durable in the order in which they were appended.
 #[derive(Debug, Clone)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the wire's: see cairn_wire::Request"
+)]
 pub enum Change {
     /// A new component; size 0 for a witness.
-    CreateComponent { component: ComponentId, object: ObjectId, size_blocks: u64, reserved_blocks: u64 },
+    CreateComponent {
+        component: ComponentId,
+        object: ObjectId,
+        size_blocks: u64,
+        reserved_blocks: u64,
+    },
     /// Remove a component and its data.
     DeleteComponent { component: ComponentId },
     /// Another size.
-    ResizeComponent { component: ComponentId, size_blocks: u64, reserved_blocks: u64 },
+    ResizeComponent {
+        component: ComponentId,
+        size_blocks: u64,
+        reserved_blocks: u64,
+    },
     /// Whole blocks.
     Write {
         component: ComponentId,
@@ -29,9 +40,23 @@ pub enum Change {
         data: Bytes,
     },
     /// Zero or trim.
-    Zero { component: ComponentId, op: OpId, settled: OpId, client: ClientTag, range: BlockRange, keep_allocated: bool },
+    Zero {
+        component: ComponentId,
+        op: OpId,
+        settled: OpId,
+        client: ClientTag,
+        range: BlockRange,
+        keep_allocated: bool,
+    },
     /// A region's contents as its source holds them.
-    Copy { component: ComponentId, op: OpId, settled: OpId, first_block: u64, pieces: Vec<DataPiece>, data: Bytes },
+    Copy {
+        component: ComponentId,
+        op: OpId,
+        settled: OpId,
+        first_block: u64,
+        pieces: Vec<DataPiece>,
+        data: Bytes,
+    },
     /// Take an operation back; refuse it if it arrives later.
     Undo { component: ComponentId, op: OpId },
     /// Every operation up to this one is decided.

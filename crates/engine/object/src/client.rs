@@ -1,0 +1,439 @@
+//! The object client: lets any host serve any disk. Finds the owner, or becomes it; repeats what got lost.
+//!
+//! Promises    C1  a request is answered once, or fails after the guest's patience with the reason
+//!             C2  a repeated request carries its number, so that it is not carried out twice       (scenario 15)
+//! Not here    what the owner does with it (`owner`)
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cairn_env::{Env, Route};
+use cairn_types::{Accepted, BLOCK_BYTES, ClientTag, HostId, ObjectId, Time};
+use cairn_volume::{Extent, Volume, VolumeError, VolumeInfo};
+use cairn_wire::{Answer, DataPiece, GuestRequest, Refusal, Request, block_crc};
+
+use crate::{
+    local_store::LocalStore,
+    owner::{Ended, OpError, Origin, Owned, SeizeError},
+    shard::Shard,
+};
+
+/// A disk, served by this host whoever owns it. Cheap to clone; clones are one front-end session.
+pub struct DiskClient<E: Env, S: LocalStore> {
+    inner: Rc<Inner<E, S>>,
+}
+
+struct Inner<E: Env, S: LocalStore> {
+    shard: Shard<E, S>,
+    object: ObjectId,
+    info: VolumeInfo,
+    session: u64,
+    next_number: Cell<u64>,
+    /// The owner, as far as this client knows.
+    owner: Cell<Option<HostId>>,
+    /// Hosts to ask for the record when none of it is here.
+    hints: RefCell<Vec<HostId>>,
+}
+
+impl<E: Env, S: LocalStore> Clone for DiskClient<E, S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<E: Env, S: LocalStore> Drop for Inner<E, S> {
+    fn drop(&mut self) {
+        let mut open = self.shard.inner.front_ends.borrow_mut();
+        match open.get_mut(&self.object) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(open.remove(&self.object)),
+        }
+    }
+}
+
+/// Why a try did not succeed.
+enum Try {
+    /// Carried out perhaps, or not: repeat it with the same number.
+    Repeat(String),
+    /// It failed for good.
+    Fail(VolumeError),
+}
+
+impl From<OpError> for Try {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::Ended(Ended::Deleted) => {
+                Self::Fail(VolumeError::Shutdown("the disk was deleted".into()))
+            }
+            OpError::Ended(Ended::Inaccessible(text)) => Self::Repeat(text),
+            OpError::Ended(ended) => Self::Repeat(format!("the owner changed ({ended:?})")),
+            OpError::NoSpace => Self::Fail(VolumeError::NoSpace(
+                "a disk group that holds this disk is full: add capacity, or delete or trim disks"
+                    .into(),
+            )),
+            OpError::Io(text) => Self::Fail(VolumeError::Io(text)),
+        }
+    }
+}
+
+impl<E: Env, S: LocalStore> DiskClient<E, S> {
+    /// A front end's session with a disk. `hints`: hosts that may know its record.
+    pub fn new(
+        shard: &Shard<E, S>,
+        object: ObjectId,
+        info: VolumeInfo,
+        hints: Vec<HostId>,
+    ) -> Self {
+        let session = shard.inner.env.random_u64() | 1;
+        *shard
+            .inner
+            .front_ends
+            .borrow_mut()
+            .entry(object)
+            .or_default() += 1;
+        Self {
+            inner: Rc::new(Inner {
+                shard: shard.clone(),
+                object,
+                info,
+                session,
+                next_number: Cell::new(1),
+                owner: Cell::new(None),
+                hints: RefCell::new(hints),
+            }),
+        }
+    }
+
+    fn tag(&self) -> ClientTag {
+        let number = self.inner.next_number.get();
+        self.inner.next_number.set(number + 1);
+        ClientTag {
+            session: self.inner.session,
+            number,
+        }
+    }
+
+    async fn request<T>(
+        &self,
+        payload: Option<Bytes>,
+        remote: impl Fn(bool) -> GuestRequest,
+        local: impl AsyncFn(Rc<Owned<E, S>>, bool) -> Result<T, OpError>,
+        answer: impl Fn(Answer, Bytes) -> Option<T>,
+    ) -> Result<T, VolumeError> {
+        let inner = &self.inner;
+        let shard = &inner.shard;
+        let (began, patience) = (shard.inner.env.now(), shard.options().guest_patience);
+        let mut tries = 0u32;
+        let mut why = String::new();
+        loop {
+            let retry = tries > 0;
+            let outcome = if let Some(owned) = shard.owned(inner.object) {
+                local(owned, retry).await.map_err(Try::from)
+            } else if let Some(owner) = inner
+                .owner
+                .get()
+                .filter(|o| shard.inner.rpc.is_up(*o) && *o != shard.inner.env.host())
+            {
+                self.forward(owner, remote(retry), payload.clone(), &answer)
+                    .await
+            } else {
+                match self.find_owner().await {
+                    Ok(()) => continue_without_waiting(),
+                    Err(error) => Err(error),
+                }
+            };
+            match outcome {
+                Ok(value) => {
+                    let now = shard.inner.env.now();
+                    shard
+                        .inner
+                        .throttle
+                        .borrow_mut()
+                        .on_guest(now, now.since(began));
+                    return Ok(value);
+                }
+                Err(Try::Fail(error)) => return Err(error),
+                Err(Try::Repeat(text)) if text.is_empty() => {}
+                Err(Try::Repeat(text)) => {
+                    why = text;
+                    tries += 1;
+                    if shard.inner.env.now().since(began) > patience {
+                        let after = patience.as_secs();
+                        return Err(VolumeError::Io(format!(
+                            "the disk was not accessible for {after} s: {why}"
+                        )));
+                    }
+                    self.pause(tries, began).await;
+                }
+            }
+            let _ = &why;
+        }
+    }
+
+    /// Short at first, then longer; with jitter, so that two hosts do not seize in step.
+    async fn pause(&self, tries: u32, _began: Time) {
+        let env = &self.inner.shard.inner.env;
+        let most_ms = (5u64 << tries.min(5)).min(100);
+        let ms = most_ms / 2 + env.random_u64() % (most_ms / 2 + 1);
+        let wait = env.sleep(Duration::from_millis(ms));
+        futures::future::select(self.inner.shard.inner.changed.wait(), wait).await;
+    }
+
+    async fn forward<T>(
+        &self,
+        owner: HostId,
+        request: GuestRequest,
+        payload: Option<Bytes>,
+        answer: &impl Fn(Answer, Bytes) -> Option<T>,
+    ) -> Result<T, Try> {
+        let object = self.inner.object;
+        let payload = payload.map(|p| vec![p]).unwrap_or_default();
+        let request = Request::Guest { object, request };
+        let reply = self
+            .inner
+            .shard
+            .inner
+            .rpc
+            .call(owner, Route::Object(object), request, payload)
+            .await;
+        match reply {
+            Ok((told, data)) => answer(told, data)
+                .ok_or_else(|| Try::Repeat("the owner's answer arrived damaged".into())),
+            Err(Refusal::NotOwner(other)) => {
+                self.inner.owner.set(other.filter(|o| *o != owner));
+                Err(Try::Repeat("the owner changed".into()))
+            }
+            Err(Refusal::NoSpace) => Err(OpError::NoSpace.into()),
+            Err(Refusal::Media(text)) => Err(Try::Fail(VolumeError::Io(text))),
+            Err(Refusal::Invalid(text)) => Err(Try::Fail(VolumeError::Invalid(text))),
+            Err(Refusal::Inaccessible(text)) => {
+                self.inner.owner.set(None);
+                Err(Try::Repeat(text))
+            }
+            Err(_) => {
+                self.inner.owner.set(None);
+                Err(Try::Repeat("the owner's host does not answer".into()))
+            }
+        }
+    }
+
+    /// Learns who owns the object, or seizes it. `Ok`: try again at once.
+    async fn find_owner(&self) -> Result<(), Try> {
+        let inner = &self.inner;
+        let shard = &inner.shard;
+        let hints = inner.hints.borrow().clone();
+        let Some((known, owner)) = shard.look_up(inner.object, &hints).await else {
+            return Err(Try::Repeat(
+                "no host that answers has the disk's record".into(),
+            ));
+        };
+        if known.config.deleted {
+            return Err(OpError::Ended(Ended::Deleted).into());
+        }
+        *inner.hints.borrow_mut() = known.config.members.iter().map(|m| m.host).collect();
+        if let Some(owner) =
+            owner.filter(|o| *o != shard.inner.env.host() && shard.inner.rpc.is_up(*o))
+        {
+            inner.owner.set(Some(owner));
+            return Ok(());
+        }
+        self.become_owner(&known).await
+    }
+
+    async fn become_owner(&self, known: &Accepted) -> Result<(), Try> {
+        match self.inner.shard.take_over(known).await {
+            Ok(()) => Ok(()),
+            Err(SeizeError::Superseded(epoch)) | Err(SeizeError::LeaseHeld { by: epoch, .. }) => {
+                let up = self.inner.shard.inner.rpc.is_up(epoch.host);
+                self.inner.owner.set(Some(epoch.host).filter(|_| up));
+                Err(Try::Repeat(format!("host {} holds the lease", epoch.host)))
+            }
+            Err(SeizeError::Inaccessible(text)) => Err(Try::Repeat(text)),
+            Err(SeizeError::Deleted) => Err(OpError::Ended(Ended::Deleted).into()),
+        }
+    }
+}
+
+/// An outcome that makes the loop go round at once.
+fn continue_without_waiting<T>() -> Result<T, Try> {
+    Err(Try::Repeat(String::new()))
+}
+
+impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
+    fn info(&self) -> VolumeInfo {
+        self.inner.info.clone()
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        len_bytes: u32,
+    ) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
+        let client = self.clone();
+        async move {
+            let remote = |_| GuestRequest::Read { offset, len_bytes };
+            let local = async |owned: Rc<Owned<E, S>>, _| owned.guest_read(offset, len_bytes).await;
+            client
+                .request(None, remote, local, |answer, data| {
+                    checked(answer, data, len_bytes)
+                })
+                .await
+        }
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        data: Bytes,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+        let client = self.clone();
+        async move {
+            let tag = client.tag();
+            let crc = Cell::new(None);
+            let remote = |retry| {
+                let crc = crc.get().unwrap_or_else(|| block_crc(&data));
+                GuestRequest::Write {
+                    offset,
+                    crc,
+                    client: tag,
+                    retry,
+                }
+            };
+            let local = async |owned: Rc<Owned<E, S>>, retry| {
+                owned
+                    .guest_write(offset, data.clone(), Origin { client: tag, retry })
+                    .await
+            };
+            client
+                .request(Some(data.clone()), remote, local, done)
+                .await
+        }
+    }
+
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+        keep_allocated: bool,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+        let client = self.clone();
+        async move {
+            let tag = client.tag();
+            let remote = |retry| GuestRequest::Zero {
+                offset,
+                len_bytes,
+                keep_allocated,
+                client: tag,
+                retry,
+            };
+            let local = async |owned: Rc<Owned<E, S>>, retry| {
+                owned
+                    .guest_zero(
+                        offset,
+                        len_bytes,
+                        keep_allocated,
+                        Origin { client: tag, retry },
+                    )
+                    .await
+            };
+            client.request(None, remote, local, done).await
+        }
+    }
+
+    fn trim(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+        self.write_zeroes(offset, len_bytes, false)
+    }
+
+    fn flush(&self) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+        // Nothing is acknowledged before it is durable on every in-sync copy, so there is nothing to wait for.
+        std::future::ready(Ok(()))
+    }
+
+    fn block_status(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static {
+        let client = self.clone();
+        async move {
+            let remote = |_| GuestRequest::Status { offset, len_bytes };
+            let local =
+                async |owned: Rc<Owned<E, S>>, _| owned.guest_status(offset, len_bytes).await;
+            let pieces = client
+                .request(None, remote, local, |answer, _| match answer {
+                    Answer::Allocated(pieces) => Some(pieces),
+                    _ => None,
+                })
+                .await?;
+            Ok(extents(&pieces, offset, len_bytes))
+        }
+    }
+
+    fn cache(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+        let client = self.clone();
+        async move {
+            let mut at = offset;
+            while at < offset + len_bytes {
+                let len = (offset + len_bytes - at).min(1 << 20) as u32;
+                client.read(at, len).await?;
+                at += u64::from(len);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn done(answer: Answer, _: Bytes) -> Option<()> {
+    matches!(answer, Answer::Done).then_some(())
+}
+
+/// A forwarded read's bytes, if they arrived as the owner sent them.
+fn checked(answer: Answer, data: Bytes, len_bytes: u32) -> Option<Vec<Bytes>> {
+    let Answer::Data { pieces } = answer else {
+        return None;
+    };
+    let [DataPiece::Data { crcs }] = pieces.as_slice() else {
+        return None;
+    };
+    let whole = data.len() == len_bytes as usize;
+    let right = data
+        .chunks(BLOCK_BYTES as usize)
+        .map(block_crc)
+        .eq(crcs.iter().copied());
+    (whole && right).then(|| vec![data])
+}
+
+/// Allocation in blocks as byte extents of exactly the range asked for.
+fn extents(pieces: &[cairn_wire::AllocatedPiece], offset: u64, len_bytes: u64) -> Vec<Extent> {
+    let block = u64::from(BLOCK_BYTES);
+    let mut found: Vec<Extent> = Vec::new();
+    for piece in pieces {
+        let from = (piece.range.first * block).max(offset);
+        let to = (piece.range.end() * block).min(offset + len_bytes);
+        if from >= to {
+            continue;
+        }
+        match found.last_mut() {
+            Some(last) if last.allocated == piece.allocated => last.len_bytes += to - from,
+            _ => found.push(Extent {
+                len_bytes: to - from,
+                allocated: piece.allocated,
+            }),
+        }
+    }
+    found
+}

@@ -1,0 +1,406 @@
+//! Leases on one shard: heartbeats sent and answered; the arithmetic is `record`'s.
+//!
+//! Promises    L1  a heartbeat is answered at once, by the shard that grants: a wedged shard grants nothing
+//!             L2  a peer that does not answer for three quarters of a lease counts as down, whatever its connection says
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use cairn_env::{Env, Route};
+use cairn_record::{Grants, PeerLeases, PendingConfirm};
+use cairn_types::{
+    DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time,
+};
+use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Message, SeizeAnswer};
+
+use crate::rpc::Rpc;
+
+/// Times of leases; equal on all hosts of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseOptions {
+    /// How long a silent owner holds its objects. Default 2 s.
+    pub lease: Duration,
+    /// How often peers are asked. Default 500 ms: four tries in a lease.
+    pub heartbeat: Duration,
+}
+
+impl Default for LeaseOptions {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(2),
+            heartbeat: Duration::from_millis(500),
+        }
+    }
+}
+
+/// A peer whose connection is up.
+#[derive(Debug, Clone, Copy)]
+struct Connected {
+    incarnation: Incarnation,
+    heard: Time,
+    silent: bool,
+}
+
+/// What a peer told of itself last.
+#[derive(Debug, Clone, Default)]
+pub struct PeerState {
+    /// Its disk groups.
+    pub summary: HostSummary,
+    /// Its process.
+    pub incarnation: Incarnation,
+}
+
+/// Positions of a peer's disk groups as last heard: (open count, durable position).
+type Remembered = BTreeMap<DiskGroupId, (u64, u64)>;
+/// What this host tells of itself, taken anew for each round of heartbeats.
+type Summarise = Rc<dyn Fn() -> HostSummary>;
+
+/// The leases of one shard. Cheap to clone.
+pub struct Leases<E: Env> {
+    inner: Rc<Inner<E>>,
+}
+
+struct Inner<E: Env> {
+    env: E,
+    rpc: Rpc<E>,
+    options: LeaseOptions,
+    grants: RefCell<Grants>,
+    held: RefCell<PeerLeases>,
+    connected: RefCell<BTreeMap<HostId, Connected>>,
+    peers: RefCell<BTreeMap<HostId, PeerState>>,
+    remembered: RefCell<BTreeMap<HostId, Remembered>>,
+    summarise: RefCell<Option<Summarise>>,
+    on_remembered: RefCell<Option<Rc<dyn Fn(DiskGroupId, u64, u64)>>>,
+}
+
+impl<E: Env> Clone for Leases<E> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<E: Env> Leases<E> {
+    /// Nothing is held and nothing granted.
+    pub fn new(env: E, rpc: Rpc<E>, options: LeaseOptions) -> Self {
+        let grants = Grants::new(env.now(), options.lease, env.random_u64());
+        Self {
+            inner: Rc::new(Inner {
+                grants: RefCell::new(grants),
+                held: RefCell::new(PeerLeases::new(options.lease)),
+                connected: RefCell::default(),
+                peers: RefCell::default(),
+                remembered: RefCell::default(),
+                summarise: RefCell::default(),
+                on_remembered: RefCell::default(),
+                env,
+                rpc,
+                options,
+            }),
+        }
+    }
+
+    /// What this host tells with each heartbeat, and who hears what peers remember of its disk groups.
+    pub fn set_host(&self, summarise: Summarise, on_remembered: Rc<dyn Fn(DiskGroupId, u64, u64)>) {
+        *self.inner.summarise.borrow_mut() = Some(summarise);
+        *self.inner.on_remembered.borrow_mut() = Some(on_remembered);
+    }
+
+    /// The length of a lease.
+    pub fn lease(&self) -> Duration {
+        self.inner.options.lease
+    }
+
+    /// How often to call [`Self::tick`].
+    pub fn heartbeat_every(&self) -> Duration {
+        self.inner.options.heartbeat
+    }
+
+    /// What peers told of themselves last.
+    pub fn peers(&self) -> BTreeMap<HostId, PeerState> {
+        self.inner.peers.borrow().clone()
+    }
+
+    /// A connection came up: it counts at once, and is asked for a session at once.
+    pub fn on_peer_up(&self, host: HostId, incarnation: Incarnation) {
+        let connected = Connected {
+            incarnation,
+            heard: self.inner.env.now(),
+            silent: false,
+        };
+        self.inner.connected.borrow_mut().insert(host, connected);
+        self.inner.rpc.on_peer_up(host, incarnation);
+        self.send_heartbeat(host, &self.summary());
+    }
+
+    /// A connection ended.
+    pub fn on_peer_down(&self, host: HostId) {
+        self.inner.connected.borrow_mut().remove(&host);
+        self.inner.rpc.on_peer_down(host);
+    }
+
+    fn summary(&self) -> HostSummary {
+        let summarise = self.inner.summarise.borrow().clone();
+        summarise.map(|s| s()).unwrap_or_default()
+    }
+
+    /// One round of heartbeats, this host's own seats included. True: a peer fell silent or came back.
+    pub fn tick(&self) -> bool {
+        let inner = &self.inner;
+        let summary = self.summary();
+        self.heartbeat_to_self();
+        let mut changed = false;
+        let now = inner.env.now();
+        let silence = inner.options.lease * 3 / 4;
+        let peers: Vec<(HostId, Connected)> = inner
+            .connected
+            .borrow()
+            .iter()
+            .map(|(h, c)| (*h, *c))
+            .collect();
+        for (host, peer) in peers {
+            if !peer.silent && now.since(peer.heard) > silence {
+                if let Some(c) = inner.connected.borrow_mut().get_mut(&host) {
+                    c.silent = true;
+                }
+                inner.rpc.on_peer_down(host);
+                changed = true;
+            }
+            self.send_heartbeat(host, &summary);
+        }
+        inner.rpc.sweep();
+        changed
+    }
+
+    /// A host asks itself like anyone else: one way for all seats.
+    fn heartbeat_to_self(&self) {
+        let inner = &self.inner;
+        let (me, now) = ((inner.env.host(), inner.env.incarnation()), inner.env.now());
+        let (number, session, owned) = inner.held.borrow_mut().heartbeat(me.0, now);
+        let heartbeat = Heartbeat {
+            number,
+            session,
+            remembered: Vec::new(),
+            summary: HostSummary::default(),
+            owned,
+        };
+        if let Some(session) = inner.grants.borrow_mut().on_heartbeat(me, &heartbeat, now) {
+            let answer = HeartbeatAnswer {
+                number,
+                session,
+                grantor: me,
+            };
+            inner.held.borrow_mut().on_heartbeat_answer(me.0, &answer);
+        }
+    }
+
+    fn send_heartbeat(&self, host: HostId, summary: &HostSummary) {
+        let inner = &self.inner;
+        let (number, session, owned) = inner.held.borrow_mut().heartbeat(host, inner.env.now());
+        let remembered = inner
+            .remembered
+            .borrow()
+            .get(&host)
+            .map(|r| r.iter().map(|(dg, (c, p))| (*dg, *c, *p)).collect());
+        let remembered = remembered.unwrap_or_default();
+        let heartbeat = Heartbeat {
+            number,
+            session,
+            remembered,
+            summary: summary.clone(),
+            owned,
+        };
+        inner.rpc.send(
+            host,
+            Route::Host,
+            &Message::Heartbeat(heartbeat),
+            Vec::new(),
+        );
+    }
+
+    fn heard(&self, host: HostId, incarnation: Incarnation) {
+        let mut connected = self.inner.connected.borrow_mut();
+        let Some(peer) = connected
+            .get_mut(&host)
+            .filter(|p| p.incarnation == incarnation)
+        else {
+            return;
+        };
+        peer.heard = self.inner.env.now();
+        if std::mem::take(&mut peer.silent) {
+            drop(connected);
+            self.inner.rpc.on_peer_up(host, incarnation);
+        }
+    }
+
+    /// A peer's heartbeat: answered at once.
+    pub fn on_heartbeat(&self, from: HostId, incarnation: Incarnation, heartbeat: Heartbeat) {
+        let inner = &self.inner;
+        let session = inner.grants.borrow_mut().on_heartbeat(
+            (from, incarnation),
+            &heartbeat,
+            inner.env.now(),
+        );
+        if let Some(session) = session {
+            let grantor = (inner.env.host(), inner.env.incarnation());
+            let answer = HeartbeatAnswer {
+                number: heartbeat.number,
+                session,
+                grantor,
+            };
+            inner.rpc.send(
+                from,
+                Route::Host,
+                &Message::HeartbeatAnswer(answer),
+                Vec::new(),
+            );
+        }
+        let listener = inner.on_remembered.borrow().clone();
+        if let Some(listener) = listener {
+            for (disk_group, count, position) in heartbeat.remembered {
+                listener(disk_group, count, position);
+            }
+        }
+        let mut remembered = inner.remembered.borrow_mut();
+        let of_peer = remembered.entry(from).or_default();
+        for dg in &heartbeat.summary.disk_groups {
+            let seen = of_peer.entry(dg.disk_group).or_default();
+            *seen = (*seen).max((dg.open_count, dg.durable_position));
+        }
+        inner.peers.borrow_mut().insert(
+            from,
+            PeerState {
+                summary: heartbeat.summary,
+                incarnation,
+            },
+        );
+    }
+
+    /// A heartbeat of ours was answered.
+    pub fn on_heartbeat_answer(
+        &self,
+        from: HostId,
+        incarnation: Incarnation,
+        answer: HeartbeatAnswer,
+    ) {
+        if answer.grantor != (from, incarnation) {
+            return;
+        }
+        self.heard(from, incarnation);
+        self.inner
+            .held
+            .borrow_mut()
+            .on_heartbeat_answer(from, &answer);
+    }
+
+    pub(crate) fn may_promise(
+        &self,
+        disk_group: DiskGroupId,
+        record: &SeatRecord,
+        epoch: Epoch,
+        overrule: bool,
+    ) -> Result<(), SeizeAnswer> {
+        self.inner.grants.borrow().may_promise(
+            disk_group,
+            record,
+            epoch,
+            overrule,
+            self.inner.env.now(),
+        )
+    }
+
+    pub(crate) fn claim(&self, disk_group: DiskGroupId, object: ObjectId, epoch: Epoch) {
+        self.inner
+            .grants
+            .borrow_mut()
+            .on_promised(disk_group, object, epoch, self.inner.env.now());
+    }
+
+    pub(crate) fn confirm_grant(
+        &self,
+        disk_group: DiskGroupId,
+        object: ObjectId,
+        epoch: Epoch,
+        promised: Epoch,
+    ) -> bool {
+        self.inner.grants.borrow_mut().on_confirm(
+            disk_group,
+            object,
+            epoch,
+            promised,
+            self.inner.env.now(),
+        )
+    }
+
+    pub(crate) fn forget(&self, disk_group: DiskGroupId, object: ObjectId) {
+        self.inner.grants.borrow_mut().forget(disk_group, object);
+    }
+
+    /// Who holds the object's lease at a seat of this shard.
+    pub fn holder(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<Epoch> {
+        self.inner
+            .grants
+            .borrow()
+            .holder(disk_group, object, self.inner.env.now())
+    }
+
+    pub(crate) fn on_release(
+        &self,
+        from: (HostId, Incarnation),
+        disk_group: DiskGroupId,
+        object: ObjectId,
+        epoch: Epoch,
+    ) {
+        if (epoch.host, epoch.incarnation) == from {
+            self.inner
+                .grants
+                .borrow_mut()
+                .on_release(disk_group, object, epoch);
+        }
+    }
+
+    /// From now on the object is listed to the hosts of these seats.
+    pub(crate) fn own(&self, object: ObjectId, epoch: Epoch, seats: &[Seat]) {
+        self.inner.held.borrow_mut().own(object, epoch, seats);
+    }
+
+    /// Confirmations to send now.
+    pub(crate) fn due(&self, object: ObjectId) -> Vec<PendingConfirm> {
+        self.inner.held.borrow().due(object, self.inner.env.now())
+    }
+
+    pub(crate) fn on_confirmed(&self, asked: PendingConfirm) {
+        self.inner.held.borrow_mut().on_confirmed(asked);
+    }
+
+    /// The object is served no longer: its seats are told.
+    pub(crate) fn release(&self, object: ObjectId, epoch: Epoch) {
+        let inner = &self.inner;
+        let seats = inner.held.borrow_mut().abandon(object, epoch);
+        for (host, disk_group) in seats {
+            if host == inner.env.host() {
+                inner
+                    .grants
+                    .borrow_mut()
+                    .on_release(disk_group, object, epoch);
+                continue;
+            }
+            let message = Message::Release {
+                disk_group,
+                object,
+                epoch,
+            };
+            inner
+                .rpc
+                .send(host, Route::DiskGroup(disk_group), &message, Vec::new());
+        }
+    }
+
+    /// Whether the owner may answer now.
+    pub(crate) fn holds(&self, config: &ObjectConfig, epoch: Epoch) -> bool {
+        self.inner
+            .held
+            .borrow()
+            .holds(config.object, epoch, config, self.inner.env.now())
+    }
+}

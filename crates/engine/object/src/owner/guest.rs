@@ -1,0 +1,378 @@
+//! Guest requests at the owner: bytes to blocks, edges, locks, bounds, retries.
+//!
+//! Promises    G1  linearizable per 4 KiB block; a request larger than a block may tear between blocks, as on any disk
+//!             G2  a retried request is not carried out twice: the components' memory of recent requests is asked
+//! Assumes     offsets and lengths are multiples of 512 (checked here again: requests come from other hosts too)
+
+use std::{rc::Rc, time::Duration};
+
+use bytes::Bytes;
+use cairn_env::{BUFFER_ALIGN, Env, PageBuf};
+use cairn_geometry::Piece;
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, SECTOR_BYTES, Time};
+use cairn_wire::{AllocatedPiece, Answer, Request, block_crc};
+use futures::future::join_all;
+
+use crate::{
+    local_store::LocalStore,
+    owner::{
+        Owned,
+        read::Contents,
+        write::{Body, OpError, Operation},
+    },
+};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Names a request, and says whether an earlier try of it may have been carried out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Origin {
+    pub(crate) client: ClientTag,
+    pub(crate) retry: bool,
+}
+
+impl Origin {
+    /// The name of the part of the request that begins at the object's block `block`: one request may be several
+    /// operations, and each is asked for by itself. A retry is split in the same places only if `op_bytes_max`
+    /// stands, so that is a constant of the cluster.
+    fn part(self, block: u64) -> ClientTag {
+        match self.client.session {
+            0 => ClientTag::default(),
+            session => ClientTag {
+                session,
+                number: self.client.number << 32 | (block & 0xffff_ffff),
+            },
+        }
+    }
+}
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    /// Reads bytes.
+    pub(crate) async fn guest_read(
+        self: &Rc<Self>,
+        offset: u64,
+        len_bytes: u32,
+    ) -> Result<Vec<Bytes>, OpError> {
+        let blocks = self.check(offset, u64::from(len_bytes))?;
+        if len_bytes == 0 {
+            return Ok(Vec::new());
+        }
+        self.pace(u64::from(len_bytes)).await;
+        let _budget = self.shard.admit(u64::from(len_bytes)).await;
+        let _guard = self.locks.lock(blocks, false).await;
+        let parts = self.read_blocks(blocks).await?;
+        self.check_lease().await?;
+        let skip = (offset - blocks.first * BLOCK) as usize;
+        Ok(cut(parts, skip, len_bytes as usize))
+    }
+
+    /// Writes bytes.
+    pub(crate) async fn guest_write(
+        self: &Rc<Self>,
+        offset: u64,
+        data: Bytes,
+        origin: Origin,
+    ) -> Result<(), OpError> {
+        let blocks = self.check(offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.pace(data.len() as u64).await;
+        let _budget = self.shard.admit(blocks.bytes()).await;
+        let _guard = self.locks.lock(blocks, true).await;
+        let data = match offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes() {
+            true => aligned(data),
+            false => self.with_edges(blocks, offset, &data).await?,
+        };
+        self.write_blocks(blocks, data, origin).await
+    }
+
+    /// Zeroes bytes; whole blocks give their space back unless `keep_allocated`.
+    pub(crate) async fn guest_zero(
+        self: &Rc<Self>,
+        offset: u64,
+        len_bytes: u64,
+        keep_allocated: bool,
+        origin: Origin,
+    ) -> Result<(), OpError> {
+        let blocks = self.check(offset, len_bytes)?;
+        let end = offset + len_bytes;
+        let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
+        // The disk's last block may be cut short by its size: what is past the end is nobody's.
+        let last = if end == self.size_bytes() {
+            blocks.end()
+        } else {
+            last
+        };
+        if first >= last {
+            let zeros = PageBuf::zeroed(len_bytes as usize).freeze();
+            return self.guest_write(offset, zeros, origin).await;
+        }
+        if offset < first * BLOCK {
+            let head = PageBuf::zeroed((first * BLOCK - offset) as usize).freeze();
+            self.guest_write(offset, head, origin).await?;
+        }
+        if end > last * BLOCK {
+            let tail = PageBuf::zeroed((end - last * BLOCK) as usize).freeze();
+            self.guest_write(last * BLOCK, tail, origin).await?;
+        }
+        let mut next = first;
+        while next < last {
+            let count = (last - next).min(u64::from(ZERO_BLOCKS_MAX)) as u32;
+            self.zero_blocks(BlockRange::new(next, count), keep_allocated, origin)
+                .await?;
+            next += u64::from(count);
+        }
+        Ok(())
+    }
+
+    /// Allocation of a range in bytes.
+    pub(crate) async fn guest_status(
+        self: &Rc<Self>,
+        offset: u64,
+        len_bytes: u64,
+    ) -> Result<Vec<AllocatedPiece>, OpError> {
+        let all = self.check(offset, len_bytes)?;
+        let (layout, size) = (self.layout(), self.size_bytes());
+        let mut found = Vec::new();
+        for piece in cairn_geometry::split(&layout, size, all) {
+            let legs = self.state.borrow().readable(piece.set);
+            let me = self.shard.inner.env.host();
+            let Some(leg) = legs
+                .iter()
+                .find(|l| l.link.host == me)
+                .or(legs.first())
+                .copied()
+            else {
+                return Err(OpError::Io(format!(
+                    "no reachable copy of replica set {}",
+                    piece.set
+                )));
+            };
+            let request = Request::Allocated {
+                to: leg.link.target,
+                range: piece.range,
+            };
+            let reply = self
+                .shard
+                .request(leg.link.host, leg.link.target.disk_group, request, None)
+                .await;
+            let Ok((Answer::Allocated(pieces), _)) = reply else {
+                return Err(OpError::Io(
+                    "a component did not tell its allocation".into(),
+                ));
+            };
+            let shift = |p: AllocatedPiece| {
+                let range = BlockRange::new(
+                    p.range.first - piece.range.first + piece.object_first,
+                    p.range.count,
+                );
+                AllocatedPiece { range, ..p }
+            };
+            found.extend(pieces.into_iter().map(shift));
+        }
+        self.check_lease().await?;
+        Ok(found)
+    }
+
+    fn check(&self, offset: u64, len_bytes: u64) -> Result<BlockRange, OpError> {
+        let sector = u64::from(SECTOR_BYTES);
+        let size = self.size_bytes();
+        let inside = offset.checked_add(len_bytes).is_some_and(|end| end <= size);
+        if !offset.is_multiple_of(sector) || !len_bytes.is_multiple_of(sector) || !inside {
+            return Err(OpError::Io(format!(
+                "{len_bytes} bytes at {offset} are not sectors of a disk of {size} bytes"
+            )));
+        }
+        let first = offset / BLOCK;
+        let count = (offset + len_bytes).div_ceil(BLOCK) - first;
+        u32::try_from(count)
+            .map(|count| BlockRange::new(first, count))
+            .map_err(|_| OpError::Io(format!("{len_bytes} bytes are too many for one request")))
+    }
+
+    async fn read_blocks(self: &Rc<Self>, blocks: BlockRange) -> Result<Vec<Bytes>, OpError> {
+        let mut pieces = cairn_geometry::split(&self.layout(), self.size_bytes(), blocks);
+        let first = pieces.next().expect("a range of at least one block");
+        let rest: Vec<Piece> = pieces.collect();
+        if rest.is_empty() {
+            return Ok(self.read_piece(first).await?.into_bytes());
+        }
+        let reads = std::iter::once(first)
+            .chain(rest)
+            .map(|piece| self.read_piece(piece));
+        let mut parts = Vec::new();
+        for read in join_all(reads).await {
+            parts.extend(read.map(Contents::into_bytes)?);
+        }
+        Ok(parts)
+    }
+
+    /// Read-modify-write of the first and last block. The caller holds the exclusive lock.
+    async fn with_edges(
+        self: &Rc<Self>,
+        blocks: BlockRange,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<Bytes, OpError> {
+        let mut whole = PageBuf::dirty(blocks.bytes() as usize);
+        let from = (offset - blocks.first * BLOCK) as usize;
+        let to = from + data.len();
+        let last = blocks.end() - 1;
+        let mut edges = Vec::new();
+        if from > 0 || (to < BLOCK as usize && blocks.count == 1) {
+            edges.push(blocks.first);
+        }
+        if to < whole.len() && edges.last() != Some(&last) {
+            edges.push(last);
+        }
+        for block in edges {
+            let old = self.read_blocks(BlockRange::new(block, 1)).await?;
+            let mut at = ((block - blocks.first) * BLOCK) as usize;
+            for part in old {
+                whole[at..at + part.len()].copy_from_slice(&part);
+                at += part.len();
+            }
+        }
+        // The edges that were read become part of what is written: they need the lease like any answer.
+        self.check_lease().await?;
+        whole[from..to].copy_from_slice(data);
+        Ok(whole.freeze())
+    }
+
+    async fn write_blocks(
+        self: &Rc<Self>,
+        blocks: BlockRange,
+        data: Bytes,
+        origin: Origin,
+    ) -> Result<(), OpError> {
+        let op_blocks = self.shard.inner.options.borrow().op_bytes_max / BLOCK_BYTES;
+        let mut operations = Vec::new();
+        for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
+            let mut done = 0;
+            while done < piece.range.count {
+                let count = (piece.range.count - done).min(op_blocks);
+                let range = BlockRange::new(piece.range.first + u64::from(done), count);
+                let from = ((piece.object_first + u64::from(done) - blocks.first) * BLOCK) as usize;
+                let part = data.slice(from..from + range.bytes() as usize);
+                done += count;
+                let client = origin.part(piece.object_first + u64::from(done));
+                if origin.retry && self.was_done(piece.set, client).await? {
+                    continue;
+                }
+                let crcs = part.chunks_exact(BLOCK as usize).map(block_crc).collect();
+                operations.push(self.start(
+                    piece.set,
+                    range,
+                    client,
+                    Body::Write { crcs, data: part },
+                ));
+            }
+        }
+        all_acknowledged(operations).await
+    }
+
+    async fn zero_blocks(
+        self: &Rc<Self>,
+        blocks: BlockRange,
+        keep_allocated: bool,
+        origin: Origin,
+    ) -> Result<(), OpError> {
+        let _guard = self.locks.lock(blocks, true).await;
+        let mut operations = Vec::new();
+        for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
+            let client = origin.part(piece.object_first);
+            if origin.retry && self.was_done(piece.set, client).await? {
+                continue;
+            }
+            operations.push(self.start(
+                piece.set,
+                piece.range,
+                client,
+                Body::Zero { keep_allocated },
+            ));
+        }
+        all_acknowledged(operations).await
+    }
+
+    /// Whether an earlier try was carried out on this set; in-sync copies agree after settling, so one is asked.
+    async fn was_done(&self, set: u32, client: ClientTag) -> Result<bool, OpError> {
+        let legs = self.state.borrow().readable(set);
+        for leg in legs {
+            let request = Request::WasDone {
+                to: leg.link.target,
+                client,
+            };
+            let reply = self
+                .shard
+                .request(leg.link.host, leg.link.target.disk_group, request, None)
+                .await;
+            if let Ok((Answer::WasDone(done), _)) = reply {
+                return Ok(done);
+            }
+        }
+        Err(OpError::Io(format!(
+            "no reachable copy of replica set {set}"
+        )))
+    }
+
+    /// Delays requests above the policy's IOPS limit. One I/O is up to 32 KiB, as vSAN counts.
+    async fn pace(&self, bytes: u64) {
+        let limit = u64::from(self.state.borrow().config.policy.iops_limit);
+        if limit == 0 {
+            return;
+        }
+        let env = &self.shard.inner.env;
+        let cost = Duration::from_nanos(1_000_000_000 / limit * bytes.div_ceil(32 << 10).max(1));
+        let now = env.now();
+        // A tenth of a second of unused allowance may be caught up with: bursts pass, the mean holds.
+        let earliest = Time(now.0.saturating_sub(100_000_000));
+        let due = self.next_io.get().max(earliest) + cost;
+        self.next_io.set(due);
+        if due > now {
+            env.sleep_until(due).await;
+        }
+    }
+}
+
+/// Blocks of one zero operation, at most: 1 GiB, so that a trim of a whole disk is a few hundred operations.
+const ZERO_BLOCKS_MAX: u32 = (1 << 30) / BLOCK_BYTES;
+
+async fn all_acknowledged(operations: Vec<Operation>) -> Result<(), OpError> {
+    let mut result = Ok(());
+    for operation in operations {
+        // A sender that is gone means that the host is going down.
+        let one = operation
+            .acknowledged
+            .await
+            .unwrap_or_else(|_| Err(OpError::Io("the host is stopping".into())));
+        if result.is_ok() {
+            result = one;
+        }
+    }
+    result
+}
+
+/// Data in page-aligned memory goes to the device as it is; other data is copied once, here.
+fn aligned(data: Bytes) -> Bytes {
+    match data.as_ptr().addr().is_multiple_of(BUFFER_ALIGN) {
+        true => data,
+        false => PageBuf::copy_of(&data).freeze(),
+    }
+}
+
+/// The `len` bytes after the first `skip` of `parts`.
+fn cut(parts: Vec<Bytes>, mut skip: usize, mut len: usize) -> Vec<Bytes> {
+    let mut result = Vec::with_capacity(parts.len());
+    for mut part in parts {
+        let drop = skip.min(part.len());
+        part = part.slice(drop..);
+        skip -= drop;
+        part.truncate(len);
+        len -= part.len();
+        if !part.is_empty() {
+            result.push(part);
+        }
+    }
+    result
+}

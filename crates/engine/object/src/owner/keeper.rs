@@ -1,0 +1,526 @@
+//! The keeper of one owned object: the only task that changes its configuration, one change at a time.
+//!
+//! It records failures first (writes wait for that), then brings returned components back, then repairs, then does
+//! what administrators ask. Between, it renews leases that a new session asks for and tells `settled` when idle.
+
+use std::{rc::Rc, time::Duration};
+
+use cairn_env::Env;
+use cairn_types::{Accepted, ComponentState, Member, ObjectConfig, Role, Seat};
+use cairn_wire::{Answer, Message, Refusal, Request};
+use futures::future::{join_all, select};
+
+use crate::{
+    local_store::LocalStore,
+    owner::{
+        Ended, Owned,
+        takeover::{ChangeError, change_config},
+    },
+    shard::{MemberChange, ObjectEvent},
+};
+
+/// How long after the last write `settled` is told by itself.
+const SETTLE_IDLE: Duration = Duration::from_millis(100);
+/// How often the keeper looks at an object that is not healthy.
+const UNHEALTHY_TICK: Duration = Duration::from_millis(250);
+/// How often at a healthy one: signals wake it before; this is the belt to those braces.
+const HEALTHY_TICK: Duration = Duration::from_secs(5);
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    pub(crate) async fn keep(self: Rc<Self>) {
+        // Components that were resyncing under the last owner begin again.
+        for component in self.resyncing() {
+            self.start_resync(component);
+        }
+        while self.state.borrow().ended.is_none() {
+            let woken = select(self.work.wait(), self.shard.inner.changed.wait());
+            self.keep_once().await;
+            if self.state.borrow().ended.is_some() {
+                return;
+            }
+            let pause = self.shard.inner.env.sleep(self.pause());
+            select(woken, pause).await;
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let state = self.state.borrow();
+        if !state.failed.is_empty() || !self.commands.borrow().is_empty() {
+            Duration::from_millis(20)
+        } else if state.wrote {
+            SETTLE_IDLE
+        } else if state.config.members.iter().all(|m| m.state.in_sync()) {
+            HEALTHY_TICK
+        } else {
+            UNHEALTHY_TICK
+        }
+    }
+
+    async fn keep_once(self: &Rc<Self>) {
+        if !self.state.borrow().failed.is_empty() {
+            self.record_failures().await;
+            return;
+        }
+        self.renew_leases().await;
+        self.carry_out_commands().await;
+        self.readmit_returned().await;
+        self.repair_lost().await;
+        self.settle_when_idle();
+    }
+
+    /// Records failed components absent or degraded; writes that wait for it go on.
+    async fn record_failures(self: &Rc<Self>) {
+        let unix_ms = self.shard.inner.env.unix_ms();
+        let (next, taken) = self.state.borrow().config_with_failures(unix_ms);
+        // The only thing that recording a failure can break: a set would be left without an in-sync copy.
+        if let Err(missing) = cairn_votes::check_change(&self.config(), &next) {
+            self.finish_owner(Ended::Inaccessible(missing.to_string()));
+            return;
+        }
+        if self.change(next).await {
+            let mut state = self.state.borrow_mut();
+            // Whatever failed again since is still in `failed` only if it still takes writes (`adopt`).
+            state
+                .failed
+                .retain(|component, _| !taken.contains_key(component));
+            drop(state);
+            self.progressed.notify();
+        }
+    }
+
+    /// Brings a configuration into effect. False: not now, or the owner ended.
+    pub(crate) async fn change(self: &Rc<Self>, next: ObjectConfig) -> bool {
+        let (base, csn, epoch) = {
+            let state = self.state.borrow();
+            (state.config.clone(), state.csn, state.epoch)
+        };
+        let effective = |config: ObjectConfig, csn| {
+            self.tell_changes(&base, &config);
+            let seats = config.seats();
+            self.state.borrow_mut().adopt(config, csn);
+            self.shard.inner.leases.own(self.id, epoch, &seats);
+            self.progressed.notify();
+        };
+        match change_config(&self.shard, epoch, csn, &base, next, effective).await {
+            Ok(csn) => {
+                self.state.borrow_mut().csn = csn;
+                true
+            }
+            Err(ChangeError::Superseded(promised)) => {
+                self.finish_owner(Ended::Fenced(promised));
+                false
+            }
+            Err(ChangeError::Illegal(_)) => false,
+            Err(ChangeError::InDoubt(text)) => {
+                // Some seats accepted, too few: whether it takes effect is open until a new owner decides. Nothing
+                // may be acknowledged on either assumption, so this ownership ends here.
+                self.finish_owner(Ended::Inaccessible(text));
+                false
+            }
+        }
+    }
+
+    fn tell_changes(&self, base: &ObjectConfig, next: &ObjectConfig) {
+        for member in &next.members {
+            if base.member(member.component).map(|m| m.state) == Some(member.state) {
+                continue;
+            }
+            let now = match member.state {
+                ComponentState::Active => "active",
+                ComponentState::Absent { .. } => "absent",
+                ComponentState::Degraded => "degraded",
+                ComponentState::Resyncing { .. } => "resyncing",
+            };
+            self.shard.tell(ObjectEvent::Component {
+                object: self.id,
+                name: next.name.clone(),
+                component: member.component,
+                host: member.host,
+                now: now.into(),
+            });
+        }
+    }
+
+    /// Confirms the object at every seat whose session is new.
+    async fn renew_leases(self: &Rc<Self>) {
+        let epoch = self.epoch();
+        let leases = &self.shard.inner.leases;
+        let due = leases.due(self.id);
+        let up = due
+            .into_iter()
+            .filter(|asked| self.shard.inner.rpc.is_up(asked.seat.host));
+        let confirms = up.map(|asked| {
+            let request = Request::Confirm {
+                disk_group: asked.seat.disk_group,
+                object: self.id,
+                epoch,
+            };
+            let reply = self
+                .shard
+                .request(asked.seat.host, asked.seat.disk_group, request, None);
+            async move { (asked, reply.await) }
+        });
+        for (asked, reply) in join_all(confirms.collect::<Vec<_>>()).await {
+            match reply {
+                Ok(_) => {
+                    leases.on_confirmed(asked);
+                    self.progressed.notify();
+                }
+                Err(Refusal::Fenced { promised }) if promised > epoch => {
+                    self.finish_owner(Ended::Fenced(promised))
+                }
+                // The seat was away when we seized, or came back from a restart: it promises and learns the record.
+                Err(Refusal::Fenced { .. }) => self.bring_up(asked.seat).await,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A seat that has not promised our epoch yet does so, and is told the record.
+    async fn bring_up(self: &Rc<Self>, seat: Seat) {
+        let (config, csn, epoch) = (self.config(), self.csn(), self.epoch());
+        // Data members that take writes have promised already, or are recorded absent and readmitted one by one.
+        let at_seat = config
+            .members
+            .iter()
+            .filter(|m| m.seat() == seat && !m.state.takes_writes() || m.set().is_none());
+        let only: Vec<_> = at_seat.map(|m| m.component).collect();
+        if only.is_empty() {
+            return;
+        }
+        let (object, disk_group) = (self.id, seat.disk_group);
+        let seize = Request::Seize {
+            disk_group,
+            object,
+            epoch,
+            only,
+            overrule: true,
+        };
+        let reply = self.shard.request(seat.host, disk_group, seize, None).await;
+        match reply {
+            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { .. }), _)) => {}
+            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promisee { promised }), _))
+                if promised > epoch =>
+            {
+                return self.finish_owner(Ended::Fenced(promised));
+            }
+            _ => return,
+        }
+        let accepted = Box::new(Accepted {
+            epoch,
+            csn,
+            base: None,
+            config: (*config).clone(),
+        });
+        let _ = self
+            .shard
+            .request(
+                seat.host,
+                disk_group,
+                Request::Accept {
+                    disk_group,
+                    accepted,
+                },
+                None,
+            )
+            .await;
+    }
+
+    /// Members that were absent and whose host answers again: admitted, undone above what is decided, resynced.
+    async fn readmit_returned(self: &Rc<Self>) {
+        let config = self.config();
+        for member in &config.members {
+            if !matches!(member.state, ComponentState::Absent { .. })
+                || !self.shard.inner.rpc.is_up(member.host)
+            {
+                continue;
+            }
+            if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
+                return;
+            }
+            self.readmit(*member).await;
+        }
+    }
+
+    async fn readmit(self: &Rc<Self>, member: Member) {
+        let epoch = self.epoch();
+        let request = Request::Seize {
+            disk_group: member.disk_group,
+            object: self.id,
+            epoch,
+            only: vec![member.component],
+            overrule: true,
+        };
+        let reply = self
+            .shard
+            .request(member.host, member.disk_group, request, None)
+            .await;
+        let components = match reply {
+            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) => {
+                components
+            }
+            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promisee { promised }), _)) => {
+                self.finish_owner(Ended::Fenced(promised));
+                return;
+            }
+            // Its disk group answers and does not know the object: an empty disk under an old name. It has no vote.
+            Ok((Answer::Seize(cairn_wire::SeizeAnswer::NoSeat), _)) => {
+                return self.degrade(member).await;
+            }
+            _ => return,
+        };
+        let answer = components
+            .into_iter()
+            .find(|c| c.component == member.component && c.present && !c.lost);
+        let Some(answer) = answer else {
+            return self.degrade(member).await;
+        };
+        let mut next = (*self.config()).clone();
+        let back = next
+            .member_mut(member.component)
+            .expect("a member of its config");
+        if member.role == Role::Witness {
+            // A witness has nothing to catch up with but the record, which this change brings.
+            back.state = ComponentState::Active;
+            self.change(next).await;
+            return;
+        }
+        let Some(rejoin) = cairn_record::rejoin(&member, &answer) else {
+            return;
+        };
+        back.state = rejoin.state;
+        if !self.take_back(member, &answer, rejoin).await {
+            return;
+        }
+        if self.change(next).await {
+            let config = self.config();
+            let now = config
+                .member(member.component)
+                .expect("a member of its config");
+            self.state.borrow_mut().link(now, answer.session);
+            self.start_resync(member.component);
+        }
+    }
+
+    /// Undoes on a returned component what is not known to be decided; its regions are copied again in any case.
+    async fn take_back(
+        &self,
+        member: Member,
+        answer: &cairn_wire::ComponentAnswer,
+        rejoin: cairn_record::Rejoin,
+    ) -> bool {
+        let to = cairn_wire::Target {
+            disk_group: member.disk_group,
+            component: member.component,
+            epoch: self.epoch(),
+            session: answer.session,
+        };
+        let ComponentState::Resyncing { stale_since } = rejoin.state else {
+            return false;
+        };
+        let size_blocks = cairn_geometry::component_blocks(
+            &self.layout(),
+            self.size_bytes(),
+            member.set().unwrap_or(0),
+        );
+        let reserved_blocks = self.reserved_blocks(size_blocks);
+        let requests = [
+            Request::Undo {
+                to,
+                ops: rejoin.undo,
+            },
+            Request::Settle {
+                to,
+                upto: stale_since,
+            },
+            Request::ResizeComponent {
+                to,
+                size_blocks,
+                reserved_blocks,
+            },
+        ];
+        let asked = requests.map(|request| {
+            self.shard
+                .request(member.host, member.disk_group, request, None)
+        });
+        let mut good = true;
+        for reply in asked {
+            good &= reply.await.is_ok();
+        }
+        good
+    }
+
+    async fn degrade(self: &Rc<Self>, member: Member) {
+        let mut next = (*self.config()).clone();
+        next.member_mut(member.component)
+            .expect("a member of its config")
+            .state = ComponentState::Degraded;
+        self.change(next).await;
+    }
+
+    /// Blocks to set aside for a component of this size, by the policy.
+    pub(crate) fn reserved_blocks(&self, blocks: u64) -> u64 {
+        blocks * u64::from(self.state.borrow().config.policy.reservation_percent) / 100
+    }
+
+    /// Replaces what was absent for longer than the repair delay, and what is degraded at once.
+    async fn repair_lost(self: &Rc<Self>) {
+        let inner = &self.shard.inner;
+        let Some(placer) = inner.placer.borrow().clone() else {
+            return;
+        };
+        let (config, now_ms) = (self.config(), inner.env.unix_ms());
+        let delay_ms = inner.options.borrow().repair_delay.as_millis() as u64;
+        let due = config.members.iter().find(|m| match m.state {
+            ComponentState::Absent { since_unix_ms, .. } => {
+                now_ms.saturating_sub(since_unix_ms) >= delay_ms
+            }
+            ComponentState::Degraded => true,
+            _ => false,
+        });
+        let Some(lost) = due.copied() else { return };
+        if placer.many_hosts_gone() || self.state.borrow().ended.is_some() {
+            return;
+        }
+        let Ok(change) = placer.replace(&config, lost.component) else {
+            return;
+        };
+        let _ = self.change_members(change, config.size_bytes).await;
+    }
+
+    /// Makes the new components, admits them, and brings the new membership into effect (a joint change). What is
+    /// gone is removed after the close.
+    pub(crate) async fn change_members(
+        self: &Rc<Self>,
+        change: MemberChange,
+        size_bytes: u64,
+    ) -> Result<(), String> {
+        let mut sessions = Vec::new();
+        for member in change
+            .members
+            .iter()
+            .filter(|m| change.added.contains(&m.component))
+        {
+            sessions.push((*member, self.admit_new(member, size_bytes).await?));
+        }
+        let before = self.config();
+        let mut next = (*before).clone();
+        next.members = change.members.clone();
+        for member in &mut next.members {
+            // The picture may be a moment old; what the object knows of a component is newer.
+            if let Some(known) = before.member(member.component) {
+                member.state = known.state;
+            }
+        }
+        next.size_bytes = size_bytes;
+        if !self.change(next).await {
+            return Err(
+                "the new members were not accepted by a majority; it is tried again".into(),
+            );
+        }
+        for (member, session) in sessions.into_iter().filter(|(m, _)| m.set().is_some()) {
+            self.state.borrow_mut().link(&member, session);
+            if matches!(member.state, ComponentState::Resyncing { .. }) {
+                self.start_resync(member.component);
+            }
+        }
+        for gone in before
+            .members
+            .iter()
+            .filter(|m| change.removed.contains(&m.component))
+        {
+            let (disk_group, component) = (gone.disk_group, gone.component);
+            let delete = Request::DeleteComponent {
+                disk_group,
+                component,
+                object: self.id,
+            };
+            // When its host is away the component is removed when that host learns of the closed config.
+            drop(self.shard.request(gone.host, gone.disk_group, delete, None));
+        }
+        Ok(())
+    }
+
+    async fn admit_new(
+        &self,
+        member: &Member,
+        size_bytes: u64,
+    ) -> Result<cairn_types::SessionId, String> {
+        let blocks = member.set().map_or(0, |set| {
+            cairn_geometry::component_blocks(&self.layout(), size_bytes, set)
+        });
+        let (object, epoch, disk_group, component) =
+            (self.id, self.epoch(), member.disk_group, member.component);
+        let reserved_blocks = self.reserved_blocks(blocks);
+        let create = Request::CreateComponent {
+            disk_group,
+            component,
+            object,
+            size_blocks: blocks,
+            reserved_blocks,
+        };
+        let made = self
+            .shard
+            .request(member.host, disk_group, create, None)
+            .await;
+        made.map_err(|refusal| format!("a component cannot be made: {refusal:?}"))?;
+        let seize = Request::Seize {
+            disk_group,
+            object,
+            epoch,
+            only: vec![component],
+            overrule: true,
+        };
+        let reply = self
+            .shard
+            .request(member.host, disk_group, seize, None)
+            .await;
+        let Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) = reply
+        else {
+            return Err("a new component does not admit its owner".into());
+        };
+        let answer = components.into_iter().find(|c| c.component == component);
+        answer
+            .map(|a| a.session)
+            .ok_or_else(|| "a new component is not there".into())
+    }
+
+    fn settle_when_idle(&self) {
+        let mut state = self.state.borrow_mut();
+        let settled = state.settled();
+        if !state.wrote || settled != state.last() {
+            return;
+        }
+        if state.settled_told == settled {
+            state.wrote = false;
+            return;
+        }
+        state.settled_told = settled;
+        let links = state.links();
+        drop(state);
+        for leg in links {
+            let (to, host) = (leg.link.target, leg.link.host);
+            if host == self.shard.inner.env.host() && self.shard.inner.seats.has(to.disk_group) {
+                self.shard.inner.seats.on_settled(to, settled);
+            } else {
+                let route = cairn_env::Route::DiskGroup(to.disk_group);
+                self.shard.inner.rpc.send(
+                    host,
+                    route,
+                    &Message::Settled { to, upto: settled },
+                    Vec::new(),
+                );
+            }
+        }
+    }
+
+    fn resyncing(&self) -> Vec<cairn_types::ComponentId> {
+        let state = self.state.borrow();
+        let resyncing = state
+            .config
+            .members
+            .iter()
+            .filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
+        resyncing.map(|m| m.component).collect()
+    }
+}

@@ -1,0 +1,263 @@
+//! What administrators ask of an owned object, and what it tells of itself.
+
+use std::rc::Rc;
+
+use cairn_env::Env;
+use cairn_types::{ComponentId, ComponentState, Epoch, HostId, ObjectConfig, ObjectId, SessionId};
+use cairn_wire::Request;
+use futures::channel::oneshot;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    local_store::LocalStore,
+    owner::{Ended, Owned},
+};
+
+/// A command to the owner, as it travels between hosts (JSON).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// What is the object's state?
+    Status,
+    /// Grow to this size.
+    Grow {
+        /// Bytes, more than now.
+        size_bytes: u64,
+    },
+    /// Delete the object: a tombstone on a majority, then its components.
+    Delete,
+    /// Replace a component at once, without waiting for the repair delay.
+    Degrade {
+        /// Which.
+        component: ComponentId,
+    },
+}
+
+/// A resync as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResyncStatus {
+    /// The object.
+    pub object: ObjectId,
+    /// Its name.
+    pub name: String,
+    /// The component that is filled.
+    pub component: ComponentId,
+    /// Where.
+    pub host: HostId,
+    /// Bytes to copy in all.
+    pub bytes_total: u64,
+    /// Of that, still to copy.
+    pub bytes_left: u64,
+    /// Since it began.
+    pub elapsed_ms: u64,
+}
+
+/// An object as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectStatus {
+    /// Its epoch; the host in it is the owner.
+    pub epoch: Epoch,
+    /// The configuration in effect.
+    pub config: ObjectConfig,
+    /// Its number.
+    pub csn: u64,
+    /// Resyncs under way.
+    pub resyncs: Vec<ResyncStatus>,
+}
+
+/// Work for the keeper.
+pub(crate) enum Queued {
+    /// A resync has come to its end.
+    Activate(ComponentId, SessionId),
+    /// An administrator's command.
+    Command(Command, oneshot::Sender<Result<(), String>>),
+}
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    /// The state now.
+    pub fn status(&self) -> ObjectStatus {
+        let config = (*self.config()).clone();
+        ObjectStatus {
+            epoch: self.epoch(),
+            csn: self.csn().0,
+            resyncs: self.resync_status(),
+            config,
+        }
+    }
+
+    /// The resyncs under way.
+    pub fn resync_status(&self) -> Vec<ResyncStatus> {
+        let now = self.shard.inner.env.now();
+        let name = self.config().name.clone();
+        let resyncs = self.resyncs.borrow();
+        let one = |(component, p): (&ComponentId, &super::resync::Progress)| ResyncStatus {
+            object: self.id,
+            name: name.clone(),
+            component: *component,
+            host: p.host,
+            bytes_total: p.bytes_total,
+            bytes_left: p.bytes_total.saturating_sub(p.bytes_done),
+            elapsed_ms: now.since(p.started).as_millis() as u64,
+        };
+        resyncs.iter().map(one).collect()
+    }
+
+    /// Carries out a command; `Status` is answered by [`Self::status`].
+    pub async fn command(self: &Rc<Self>, command: Command) -> Result<(), String> {
+        let (sender, receiver) = oneshot::channel();
+        self.commands
+            .borrow_mut()
+            .push(Queued::Command(command, sender));
+        self.work.notify();
+        receiver
+            .await
+            .unwrap_or_else(|_| Err("the object changed its owner meanwhile; ask again".into()))
+    }
+
+    /// Drains and gives the object up, so that another host may seize it at once.
+    pub async fn give_up(self: &Rc<Self>) {
+        self.drain().await;
+        self.finish_owner(Ended::GivenUp);
+    }
+
+    async fn drain(self: &Rc<Self>) {
+        self.state.borrow_mut().draining = true;
+        self.progressed
+            .until(|| {
+                let state = self.state.borrow();
+                (state.ended.is_some() || state.settled() == state.last()).then_some(())
+            })
+            .await;
+        let (settled, links) = {
+            let state = self.state.borrow();
+            (state.settled(), state.links())
+        };
+        let told = links.iter().map(|leg| {
+            let request = Request::Settle {
+                to: leg.link.target,
+                upto: settled,
+            };
+            self.shard
+                .request(leg.link.host, leg.link.target.disk_group, request, None)
+        });
+        futures::future::join_all(told.collect::<Vec<_>>()).await;
+    }
+
+    pub(crate) async fn carry_out_commands(self: &Rc<Self>) {
+        let queued = std::mem::take(&mut *self.commands.borrow_mut());
+        for one in queued {
+            match one {
+                Queued::Activate(component, session) => {
+                    self.propose_active(component, session).await
+                }
+                Queued::Command(command, answer) => {
+                    let result = match command {
+                        Command::Status => Ok(()),
+                        Command::Grow { size_bytes } => self.grow(size_bytes).await,
+                        Command::Delete => self.delete().await,
+                        Command::Degrade { component } => self.degrade_now(component).await,
+                    };
+                    let _ = answer.send(result);
+                }
+            }
+        }
+    }
+
+    async fn grow(self: &Rc<Self>, size_bytes: u64) -> Result<(), String> {
+        let config = self.config();
+        if size_bytes < config.size_bytes {
+            return Err(format!(
+                "the disk has {} bytes and cannot shrink to {size_bytes}: copy it to a smaller one",
+                config.size_bytes
+            ));
+        }
+        cairn_geometry::check_size(size_bytes).map_err(|e| e.to_string())?;
+        let sets = cairn_geometry::replica_sets(&config.layout, config.size_bytes);
+        if cairn_geometry::replica_sets(&config.layout, size_bytes) != sets {
+            let placer = self
+                .shard
+                .inner
+                .placer
+                .borrow()
+                .clone()
+                .ok_or("this host cannot place components yet")?;
+            let change = placer.extend(&config, size_bytes)?;
+            self.resize_components(&config, size_bytes).await?;
+            return self.change_members(change, size_bytes).await;
+        }
+        self.resize_components(&config, size_bytes).await?;
+        let mut next = (*self.config()).clone();
+        next.size_bytes = size_bytes;
+        match self.change(next).await {
+            true => Ok(()),
+            false => Err("the new size was not accepted by a majority; ask again".into()),
+        }
+    }
+
+    async fn resize_components(
+        &self,
+        config: &ObjectConfig,
+        size_bytes: u64,
+    ) -> Result<(), String> {
+        let links = self.state.borrow().links();
+        for leg in links {
+            let Some(set) = config.member(leg.component).and_then(|m| m.set()) else {
+                continue;
+            };
+            let size_blocks = cairn_geometry::component_blocks(&config.layout, size_bytes, set);
+            let reserved_blocks = self.reserved_blocks(size_blocks);
+            let request = Request::ResizeComponent {
+                to: leg.link.target,
+                size_blocks,
+                reserved_blocks,
+            };
+            let reply = self
+                .shard
+                .request(leg.link.host, leg.link.target.disk_group, request, None)
+                .await;
+            reply.map_err(|refusal| format!("a component cannot grow: {refusal:?}"))?;
+        }
+        Ok(())
+    }
+
+    async fn delete(self: &Rc<Self>) -> Result<(), String> {
+        self.drain().await;
+        let mut next = (*self.config()).clone();
+        next.deleted = true;
+        if !self.change(next).await {
+            return Err("the tombstone was not accepted by a majority; ask again".into());
+        }
+        let config = self.config();
+        self.finish_owner(Ended::Deleted);
+        for member in &config.members {
+            let request = Request::DeleteComponent {
+                disk_group: member.disk_group,
+                component: member.component,
+                object: self.id,
+            };
+            // A host that is away removes its part when it comes back and learns of the tombstone.
+            drop(
+                self.shard
+                    .request(member.host, member.disk_group, request, None),
+            );
+        }
+        Ok(())
+    }
+
+    async fn degrade_now(self: &Rc<Self>, component: ComponentId) -> Result<(), String> {
+        let mut next = (*self.config()).clone();
+        let member = next
+            .member_mut(component)
+            .ok_or("the object has no such component")?;
+        if member.state.in_sync() {
+            return Err(
+                "the component is in sync: evacuating a healthy component is not in this release"
+                    .into(),
+            );
+        }
+        member.state = ComponentState::Degraded;
+        match self.change(next).await {
+            true => Ok(()),
+            false => Err("the change was not accepted by a majority; ask again".into()),
+        }
+    }
+}

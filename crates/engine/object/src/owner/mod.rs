@@ -1,0 +1,181 @@
+//! An owned object: the one process that coordinates all I/O of an object at an epoch.
+//!
+//! Promises    O1  it answers only while it holds leases from more than half of the votes             (I1, P3)
+//!             O2  protocol state changes in plain functions (`state`); tasks fetch inputs and carry out effects
+//! Not here    how it became owner (`takeover`), which host should (`client`)
+//!
+//! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
+
+mod guest;
+mod keeper;
+mod manage;
+mod read;
+mod resync;
+mod state;
+mod takeover;
+mod write;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    time::Duration,
+};
+
+use cairn_env::Env;
+use cairn_types::{ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Time};
+
+use crate::{
+    local_store::LocalStore,
+    locks::RangeLocks,
+    shard::{ObjectEvent, Shard},
+    signal::Signal,
+};
+
+pub(crate) use guest::Origin;
+pub use manage::{Command, ObjectStatus, ResyncStatus};
+pub use state::Ended;
+pub use takeover::SeizeError;
+pub(crate) use takeover::{Won, seize};
+pub(crate) use write::OpError;
+
+use state::State;
+
+/// An object that this shard owns.
+pub struct Owned<E: Env, S: LocalStore> {
+    pub(crate) shard: Shard<E, S>,
+    pub(crate) id: ObjectId,
+    pub(crate) locks: RangeLocks,
+    pub(crate) state: RefCell<State>,
+    /// Operations ended or configurations took effect: whoever waits for either looks again.
+    pub(crate) progressed: Signal,
+    /// There is something for the keeper to do.
+    pub(crate) work: Signal,
+    /// Resyncs under way.
+    pub(crate) resyncs: RefCell<BTreeMap<ComponentId, resync::Progress>>,
+    /// When the IOPS limit lets the next request pass.
+    next_io: Cell<Time>,
+    /// Commands of administrators that the keeper carries out between config changes.
+    commands: RefCell<Vec<manage::Queued>>,
+}
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    /// Begins to serve what was won.
+    pub(crate) fn begin(shard: &Shard<E, S>, won: Won) -> Rc<Self> {
+        let state = State::new(won.config, won.csn, won.epoch, &won.sessions);
+        let owned = Rc::new(Self {
+            shard: shard.clone(),
+            id: state.config.object,
+            locks: RangeLocks::default(),
+            state: RefCell::new(state),
+            progressed: Signal::default(),
+            work: Signal::default(),
+            resyncs: RefCell::default(),
+            next_io: Cell::new(Time(0)),
+            commands: RefCell::default(),
+        });
+        let before = shard
+            .inner
+            .owned
+            .borrow_mut()
+            .insert(owned.id, owned.clone());
+        assert!(before.is_none(), "one shard owns an object once");
+        let (epoch, name) = (owned.epoch(), owned.name());
+        shard.tell(ObjectEvent::Owned {
+            object: owned.id,
+            name,
+            epoch_number: epoch.number,
+        });
+        let keeper = owned.clone();
+        shard.inner.env.spawn(async move { keeper.keep().await });
+        owned
+    }
+
+    /// Ends the ownership: nothing more is acknowledged, everyone who waits is told. The first reason stands.
+    pub(crate) fn finish_owner(&self, why: Ended) {
+        {
+            let mut state = self.state.borrow_mut();
+            if state.ended.is_some() {
+                return;
+            }
+            state.ended = Some(why.clone());
+        }
+        self.shard.inner.owned.borrow_mut().remove(&self.id);
+        self.shard.inner.leases.release(self.id, self.epoch());
+        self.progressed.notify();
+        self.work.notify();
+        let why = match why {
+            Ended::Fenced(epoch) => format!("another owner has epoch {}", epoch.number),
+            Ended::Inaccessible(text) => text,
+            Ended::GivenUp => "handed over".into(),
+            Ended::Deleted => "deleted".into(),
+        };
+        self.shard.tell(ObjectEvent::GivenUp {
+            object: self.id,
+            name: self.name(),
+            why,
+        });
+    }
+
+    /// Waits for a lease; after one lease time without, the object is given up.
+    pub(crate) async fn check_lease(&self) -> Result<(), OpError> {
+        let leases = &self.shard.inner.leases;
+        let env = &self.shard.inner.env;
+        let since = env.now();
+        loop {
+            let (config, epoch) = {
+                let state = self.state.borrow();
+                if let Some(ended) = &state.ended {
+                    return Err(OpError::Ended(ended.clone()));
+                }
+                (state.config.clone(), state.epoch)
+            };
+            if leases.holds(&config, epoch) {
+                return Ok(());
+            }
+            if env.now().since(since) > leases.lease() {
+                let why = Ended::Inaccessible(
+                    "the leases of more than half of the votes are lost".into(),
+                );
+                self.finish_owner(why.clone());
+                return Err(OpError::Ended(why));
+            }
+            self.work.notify();
+            futures::future::select(self.progressed.wait(), env.sleep(Duration::from_millis(10)))
+                .await;
+        }
+    }
+
+    /// The configuration in effect.
+    pub fn config(&self) -> Rc<ObjectConfig> {
+        self.state.borrow().config.clone()
+    }
+
+    /// Its number.
+    pub fn csn(&self) -> Csn {
+        self.state.borrow().csn
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.state.borrow().epoch
+    }
+
+    /// The object.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        self.state.borrow().config.name.clone()
+    }
+
+    fn layout(&self) -> Layout {
+        self.state.borrow().config.layout
+    }
+
+    /// Bytes of the disk.
+    pub fn size_bytes(&self) -> u64 {
+        self.state.borrow().config.size_bytes
+    }
+}

@@ -1,0 +1,266 @@
+//! Reads: from one in-sync copy, checked at the owner, answered only under a lease.
+//!
+//! Promises    R1  bytes of an answer carried a right CRC when they reached the owner                        (P4)
+//!             R2  the lease is checked after the data arrived and before they are answered                  (P3)
+//!             R3  a bad copy is answered from a good one and repaired under the lock
+//! Assumes     the caller holds a range lock over the blocks
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use cairn_env::{Env, PageBuf};
+use cairn_geometry::Piece;
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ReplicaSetIndex};
+use cairn_wire::{Answer, DataPiece, Refusal, Request, block_crc};
+
+use crate::{
+    local_store::LocalStore,
+    owner::{
+        Owned,
+        state::Leg,
+        write::{Body, OpError},
+    },
+    shard::ObjectEvent,
+};
+
+/// What a copy holds of a run of blocks: pieces in order, and the bytes of all data pieces back to back in parts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Contents {
+    pub(crate) pieces: Vec<DataPiece>,
+    pub(crate) data: Vec<Bytes>,
+}
+
+/// Zeros that holes are answered with, shared.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+impl Contents {
+    /// The bytes, holes as zeros.
+    pub(crate) fn into_bytes(self) -> Vec<Bytes> {
+        if let ([DataPiece::Data { .. }], [_]) = (self.pieces.as_slice(), self.data.as_slice()) {
+            return self.data;
+        }
+        let mut parts = Vec::new();
+        let mut data = self.data.into_iter();
+        let mut current = Bytes::new();
+        for piece in &self.pieces {
+            let mut left = piece.blocks() as usize * BLOCK_BYTES as usize;
+            while left > 0 {
+                let part = match piece {
+                    DataPiece::Hole { .. } => Bytes::from_static(&ZEROS[..left.min(ZEROS.len())]),
+                    DataPiece::Data { .. } => {
+                        if current.is_empty() {
+                            current = data.next().expect("lengths were checked");
+                        }
+                        current.split_to(left.min(current.len()))
+                    }
+                };
+                left -= part.len();
+                parts.push(part);
+            }
+        }
+        parts
+    }
+
+    /// All data in one aligned piece: for a region copy.
+    pub(crate) fn joined(self) -> (Vec<DataPiece>, Bytes) {
+        if self.data.len() <= 1 {
+            return (
+                self.pieces,
+                self.data.into_iter().next().unwrap_or_default(),
+            );
+        }
+        let mut all = PageBuf::dirty(self.data.iter().map(Bytes::len).sum());
+        let mut at = 0;
+        for part in &self.data {
+            all[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        (self.pieces, all.freeze())
+    }
+
+    /// Lengths and, for what came over the network, checksums.
+    fn check(&self, blocks: u32, verify: bool) -> Result<(), String> {
+        let told: u32 = self.pieces.iter().map(DataPiece::blocks).sum();
+        let with_data: usize = self
+            .pieces
+            .iter()
+            .map(|p| {
+                if let DataPiece::Data { crcs } = p {
+                    crcs.len()
+                } else {
+                    0
+                }
+            })
+            .sum();
+        let bytes: usize = self.data.iter().map(Bytes::len).sum();
+        if told != blocks || bytes != with_data * BLOCK_BYTES as usize {
+            return Err(format!(
+                "asked for {blocks} blocks, told {told} with {bytes} bytes"
+            ));
+        }
+        if !verify {
+            return Ok(());
+        }
+        let crcs = self.pieces.iter().flat_map(|p| {
+            if let DataPiece::Data { crcs } = p {
+                crcs.as_slice()
+            } else {
+                &[]
+            }
+        });
+        let found = self
+            .data
+            .iter()
+            .flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize));
+        match crcs
+            .zip(found)
+            .position(|(crc, block)| *crc != block_crc(block))
+        {
+            Some(at) => Err(format!("data block {at} arrived with a wrong checksum")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    /// Reads one piece from a good copy; bad ones on the way are queued for repair.
+    pub(crate) async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Contents, OpError> {
+        let mut bad: Vec<(Leg, Vec<BlockRange>)> = Vec::new();
+        let mut tried = Vec::new();
+        loop {
+            let Some(leg) = self.choose(piece, &tried) else {
+                return Err(self.no_copy(piece.set, &bad));
+            };
+            tried.push(leg.component);
+            match self.read_leg(leg, piece.range).await {
+                Ok(contents) => {
+                    for (leg, ranges) in bad {
+                        self.repair_later(leg, piece.set, ranges);
+                    }
+                    return Ok(contents);
+                }
+                Err(Refusal::BadBlocks(ranges)) => bad.push((leg, ranges)),
+                Err(Refusal::Fenced { promised }) => {
+                    self.finish_owner(super::Ended::Fenced(promised));
+                }
+                Err(refusal) => {
+                    self.state
+                        .borrow_mut()
+                        .fail(leg.component, refusal == Refusal::NotFound);
+                    self.work.notify();
+                }
+            }
+        }
+    }
+
+    /// Reads one copy, checked.
+    pub(crate) async fn read_leg(&self, leg: Leg, range: BlockRange) -> Result<Contents, Refusal> {
+        let request = Request::Read {
+            to: leg.link.target,
+            range,
+        };
+        let local = leg.link.host == self.shard.inner.env.host();
+        let reply = self
+            .shard
+            .request(leg.link.host, leg.link.target.disk_group, request, None)
+            .await;
+        let (Answer::Data { pieces }, data) = reply? else {
+            return Err(Refusal::Invalid("not an answer to a read".into()));
+        };
+        let contents = Contents {
+            pieces,
+            data: data.into_iter().filter(|d| !d.is_empty()).collect(),
+        };
+        // The store has just checked a local copy in this very memory; only a copy that travelled is checked again.
+        contents
+            .check(range.count, !local)
+            .map_err(|_| Refusal::Lost)?;
+        Ok(contents)
+    }
+
+    /// The copy to read: a local one, else spread by address.
+    fn choose(&self, piece: Piece, tried: &[cairn_types::ComponentId]) -> Option<Leg> {
+        let state = self.state.borrow();
+        if state.ended.is_some() {
+            return None;
+        }
+        let mut legs = state.readable(piece.set);
+        legs.retain(|l| !tried.contains(&l.component));
+        let me = self.shard.inner.env.host();
+        let local = legs.iter().position(|l| l.link.host == me);
+        let at = local.or_else(|| {
+            (!legs.is_empty()).then(|| (piece.range.first >> 8) as usize % legs.len())
+        })?;
+        Some(legs[at])
+    }
+
+    fn no_copy(&self, set: ReplicaSetIndex, bad: &[(Leg, Vec<BlockRange>)]) -> OpError {
+        if let Some(ended) = &self.state.borrow().ended {
+            return OpError::Ended(ended.clone());
+        }
+        match bad.is_empty() {
+            true => OpError::Ended(super::Ended::Inaccessible(format!(
+                "no reachable copy of replica set {set}"
+            ))),
+            false => OpError::Io(format!(
+                "{} blocks of replica set {set} are bad on every reachable copy",
+                bad.iter()
+                    .flat_map(|(_, r)| r)
+                    .map(|r| r.count)
+                    .max()
+                    .unwrap_or(0)
+            )),
+        }
+    }
+
+    /// Rewrites blocks of a bad copy from a good one, as an ordinary operation under the exclusive lock.
+    fn repair_later(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, ranges: Vec<BlockRange>) {
+        let owned = self.clone();
+        self.shard.inner.env.spawn(async move {
+            for range in ranges {
+                owned.repair(leg, set, range).await;
+            }
+        });
+    }
+
+    async fn repair(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, range: BlockRange) {
+        let layout = self.state.borrow().config.layout;
+        for object_range in cairn_geometry::to_object(&layout, set, range) {
+            let guard = self.locks.lock(object_range, true).await;
+            let Some(piece) =
+                cairn_geometry::split(&layout, self.size_bytes(), object_range).next()
+            else {
+                continue;
+            };
+            // Somebody may have written it meanwhile: then there is nothing to repair.
+            if self.read_leg(leg, piece.range).await.is_ok() {
+                continue;
+            }
+            let Ok(contents) = self.read_piece_but(piece, leg).await else {
+                continue;
+            };
+            let (pieces, data) = contents.joined();
+            let body = Body::Copy { pieces, data };
+            let operation = self.start(set, piece.range, ClientTag::default(), body);
+            if matches!(operation.acknowledged.await, Ok(Ok(()))) {
+                let (object, component) = (self.id, leg.component);
+                self.shard.tell(ObjectEvent::Repaired {
+                    object,
+                    component,
+                    blocks: piece.range.count,
+                });
+            }
+            drop(guard);
+        }
+    }
+
+    async fn read_piece_but(&self, piece: Piece, bad: Leg) -> Result<Contents, ()> {
+        let legs = self.state.borrow().readable(piece.set);
+        for leg in legs.into_iter().filter(|l| l.component != bad.component) {
+            if let Ok(contents) = self.read_leg(leg, piece.range).await {
+                return Ok(contents);
+            }
+        }
+        Err(())
+    }
+}

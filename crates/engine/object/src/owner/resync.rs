@@ -1,0 +1,277 @@
+//! Bringing a stale or new component in sync: the regions touched since it left, then the barrier, then active.
+//!
+//! Promises    Y1  every region touched after `stale_since`, on any survivor or on the target itself, is copied
+//!             Y2  a component is activated only when it has every operation issued before, on stable media;
+//!                 from the proposal on, acknowledgements need it                                             (I4)
+//! Source      the two-step activation answers the trap of an undo after a quick rejoin (docs/fault-model.md)
+//!
+//! A resync that is interrupted (target, source or owner gone) starts over from `stale_since`: which regions were
+//! copied is not kept.
+
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
+
+use cairn_env::Env;
+use cairn_types::{
+    BlockRange, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES,
+    RegionIndex, ReplicaSetIndex, SessionId, Time,
+};
+use cairn_wire::{Answer, Request};
+use futures::{StreamExt, stream};
+
+use crate::{
+    local_store::LocalStore,
+    owner::{Owned, manage::Queued, state::Leg, write::Body},
+    shard::ObjectEvent,
+};
+
+/// How far a resync has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) host: HostId,
+    pub(crate) session: SessionId,
+    pub(crate) bytes_total: u64,
+    pub(crate) bytes_done: u64,
+    pub(crate) started: Time,
+}
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    /// Begins the resync of a component that takes writes already.
+    pub(crate) fn start_resync(self: &Rc<Self>, component: ComponentId) {
+        let Some(link) = self.state.borrow().link_of(component) else {
+            return;
+        };
+        let progress = Progress {
+            host: link.host,
+            session: link.target.session,
+            bytes_total: 0,
+            bytes_done: 0,
+            started: self.shard.inner.env.now(),
+        };
+        self.resyncs.borrow_mut().insert(component, progress);
+        let owned = self.clone();
+        self.shard.inner.env.spawn(async move {
+            let done = owned.resync(component, progress.session).await;
+            let mut resyncs = owned.resyncs.borrow_mut();
+            // A newer admission of the same component has its own entry.
+            if resyncs
+                .get(&component)
+                .is_some_and(|p| p.session == progress.session)
+            {
+                let last = resyncs.remove(&component).expect("just seen");
+                drop(resyncs);
+                if done.is_some() {
+                    let (object, name) = (owned.id, owned.config().name.clone());
+                    owned.shard.tell(ObjectEvent::Resynced {
+                        object,
+                        name,
+                        component,
+                        bytes: last.bytes_done,
+                    });
+                }
+            }
+        });
+    }
+
+    /// `None`: the component failed, or the owner ended; whoever comes next begins again.
+    async fn resync(self: &Rc<Self>, component: ComponentId, session: SessionId) -> Option<()> {
+        let (set, stale_since) = self.stage(component, session)?;
+        // Operations begun before the target took writes are not in the survivors' region tables for certain until
+        // they are decided.
+        self.decided_upto(self.state.borrow().last(), component, session)
+            .await?;
+        let regions = self.stale_regions(component, set, stale_since).await?;
+        self.progress(component, session, |p| {
+            p.bytes_total = regions.len() as u64 * u64::from(REGION_BYTES)
+        });
+        let at_once = self
+            .shard
+            .inner
+            .options
+            .borrow()
+            .resync_regions_in_flight_max
+            .max(1) as usize;
+        let mut copies = stream::iter(regions)
+            .map(|region| self.copy_region(component, session, set, region))
+            .buffer_unordered(at_once);
+        while let Some(copied) = copies.next().await {
+            copied?;
+        }
+        drop(copies);
+        self.activate(component, session).await
+    }
+
+    /// The set and the mark of a component that is still in this resync.
+    fn stage(&self, component: ComponentId, session: SessionId) -> Option<(ReplicaSetIndex, OpId)> {
+        let state = self.state.borrow();
+        if state.ended.is_some() || state.failed.contains_key(&component) {
+            return None;
+        }
+        let member = state.config.member(component)?;
+        let ComponentState::Resyncing { stale_since } = member.state else {
+            return None;
+        };
+        (state.link_of(component)?.target.session == session)
+            .then_some((member.set()?, stale_since))
+    }
+
+    async fn decided_upto(
+        &self,
+        op: OpId,
+        component: ComponentId,
+        session: SessionId,
+    ) -> Option<()> {
+        self.progressed
+            .until(|| {
+                if self.stage(component, session).is_none() {
+                    return Some(None);
+                }
+                self.state.borrow().is_settled(op).then_some(Some(()))
+            })
+            .await
+    }
+
+    /// Y1: the union over all in-sync copies of the set and the target.
+    async fn stale_regions(
+        &self,
+        component: ComponentId,
+        set: ReplicaSetIndex,
+        after: OpId,
+    ) -> Option<BTreeSet<RegionIndex>> {
+        let mut legs: Vec<Leg> = self.state.borrow().readable(set);
+        legs.push(Leg {
+            component,
+            link: self.state.borrow().link_of(component)?,
+        });
+        let mut regions = BTreeSet::new();
+        for leg in legs {
+            let request = Request::Regions {
+                to: leg.link.target,
+                after,
+            };
+            let reply = self
+                .shard
+                .request(leg.link.host, leg.link.target.disk_group, request, None)
+                .await;
+            let Ok((Answer::Regions(touched), _)) = reply else {
+                // A survivor that cannot tell may know of regions that nobody else does: it is no survivor then.
+                self.state.borrow_mut().fail(leg.component, false);
+                self.work.notify();
+                return None;
+            };
+            regions.extend(touched.into_iter().map(|(region, _)| region));
+        }
+        Some(regions)
+    }
+
+    async fn copy_region(
+        self: &Rc<Self>,
+        component: ComponentId,
+        session: SessionId,
+        set: ReplicaSetIndex,
+        region: RegionIndex,
+    ) -> Option<()> {
+        self.throttle().await;
+        let layout = self.layout();
+        let blocks = cairn_geometry::component_blocks(&layout, self.size_bytes(), set);
+        let first = u64::from(region) * u64::from(REGION_BLOCKS);
+        let count = blocks.saturating_sub(first).min(u64::from(REGION_BLOCKS)) as u32;
+        for object_range in cairn_geometry::to_object(&layout, set, BlockRange::new(first, count)) {
+            let _guard = self.locks.lock(object_range, true).await;
+            self.stage(component, session)?;
+            let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
+            let contents = self.read_piece(piece).await.ok()?;
+            let (pieces, data) = contents.joined();
+            let copy = self.start_copy(component, set, piece.range, Body::Copy { pieces, data });
+            // The ack of a copy waits for nobody (the target is not required): its end is what counts.
+            let op = copy.op;
+            let _ = copy.acknowledged.await;
+            self.copy_ended(op, component, session).await?;
+        }
+        self.progress(component, session, |p| {
+            p.bytes_done += u64::from(REGION_BYTES)
+        });
+        Some(())
+    }
+
+    /// Waits until the copy is on the target's stable media, or the target has failed.
+    async fn copy_ended(&self, op: OpId, component: ComponentId, session: SessionId) -> Option<()> {
+        self.progressed
+            .until(|| {
+                if self.stage(component, session).is_none() {
+                    return Some(None);
+                }
+                (!self.state.borrow().is_in_flight(op)).then_some(Some(()))
+            })
+            .await
+    }
+
+    /// Y2: the barrier, then the proposal, which the keeper makes.
+    async fn activate(self: &Rc<Self>, component: ComponentId, session: SessionId) -> Option<()> {
+        self.stage(component, session)?;
+        self.state.borrow_mut().require(component);
+        self.decided_upto(self.state.borrow().last(), component, session)
+            .await?;
+        self.commands
+            .borrow_mut()
+            .push(Queued::Activate(component, session));
+        self.work.notify();
+        self.progressed
+            .until(|| {
+                let state = self.state.borrow();
+                if state
+                    .config
+                    .member(component)
+                    .is_some_and(|m| m.state.in_sync())
+                {
+                    return Some(Some(()));
+                }
+                drop(state);
+                self.stage(component, session).is_none().then_some(None)
+            })
+            .await
+    }
+
+    /// The keeper's half of the activation.
+    pub(crate) async fn propose_active(
+        self: &Rc<Self>,
+        component: ComponentId,
+        session: SessionId,
+    ) {
+        if self.stage(component, session).is_none() {
+            return;
+        }
+        let mut next = (*self.config()).clone();
+        // `decided` travels with the activation: whoever settles later never undoes what the target got by copy.
+        next.decided = next.decided.max(self.state.borrow().settled());
+        next.member_mut(component)
+            .expect("a member of its config")
+            .state = ComponentState::Active;
+        self.change(next).await;
+    }
+
+    fn progress(
+        &self,
+        component: ComponentId,
+        session: SessionId,
+        change: impl FnOnce(&mut Progress),
+    ) {
+        let mut resyncs = self.resyncs.borrow_mut();
+        if let Some(progress) = resyncs.get_mut(&component).filter(|p| p.session == session) {
+            change(progress);
+        }
+    }
+
+    /// Yields to guests: one budget for all resyncs of the shard.
+    async fn throttle(&self) {
+        let inner = &self.shard.inner;
+        let limit = inner.options.borrow().resync_bytes_per_s_max;
+        let pause =
+            inner
+                .throttle
+                .borrow_mut()
+                .next(inner.env.now(), limit, u64::from(REGION_BYTES));
+        if pause > Duration::ZERO {
+            inner.env.sleep(pause).await;
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What an owner knows of its object, and the plain functions that change it. No await, no I/O.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use cairn_types::{
+    ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex,
+    SessionId,
+};
+use cairn_wire::Target;
+
+/// Why an owner ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// Another host promised itself a newer epoch.
+    Fenced(Epoch),
+    /// Votes or copies are missing.
+    Inaccessible(String),
+    /// Handed over or closed on request.
+    GivenUp,
+    /// Deleted.
+    Deleted,
+}
+
+/// A component that takes writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) host: HostId,
+    pub(crate) target: Target,
+    /// An acknowledgement waits for it: in sync, or its activation is proposed.
+    pub(crate) required: bool,
+}
+
+/// One copy of an operation to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leg {
+    pub(crate) component: ComponentId,
+    pub(crate) link: Link,
+}
+
+/// The owner's view of its object.
+pub(crate) struct State {
+    pub(crate) config: Rc<ObjectConfig>,
+    pub(crate) csn: Csn,
+    pub(crate) epoch: Epoch,
+    links: BTreeMap<ComponentId, Link>,
+    /// Per replica set, the components that take writes: what a write looks up.
+    legs: Vec<Vec<ComponentId>>,
+    next_seq: u64,
+    in_flight: BTreeSet<u64>,
+    /// Failed since the last config change: to be recorded absent (false) or degraded (true).
+    pub(crate) failed: BTreeMap<ComponentId, bool>,
+    pub(crate) ended: Option<Ended>,
+    /// The watermark that was last told to everyone.
+    pub(crate) settled_told: OpId,
+    /// Operations were sent since `settled_told` last went out by itself.
+    pub(crate) wrote: bool,
+    /// No new operations: a hand-over, deletion or close drains.
+    pub(crate) draining: bool,
+}
+
+impl State {
+    pub(crate) fn new(
+        config: ObjectConfig,
+        csn: Csn,
+        epoch: Epoch,
+        sessions: &BTreeMap<ComponentId, SessionId>,
+    ) -> Self {
+        let mut state = Self {
+            config: Rc::new(config),
+            csn,
+            epoch,
+            links: BTreeMap::new(),
+            legs: Vec::new(),
+            next_seq: 1,
+            in_flight: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            ended: None,
+            settled_told: OpId::ZERO,
+            wrote: true,
+            draining: false,
+        };
+        let members = state.config.members.clone();
+        for member in members
+            .iter()
+            .filter(|m| m.set().is_some() && m.state.takes_writes())
+        {
+            if let Some(&session) = sessions.get(&member.component) {
+                state.link(member, session);
+            }
+        }
+        state.rebuild_legs();
+        state
+    }
+
+    /// Writes go to the member from now on.
+    pub(crate) fn link(&mut self, member: &Member, session: SessionId) {
+        let target = Target {
+            disk_group: member.disk_group,
+            component: member.component,
+            epoch: self.epoch,
+            session,
+        };
+        self.links.insert(
+            member.component,
+            Link {
+                host: member.host,
+                target,
+                required: member.state.in_sync(),
+            },
+        );
+        self.rebuild_legs();
+    }
+
+    fn rebuild_legs(&mut self) {
+        let sets = self
+            .config
+            .members
+            .iter()
+            .filter_map(Member::set)
+            .max()
+            .map_or(0, |s| s as usize + 1);
+        self.legs = vec![Vec::new(); sets];
+        for member in &self.config.members {
+            if let Some(set) = member
+                .set()
+                .filter(|_| self.links.contains_key(&member.component))
+            {
+                self.legs[set as usize].push(member.component);
+            }
+        }
+    }
+
+    /// The session and address of a component that takes writes.
+    pub(crate) fn link_of(&self, component: ComponentId) -> Option<Link> {
+        self.links.get(&component).copied()
+    }
+
+    /// Every component that takes writes.
+    pub(crate) fn links(&self) -> Vec<Leg> {
+        self.links
+            .iter()
+            .map(|(component, link)| Leg {
+                component: *component,
+                link: *link,
+            })
+            .collect()
+    }
+
+    /// Begins an operation on a replica set: its id and the copies that it goes to.
+    pub(crate) fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Vec<Leg>) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.in_flight.insert(seq);
+        self.wrote = true;
+        let legs = self
+            .legs
+            .get(set as usize)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let legs = legs
+            .iter()
+            .map(|c| Leg {
+                component: *c,
+                link: self.links[c],
+            })
+            .collect();
+        (
+            OpId {
+                epoch: self.epoch,
+                seq,
+            },
+            self.settled(),
+            legs,
+        )
+    }
+
+    /// The operation is decided on every component that it was sent to, or that component is recorded absent.
+    pub(crate) fn end(&mut self, op: OpId) {
+        assert!(self.in_flight.remove(&op.seq), "an operation ends once");
+    }
+
+    /// Every operation up to this one is decided.
+    pub(crate) fn settled(&self) -> OpId {
+        let seq = self
+            .in_flight
+            .first()
+            .map_or(self.next_seq - 1, |first| first - 1);
+        OpId {
+            epoch: self.epoch,
+            seq,
+        }
+    }
+
+    /// Whether the operation has begun and not ended.
+    pub(crate) fn is_in_flight(&self, op: OpId) -> bool {
+        self.in_flight.contains(&op.seq)
+    }
+
+    /// The last operation that was begun.
+    pub(crate) fn last(&self) -> OpId {
+        OpId {
+            epoch: self.epoch,
+            seq: self.next_seq - 1,
+        }
+    }
+
+    /// Whether every operation up to `op` is decided.
+    pub(crate) fn is_settled(&self, op: OpId) -> bool {
+        self.settled() >= op
+    }
+
+    /// The member did not do what it was asked. Writes that need it wait until it is recorded.
+    pub(crate) fn fail(&mut self, component: ComponentId, for_good: bool) {
+        let state = self.config.member(component).map(|m| m.state);
+        if state.is_some_and(ComponentState::takes_writes) {
+            let worst = self.failed.entry(component).or_default();
+            *worst |= for_good;
+        }
+    }
+
+    /// Whether an acknowledgement still waits for the component.
+    pub(crate) fn requires(&self, component: ComponentId) -> bool {
+        self.links.get(&component).is_some_and(|l| l.required)
+    }
+
+    /// From now on acknowledgements wait for the resyncing component too: the barrier before its activation.
+    pub(crate) fn require(&mut self, component: ComponentId) {
+        if let Some(link) = self.links.get_mut(&component) {
+            link.required = true;
+        }
+    }
+
+    /// In-sync copies of a replica set that reads may use, the failed ones left out.
+    pub(crate) fn readable(&self, set: ReplicaSetIndex) -> Vec<Leg> {
+        self.config
+            .replica_set(set)
+            .filter(|m| m.state.in_sync() && !self.failed.contains_key(&m.component))
+            .filter_map(|m| {
+                Some(Leg {
+                    component: m.component,
+                    link: self.link_of(m.component)?,
+                })
+            })
+            .collect()
+    }
+
+    /// The next configuration: failures recorded. Returns the failures taken in.
+    pub(crate) fn config_with_failures(
+        &self,
+        unix_ms: u64,
+    ) -> (ObjectConfig, BTreeMap<ComponentId, bool>) {
+        let mut config = (*self.config).clone();
+        let settled = self.settled();
+        for (component, for_good) in &self.failed {
+            let Some(member) = config.member_mut(*component) else {
+                continue;
+            };
+            let stale_since = match member.state {
+                ComponentState::Resyncing { stale_since }
+                | ComponentState::Absent { stale_since, .. } => stale_since,
+                ComponentState::Active | ComponentState::Degraded => settled,
+            };
+            member.state = match for_good {
+                true => ComponentState::Degraded,
+                false => ComponentState::Absent {
+                    stale_since,
+                    since_unix_ms: unix_ms,
+                },
+            };
+        }
+        config.decided = config.decided.max(settled);
+        (config, self.failed.clone())
+    }
+
+    /// A configuration took effect.
+    pub(crate) fn adopt(&mut self, config: ObjectConfig, csn: Csn) {
+        assert!(csn > self.csn, "configurations only go forward");
+        self.config = Rc::new(config);
+        self.csn = csn;
+        let members: BTreeMap<ComponentId, ComponentState> = self
+            .config
+            .members
+            .iter()
+            .map(|m| (m.component, m.state))
+            .collect();
+        self.links
+            .retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
+        for (component, link) in &mut self.links {
+            link.required |= members[component].in_sync();
+        }
+        self.failed
+            .retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
+        self.rebuild_legs();
+    }
+}

@@ -1,0 +1,329 @@
+//! One operation on one replica set: sent to every copy, acknowledged when all in-sync ones have it on stable media.
+//!
+//! Promises    W1  ack => every component in sync in the effective config holds the operation        (I3)
+//!             W2  a component that missed it is recorded absent before the ack                       (I4)
+//!             W3  an operation that is given up is undone everywhere before the error is returned    (I9)
+//! Assumes     the caller holds the exclusive range lock until the ack
+//! Not here    splitting guest requests (`guest`), recording failures (`keeper`)
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use bytes::Bytes;
+use cairn_env::Env;
+use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, ReplicaSetIndex};
+use cairn_wire::{DataPiece, Refusal, Request};
+use futures::{StreamExt, channel::oneshot, stream::FuturesUnordered};
+
+use crate::{
+    local_store::LocalStore,
+    owner::{Ended, Owned, state::Leg},
+    shard::PartsReply,
+};
+
+/// What an operation does to its blocks.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    /// Whole blocks with their CRCs.
+    Write { crcs: Vec<u32>, data: Bytes },
+    /// Zero or trim.
+    Zero { keep_allocated: bool },
+    /// A region as its source holds it.
+    Copy { pieces: Vec<DataPiece>, data: Bytes },
+}
+
+/// Why an operation was not acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OpError {
+    /// The owner ended; whether the operation stands is for the next owner to decide.
+    Ended(Ended),
+    /// A device had no room; nothing of the operation is left.
+    NoSpace,
+    /// No readable copy, or a request that the components refuse.
+    Io(String),
+}
+
+/// An operation under way.
+pub(crate) struct Operation {
+    pub(crate) op: OpId,
+    /// Resolves when it may be acknowledged.
+    pub(crate) acknowledged: oneshot::Receiver<Result<(), OpError>>,
+}
+
+type Answers = FuturesUnordered<futures::future::LocalBoxFuture<'static, (Leg, PartsReply)>>;
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    /// Sends the operation to every copy of the set before it returns.
+    pub(crate) fn start(
+        self: &Rc<Self>,
+        set: ReplicaSetIndex,
+        range: BlockRange,
+        client: ClientTag,
+        body: Body,
+    ) -> Operation {
+        let (op, settled, legs) = self.state.borrow_mut().begin(set);
+        self.send(op, settled, legs, range, client, &body)
+    }
+
+    /// Sends a region to one component (resync); the set's other copies are the source.
+    pub(crate) fn start_copy(
+        self: &Rc<Self>,
+        component: ComponentId,
+        set: ReplicaSetIndex,
+        range: BlockRange,
+        body: Body,
+    ) -> Operation {
+        let (op, settled, legs) = self.state.borrow_mut().begin(set);
+        let legs = legs
+            .into_iter()
+            .filter(|l| l.component == component)
+            .collect();
+        self.send(op, settled, legs, range, ClientTag::default(), &body)
+    }
+
+    fn send(
+        self: &Rc<Self>,
+        op: OpId,
+        settled: OpId,
+        legs: Vec<Leg>,
+        range: BlockRange,
+        client: ClientTag,
+        body: &Body,
+    ) -> Operation {
+        let answers: Answers = FuturesUnordered::new();
+        for leg in &legs {
+            let leg = *leg;
+            let (request, payload) = body.request(leg, op, settled, client, range);
+            let answer =
+                self.shard
+                    .request(leg.link.host, leg.link.target.disk_group, request, payload);
+            answers.push(Box::pin(async move { (leg, answer.await) }));
+        }
+        let (sender, acknowledged) = oneshot::channel();
+        let owned = self.clone();
+        // A task of its own: the operation comes to its end even if whoever asked for it goes away.
+        self.shard
+            .inner
+            .env
+            .spawn(async move { owned.finish(op, legs, answers, sender).await });
+        Operation { op, acknowledged }
+    }
+
+    async fn finish(
+        self: Rc<Self>,
+        op: OpId,
+        legs: Vec<Leg>,
+        mut answers: Answers,
+        ack: oneshot::Sender<Result<(), OpError>>,
+    ) {
+        let mut outcome = Outcome::new(&legs);
+        while outcome.required_left(|c| self.state.borrow().requires(c)) {
+            let Some((leg, reply)) = answers.next().await else {
+                break;
+            };
+            outcome.take(self.judge(leg, reply), leg.component);
+        }
+        if outcome.no_space || outcome.refused.is_some() {
+            // The copies still unheard of may hold it: they are undone too.
+            while let Some((leg, reply)) = answers.next().await {
+                outcome.take(self.judge(leg, reply), leg.component);
+            }
+            let result = match self.undo(op, &legs).await {
+                Err(ended) => Err(OpError::Ended(ended)),
+                Ok(()) => Err(outcome.error()),
+            };
+            self.end_op(op);
+            let _ = ack.send(result);
+            return;
+        }
+        let recorded = self.wait_recorded(&outcome.failed).await;
+        let _ = ack.send(recorded.clone().map_err(OpError::Ended));
+        if recorded.is_err() {
+            return;
+        }
+        // What follows keeps `settled` back, not the guest: resyncing copies confirm or are reported failed.
+        let mut late = Vec::new();
+        while let Some((leg, reply)) = answers.next().await {
+            if self.judge(leg, reply) != Verdict::Done {
+                late.push(leg.component);
+            }
+        }
+        if self.wait_recorded(&late).await.is_ok() {
+            self.end_op(op);
+        }
+    }
+
+    pub(crate) fn end_op(&self, op: OpId) {
+        self.state.borrow_mut().end(op);
+        self.progressed.notify();
+    }
+
+    /// What an answer means for the operation and for the component; failures are noted at once.
+    fn judge(&self, leg: Leg, reply: PartsReply) -> Verdict {
+        match reply {
+            Ok(_) => Verdict::Done,
+            Err(Refusal::NoSpace) => Verdict::NoSpace,
+            Err(Refusal::Fenced { promised }) => {
+                self.finish_owner(Ended::Fenced(promised));
+                Verdict::Failed
+            }
+            Err(Refusal::Invalid(text)) => Verdict::Refused(text),
+            Err(Refusal::NotFound) => self.note_failure(leg.component, true),
+            Err(_) => self.note_failure(leg.component, false),
+        }
+    }
+
+    fn note_failure(&self, component: ComponentId, for_good: bool) -> Verdict {
+        self.state.borrow_mut().fail(component, for_good);
+        self.work.notify();
+        Verdict::Failed
+    }
+
+    /// Waits until none of the components takes writes any more in the effective config, or the owner ended.
+    pub(crate) async fn wait_recorded(&self, components: &[ComponentId]) -> Result<(), Ended> {
+        // With no failure the ack is right even if the owner ended meanwhile: every in-sync copy has the operation
+        // on stable media, so whoever settles finds it everywhere and keeps it.
+        if components.is_empty() {
+            return Ok(());
+        }
+        self.progressed
+            .until(|| {
+                let state = self.state.borrow();
+                if let Some(ended) = &state.ended {
+                    return Some(Err(ended.clone()));
+                }
+                components
+                    .iter()
+                    .all(|c| !state.failed.contains_key(c))
+                    .then_some(Ok(()))
+            })
+            .await
+    }
+
+    /// Takes the operation back at every copy; one that cannot is recorded absent.
+    async fn undo(&self, op: OpId, legs: &[Leg]) -> Result<(), Ended> {
+        let asked: Vec<_> = legs
+            .iter()
+            .map(|leg| {
+                let request = Request::Undo {
+                    to: leg.link.target,
+                    ops: vec![op],
+                };
+                (
+                    *leg,
+                    self.shard
+                        .request(leg.link.host, leg.link.target.disk_group, request, None),
+                )
+            })
+            .collect();
+        let mut failed = Vec::new();
+        for (leg, answer) in asked {
+            if self.judge(leg, answer.await) != Verdict::Done {
+                self.note_failure(leg.component, false);
+                failed.push(leg.component);
+            }
+        }
+        self.wait_recorded(&failed).await
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Verdict {
+    Done,
+    Failed,
+    NoSpace,
+    Refused(String),
+}
+
+/// The answers to one operation so far.
+struct Outcome {
+    unheard: BTreeMap<ComponentId, ()>,
+    failed: Vec<ComponentId>,
+    no_space: bool,
+    refused: Option<String>,
+}
+
+impl Outcome {
+    fn new(legs: &[Leg]) -> Self {
+        let unheard = legs.iter().map(|l| (l.component, ())).collect();
+        Self {
+            unheard,
+            failed: Vec::new(),
+            no_space: false,
+            refused: None,
+        }
+    }
+
+    fn required_left(&self, required: impl Fn(ComponentId) -> bool) -> bool {
+        self.unheard.keys().any(|c| required(*c))
+    }
+
+    fn take(&mut self, verdict: Verdict, component: ComponentId) {
+        self.unheard.remove(&component);
+        match verdict {
+            Verdict::Done => {}
+            Verdict::Failed => self.failed.push(component),
+            Verdict::NoSpace => self.no_space = true,
+            Verdict::Refused(text) => self.refused = Some(text),
+        }
+    }
+
+    fn error(&self) -> OpError {
+        match &self.refused {
+            Some(text) if !self.no_space => OpError::Io(text.clone()),
+            _ => OpError::NoSpace,
+        }
+    }
+}
+
+impl Body {
+    fn request(
+        &self,
+        leg: Leg,
+        op: OpId,
+        settled: OpId,
+        client: ClientTag,
+        range: BlockRange,
+    ) -> (Request, Option<Bytes>) {
+        let to = leg.link.target;
+        match self {
+            Self::Write { crcs, data } => {
+                let crcs = crcs.clone();
+                (
+                    Request::Write {
+                        to,
+                        op,
+                        settled,
+                        client,
+                        first_block: range.first,
+                        crcs,
+                    },
+                    Some(data.clone()),
+                )
+            }
+            Self::Zero { keep_allocated } => (
+                Request::Zero {
+                    to,
+                    op,
+                    settled,
+                    client,
+                    range,
+                    keep_allocated: *keep_allocated,
+                },
+                None,
+            ),
+            Self::Copy { pieces, data } => {
+                let pieces = pieces.clone();
+                (
+                    Request::Copy {
+                        to,
+                        op,
+                        settled,
+                        first_block: range.first,
+                        pieces,
+                    },
+                    Some(data.clone()),
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,671 @@
+//! The serving side: the seats and components of this shard's disk groups, and who may do what to them.
+//!
+//! Promises    S1  a request of an epoch below the promise, or of another session, leaves no trace       (I1)
+//!             S2  a promise is durable, and so is every earlier append of the object, before it is answered
+//!             S3  a component is removed only on a tombstone, on a closed config without it, or while nascent
+//! Assumes     `LocalStore::append` enqueues in call order; so everything here that must not be reordered happens
+//!             before the returned future is first polled
+//! Not here    who becomes owner (`record`), the log (`store`), leases' arithmetic (`record::lease`)
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+use bytes::Bytes;
+use cairn_env::Env;
+use cairn_types::{
+    ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId,
+};
+use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
+use futures::future::{LocalBoxFuture, ready};
+
+use crate::{
+    leases::Leases,
+    local_store::{Change, LocalStore},
+};
+
+/// What a request is answered with.
+pub type Served = Result<(Answer, Vec<Bytes>), Refusal>;
+
+/// The seats of one shard. Cheap to clone.
+pub struct Seats<E: Env, S: LocalStore> {
+    inner: Rc<Inner<E, S>>,
+}
+
+struct Inner<E: Env, S> {
+    env: E,
+    leases: Leases<E>,
+    groups: RefCell<BTreeMap<DiskGroupId, Group<S>>>,
+    next_session: Cell<u64>,
+}
+
+struct Group<S> {
+    store: S,
+    seats: BTreeMap<ObjectId, SeatRecord>,
+    admitted: BTreeMap<ComponentId, Admission>,
+}
+
+/// Who may write to a component: set by Seize, ended by the next promise.
+#[derive(Clone, Copy)]
+struct Admission {
+    epoch: Epoch,
+    session: SessionId,
+}
+
+impl<E: Env, S: LocalStore> Clone for Seats<E, S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<E: Env, S: LocalStore> Seats<E, S> {
+    /// No disk groups yet.
+    pub fn new(env: E, leases: Leases<E>) -> Self {
+        // Sessions of an earlier process must not be mistaken for ours: start at a random place.
+        let first = env.random_u64() >> 1;
+        Self {
+            inner: Rc::new(Inner {
+                env,
+                leases,
+                groups: RefCell::default(),
+                next_session: Cell::new(first),
+            }),
+        }
+    }
+
+    /// Serves a disk group from now on; its records are read, nobody is admitted. Returns records that do not decode.
+    pub fn add_disk_group(&self, store: S) -> Vec<ObjectId> {
+        let mut bad = Vec::new();
+        let mut seats = BTreeMap::new();
+        for (object, bytes) in store.records() {
+            match decode_record(&bytes) {
+                Some(record) if record.object == object => {
+                    seats.insert(object, record);
+                }
+                _ => bad.push(object),
+            }
+        }
+        let group = Group {
+            store: store.clone(),
+            seats,
+            admitted: BTreeMap::new(),
+        };
+        self.inner
+            .groups
+            .borrow_mut()
+            .insert(store.disk_group(), group);
+        bad
+    }
+
+    /// Serves it no longer.
+    pub fn remove_disk_group(&self, disk_group: DiskGroupId) {
+        self.inner.groups.borrow_mut().remove(&disk_group);
+    }
+
+    /// Whether the disk group is served by this shard.
+    pub fn has(&self, disk_group: DiskGroupId) -> bool {
+        self.inner.groups.borrow().contains_key(&disk_group)
+    }
+
+    /// The store of a disk group.
+    pub fn store(&self, disk_group: DiskGroupId) -> Option<S> {
+        self.inner
+            .groups
+            .borrow()
+            .get(&disk_group)
+            .map(|g| g.store.clone())
+    }
+
+    /// All stores.
+    pub fn stores(&self) -> Vec<S> {
+        self.inner
+            .groups
+            .borrow()
+            .values()
+            .map(|g| g.store.clone())
+            .collect()
+    }
+
+    /// Every seat of this shard with its record.
+    pub fn records(&self) -> Vec<(DiskGroupId, SeatRecord)> {
+        let groups = self.inner.groups.borrow();
+        groups
+            .iter()
+            .flat_map(|(id, g)| g.seats.values().map(move |r| (*id, r.clone())))
+            .collect()
+    }
+
+    /// The highest record of an object here, and the disk groups that have a seat of it.
+    pub fn highest(&self, object: ObjectId) -> Option<(SeatRecord, Vec<DiskGroupId>)> {
+        let groups = self.inner.groups.borrow();
+        let mut best: Option<SeatRecord> = None;
+        let mut at = Vec::new();
+        for (id, group) in groups.iter() {
+            let Some(record) = group.seats.get(&object) else {
+                continue;
+            };
+            at.push(*id);
+            let key = |r: &SeatRecord| r.accepted.as_ref().map(|a| (a.epoch, a.csn));
+            match &mut best {
+                Some(b) => {
+                    let promised = b.promised.max(record.promised);
+                    if key(record) > key(b) {
+                        *b = record.clone();
+                    }
+                    b.promised = promised;
+                }
+                None => best = Some(record.clone()),
+            }
+        }
+        best.map(|b| (b, at))
+    }
+
+    /// Carries out `request`. What must keep its order happens before this returns.
+    pub fn serve(
+        &self,
+        from: HostId,
+        incarnation: Incarnation,
+        request: Request,
+        payload: Bytes,
+    ) -> LocalBoxFuture<'static, Served> {
+        match request {
+            Request::Write {
+                to,
+                op,
+                settled,
+                client,
+                first_block,
+                crcs,
+            } => self.change(to, |component| Change::Write {
+                component,
+                op,
+                settled,
+                client,
+                first_block,
+                crcs,
+                data: payload,
+            }),
+            Request::Zero {
+                to,
+                op,
+                settled,
+                client,
+                range,
+                keep_allocated,
+            } => self.change(to, |component| Change::Zero {
+                component,
+                op,
+                settled,
+                client,
+                range,
+                keep_allocated,
+            }),
+            Request::Copy {
+                to,
+                op,
+                settled,
+                first_block,
+                pieces,
+            } => self.change(to, |component| Change::Copy {
+                component,
+                op,
+                settled,
+                first_block,
+                pieces,
+                data: payload,
+            }),
+            Request::Undo { to, ops } => self.undo(to, ops),
+            Request::Settle { to, upto } => {
+                self.change(to, |component| Change::Settle { component, upto })
+            }
+            Request::ResizeComponent {
+                to,
+                size_blocks,
+                reserved_blocks,
+            } => self.change(to, |component| Change::ResizeComponent {
+                component,
+                size_blocks,
+                reserved_blocks,
+            }),
+            Request::Read { to, range } => self.with_admitted(to, |store| {
+                Box::pin(async move {
+                    let (pieces, data) = store.read(to.component, range).await?;
+                    Ok((Answer::Data { pieces }, data))
+                })
+            }),
+            Request::Regions { to, after } => self.with_admitted(to, |store| {
+                done(Answer::Regions(store.regions_after(to.component, after)))
+            }),
+            Request::Allocated { to, range } => self.with_admitted(to, |store| {
+                Box::pin(async move {
+                    Ok((
+                        Answer::Allocated(store.allocated(to.component, range).await?),
+                        Vec::new(),
+                    ))
+                })
+            }),
+            Request::WasDone { to, client } => self.with_admitted(to, |store| {
+                done(Answer::WasDone(store.was_done(to.component, client)))
+            }),
+            Request::Seize {
+                disk_group,
+                object,
+                epoch,
+                only,
+                overrule,
+            } => self.seize(
+                (from, incarnation),
+                disk_group,
+                object,
+                epoch,
+                &only,
+                overrule,
+            ),
+            Request::Accept {
+                disk_group,
+                accepted,
+            } => self.accept(disk_group, *accepted),
+            Request::Confirm {
+                disk_group,
+                object,
+                epoch,
+            } => ready(self.confirm(from, incarnation, disk_group, object, epoch)).boxed(),
+            Request::CreateComponent {
+                disk_group,
+                component,
+                object,
+                size_blocks,
+                reserved_blocks,
+            } => self.create(
+                disk_group,
+                Change::CreateComponent {
+                    component,
+                    object,
+                    size_blocks,
+                    reserved_blocks,
+                },
+            ),
+            Request::DeleteComponent {
+                disk_group,
+                component,
+                object,
+            } => self.delete(disk_group, component, object),
+            Request::WhoHas { object } => self.who_has(object),
+            Request::Guest { .. }
+            | Request::HandOver { .. }
+            | Request::Attach { .. }
+            | Request::Manage { .. }
+            | Request::ManageHost { .. } => {
+                refuse(Refusal::Invalid("not a request to a seat".into()))
+            }
+        }
+    }
+
+    /// The owner told that operations are decided; nobody waits for it.
+    pub fn on_settled(&self, to: Target, upto: cairn_types::OpId) {
+        if let Ok(store) = self.admitted(to) {
+            drop(store.append(Change::Settle {
+                component: to.component,
+                upto,
+            }));
+        }
+    }
+
+    fn admitted(&self, to: Target) -> Result<S, Refusal> {
+        let groups = self.inner.groups.borrow();
+        let group = groups.get(&to.disk_group).ok_or(Refusal::NotFound)?;
+        match group.admitted.get(&to.component) {
+            Some(a) if a.epoch == to.epoch && a.session == to.session => Ok(group.store.clone()),
+            _ => Err(group.refusal(to)),
+        }
+    }
+
+    fn with_admitted(
+        &self,
+        to: Target,
+        serve: impl FnOnce(S) -> LocalBoxFuture<'static, Served>,
+    ) -> LocalBoxFuture<'static, Served> {
+        match self.admitted(to) {
+            Ok(store) => serve(store),
+            Err(refusal) => refuse(refusal),
+        }
+    }
+
+    fn change(
+        &self,
+        to: Target,
+        change: impl FnOnce(ComponentId) -> Change,
+    ) -> LocalBoxFuture<'static, Served> {
+        self.with_admitted(to, |store| {
+            let durable = store.append(change(to.component));
+            Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
+        })
+    }
+
+    fn undo(&self, to: Target, ops: Vec<cairn_types::OpId>) -> LocalBoxFuture<'static, Served> {
+        self.with_admitted(to, |store| {
+            let durable: Vec<_> = ops
+                .into_iter()
+                .map(|op| {
+                    store.append(Change::Undo {
+                        component: to.component,
+                        op,
+                    })
+                })
+                .collect();
+            Box::pin(async move {
+                for one in durable {
+                    one.await?;
+                }
+                Ok((Answer::Done, Vec::new()))
+            })
+        })
+    }
+
+    fn seize(
+        &self,
+        from: (HostId, Incarnation),
+        disk_group: DiskGroupId,
+        object: ObjectId,
+        epoch: Epoch,
+        only: &[ComponentId],
+        overrule: bool,
+    ) -> LocalBoxFuture<'static, Served> {
+        if (epoch.host, epoch.incarnation) != from {
+            return refuse(Refusal::Invalid("a host seizes in its own name".into()));
+        }
+        let (durable, store) = match self.promise(disk_group, object, epoch, only, overrule) {
+            Ok(promised) => promised,
+            Err(answer) => return done(Answer::Seize(answer)),
+        };
+        let seats = self.clone();
+        Box::pin(async move {
+            durable.await?;
+            Ok((
+                Answer::Seize(seats.after_promise(&store, disk_group, object, epoch)),
+                Vec::new(),
+            ))
+        })
+    }
+
+    /// The synchronous half of Seize: from here on older epochs are refused.
+    #[allow(clippy::type_complexity)]
+    fn promise(
+        &self,
+        disk_group: DiskGroupId,
+        object: ObjectId,
+        epoch: Epoch,
+        only: &[ComponentId],
+        overrule: bool,
+    ) -> Result<(LocalBoxFuture<'static, Result<(), Refusal>>, S), SeizeAnswer> {
+        let mut groups = self.inner.groups.borrow_mut();
+        let group = groups.get_mut(&disk_group).ok_or(SeizeAnswer::NoSeat)?;
+        let known = group.seats.get(&object).cloned();
+        if known.is_none() && group.store.components_of(object).is_empty() {
+            return Err(SeizeAnswer::NoSeat);
+        }
+        let mut record = known.unwrap_or(SeatRecord {
+            object,
+            promised: Epoch::default(),
+            accepted: None,
+        });
+        if epoch < record.promised {
+            return Err(SeizeAnswer::Promisee {
+                promised: record.promised,
+            });
+        }
+        self.inner
+            .leases
+            .may_promise(disk_group, &record, epoch, overrule)?;
+        // Persisted even when nothing changed: the answer says that every earlier append is durable too.
+        let _ = cairn_record::promise(&mut record, epoch);
+        let bytes = encode_record(&record);
+        group.seats.insert(object, record);
+        let all = only.is_empty() || group.admitted.is_empty();
+        for component in group.store.components_of(object) {
+            let same_epoch = group
+                .admitted
+                .get(&component.component)
+                .is_some_and(|a| a.epoch == epoch);
+            if same_epoch && !all && !only.contains(&component.component) {
+                continue;
+            }
+            let session = SessionId(
+                self.inner
+                    .next_session
+                    .replace(self.inner.next_session.get() + 1),
+            );
+            group
+                .admitted
+                .insert(component.component, Admission { epoch, session });
+        }
+        self.inner.leases.claim(disk_group, object, epoch);
+        Ok((
+            group.store.append(Change::Record { object, bytes }),
+            group.store.clone(),
+        ))
+    }
+
+    fn after_promise(
+        &self,
+        store: &S,
+        disk_group: DiskGroupId,
+        object: ObjectId,
+        epoch: Epoch,
+    ) -> SeizeAnswer {
+        let groups = self.inner.groups.borrow();
+        let Some((group, record)) = groups
+            .get(&disk_group)
+            .and_then(|g| Some((g, g.seats.get(&object)?)))
+        else {
+            return SeizeAnswer::NoSeat;
+        };
+        if record.promised != epoch {
+            return SeizeAnswer::Promisee {
+                promised: record.promised,
+            };
+        }
+        let damaged = store.log_damaged();
+        let components = store
+            .components_of(object)
+            .into_iter()
+            .map(|c| ComponentAnswer {
+                component: c.component,
+                present: true,
+                lost: c.lost,
+                session: group
+                    .admitted
+                    .get(&c.component)
+                    .map(|a| a.session)
+                    .unwrap_or_default(),
+                settled: store.settled(c.component),
+                window: store.window(c.component),
+                log_damaged: damaged,
+            });
+        SeizeAnswer::Promised {
+            accepted: record.accepted.clone().map(Box::new),
+            components: components.collect(),
+        }
+    }
+
+    fn accept(
+        &self,
+        disk_group: DiskGroupId,
+        proposal: cairn_types::Accepted,
+    ) -> LocalBoxFuture<'static, Served> {
+        let mut groups = self.inner.groups.borrow_mut();
+        let Some(group) = groups.get_mut(&disk_group) else {
+            return refuse(Refusal::NotFound);
+        };
+        let object = proposal.config.object;
+        let Some(record) = group.seats.get_mut(&object) else {
+            return refuse(Refusal::NotFound);
+        };
+        if let Err(refusal) = cairn_record::accept(record, proposal) {
+            return refuse(match refusal {
+                cairn_record::AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
+                cairn_record::AcceptRefused::Csn(csn) => Refusal::Stale { csn },
+            });
+        }
+        let bytes = encode_record(record);
+        let durable = group.store.append(Change::Record { object, bytes });
+        Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
+    }
+
+    fn confirm(
+        &self,
+        from: HostId,
+        incarnation: Incarnation,
+        disk_group: DiskGroupId,
+        object: ObjectId,
+        epoch: Epoch,
+    ) -> Served {
+        let groups = self.inner.groups.borrow();
+        let record = groups
+            .get(&disk_group)
+            .and_then(|g| g.seats.get(&object))
+            .ok_or(Refusal::NotFound)?;
+        if record.promised != epoch || (epoch.host, epoch.incarnation) != (from, incarnation) {
+            return Err(Refusal::Fenced {
+                promised: record.promised,
+            });
+        }
+        match self
+            .inner
+            .leases
+            .confirm_grant(disk_group, object, epoch, record.promised)
+        {
+            true => Ok((Answer::Done, Vec::new())),
+            false => Err(Refusal::Session),
+        }
+    }
+
+    fn create(&self, disk_group: DiskGroupId, change: Change) -> LocalBoxFuture<'static, Served> {
+        let Some(store) = self.store(disk_group) else {
+            return refuse(Refusal::NotFound);
+        };
+        let durable = store.append(change);
+        Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
+    }
+
+    /// S3: nascent, or deleted, or a closed config without it.
+    fn delete(
+        &self,
+        disk_group: DiskGroupId,
+        component: ComponentId,
+        object: ObjectId,
+    ) -> LocalBoxFuture<'static, Served> {
+        let mut groups = self.inner.groups.borrow_mut();
+        let Some(group) = groups.get_mut(&disk_group) else {
+            return refuse(Refusal::NotFound);
+        };
+        if !group
+            .store
+            .components_of(object)
+            .iter()
+            .any(|c| c.component == component)
+        {
+            return done(Answer::Done);
+        }
+        let accepted = group.seats.get(&object).and_then(|r| r.accepted.as_ref());
+        let may = accepted.is_none_or(|a| {
+            a.config.deleted || (a.base.is_none() && a.config.member(component).is_none())
+        });
+        if !may {
+            return refuse(Refusal::Invalid(
+                "the object's record still names the component".into(),
+            ));
+        }
+        group.admitted.remove(&component);
+        let durable = group.store.append(Change::DeleteComponent { component });
+        Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
+    }
+
+    /// Removes the record of an object that has no component here any more.
+    pub fn forget(
+        &self,
+        disk_group: DiskGroupId,
+        object: ObjectId,
+    ) -> LocalBoxFuture<'static, Result<(), Refusal>> {
+        let mut groups = self.inner.groups.borrow_mut();
+        match groups.get_mut(&disk_group) {
+            Some(group) if group.store.components_of(object).is_empty() => {
+                group.seats.remove(&object);
+                self.inner.leases.forget(disk_group, object);
+                group.store.append(Change::Record {
+                    object,
+                    bytes: Bytes::new(),
+                })
+            }
+            _ => ready(Err(Refusal::Invalid(
+                "the object still has a component here".into(),
+            )))
+            .boxed(),
+        }
+    }
+
+    fn who_has(&self, object: ObjectId) -> LocalBoxFuture<'static, Served> {
+        let Some((record, disk_groups)) = self.highest(object) else {
+            return refuse(Refusal::NotFound);
+        };
+        let owner = disk_groups
+            .iter()
+            .find_map(|dg| self.inner.leases.holder(*dg, object));
+        let _ = &self.inner.env;
+        done(Answer::Record {
+            promised: record.promised,
+            accepted: record.accepted.map(Box::new),
+            disk_groups,
+            owner: owner.map(|epoch| epoch.host),
+        })
+    }
+}
+
+impl<S: LocalStore> Group<S> {
+    fn refusal(&self, to: Target) -> Refusal {
+        let Some(component) = self.store.component(to.component) else {
+            return Refusal::NotFound;
+        };
+        match self.seats.get(&component.object) {
+            Some(record) if record.promised > to.epoch => Refusal::Fenced {
+                promised: record.promised,
+            },
+            _ => Refusal::Session,
+        }
+    }
+}
+
+trait Boxed<T>: Future<Output = T> + Sized + 'static {
+    fn boxed(self) -> LocalBoxFuture<'static, T> {
+        Box::pin(self)
+    }
+}
+impl<T, F: Future<Output = T> + 'static> Boxed<T> for F {}
+
+fn done(answer: Answer) -> LocalBoxFuture<'static, Served> {
+    ready(Ok((answer, Vec::new()))).boxed()
+}
+
+fn refuse(refusal: Refusal) -> LocalBoxFuture<'static, Served> {
+    ready(Err(refusal)).boxed()
+}
+
+/// Version of the encoded record.
+const RECORD_VERSION: u8 = 1;
+
+fn encode_record(record: &SeatRecord) -> Bytes {
+    postcard::to_extend(record, vec![RECORD_VERSION])
+        .expect("records have no unencodable values")
+        .into()
+}
+
+fn decode_record(bytes: &[u8]) -> Option<SeatRecord> {
+    match bytes.split_first() {
+        Some((&RECORD_VERSION, rest)) => postcard::from_bytes(rest).ok(),
+        _ => None,
+    }
+}

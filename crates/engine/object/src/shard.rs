@@ -1,0 +1,346 @@
+//! What every owned object of one shard shares: the world, the calls, the seats, the leases, the budget.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cairn_env::{Env, Route};
+use cairn_types::{
+    Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId,
+};
+use cairn_wire::{Answer, Refusal, Request};
+use futures::{FutureExt, future::LocalBoxFuture};
+
+use crate::{
+    leases::Leases,
+    local_store::LocalStore,
+    owner::{Owned, SeizeError, Won, seize},
+    rpc::Rpc,
+    seats::Seats,
+    signal::Signal,
+    throttle::Throttle,
+};
+
+/// An answer with its payload in parts.
+pub(crate) type PartsReply = Result<(Answer, Vec<Bytes>), Refusal>;
+
+/// Times and bounds of the object layer.
+#[derive(Debug, Clone)]
+pub struct ObjectOptions {
+    /// A component absent for longer is replaced. Default 60 min, as vSAN has it.
+    pub repair_delay: Duration,
+    /// How long a guest's request waits for an object that cannot be served, before it fails.
+    ///
+    /// 25 s: below the 30 s after which Linux guests reset a device, and well above a failover.
+    pub guest_patience: Duration,
+    /// Guest bytes in flight per shard, at most; more wait at the front end.
+    pub in_flight_bytes_max: u64,
+    /// Bytes of one operation on one replica set, at most: larger guest writes are split.
+    pub op_bytes_max: u32,
+    /// Resync bytes per second and shard, at most; 0 is no limit beyond the closed loop.
+    pub resync_bytes_per_s_max: u64,
+    /// Region copies under way per object, at most.
+    pub resync_regions_in_flight_max: u32,
+}
+
+impl Default for ObjectOptions {
+    fn default() -> Self {
+        Self {
+            repair_delay: Duration::from_secs(3600),
+            guest_patience: Duration::from_secs(25),
+            in_flight_bytes_max: 64 << 20,
+            op_bytes_max: 1 << 20,
+            resync_bytes_per_s_max: 0,
+            resync_regions_in_flight_max: 4,
+        }
+    }
+}
+
+/// A new set of members for an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberChange {
+    /// All members of the new configuration.
+    pub members: Vec<Member>,
+    /// Those that are new.
+    pub added: Vec<ComponentId>,
+    /// Those that are gone.
+    pub removed: Vec<ComponentId>,
+}
+
+/// Finds places for components. `node` answers from the cluster picture.
+pub trait Placer {
+    /// Where the replacement of `lost` goes, or why there is no place.
+    fn replace(&self, config: &ObjectConfig, lost: ComponentId) -> Result<MemberChange, String>;
+    /// What an object needs to grow.
+    fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String>;
+    /// Whether so many hosts vanished that it must be the network: then nothing is rebuilt.
+    fn many_hosts_gone(&self) -> bool;
+}
+
+/// What happened, for the log and the time line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObjectEvent {
+    /// This host became owner.
+    Owned {
+        object: ObjectId,
+        name: String,
+        epoch_number: u64,
+    },
+    /// It is owner no longer.
+    GivenUp {
+        object: ObjectId,
+        name: String,
+        why: String,
+    },
+    /// A component's state changed.
+    Component {
+        object: ObjectId,
+        name: String,
+        component: ComponentId,
+        host: HostId,
+        now: String,
+    },
+    /// A resync ended.
+    Resynced {
+        object: ObjectId,
+        name: String,
+        component: ComponentId,
+        bytes: u64,
+    },
+    /// A bad block was repaired from a good copy.
+    Repaired {
+        object: ObjectId,
+        component: ComponentId,
+        blocks: u32,
+    },
+}
+
+/// The object layer of one shard. Cheap to clone.
+pub struct Shard<E: Env, S: LocalStore> {
+    pub(crate) inner: Rc<ShardInner<E, S>>,
+}
+
+pub(crate) struct ShardInner<E: Env, S: LocalStore> {
+    pub(crate) env: E,
+    pub(crate) rpc: Rpc<E>,
+    pub(crate) seats: Seats<E, S>,
+    pub(crate) leases: Leases<E>,
+    pub(crate) options: RefCell<ObjectOptions>,
+    pub(crate) owned: RefCell<BTreeMap<ObjectId, Rc<Owned<E, S>>>>,
+    pub(crate) placer: RefCell<Option<Rc<dyn Placer>>>,
+    pub(crate) events: RefCell<Option<Rc<dyn Fn(ObjectEvent)>>>,
+    /// Something changed that objects wait for: a peer came or went, a lease was renewed.
+    pub(crate) changed: Signal,
+    pub(crate) in_flight_bytes: Cell<u64>,
+    pub(crate) in_flight_less: Signal,
+    pub(crate) throttle: RefCell<Throttle>,
+    /// Open front-end sessions of this shard, by object.
+    pub(crate) front_ends: RefCell<BTreeMap<ObjectId, usize>>,
+    /// Objects that this shard is seizing just now; others wait for the outcome.
+    pub(crate) seizing: RefCell<BTreeSet<ObjectId>>,
+    /// The highest epoch number known of an object, those that this process has burnt included.
+    epochs: RefCell<BTreeMap<ObjectId, u64>>,
+}
+
+impl<E: Env, S: LocalStore> Clone for Shard<E, S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<E: Env, S: LocalStore> Shard<E, S> {
+    /// The object layer over these seats.
+    pub fn new(
+        env: E,
+        rpc: Rpc<E>,
+        seats: Seats<E, S>,
+        leases: Leases<E>,
+        options: ObjectOptions,
+    ) -> Self {
+        Self {
+            inner: Rc::new(ShardInner {
+                env,
+                rpc,
+                seats,
+                leases,
+                options: RefCell::new(options),
+                owned: RefCell::default(),
+                placer: RefCell::default(),
+                events: RefCell::default(),
+                changed: Signal::default(),
+                in_flight_bytes: Cell::new(0),
+                in_flight_less: Signal::default(),
+                throttle: RefCell::default(),
+                front_ends: RefCell::default(),
+                seizing: RefCell::default(),
+                epochs: RefCell::default(),
+            }),
+        }
+    }
+
+    /// Who finds places for replacements.
+    pub fn set_placer(&self, placer: Rc<dyn Placer>) {
+        *self.inner.placer.borrow_mut() = Some(placer);
+    }
+
+    /// Who is told what happens.
+    pub fn on_event(&self, listener: Rc<dyn Fn(ObjectEvent)>) {
+        *self.inner.events.borrow_mut() = Some(listener);
+    }
+
+    pub(crate) fn tell(&self, event: ObjectEvent) {
+        let listener = self.inner.events.borrow().clone();
+        if let Some(listener) = listener {
+            listener(event);
+        }
+    }
+
+    /// The options now.
+    pub fn options(&self) -> ObjectOptions {
+        self.inner.options.borrow().clone()
+    }
+
+    /// Other options from now on.
+    pub fn set_options(&self, options: ObjectOptions) {
+        *self.inner.options.borrow_mut() = options;
+    }
+
+    /// A peer came or went, or leases changed: objects look again.
+    pub fn wake(&self) {
+        self.inner.changed.notify();
+    }
+
+    /// The object, when this shard owns it.
+    pub fn owned(&self, object: ObjectId) -> Option<Rc<Owned<E, S>>> {
+        self.inner.owned.borrow().get(&object).cloned()
+    }
+
+    /// Every object that this shard owns.
+    pub fn all_owned(&self) -> Vec<Rc<Owned<E, S>>> {
+        self.inner.owned.borrow().values().cloned().collect()
+    }
+
+    /// Open front-end sessions of an object on this shard.
+    pub fn front_ends(&self, object: ObjectId) -> usize {
+        self.inner
+            .front_ends
+            .borrow()
+            .get(&object)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// An epoch number was heard of.
+    pub(crate) fn note_epoch(&self, object: ObjectId, number: u64) {
+        let mut epochs = self.inner.epochs.borrow_mut();
+        let known = epochs.entry(object).or_default();
+        *known = number.max(*known);
+    }
+
+    /// An epoch of this process above every one known; never the same twice.
+    pub(crate) fn next_epoch(&self, object: ObjectId) -> Epoch {
+        let env = &self.inner.env;
+        let number = self
+            .inner
+            .epochs
+            .borrow()
+            .get(&object)
+            .copied()
+            .unwrap_or(0);
+        let epoch = cairn_record::next_epoch(
+            Epoch {
+                number,
+                ..Epoch::default()
+            },
+            env.host(),
+            env.incarnation(),
+        );
+        self.note_epoch(object, epoch.number);
+        epoch
+    }
+
+    /// Seizes an object, unless it is owned here already. One seizure of an object at a time.
+    ///
+    /// # Errors
+    /// Who is owner instead, or what is missing.
+    pub async fn take_over(&self, known: &Accepted) -> Result<(), SeizeError> {
+        let (inner, object) = (&self.inner, known.config.object);
+        inner
+            .changed
+            .until(|| (!inner.seizing.borrow().contains(&object)).then_some(()))
+            .await;
+        if self.owned(object).is_some() {
+            return Ok(());
+        }
+        inner.seizing.borrow_mut().insert(object);
+        let won: Result<Won, SeizeError> = seize(self, known).await;
+        inner.seizing.borrow_mut().remove(&object);
+        inner.changed.notify();
+        won.map(|won| drop(Owned::begin(self, won)))
+    }
+
+    /// Sends a request to a disk group; in this shard by a plain call. Sent before this returns.
+    pub(crate) fn request(
+        &self,
+        host: HostId,
+        disk_group: DiskGroupId,
+        request: Request,
+        payload: Option<Bytes>,
+    ) -> LocalBoxFuture<'static, PartsReply> {
+        let inner = &self.inner;
+        if host == inner.env.host() && inner.seats.has(disk_group) {
+            return inner.seats.serve(
+                host,
+                inner.env.incarnation(),
+                request,
+                payload.unwrap_or_default(),
+            );
+        }
+        let payload = payload.map(|p| vec![p]).unwrap_or_default();
+        inner
+            .rpc
+            .call(host, Route::DiskGroup(disk_group), request, payload)
+            .map(|reply| reply.map(|(answer, payload)| (answer, vec![payload])))
+            .boxed_local()
+    }
+
+    /// Waits until `bytes` more guest bytes may be in flight.
+    pub(crate) async fn admit(&self, bytes: u64) -> InFlight<E, S> {
+        let max = self.inner.options.borrow().in_flight_bytes_max;
+        let inner = &self.inner;
+        inner
+            .in_flight_less
+            .until(|| {
+                let now = inner.in_flight_bytes.get();
+                // One request larger than the bound still passes, alone.
+                (now == 0 || now + bytes <= max).then(|| inner.in_flight_bytes.set(now + bytes))
+            })
+            .await;
+        InFlight {
+            shard: self.clone(),
+            bytes,
+        }
+    }
+}
+
+/// Guest bytes in flight; dropping it lets others in.
+pub(crate) struct InFlight<E: Env, S: LocalStore> {
+    shard: Shard<E, S>,
+    bytes: u64,
+}
+
+impl<E: Env, S: LocalStore> Drop for InFlight<E, S> {
+    fn drop(&mut self) {
+        let inner = &self.shard.inner;
+        inner
+            .in_flight_bytes
+            .set(inner.in_flight_bytes.get() - self.bytes);
+        inner.in_flight_less.notify();
+    }
+}
