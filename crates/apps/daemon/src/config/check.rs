@@ -1,0 +1,180 @@
+//! What the parser cannot see: values that contradict each other or that nothing can be built from.
+
+use std::net::SocketAddr;
+
+use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, check_name};
+
+use super::{Config, ConfigError, DirectoryKind, DiskGroupConfig};
+
+/// Disk groups of one host, at most: as vSAN has it.
+const DISK_GROUPS_MAX: usize = 5;
+/// Capacity devices of one disk group, at most: as vSAN has it.
+const CAPACITY_DEVICES_MAX: usize = 7;
+
+impl Config {
+    /// Fills in what depends on the machine, and checks everything that can be checked without opening a device.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by key, with the remedy.
+    pub fn check(mut self) -> Result<Self, ConfigError> {
+        if self.host.name.is_empty() {
+            self.host.name = hostname()?;
+        }
+        if self.host.fault_domain.is_empty() {
+            self.host.fault_domain.clone_from(&self.host.name);
+        }
+        for (key, what, name) in [
+            ("cluster.name", "cluster", &self.cluster.name),
+            ("host.name", "host", &self.host.name),
+            ("host.fault_domain", "fault domain", &self.host.fault_domain),
+        ] {
+            check_name(what, name).map_err(|error| bad(key, &error.to_string()))?;
+        }
+        let patch = ClusterSettingsPatch {
+            repair_delay_s: Some(self.cluster.repair_delay_s),
+            lease_ms: Some(self.cluster.lease_ms),
+        };
+        patch
+            .apply(&ClusterSettings::default())
+            .map_err(|error| bad("cluster", &error.to_string()))?;
+        if self.host.shards > 64 {
+            return Err(bad(
+                "host.shards",
+                "the most is 64; 0 takes one per processor",
+            ));
+        }
+        self.check_directory()?;
+        self.check_listen()?;
+        self.check_disk_groups()?;
+        Ok(self)
+    }
+
+    fn check_listen(&self) -> Result<(), ConfigError> {
+        let listen = &self.listen;
+        let peers = address("listen.peers", &listen.peers)?;
+        let advertise = address("listen.advertise", &listen.advertise)?;
+        let api = address("listen.api", &listen.api)?;
+        address("listen.nbd", &listen.nbd)?;
+        if let Some(api) = api
+            && !api.ip().is_loopback()
+            && !listen.api_trusted_network
+        {
+            return Err(bad(
+                "listen.api",
+                &format!(
+                    "{api} can be reached from other machines, and the API has no authentication yet. \
+                     Use 127.0.0.1 or api_socket, or set listen.api_trusted_network = true"
+                ),
+            ));
+        }
+        if self.directory.kind == DirectoryKind::Etcd {
+            let Some(peers) = peers else {
+                return Err(bad(
+                    "listen.peers",
+                    "a cluster of several processes needs an address for them, such as \"10.0.0.1:9600\"",
+                ));
+            };
+            if advertise.is_none() && peers.ip().is_unspecified() {
+                return Err(bad(
+                    "listen.advertise",
+                    &format!(
+                        "{peers} tells other hosts no address. Set listen.advertise, or listen.peers, to one that they reach"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_directory(&self) -> Result<(), ConfigError> {
+        let directory = &self.directory;
+        let (endpoints, members) = (directory.endpoints.len(), directory.members.len());
+        match directory.kind {
+            DirectoryKind::Embedded if endpoints + members > 0 => Err(bad(
+                "directory.kind",
+                "\"embedded\" has neither endpoints nor members. Set kind = \"etcd\", or leave them out",
+            )),
+            DirectoryKind::Etcd if endpoints > 0 && members > 0 => Err(bad(
+                "directory.members",
+                "give either endpoints (an etcd that exists) or members (one that the cluster runs), not both",
+            )),
+            DirectoryKind::Etcd if endpoints + members == 0 => Err(bad(
+                "directory",
+                "kind = \"etcd\" needs endpoints (an etcd that exists) or members (1, 3 or 5 that the cluster runs)",
+            )),
+            DirectoryKind::Etcd if members > 0 && ![1, 3, 5].contains(&members) => Err(bad(
+                "directory.members",
+                &format!(
+                    "{members} members: use 1, 3 or 5, an even number tolerates no more failures"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_disk_groups(&self) -> Result<(), ConfigError> {
+        if self.disk_group.len() > DISK_GROUPS_MAX {
+            return Err(bad(
+                "disk_group",
+                &format!(
+                    "{} disk groups, a host has at most {DISK_GROUPS_MAX}",
+                    self.disk_group.len()
+                ),
+            ));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        for DiskGroupConfig {
+            cache, capacity, ..
+        } in &self.disk_group
+        {
+            if !(1..=CAPACITY_DEVICES_MAX).contains(&capacity.len()) {
+                return Err(bad(
+                    "disk_group.capacity",
+                    &format!(
+                        "{} capacity devices beside {}, a disk group has 1 to {CAPACITY_DEVICES_MAX}",
+                        capacity.len(),
+                        cache.display()
+                    ),
+                ));
+            }
+            for path in std::iter::once(cache).chain(capacity) {
+                if !seen.insert(path) {
+                    return Err(bad(
+                        "disk_group",
+                        &format!("{} is named twice", path.display()),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bad(key: &str, why: &str) -> ConfigError {
+    ConfigError(format!("configuration key {key}: {why}"))
+}
+
+fn address(key: &str, text: &str) -> Result<Option<SocketAddr>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        bad(
+            key,
+            &format!("{text:?} is not an address. Write \"10.0.0.1:9600\" or \"[fd00::1]:9600\""),
+        )
+    })
+}
+
+/// The machine's name, up to its first dot.
+///
+/// # Errors
+/// When the kernel's answer is no usable name.
+pub fn hostname() -> Result<String, ConfigError> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").map_err(|error| {
+        ConfigError(format!(
+            "cannot read the machine's name: {error}. Set host.name"
+        ))
+    })?;
+    Ok(text.trim().split('.').next().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,251 @@
+//! Who this host is, kept in its data directory, and the proof that nobody else uses that directory.
+//!
+//! Promises    a second process on the same data directory is refused while the first lives
+//!             every start has a higher incarnation than all before, on stable media before anything is sent
+//! Assumes     the file system keeps a renamed file after its directory was synced
+//! Not here    what an incarnation ends (leases: `object`)
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use cairn_types::{ClusterId, HostId, Incarnation};
+use serde::{Deserialize, Serialize};
+
+/// The file of the identity.
+const FILE: &str = "host.json";
+/// The file that is locked.
+const LOCK: &str = "lock";
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Another process has it.
+    #[error(
+        "the data directory {0} is in use by another cairnd. Stop that one, or give this one its own --data-dir"
+    )]
+    InUse(PathBuf),
+    /// It belongs to a host of another cluster.
+    #[error(
+        "the data directory {dir} belongs to cluster {has}, and this host is to join {wants}. Use the right directory service, or another --data-dir"
+    )]
+    OtherCluster {
+        /// The directory.
+        dir: PathBuf,
+        /// The cluster that it belongs to.
+        has: ClusterId,
+        /// The cluster to be joined.
+        wants: ClusterId,
+    },
+    /// Its identity cannot be read.
+    #[error(
+        "{path} is not readable as a host identity: {cause}. Restore it from a backup; a host with a new identity is a new host to its cluster"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: serde_json::Error,
+    },
+    /// The operating system refused.
+    #[error("cannot {act} {path}: {cause}")]
+    Io {
+        /// What was attempted.
+        act: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        cause: io::Error,
+    },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    host: HostId,
+    incarnation: Incarnation,
+    #[serde(default)]
+    cluster: Option<ClusterId>,
+}
+
+/// A data directory that this process holds, and the identity in it.
+#[derive(Debug)]
+pub struct Identity {
+    dir: PathBuf,
+    stored: Stored,
+    // The lock ends when the file is closed, so also with the process, however it dies.
+    _lock: File,
+}
+
+impl Identity {
+    /// Takes the data directory (made if need be), draws an id at the first start, and counts this start.
+    ///
+    /// # Errors
+    /// See [`IdentityError`]; nothing is changed then.
+    pub fn open(dir: &Path) -> Result<Self, IdentityError> {
+        fs::create_dir_all(dir).map_err(io_error("create directory", dir))?;
+        let lock_path = dir.join(LOCK);
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(io_error("open", &lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(IdentityError::InUse(dir.into())),
+            Err(TryLockError::Error(cause)) => return Err(io_error("lock", &lock_path)(cause)),
+        }
+        let mut stored = match read(dir)? {
+            Some(stored) => stored,
+            None => Stored {
+                host: HostId::from_random(random_u64()?, random_u64()?),
+                incarnation: Incarnation(0),
+                cluster: None,
+            },
+        };
+        stored.incarnation.0 += 1;
+        write(dir, &stored)?;
+        Ok(Self {
+            dir: dir.into(),
+            stored,
+            _lock: lock,
+        })
+    }
+
+    /// The host's id.
+    pub fn host(&self) -> HostId {
+        self.stored.host
+    }
+
+    /// This start's number.
+    pub fn incarnation(&self) -> Incarnation {
+        self.stored.incarnation
+    }
+
+    /// The cluster that the host belongs to, once it has joined one.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.stored.cluster
+    }
+
+    /// Records the cluster, durably; from then on the directory works with no other.
+    ///
+    /// # Errors
+    /// [`IdentityError::OtherCluster`] when it belongs to another one.
+    pub fn join(&mut self, cluster: ClusterId) -> Result<(), IdentityError> {
+        match self.stored.cluster {
+            Some(has) if has == cluster => Ok(()),
+            Some(has) => Err(IdentityError::OtherCluster {
+                dir: self.dir.clone(),
+                has,
+                wants: cluster,
+            }),
+            None => {
+                let joined = Stored {
+                    cluster: Some(cluster),
+                    ..self.stored.clone()
+                };
+                write(&self.dir, &joined)?;
+                self.stored = joined;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn read(dir: &Path) -> Result<Option<Stored>, IdentityError> {
+    let path = dir.join(FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(io_error("read", &path)(cause)),
+    };
+    let parsed = serde_json::from_slice(&text);
+    parsed
+        .map(Some)
+        .map_err(|cause| IdentityError::Damaged { path, cause })
+}
+
+/// New file, synced, renamed over the old one, directory synced: a crash leaves the old or the new one, never half of one.
+fn write(dir: &Path, stored: &Stored) -> Result<(), IdentityError> {
+    let (path, draft) = (dir.join(FILE), dir.join("host.json.new"));
+    let text = serde_json::to_vec_pretty(stored).expect("an identity has a JSON form");
+    let mut file = File::create(&draft).map_err(io_error("create", &draft))?;
+    file.write_all(&text)
+        .and_then(|()| file.sync_all())
+        .map_err(io_error("write", &draft))?;
+    fs::rename(&draft, &path).map_err(io_error("rename", &draft))?;
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(io_error("sync", dir))
+}
+
+fn random_u64() -> Result<u64, IdentityError> {
+    let path = Path::new("/dev/urandom");
+    let mut word = [0; 8];
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut word))
+        .map_err(io_error("read", path))?;
+    Ok(u64::from_le_bytes(word))
+}
+
+fn io_error(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IdentityError {
+    let path = path.to_owned();
+    move |cause| IdentityError::Io { act, path, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_start_counts_and_the_id_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Identity::open(dir.path()).unwrap();
+        let (host, incarnation) = (first.host(), first.incarnation());
+        assert_eq!(incarnation, Incarnation(1));
+        drop(first);
+        let second = Identity::open(dir.path()).unwrap();
+        assert_eq!((second.host(), second.incarnation().0), (host, 2));
+    }
+
+    #[test]
+    fn a_second_process_is_refused_and_counts_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Identity::open(dir.path()).unwrap();
+        let error = Identity::open(dir.path()).unwrap_err();
+        assert!(matches!(error, IdentityError::InUse(_)), "{error}");
+        assert_eq!(
+            read(dir.path()).unwrap().unwrap().incarnation,
+            first.incarnation()
+        );
+    }
+
+    #[test]
+    fn a_host_stays_with_its_cluster() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut identity = Identity::open(dir.path()).unwrap();
+        identity.join(ClusterId(5)).unwrap();
+        drop(identity);
+        let mut identity = Identity::open(dir.path()).unwrap();
+        assert_eq!(identity.cluster(), Some(ClusterId(5)));
+        identity.join(ClusterId(5)).unwrap();
+        let error = identity.join(ClusterId(6)).unwrap_err();
+        assert!(
+            matches!(error, IdentityError::OtherCluster { .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_damaged_identity_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Identity::open(dir.path()).unwrap());
+        fs::write(dir.path().join(FILE), "{\"host\": \"12").unwrap();
+        let error = Identity::open(dir.path()).unwrap_err();
+        assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
+        assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), b"{\"host\": \"12");
+    }
+}

@@ -1,0 +1,253 @@
+//! What the process will run, resolved: one host from the configuration, or several embedded ones on files.
+//!
+//! Promises    a plan names every path and address; nothing is looked up later
+//! Not here    acting on it
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use cairn_api::v1::ClusterSettings;
+
+use crate::{
+    config::{Config, ConfigError, DirectoryConfig, DirectoryKind, DiskGroupConfig},
+    flags::Flags,
+};
+
+/// Everything that the process runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The cluster's name.
+    pub cluster_name: String,
+    /// The settings of a cluster that is being made.
+    pub settings: ClusterSettings,
+    /// Where the directory is.
+    pub directory: DirectoryPlan,
+    /// Where the API listens.
+    pub api: ApiPlan,
+    /// The hosts of this process: one, or several embedded ones. The first answers the API.
+    pub hosts: Vec<HostPlan>,
+    /// Memory for cached reads, per disk group, in bytes.
+    pub read_cache_bytes: u64,
+    /// Bytes of the log of a new disk group, at most.
+    pub log_bytes_max: u64,
+}
+
+/// Where the directory is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DirectoryPlan {
+    /// This file.
+    Embedded {
+        /// The file.
+        path: PathBuf,
+    },
+    /// etcd.
+    Etcd {
+        /// Client URLs: those given, or those of the members.
+        endpoints: Vec<String>,
+        /// The member that this process runs, if any, as an index into the configuration's members.
+        run_member: Option<usize>,
+        /// The section as configured.
+        config: DirectoryConfig,
+    },
+}
+
+/// Where the API listens.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ApiPlan {
+    /// TCP.
+    pub tcp: Option<SocketAddr>,
+    /// Unix socket.
+    pub socket: Option<PathBuf>,
+}
+
+/// One host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPlan {
+    /// Its name.
+    pub name: String,
+    /// Its fault domain.
+    pub fault_domain: String,
+    /// Identity and local copies.
+    pub data_dir: PathBuf,
+    /// Shard threads.
+    pub shards: u32,
+    /// TCP for peers; none where all hosts share the process.
+    pub peers: Option<SocketAddr>,
+    /// What peers are told.
+    pub advertise: Option<SocketAddr>,
+    /// NBD over TCP.
+    pub nbd: Option<SocketAddr>,
+    /// NBD over a unix socket.
+    pub nbd_socket: Option<PathBuf>,
+    /// Disk groups to open, or to make where the devices are empty.
+    pub disk_groups: Vec<DiskGroupConfig>,
+}
+
+impl Plan {
+    /// The plan of `config` (checked) and the flags that are no part of it.
+    ///
+    /// # Errors
+    /// When the flags contradict the configuration.
+    pub fn new(config: &Config, flags: &Flags) -> Result<Self, ConfigError> {
+        match flags.embedded_hosts {
+            Some(count) => embedded(config, flags, count),
+            None => Ok(single(config)),
+        }
+    }
+}
+
+fn single(config: &Config) -> Plan {
+    let listen = &config.listen;
+    let several_processes = config.directory.kind == DirectoryKind::Etcd;
+    let peers = address(&listen.peers).filter(|_| several_processes);
+    let host = HostPlan {
+        name: config.host.name.clone(),
+        fault_domain: config.host.fault_domain.clone(),
+        data_dir: config.host.data_dir.clone(),
+        shards: shards(config.host.shards),
+        peers,
+        advertise: address(&listen.advertise)
+            .filter(|_| several_processes)
+            .or(peers),
+        nbd: address(&listen.nbd),
+        nbd_socket: path(&listen.nbd_socket),
+        disk_groups: config.disk_group.clone(),
+    };
+    Plan {
+        directory: directory(config),
+        api: api(config),
+        hosts: vec![host],
+        ..base(config)
+    }
+}
+
+fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigError> {
+    if config.directory.kind != DirectoryKind::Embedded {
+        return Err(ConfigError(
+            "--embedded-hosts runs on the embedded directory, and directory.kind is \"etcd\". Leave one of them out".into(),
+        ));
+    }
+    if !config.disk_group.is_empty() {
+        return Err(ConfigError(
+            "--embedded-hosts makes its own disk groups, and the configuration has [[disk_group]]. Leave one of them out".into(),
+        ));
+    }
+    let data_dir = &config.host.data_dir;
+    let mut api = api(config);
+    // The packaged socket belongs to the packaged host: a trial cluster keeps to its own directory.
+    if flags.api_socket.is_none() {
+        api.socket = Some(data_dir.join("api.sock"));
+    }
+    let hosts = (1..=count)
+        .map(|number| {
+            let dir = data_dir.join(format!("host-{number}"));
+            HostPlan {
+                name: format!("host-{number}"),
+                fault_domain: format!("host-{number}"),
+                shards: config.host.shards.max(1),
+                peers: None,
+                advertise: None,
+                nbd: address(&config.listen.nbd).map(|nbd| nth(nbd, number - 1)),
+                nbd_socket: Some(dir.join("nbd.sock")),
+                disk_groups: vec![DiskGroupConfig {
+                    cache: dir.join("cache.img"),
+                    capacity: vec![dir.join("capacity-1.img")],
+                    cache_size: Some(flags.embedded_cache),
+                    capacity_size: Some(flags.embedded_capacity),
+                }],
+                data_dir: dir,
+            }
+        })
+        .collect();
+    Ok(Plan {
+        directory: DirectoryPlan::Embedded {
+            path: data_dir.join("directory.redb"),
+        },
+        api,
+        hosts,
+        ..base(config)
+    })
+}
+
+/// The parts that both kinds share.
+fn base(config: &Config) -> Plan {
+    Plan {
+        cluster_name: config.cluster.name.clone(),
+        settings: ClusterSettings {
+            repair_delay_s: config.cluster.repair_delay_s,
+            lease_ms: config.cluster.lease_ms,
+        },
+        directory: DirectoryPlan::Embedded {
+            path: PathBuf::new(),
+        },
+        api: ApiPlan::default(),
+        hosts: Vec::new(),
+        read_cache_bytes: config.tuning.read_cache.0,
+        log_bytes_max: config.tuning.log_max.0,
+    }
+}
+
+fn directory(config: &Config) -> DirectoryPlan {
+    let section = &config.directory;
+    match section.kind {
+        DirectoryKind::Embedded => DirectoryPlan::Embedded {
+            path: config.host.data_dir.join("directory.redb"),
+        },
+        DirectoryKind::Etcd => DirectoryPlan::Etcd {
+            endpoints: if section.members.is_empty() {
+                section.endpoints.clone()
+            } else {
+                let urls = section.members.iter().map(|m| m.client_url.clone());
+                urls.collect()
+            },
+            run_member: section
+                .members
+                .iter()
+                .position(|member| member.host == config.host.name),
+            config: section.clone(),
+        },
+    }
+}
+
+fn api(config: &Config) -> ApiPlan {
+    ApiPlan {
+        tcp: address(&config.listen.api),
+        socket: path(&config.listen.api_socket),
+    }
+}
+
+/// An address that `Config::check` has parsed before; empty is off.
+fn address(text: &str) -> Option<SocketAddr> {
+    text.parse().ok()
+}
+
+fn path(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| PathBuf::from(text))
+}
+
+/// The address of the nth embedded host: on loopback the next loopback address too, so that each host has its own on one port.
+fn nth(address: SocketAddr, n: u32) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => {
+            let ip = Ipv4Addr::from_bits(ip.to_bits().saturating_add(n));
+            SocketAddr::new(ip.into(), address.port())
+        }
+        _ => SocketAddr::new(
+            address.ip(),
+            address
+                .port()
+                .saturating_add(u16::try_from(n).unwrap_or(u16::MAX)),
+        ),
+    }
+}
+
+fn shards(configured: u32) -> u32 {
+    if configured > 0 {
+        return configured;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    // Over 8 one disk group per shard leaves most of them idle: a host has at most 5.
+    u32::try_from(processors).unwrap_or(8).min(8)
+}

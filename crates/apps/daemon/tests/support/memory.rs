@@ -1,0 +1,432 @@
+//! A cluster that exists in memory only, for tests of what is in front of the engine: four hosts, their disk groups, disks.
+//!
+//! It keeps what it is told and refuses what the real one refuses, so that HTTP, bridge and command line meet real answers.
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use cairn_api::{ApiError, ApiResult, LocalManagement, v1::*};
+use cairn_types::{
+    ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, ObjectId, Policy as Stored,
+};
+
+/// The cluster.
+pub struct MemoryCluster(RefCell<State>);
+
+struct State {
+    settings: ClusterSettings,
+    resync: ResyncSettings,
+    hosts: Vec<Host>,
+    groups: Vec<DiskGroup>,
+    disks: BTreeMap<String, Disk>,
+    policies: BTreeMap<String, PolicyRules>,
+    next: u128,
+}
+
+const GROUP_BYTES: u64 = 100 << 30;
+
+impl MemoryCluster {
+    /// Four hosts, one disk group each; host-4 is down, and disk "wounded" has its second copy there.
+    pub fn new() -> Self {
+        let hosts = (1..=4u128).map(|n| Host {
+            id: HostId(n << 96),
+            name: format!("host-{n}"),
+            fault_domain: format!("rack-{}", n.div_ceil(2)),
+            address: format!("10.0.0.{n}:9600"),
+            up: n < 4,
+            incarnation: 1,
+            maintenance: false,
+            shards: (n < 4).then_some(2),
+            disk_groups: vec![DiskGroupId(n << 100)],
+            capacity: Capacity {
+                raw_bytes: GROUP_BYTES,
+                used_bytes: 0,
+                free_bytes: GROUP_BYTES,
+            },
+            disks_owned: (n < 4).then_some(0),
+        });
+        let hosts: Vec<Host> = hosts.collect();
+        let groups = hosts
+            .iter()
+            .map(|host| group(host.disk_groups[0], host, host.up));
+        let mut state = State {
+            settings: ClusterSettings::default(),
+            resync: ResyncSettings::default(),
+            groups: groups.collect(),
+            hosts,
+            disks: BTreeMap::new(),
+            policies: BTreeMap::from([(DEFAULT_POLICY.to_owned(), PolicyRules::default())]),
+            next: 1,
+        };
+        let mut wounded = state.disk("wounded", 1 << 30, DEFAULT_POLICY);
+        wounded.summary.health = DiskHealth::ReducedRedundancy;
+        wounded.summary.reasons = vec!["copy 1 on host-4 is absent".into()];
+        wounded.summary.resync_bytes_left = 3 << 20;
+        wounded.components[1].host = state.hosts[3].id;
+        wounded.components[1].host_name = "host-4".into();
+        wounded.components[1].state = ComponentState::Absent {
+            since_unix_ms: 1_800_000_000_000,
+            repair_in_s: Some(3540),
+        };
+        state.disks.insert("wounded".into(), wounded);
+        Self(RefCell::new(state))
+    }
+}
+
+fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
+    let device = |n: u128, path: String| Device {
+        id: DeviceId(id.0 | n),
+        path,
+        size_bytes: GROUP_BYTES,
+        state: DeviceState::Ok,
+    };
+    DiskGroup {
+        id,
+        host: host.id,
+        host_name: host.name.clone(),
+        state: if up {
+            DiskGroupState::Mounted
+        } else {
+            DiskGroupState::Unreachable
+        },
+        reason: (!up).then(|| "its host does not answer".into()),
+        cache: up.then(|| device(1, "/dev/nvme0n1".into())),
+        devices: if up {
+            vec![device(2, "/dev/sda".into())]
+        } else {
+            vec![]
+        },
+        capacity: host.capacity,
+        log: up.then_some(LogFill {
+            size_bytes: 10 << 30,
+            used_bytes: 1 << 30,
+        }),
+        components: up.then_some(0),
+    }
+}
+
+impl State {
+    fn host(&self, host: &str) -> ApiResult<&Host> {
+        self.hosts
+            .iter()
+            .find(|known| known.name == host || known.id.to_string() == host)
+            .ok_or_else(|| {
+                ApiError::not_found(format!("there is no host {host}"))
+                    .remedy("cairn host list shows all")
+            })
+    }
+
+    fn disk(&mut self, name: &str, size_bytes: u64, policy: &str) -> Disk {
+        self.next += 1;
+        let id = self.next << 96;
+        let component = |n: usize, role| Component {
+            id: ComponentId(id | n as u128),
+            role,
+            host: self.hosts[n].id,
+            host_name: self.hosts[n].name.clone(),
+            fault_domain: self.hosts[n].fault_domain.clone(),
+            disk_group: self.hosts[n].disk_groups[0],
+            votes: 1,
+            state: ComponentState::Active,
+        };
+        Disk {
+            summary: DiskSummary {
+                id: ObjectId(id),
+                name: name.into(),
+                size_bytes,
+                policy: policy.into(),
+                owner: Some("host-1".into()),
+                health: DiskHealth::Healthy,
+                reasons: vec![],
+                resync_bytes_left: 0,
+            },
+            rules: self.policies[policy].clone(),
+            allocated_bytes: Some(0),
+            epoch: Some("1/host-1/1".into()),
+            csn: 1,
+            components: vec![
+                component(0, ComponentRole::Data { set: 0, copy: 0 }),
+                component(1, ComponentRole::Data { set: 0, copy: 1 }),
+                component(2, ComponentRole::Witness),
+            ],
+            nbd_uris: vec![format!("nbd://10.0.0.1:10809/{name}")],
+        }
+    }
+
+    fn disk_named(&mut self, name: &str) -> ApiResult<&mut Disk> {
+        self.disks
+            .values_mut()
+            .find(|disk| disk.summary.name == name || disk.summary.id.to_string() == name)
+            .ok_or_else(|| {
+                ApiError::not_found(format!("there is no disk {name}"))
+                    .remedy("cairn disk list shows all")
+            })
+    }
+}
+
+impl LocalManagement for MemoryCluster {
+    async fn cluster_status(&self) -> ApiResult<ClusterStatus> {
+        let health = self.health().await?;
+        let state = self.0.borrow();
+        Ok(ClusterStatus {
+            id: ClusterId(7 << 96),
+            name: "memory".into(),
+            version: "0.1.0".into(),
+            answered_by: "host-1".into(),
+            hosts_up: 3,
+            hosts_total: 4,
+            disk_groups: 4,
+            disks: state.disks.len() as u32,
+            capacity: Capacity {
+                raw_bytes: 4 * GROUP_BYTES,
+                used_bytes: 0,
+                free_bytes: 4 * GROUP_BYTES,
+            },
+            provisioned_bytes: state.disks.values().map(|d| d.summary.size_bytes).sum(),
+            directory: DirectoryStatus {
+                kind: "embedded".into(),
+                reachable: true,
+            },
+            health: health.severity,
+            problems: health
+                .checks
+                .into_iter()
+                .filter(|c| c.severity > Severity::Ok)
+                .map(|c| c.text)
+                .collect(),
+        })
+    }
+    async fn cluster_settings(&self) -> ApiResult<ClusterSettings> {
+        Ok(self.0.borrow().settings.clone())
+    }
+    async fn cluster_settings_set(
+        &self,
+        patch: ClusterSettingsPatch,
+    ) -> ApiResult<ClusterSettings> {
+        let mut state = self.0.borrow_mut();
+        state.settings = patch.apply(&state.settings)?;
+        Ok(state.settings.clone())
+    }
+    async fn host_list(&self) -> ApiResult<Vec<Host>> {
+        Ok(self.0.borrow().hosts.clone())
+    }
+    async fn host_show(&self, host: String) -> ApiResult<Host> {
+        self.0.borrow().host(&host).cloned()
+    }
+    async fn host_maintenance(&self, host: String, _: HostMaintenance) -> ApiResult<Host> {
+        let name = self.0.borrow().host(&host)?.name.clone();
+        Err(ApiError::refused(format!(
+            "{name} cannot enter maintenance: this release does not move components away"
+        ))
+        .remedy("Stop its daemon: its disks go on with reduced redundancy"))
+    }
+    async fn disk_group_list(&self) -> ApiResult<Vec<DiskGroup>> {
+        Ok(self.0.borrow().groups.clone())
+    }
+    async fn disk_group_show(&self, disk_group: DiskGroupId) -> ApiResult<DiskGroup> {
+        let state = self.0.borrow();
+        let found = state.groups.iter().find(|g| g.id == disk_group).cloned();
+        found.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))
+    }
+    async fn disk_group_create(&self, request: DiskGroupCreate) -> ApiResult<DiskGroup> {
+        let mut state = self.0.borrow_mut();
+        let host = state
+            .host(request.host.as_deref().unwrap_or("host-1"))?
+            .clone();
+        if !host.up {
+            return Err(ApiError::unavailable(format!(
+                "{} does not answer",
+                host.name
+            )));
+        }
+        state.next += 1;
+        let mut made = group(DiskGroupId(state.next << 64), &host, true);
+        made.cache.as_mut().unwrap().path = request.cache;
+        made.devices[0].path = request.capacity.join(",");
+        state.groups.push(made.clone());
+        Ok(made)
+    }
+    async fn disk_group_remove(&self, disk_group: DiskGroupId) -> ApiResult<()> {
+        let first = self.0.borrow().groups[0].id;
+        if disk_group == first {
+            return Err(
+                ApiError::refused(format!("disk group {disk_group} holds 2 components"))
+                    .remedy("Delete the disks that use it first"),
+            );
+        }
+        self.disk_group_show(disk_group).await?;
+        self.0.borrow_mut().groups.retain(|g| g.id != disk_group);
+        Ok(())
+    }
+    async fn disk_list(&self) -> ApiResult<Vec<DiskSummary>> {
+        Ok(self
+            .0
+            .borrow()
+            .disks
+            .values()
+            .map(|disk| disk.summary.clone())
+            .collect())
+    }
+    async fn disk_show(&self, disk: String) -> ApiResult<Disk> {
+        self.0.borrow_mut().disk_named(&disk).cloned()
+    }
+    async fn disk_create(&self, request: DiskCreate) -> ApiResult<Disk> {
+        let mut state = self.0.borrow_mut();
+        if state.disks.contains_key(&request.name) {
+            return Err(
+                ApiError::conflict(format!("there is a disk {} already", request.name))
+                    .remedy("Choose another name"),
+            );
+        }
+        let policy = request.policy.as_deref().unwrap_or(DEFAULT_POLICY);
+        let Some(rules) = state.policies.get(policy) else {
+            return Err(ApiError::not_found(format!("there is no policy {policy}")));
+        };
+        if rules.ftt > 1 {
+            return Err(ApiError::refused(
+                "mirror with FTT 2 needs 5 fault domains, 3 are up: host-4 does not answer",
+            )
+            .remedy("Add hosts, or choose a policy with a lower FTT"));
+        }
+        let disk = state.disk(&request.name, request.size_bytes, policy);
+        state.disks.insert(request.name, disk.clone());
+        Ok(disk)
+    }
+    async fn disk_delete(&self, disk: String) -> ApiResult<()> {
+        let mut state = self.0.borrow_mut();
+        let name = state.disk_named(&disk)?.summary.name.clone();
+        state.disks.remove(&name);
+        Ok(())
+    }
+    async fn disk_resize(&self, disk: String, request: DiskResize) -> ApiResult<Disk> {
+        let mut state = self.0.borrow_mut();
+        let disk = state.disk_named(&disk)?;
+        if request.size_bytes < disk.summary.size_bytes {
+            return Err(
+                ApiError::refused(format!("disk {} cannot shrink", disk.summary.name))
+                    .remedy("Make a smaller disk and copy"),
+            );
+        }
+        disk.summary.size_bytes = request.size_bytes;
+        Ok(disk.clone())
+    }
+    async fn disk_attach(&self, disk: String, request: DiskAttach) -> ApiResult<Disk> {
+        let mut state = self.0.borrow_mut();
+        let host = state
+            .host(request.host.as_deref().unwrap_or("host-1"))?
+            .name
+            .clone();
+        let disk = state.disk_named(&disk)?;
+        disk.summary.owner = Some(host);
+        Ok(disk.clone())
+    }
+    async fn disk_record(&self, disk: String) -> ApiResult<ObjectRecord> {
+        let mut state = self.0.borrow_mut();
+        let disk = state.disk_named(&disk)?;
+        let seats = disk.components.iter().map(|c| SeatReport {
+            host: c.host,
+            host_name: c.host_name.clone(),
+            disk_group: c.disk_group,
+            votes: c.votes,
+            promised: disk.epoch.clone(),
+            accepted: disk.epoch.clone(),
+            csn: Some(disk.csn),
+            open: false,
+            error: None,
+        });
+        Ok(ObjectRecord {
+            object: disk.summary.id,
+            seats: seats.collect(),
+            config: None,
+        })
+    }
+    async fn policy_list(&self) -> ApiResult<Vec<Policy>> {
+        let state = self.0.borrow();
+        let policy = |(name, rules): (&String, &PolicyRules)| Policy {
+            name: name.clone(),
+            builtin: name == DEFAULT_POLICY,
+            rules: rules.clone(),
+            disks: state
+                .disks
+                .values()
+                .filter(|d| &d.summary.policy == name)
+                .count() as u32,
+        };
+        Ok(state.policies.iter().map(policy).collect())
+    }
+    async fn policy_show(&self, policy: String) -> ApiResult<Policy> {
+        let all = self.policy_list().await?;
+        let found = all.into_iter().find(|known| known.name == policy);
+        found.ok_or_else(|| ApiError::not_found(format!("there is no policy {policy}")))
+    }
+    async fn policy_create(&self, request: PolicyCreate) -> ApiResult<Policy> {
+        Stored::from(&request.rules).validate()?;
+        let name = request.name.clone();
+        if self.0.borrow().policies.contains_key(&name) {
+            return Err(ApiError::conflict(format!(
+                "there is a policy {name} already"
+            )));
+        }
+        self.0
+            .borrow_mut()
+            .policies
+            .insert(request.name, request.rules);
+        self.policy_show(name).await
+    }
+    async fn policy_delete(&self, policy: String) -> ApiResult<()> {
+        if self.policy_show(policy.clone()).await?.builtin {
+            return Err(ApiError::refused(format!(
+                "policy {policy} is built in and stays"
+            )));
+        }
+        self.0.borrow_mut().policies.remove(&policy);
+        Ok(())
+    }
+    async fn health(&self) -> ApiResult<Health> {
+        let check = |name: &str, severity, text: &str, advice: Option<&str>| Check {
+            name: name.into(),
+            severity,
+            text: text.into(),
+            advice: advice.map(Into::into),
+        };
+        Ok(Health::of(vec![
+            check("directory", Severity::Ok, "the directory answers", None),
+            check(
+                "hosts-up",
+                Severity::Error,
+                "host-4 does not answer",
+                Some("look at its power and network"),
+            ),
+            check(
+                "disks-redundant",
+                Severity::Warning,
+                "1 disk tolerates fewer failures than its policy asks for",
+                None,
+            ),
+        ]))
+    }
+    async fn resync_list(&self) -> ApiResult<Vec<Resync>> {
+        let state = self.0.borrow();
+        let wounded = state.disks.get("wounded").map(|disk| Resync {
+            disk: disk.summary.id,
+            disk_name: "wounded".into(),
+            component: disk.components[1].id,
+            host_name: "host-4".into(),
+            kind: ResyncKind::Delta,
+            bytes_total: 12 << 20,
+            bytes_left: 3 << 20,
+            bytes_per_s: 1 << 20,
+            eta_s: Some(3),
+        });
+        Ok(wounded.into_iter().collect())
+    }
+    async fn resync_settings(&self) -> ApiResult<ResyncSettings> {
+        Ok(self.0.borrow().resync.clone())
+    }
+    async fn resync_settings_set(&self, request: ResyncSettings) -> ApiResult<ResyncSettings> {
+        self.0.borrow_mut().resync = request.clone();
+        Ok(request)
+    }
+    async fn metrics(&self) -> ApiResult<String> {
+        Ok("# TYPE cairn_hosts_up gauge\ncairn_hosts_up 3\n".into())
+    }
+}
