@@ -1,1 +1,42 @@
-//! (being written)
+//! The local store of one disk group: a log on the cache device, segments on the capacity devices.
+//!
+//! Promises    an acknowledged operation is on stable media (I3) and survives any crash; a block is never returned
+//!             with a wrong checksum (I7); refused operations leave no trace (I9); replay is idempotent (I8)
+//! Assumes     one process per disk group; a 4 KiB write may tear at 512 bytes; a flush that returned is durable
+//! Not here    who may write what, epochs, leases (`object`); deduplication, compression, encryption, a read cache on
+//!             the device: not in this release
+//!
+//! Memory: index (`index.rs`), region table and bits (100 bytes per MiB touched), map cache and read cache (options),
+//! metadata page cache (32 MiB), one destage round (64 MiB).
+#![forbid(unsafe_code)]
+
+mod append;
+mod bitmap;
+mod clock;
+mod component;
+mod create;
+mod destage;
+mod disk_group;
+mod error;
+mod index;
+mod log;
+mod map;
+mod meta;
+mod operation;
+mod options;
+mod read;
+mod read_cache;
+mod recovery;
+mod replay;
+mod rows;
+mod segments;
+mod signal;
+mod state;
+mod stats;
+
+pub use create::{CAPACITY_DEVICES_MAX, Identity};
+pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};
+pub use error::{StoreError, StoreErrorKind};
+pub use operation::{ComponentInfo, CopyPiece, Operation, ReadPiece, UnsettledOp};
+pub use options::{INDEX_BYTES_MAX, LOG_BYTES_MAX, StoreOptions};
+pub use stats::{DeviceStats, LogHealth, StoreStats};

@@ -1,0 +1,511 @@
+//! The way of a mutation into the log: admission, queue, group commit, effect, acknowledgement.
+//!
+//! Promises    a refused operation leaves no trace (I9); an acknowledged one is on stable media (I3)
+//!             operations of one class take effect in the order in which they were asked for
+//! Assumes     one writer task per disk group: one durable write in flight, its followers gather meanwhile
+//!
+//! When the log is full, writes wait for destage; small operations (undo, settle, trims, deletes, records) then
+//! overtake them within a reserve, so that failover and freeing space never hang behind a full log.
+
+use std::{collections::VecDeque, future::Future, rc::Rc, time::Duration};
+
+use bytes::Bytes;
+use cairn_env::{BUFFER_ALIGN, Disk, Durability, Env, PageBuf};
+use cairn_format::{BatchHeader, LogPiece, LogRecord, block_crcs, encode_batch};
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+use futures::channel::oneshot;
+
+use crate::{
+    disk_group::Inner,
+    error::{StoreError, StoreErrorKind},
+    log::{Class, congestion_delay_us},
+    operation::{CopyPiece, Operation},
+    segments::LOG,
+    state::{Applied, At, State},
+};
+
+/// Bytes of one group commit, at most, unless one operation alone has more.
+///
+/// Napkin: 1 MiB takes about 1 ms on a SATA device: larger batches add latency, not throughput.
+const BATCH_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of an object record, at most: what a batch header has room for beside it.
+pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
+
+type Done = oneshot::Sender<Result<(), StoreError>>;
+
+/// An admitted operation that waits for its batch.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    number: u64,
+    record: LogRecord,
+    data: Vec<Bytes>,
+    data_bytes: u64,
+    header_bytes: u64,
+    class: Class,
+    /// Blocks charged to a component until the record is applied.
+    charged: Option<(ComponentId, u64)>,
+    done: Done,
+}
+
+/// What waits for the log, by class.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    normal: VecDeque<Queued>,
+    reserve: VecDeque<Queued>,
+    next_number: u64,
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.normal.is_empty() && self.reserve.is_empty()
+    }
+    fn push(&mut self, queued: Queued) {
+        match queued.class {
+            Class::Normal => self.normal.push_back(queued),
+            Class::Reserve => self.reserve.push_back(queued),
+        }
+    }
+    /// The next in order; of the reserve class only when `only_reserve`.
+    fn peek(&self, only_reserve: bool) -> Option<&Queued> {
+        match (self.normal.front(), self.reserve.front()) {
+            (Some(n), Some(r)) if !only_reserve && n.number < r.number => Some(n),
+            (Some(n), None) if !only_reserve => Some(n),
+            (_, r) => r,
+        }
+    }
+    fn pop(&mut self, class: Class) -> Option<Queued> {
+        match class {
+            Class::Normal => self.normal.pop_front(),
+            Class::Reserve => self.reserve.pop_front(),
+        }
+    }
+    fn take_all(&mut self) -> impl Iterator<Item = Queued> {
+        std::mem::take(&mut self.normal).into_iter().chain(std::mem::take(&mut self.reserve))
+    }
+}
+
+fn refused(text: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, text)
+}
+
+/// Bytes that a record takes in a batch header, at most.
+fn record_bytes_bound(record: &LogRecord) -> u64 {
+    let crcs = record.data_blocks() * 5;
+    let rest = match record {
+        LogRecord::Copy { pieces, .. } => pieces.len() as u64 * 24,
+        LogRecord::Record { bytes, .. } => bytes.len() as u64,
+        _ => 0,
+    };
+    256 + crcs + rest
+}
+
+impl<E: Env> Inner<E> {
+    /// Queues `operation`; the answer comes when it is durable.
+    pub(crate) fn append(self: &Rc<Self>, operation: Operation) -> impl Future<Output = Result<(), StoreError>> + use<E> {
+        let admitted = self.state.borrow_mut().admit(operation);
+        self.writer.raise();
+        if matches!(&admitted, Err(error) if error.kind == StoreErrorKind::NoSpace) {
+            // Space that trims and deletes gave up comes back with destage.
+            self.state.borrow_mut().drain = true;
+            self.destager.raise();
+        }
+        async move {
+            match admitted?.await {
+                Ok(result) => result,
+                Err(_) => Err(StoreError::new(StoreErrorKind::Media, "the disk group was closed")),
+            }
+        }
+    }
+
+    /// The writer task: runs until the group closes.
+    pub(crate) async fn run_writer(self: Rc<Self>) {
+        loop {
+            let next = self.state.borrow_mut().next_batch(self.open_count, &self.tuning, &self.pins);
+            match next {
+                Next::Batch(batch) => {
+                    let offset = batch.device_offset;
+                    let parts = batch.parts.clone();
+                    let result = self.cache.write(offset, parts, Durability::Durable).await;
+                    self.batch_done(batch, result.err().map(|e| StoreError::media("write the log", &e)));
+                }
+                Next::Full => {
+                    self.destager.raise();
+                    self.writer.wait().await;
+                }
+                Next::Empty => self.writer.wait().await,
+                Next::End => {
+                    self.writer_ended.raise();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn batch_done(self: &Rc<Self>, batch: Batch, error: Option<StoreError>) {
+        let mut state = self.state.borrow_mut();
+        if let Some(error) = error {
+            // A failed write is never retried: what is on the medium is unknown until it is read at the next opening.
+            state.stopped = Some(error.clone());
+            state.queue.take_all().for_each(|q| drop(q.done.send(Err(error.clone()))));
+            batch.operations.into_iter().for_each(|(_, done)| drop(done.send(Err(error.clone()))));
+            return;
+        }
+        state.ring.advance(&batch.header);
+        state.last_batch_ns = self.env.now().0;
+        state.counters.batches += 1;
+        state.counters.operations += batch.operations.len() as u64;
+        let fill = state.ring.fill_permille();
+        let delay = congestion_delay_us(
+            fill,
+            self.tuning.congestion_low_percent,
+            self.tuning.congestion_high_percent,
+            self.tuning.congestion_delay_max_us,
+        );
+        let mut data = batch.header.position + u64::from(batch.header.header_bytes);
+        let mut later = Vec::new();
+        let mut now = Vec::new();
+        for (queued, done) in batch.operations {
+            let at = At { position: batch.header.position, data };
+            data += queued.data_bytes;
+            state.uncharge(queued.charged);
+            let result = outcome(state.apply(queued.record, at));
+            let list = if delay > 0 && queued.class == Class::Normal { &mut later } else { &mut now };
+            list.push((done, result));
+        }
+        drop(state);
+        if fill >= u64::from(self.tuning.destage_percent) * 10 {
+            self.destager.raise();
+        }
+        let answer = |list: Vec<(Done, Result<(), StoreError>)>| {
+            list.into_iter().for_each(|(done, result)| drop(done.send(result)));
+        };
+        answer(now);
+        if !later.is_empty() {
+            let env = self.env.clone();
+            self.env.spawn(async move {
+                env.sleep(Duration::from_micros(delay)).await;
+                answer(later);
+            });
+        }
+    }
+}
+
+fn outcome(applied: Applied) -> Result<(), StoreError> {
+    let fail = |kind, text: &str| Err(StoreError::new(kind, text));
+    match applied {
+        Applied::Done => Ok(()),
+        Applied::Undone => fail(StoreErrorKind::Undone, "the operation was undone before it arrived"),
+        Applied::NoComponent => fail(StoreErrorKind::NotFound, "the component is not in this disk group"),
+        Applied::Settled => fail(StoreErrorKind::Refused, "the operation was settled before it could be undone"),
+        Applied::Lost => fail(StoreErrorKind::Lost, "the component's capacity device failed"),
+    }
+}
+
+/// What of a queued operation is needed after its write.
+pub(crate) struct Written {
+    record: LogRecord,
+    data_bytes: u64,
+    class: Class,
+    charged: Option<(ComponentId, u64)>,
+}
+
+/// One device write and who waits for it.
+pub(crate) struct Batch {
+    header: BatchHeader,
+    device_offset: u64,
+    parts: Vec<Bytes>,
+    operations: Vec<(Written, Done)>,
+}
+
+/// What the writer does next.
+pub(crate) enum Next {
+    Batch(Batch),
+    /// Something waits, but the log has no room.
+    Full,
+    Empty,
+    End,
+}
+
+impl State {
+    /// Checks an operation against everything that is known now, and queues it.
+    fn admit(&mut self, operation: Operation) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+        if let Some(error) = &self.stopped {
+            return Err(StoreError::new(StoreErrorKind::Media, format!("the disk group takes no writes: {error}")));
+        }
+        if self.closing {
+            return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
+        }
+        let (record, data, class) = self.convert(operation)?;
+        let data_bytes: u64 = data.iter().map(|d| d.len() as u64).sum();
+        let header_bytes = record_bytes_bound(&record);
+        let limit = self.ring.segment_bytes / 2;
+        if data_bytes + header_bytes.next_multiple_of(u64::from(BLOCK_BYTES)) > limit {
+            return Err(refused(format!("an operation of {data_bytes} bytes is too large for the log: send at most {}", limit / 2)));
+        }
+        let charged = self.charge(&record)?;
+        if let LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device } = record {
+            // At once, so that writes queued behind it find it.
+            self.create(component, object, size_blocks, reserved_blocks, device);
+        }
+        let (done, answer) = oneshot::channel();
+        let number = self.queue.next_number;
+        self.queue.next_number += 1;
+        self.queue.push(Queued { number, record, data, data_bytes, header_bytes, class, charged, done });
+        Ok(answer)
+    }
+
+    fn convert(&self, operation: Operation) -> Result<(LogRecord, Vec<Bytes>, Class), StoreError> {
+        let small = |record| Ok((record, Vec::new(), Class::Reserve));
+        match operation {
+            Operation::CreateComponent { component, object, size_blocks, reserved_blocks } => {
+                self.convert_create(component, object, size_blocks, reserved_blocks)
+            }
+            Operation::DeleteComponent { component } => {
+                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
+                small(LogRecord::DeleteComponent { component })
+            }
+            Operation::ResizeComponent { component, size_blocks, reserved_blocks } => {
+                let known = self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
+                if size_blocks < known.size_blocks {
+                    return Err(refused("a component cannot shrink in this release"));
+                }
+                Ok((LogRecord::ResizeComponent { component, size_blocks, reserved_blocks }, Vec::new(), Class::Normal))
+            }
+            Operation::Write { component, op, settled, client, first_block, crcs, data } => {
+                self.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
+                check_data(&crcs, &data)?;
+                let record = LogRecord::Write { component, op, settled, client, first_block, crcs };
+                Ok((record, vec![aligned(data)], Class::Normal))
+            }
+            Operation::Zero { component, op, settled, client, range, keep_allocated } => {
+                self.check(component, Some(op), range)?;
+                small(LogRecord::Zero { component, op, settled, client, range, keep_allocated })
+            }
+            Operation::Copy { component, op, settled, pieces } => {
+                let (pieces, data) = self.convert_copy(component, pieces)?;
+                let record = LogRecord::Copy { component, op, settled, pieces };
+                if self.components[&component].is_undone(op) {
+                    return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
+                }
+                Ok((record, data, Class::Normal))
+            }
+            Operation::Undo { component, op } => {
+                let known = self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
+                if op <= known.settled && !known.is_undone(op) {
+                    return Err(refused(format!("operation {} is settled: it cannot be undone", op.seq)));
+                }
+                small(LogRecord::Undo { component, op })
+            }
+            Operation::Settle { component, upto } => {
+                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
+                small(LogRecord::Settle { component, upto })
+            }
+            Operation::Record { object, bytes } => {
+                if bytes.len() > RECORD_BYTES_MAX.min(self.ring.segment_bytes as usize / 4) {
+                    return Err(refused(format!("an object record of {} bytes is too large", bytes.len())));
+                }
+                small(LogRecord::Record { object, bytes: bytes.to_vec() })
+            }
+        }
+    }
+
+    fn convert_create(
+        &self,
+        component: ComponentId,
+        object: cairn_types::ObjectId,
+        size_blocks: u64,
+        reserved_blocks: u64,
+    ) -> Result<(LogRecord, Vec<Bytes>, Class), StoreError> {
+        if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
+            return Err(refused(format!("component {component} is or was here: ids are never reused")));
+        }
+        if size_blocks > u64::from(u32::MAX) {
+            return Err(refused(format!("a component of {size_blocks} blocks is too large: at most 255 GiB")));
+        }
+        let device = self.choose_device().ok_or_else(|| {
+            StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed")
+        })?;
+        let room = self.room(device);
+        if reserved_blocks > room {
+            let text = format!(
+                "{reserved_blocks} blocks to be reserved, {room} are free on the emptiest capacity device: free space, \
+                 add devices, or reserve less"
+            );
+            return Err(StoreError::new(StoreErrorKind::NoSpace, text));
+        }
+        let record = LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device };
+        Ok((record, Vec::new(), Class::Normal))
+    }
+
+    fn convert_copy(&self, component: ComponentId, pieces: Vec<CopyPiece>) -> Result<(Vec<LogPiece>, Vec<Bytes>), StoreError> {
+        let (mut records, mut data, mut end) = (Vec::new(), Vec::new(), 0);
+        for piece in pieces {
+            let range = piece.range();
+            self.check(component, None, range)?;
+            if range.first < end {
+                return Err(refused("the pieces of a copy overlap or are out of order"));
+            }
+            end = range.end();
+            match piece {
+                CopyPiece::Data { first_block, data: bytes, crcs } => {
+                    check_data(&crcs, &bytes)?;
+                    data.push(aligned(bytes));
+                    records.push(LogPiece::Data { first_block, crcs });
+                }
+                CopyPiece::Hole { range } => records.push(LogPiece::Hole { range }),
+            }
+        }
+        if records.is_empty() {
+            return Err(refused("a copy of nothing"));
+        }
+        Ok((records, data))
+    }
+
+    fn check(&self, id: ComponentId, op: Option<cairn_types::OpId>, range: BlockRange) -> Result<(), StoreError> {
+        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
+        if component.lost {
+            return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: its capacity device failed")));
+        }
+        if range.count == 0 || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks) {
+            return Err(refused(format!(
+                "blocks {}..+{} are not within the component's {} blocks", range.first, range.count, component.size_blocks
+            )));
+        }
+        if op.is_some_and(|op| component.is_undone(op)) {
+            return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
+        }
+        Ok(())
+    }
+
+    /// Sets space aside for what a record may add, or refuses it.
+    fn charge(&mut self, record: &LogRecord) -> Result<Option<(ComponentId, u64)>, StoreError> {
+        let (id, ranges): (ComponentId, Vec<BlockRange>) = match record {
+            LogRecord::Write { component, first_block, crcs, .. } => {
+                (*component, vec![BlockRange::new(*first_block, crcs.len() as u32)])
+            }
+            LogRecord::Zero { component, range, keep_allocated: true, .. } => (*component, vec![*range]),
+            LogRecord::Copy { component, pieces, .. } => {
+                let data = |piece: &LogPiece| match piece {
+                    LogPiece::Data { first_block, crcs } => Some(BlockRange::new(*first_block, crcs.len() as u32)),
+                    LogPiece::Hole { .. } => None,
+                };
+                (*component, pieces.iter().filter_map(data).collect())
+            }
+            LogRecord::ResizeComponent { component, reserved_blocks, .. } => {
+                let known = &self.components[component];
+                let more = (*reserved_blocks).saturating_sub(known.charge());
+                let room = self.room(known.device);
+                return if more > room { Err(no_space(more, room)) } else { Ok(None) };
+            }
+            _ => return Ok(None),
+        };
+        let component = &self.components[&id];
+        let blocks: u64 = ranges.iter().map(|&r| component.blocks_to_allocate(r, &self.records)).sum();
+        let (device, before) = (component.device, component.charge());
+        let after = (component.allocated() + component.queued_blocks + blocks).max(component.reserved_blocks);
+        let room = self.room(device);
+        // What is reserved or overwritten costs nothing, however full the device is.
+        if after > before && after - before > room {
+            return Err(no_space(blocks, room));
+        }
+        self.change(id, |c, _| c.queued_blocks += blocks);
+        Ok(Some((id, blocks)))
+    }
+
+    fn uncharge(&mut self, charged: Option<(ComponentId, u64)>) {
+        if let Some((id, blocks)) = charged {
+            self.change(id, |c, _| c.queued_blocks -= blocks);
+        }
+    }
+
+    /// Gathers the next batch.
+    fn next_batch(&mut self, open_count: u64, tuning: &crate::StoreOptions, pins: &crate::segments::Pins) -> Next {
+        if let Some(error) = self.stopped.clone() {
+            self.queue.take_all().for_each(|q| drop(q.done.send(Err(error.clone()))));
+        }
+        if self.queue.is_empty() {
+            return if self.closing { Next::End } else { Next::Empty };
+        }
+        let congested = self.ring.fill_permille() >= u64::from(tuning.congestion_high_percent) * 10;
+        let fixed = cairn_format::BATCH_RECORDS_OFFSET as u64;
+        let (mut chosen, mut header, mut data) = (Vec::new(), fixed, 0u64);
+        let mut only_reserve = congested;
+        let mut position = 0;
+        while let Some(next) = self.queue.peek(only_reserve) {
+            let (new_header, new_data) = (header + next.header_bytes, data + next.data_bytes);
+            let bytes = new_header.next_multiple_of(u64::from(BLOCK_BYTES)) + new_data;
+            if chosen.is_empty() {
+                position = self.ring.place(bytes);
+                let entered = position % self.ring.segment_bytes != 0
+                    || !pins.held(LOG, self.ring.physical(self.ring.segment_of(position)));
+                if !entered || !self.ring.has_room(bytes, next.class) {
+                    if next.class == Class::Normal && entered {
+                        only_reserve = true;
+                        continue;
+                    }
+                    return Next::Full;
+                }
+            } else if bytes > BATCH_BYTES_MAX || self.ring.place(bytes) != position || !self.ring.has_room(bytes, next.class) {
+                break;
+            }
+            (header, data) = (new_header, new_data);
+            let class = next.class;
+            chosen.push(self.queue.pop(class).expect("just seen"));
+        }
+        if chosen.is_empty() { Next::Full } else { Next::Batch(self.batch(chosen, position, open_count)) }
+    }
+
+    fn batch(&mut self, chosen: Vec<Queued>, position: u64, open_count: u64) -> Batch {
+        let header = BatchHeader {
+            log_id: self.log_id,
+            position,
+            previous_position: self.ring.previous_position,
+            previous_crc: self.ring.previous_crc,
+            // One write is in flight at a time: all before this one is durable.
+            durable_position: self.ring.durable,
+            open_count,
+            header_bytes: 0,
+            data_bytes: 0,
+            record_bytes: 0,
+            record_count: 0,
+            crc: 0,
+        };
+        let (mut parts, mut operations, mut records) = (vec![Bytes::new()], Vec::new(), Vec::new());
+        for queued in chosen {
+            parts.extend(queued.data);
+            records.push(queued.record);
+            let rest = (queued.data_bytes, queued.class, queued.charged, queued.done);
+            operations.push(rest);
+        }
+        let (header, bytes) = encode_batch(header, &records);
+        assert!(self.ring.place(header.end() - position) == position, "the bound of a batch's size holds");
+        parts[0] = PageBuf::copy_of(&bytes).freeze();
+        let operations = records
+            .into_iter()
+            .zip(operations)
+            .map(|(record, (data_bytes, class, charged, done))| (Written { record, data_bytes, class, charged }, done))
+            .collect();
+        Batch { header, device_offset: self.ring.device_offset(position), parts, operations }
+    }
+}
+
+fn no_space(blocks: u64, room: u64) -> StoreError {
+    let text = format!("{blocks} blocks to be allocated, {room} are free on the component's capacity device: trim, delete, or add space");
+    StoreError::new(StoreErrorKind::NoSpace, text)
+}
+
+/// Whether the bytes are whole blocks with the checksums that came with them.
+fn check_data(crcs: &[u32], data: &Bytes) -> Result<(), StoreError> {
+    if data.len() != crcs.len() * BLOCK_BYTES as usize {
+        return Err(refused(format!("{} bytes of data for {} checksums of 4096 each", data.len(), crcs.len())));
+    }
+    if block_crcs(data) != crcs {
+        return Err(refused("a checksum does not match its block: the data was changed on the way"));
+    }
+    Ok(())
+}
+
+/// The bytes in memory that the device can read from: a copy only where they are not.
+fn aligned(data: Bytes) -> Bytes {
+    if (data.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) { data } else { PageBuf::copy_of(&data).freeze() }
+}

@@ -1,0 +1,221 @@
+//! The state of one component: what is settled, what is not, what was undone, which regions were touched, by whom.
+//!
+//! Promises    applying the records of a log, from any point at or before the one that the state stands for, gives the
+//!             state of its end (I8): marks only rise, and an undone operation stays undone while the log may hold it
+//! Not here    where records come from (`append.rs`, `recovery.rs`), what becomes of them (`destage.rs`)
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
+
+use crate::{
+    bitmap::BaseBits,
+    index::{Body, Extents, Record, RecordId, Records},
+    operation::{ComponentInfo, UnsettledOp},
+};
+
+/// Outcomes that a component remembers, at most: for a front end that retries at a new owner. A client keeps
+/// fewer than that many requests in flight; 64 bytes each, used as they come.
+pub(crate) const RECENT_CLIENTS_MAX: usize = 1024;
+/// Undone operations that a component remembers past `settled`, at most.
+const UNDONE_KEPT_MAX: usize = 1024;
+
+/// One operation that is not settled.
+#[derive(Debug, Clone)]
+pub(crate) struct Unsettled {
+    pub info: UnsettledOp,
+    /// Where its versions stand: a copy has one range per piece.
+    pub ranges: Vec<BlockRange>,
+}
+
+/// One component.
+#[derive(Debug)]
+pub(crate) struct Component {
+    pub id: ComponentId,
+    pub object: ObjectId,
+    pub size_blocks: u64,
+    pub reserved_blocks: u64,
+    pub device: u8,
+    pub lost: bool,
+    pub settled: OpId,
+    /// Undone operations, with the log position of the record that undid them.
+    pub undone: BTreeMap<OpId, u64>,
+    pub window: BTreeMap<OpId, Unsettled>,
+    pub clients: VecDeque<(ClientTag, OpId)>,
+    known_clients: BTreeSet<ClientTag>,
+    /// Number of the first of `clients`, counted from the component's first.
+    pub clients_first: u64,
+    pub region_ops: BTreeMap<RegionIndex, OpId>,
+    pub base: BaseBits,
+    pub extents: Extents,
+    /// Blocks that queued writes may add.
+    pub queued_blocks: u64,
+    /// What the metadata does not have yet.
+    pub dirty_regions: BTreeSet<RegionIndex>,
+    pub dirty: bool,
+}
+
+impl Component {
+    pub fn new(id: ComponentId, object: ObjectId, size_blocks: u64, reserved_blocks: u64, device: u8) -> Self {
+        Self {
+            id,
+            object,
+            size_blocks,
+            reserved_blocks,
+            device,
+            lost: false,
+            settled: OpId::ZERO,
+            undone: BTreeMap::new(),
+            window: BTreeMap::new(),
+            clients: VecDeque::new(),
+            known_clients: BTreeSet::new(),
+            clients_first: 0,
+            region_ops: BTreeMap::new(),
+            base: BaseBits::default(),
+            extents: Extents::default(),
+            queued_blocks: 0,
+            dirty_regions: BTreeSet::new(),
+            dirty: true,
+        }
+    }
+
+    pub fn info(&self) -> ComponentInfo {
+        ComponentInfo {
+            id: self.id,
+            object: self.object,
+            size_blocks: self.size_blocks,
+            reserved_blocks: self.reserved_blocks,
+            allocated_blocks: self.allocated(),
+            lost: self.lost,
+            device: self.device,
+        }
+    }
+
+    /// Blocks with data, in the map or on the way to it.
+    pub fn allocated(&self) -> u64 {
+        self.base.total() + self.extents.new_blocks()
+    }
+
+    /// Blocks that its device must keep for it: what it has, what is queued, and what is reserved beyond that.
+    pub fn charge(&self) -> u64 {
+        if self.lost {
+            return 0;
+        }
+        (self.allocated() + self.queued_blocks).max(self.reserved_blocks)
+    }
+
+    /// Blocks of `range` that have no space yet.
+    pub fn blocks_to_allocate(&self, range: BlockRange, records: &Records) -> u64 {
+        let buffered: u64 = self
+            .extents
+            .spans(range)
+            .iter()
+            .filter(|span| span.versions.iter().any(|&id| records.of(id).allocates()))
+            .map(|span| u64::from(span.range.count) - self.base.count(span.range))
+            .sum();
+        u64::from(range.count) - self.base.count(range) - buffered
+    }
+
+    pub fn is_undone(&self, op: OpId) -> bool {
+        self.undone.contains_key(&op)
+    }
+
+    /// Puts one run of an operation into the index. `log_segment` is none for a pending row of the metadata.
+    pub fn put(&mut self, record: Record, client: ClientTag, log_segment: Option<u64>, records: &mut Records) -> RecordId {
+        let (op, range) = (record.op, record.range);
+        let zero = matches!(record.body, Body::Zero { .. });
+        let id = records.add(record, log_segment);
+        self.extents.insert(id, range, self.settled, &self.base, records);
+        self.touch(range, op);
+        if op > self.settled {
+            let info = UnsettledOp { op, range, client, zero };
+            let entry = self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: Vec::new() });
+            let first = entry.info.range.first.min(range.first);
+            let end = entry.info.range.end().max(range.end());
+            entry.info.range = BlockRange::new(first, (end - first) as u32);
+            entry.info.zero &= zero;
+            entry.ranges.push(range);
+        }
+        id
+    }
+
+    /// Raises the mark of every region of `range` to `op`.
+    pub fn touch(&mut self, range: BlockRange, op: OpId) {
+        for region in range.regions() {
+            let mark = self.region_ops.entry(region).or_default();
+            if op > *mark {
+                *mark = op;
+                self.dirty_regions.insert(region);
+            }
+        }
+    }
+
+    pub fn settle(&mut self, upto: OpId, records: &mut Records) {
+        if upto <= self.settled {
+            return;
+        }
+        self.settled = upto;
+        self.dirty = true;
+        let later = self.window.split_off(&OpId { seq: upto.seq.saturating_add(1), ..upto });
+        for unsettled in std::mem::replace(&mut self.window, later).into_values() {
+            for range in unsettled.ranges {
+                self.extents.settle(range, upto, &self.base, records);
+            }
+        }
+    }
+
+    /// Takes `op` back and returns the ranges whose contents changed; none when it is settled: that is decided.
+    pub fn undo(&mut self, op: OpId, position: u64, records: &mut Records) -> Option<Vec<BlockRange>> {
+        if self.is_undone(op) {
+            return Some(Vec::new());
+        }
+        if op <= self.settled {
+            return None;
+        }
+        self.dirty = true;
+        self.undone.insert(op, position);
+        let Some(unsettled) = self.window.remove(&op) else { return Some(Vec::new()) };
+        for &range in &unsettled.ranges {
+            self.extents.undo(range, op, &self.base, records);
+        }
+        Some(unsettled.ranges)
+    }
+
+    /// Forgets old undone operations whose write the log cannot hold any more: all before `tail`.
+    pub fn trim_undone(&mut self, tail: u64) {
+        let excess = self.undone.len().saturating_sub(UNDONE_KEPT_MAX);
+        let settled = self.settled;
+        let old: Vec<OpId> = self
+            .undone
+            .iter()
+            .filter(|(op, position)| **op <= settled && **position < tail)
+            .map(|(op, _)| *op)
+            .take(excess)
+            .collect();
+        for op in old {
+            self.undone.remove(&op);
+        }
+    }
+
+    /// Keeps an outcome. False when there is no client, or it is known.
+    pub fn remember(&mut self, client: ClientTag, op: OpId) -> bool {
+        if client.session == 0 || !self.known_clients.insert(client) {
+            return false;
+        }
+        self.clients.push_back((client, op));
+        if self.clients.len() > RECENT_CLIENTS_MAX {
+            let (gone, _) = self.clients.pop_front().expect("just pushed");
+            self.known_clients.remove(&gone);
+            self.clients_first += 1;
+        }
+        true
+    }
+
+    /// The device is gone: nothing of it can be read again.
+    pub fn lose(&mut self, records: &mut Records) {
+        self.lost = true;
+        self.dirty = true;
+        self.extents.clear(records);
+        self.window.clear();
+    }
+}

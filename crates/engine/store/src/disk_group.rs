@@ -1,0 +1,326 @@
+//! One disk group: the handle, what it owns, its public verbs.
+//!
+//! Promises    every verb that changes something takes effect in call order and answers when that is durable
+//! Assumes     one thread; one process per disk group (the host's lock on its disks)
+//! Not here    who may write what (`object`)
+
+use std::{cell::RefCell, future::Future, rc::Rc, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use cairn_env::Env;
+use cairn_types::{BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, HostId, ObjectId, OpId, RegionIndex};
+
+use crate::{
+    error::StoreError,
+    log::congestion_delay_us,
+    meta::Meta,
+    operation::{ComponentInfo, Operation, ReadPiece, UnsettledOp},
+    options::StoreOptions,
+    segments::{LOG, Pins},
+    signal::Signal,
+    state::State,
+    stats::{DeviceStats, LogHealth, StoreStats},
+};
+
+/// The devices of a disk group.
+#[derive(Debug, Clone)]
+pub struct DiskGroupDevices<D> {
+    /// Log and metadata.
+    pub cache: D,
+    /// 1..=7 devices, in the order in which they were formatted.
+    pub capacity: Vec<D>,
+}
+
+/// What a disk group is expected to be when it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expect {
+    /// Of this cluster.
+    pub cluster: ClusterId,
+    /// Of this host.
+    pub host: HostId,
+    /// This one, if that is known.
+    pub disk_group: Option<DiskGroupId>,
+}
+
+/// What the tasks and the handles share.
+pub(crate) struct Inner<E: Env> {
+    pub env: E,
+    pub id: DiskGroupId,
+    pub cluster: ClusterId,
+    pub host: HostId,
+    pub open_count: u64,
+    pub cache: E::Disk,
+    /// None where the device is missing.
+    pub capacity: Vec<Option<E::Disk>>,
+    pub tuning: StoreOptions,
+    pub meta: Arc<dyn Meta>,
+    pub state: RefCell<State>,
+    pub pins: Rc<Pins>,
+    pub writer: Rc<Signal>,
+    pub destager: Signal,
+    /// Raised after each destage round, and when the destager ends.
+    pub round_done: Signal,
+    pub writer_ended: Signal,
+    pub destager_ended: Signal,
+}
+
+impl<E: Env> Inner<E> {
+    pub(crate) fn disk(&self, device: u8) -> &E::Disk {
+        if device == LOG {
+            return &self.cache;
+        }
+        self.capacity[device as usize].as_ref().expect("components of a missing device are lost and not read")
+    }
+    pub(crate) fn fail_device(&self, device: u8) {
+        self.state.borrow_mut().fail_device(device);
+        // So that the loss becomes durable soon.
+        self.state.borrow_mut().drain = true;
+        self.destager.raise();
+    }
+}
+
+/// Closes the group when the last handle goes.
+struct Handle<E: Env>(Rc<Inner<E>>);
+
+impl<E: Env> Drop for Handle<E> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().closing = true;
+        self.0.writer.raise();
+        self.0.destager.raise();
+    }
+}
+
+/// An open disk group. Cheap to clone; it closes when the last clone goes.
+pub struct DiskGroup<E: Env> {
+    handle: Rc<Handle<E>>,
+}
+
+impl<E: Env> Clone for DiskGroup<E> {
+    fn clone(&self) -> Self {
+        Self { handle: self.handle.clone() }
+    }
+}
+
+impl<E: Env> DiskGroup<E> {
+    pub(crate) fn start(inner: Rc<Inner<E>>) -> Self {
+        inner.env.spawn(inner.clone().run_writer());
+        inner.env.spawn(inner.clone().run_destager());
+        if inner.tuning.idle_destage_ms > 0 {
+            inner.env.spawn(inner.clone().run_idle());
+        }
+        Self { handle: Rc::new(Handle(inner)) }
+    }
+    pub(crate) fn inner(&self) -> &Rc<Inner<E>> {
+        &self.handle.0
+    }
+
+    /// Its id.
+    pub fn id(&self) -> DiskGroupId {
+        self.inner().id
+    }
+    /// The host that it belongs to.
+    pub fn host(&self) -> HostId {
+        self.inner().host
+    }
+    /// The cluster that it belongs to.
+    pub fn cluster(&self) -> ClusterId {
+        self.inner().cluster
+    }
+    /// How often it was opened.
+    pub fn open_count(&self) -> u64 {
+        self.inner().open_count
+    }
+    /// Whether its log was whole.
+    pub fn log_health(&self) -> LogHealth {
+        self.inner().state.borrow().health
+    }
+    /// The log position up to which everything is on stable media. Only grows, over all openings.
+    pub fn durable_position(&self) -> u64 {
+        self.inner().state.borrow().ring.durable
+    }
+
+    /// Queues `operation` at once, in call order; the future resolves when it is on stable media. Dropping the
+    /// future does not cancel it.
+    ///
+    /// While the log is full, writes and copies wait, and undo, settle, zero, delete and record overtake them.
+    ///
+    /// # Errors
+    /// - [`crate::StoreErrorKind::NoSpace`], [`crate::StoreErrorKind::Refused`], [`crate::StoreErrorKind::Undone`],
+    ///   [`crate::StoreErrorKind::NotFound`], [`crate::StoreErrorKind::Lost`]: nothing was changed.
+    /// - [`crate::StoreErrorKind::Media`]: it is unknown whether it is on the medium; the group takes no writes until
+    ///   it is reopened.
+    pub fn append(&self, operation: Operation) -> impl Future<Output = Result<(), StoreError>> + 'static + use<E> {
+        self.inner().append(operation)
+    }
+
+    /// Reads blocks: data and holes, ascending, covering `range`. Every block's CRC-32C was verified.
+    ///
+    /// # Errors
+    /// [`crate::StoreErrorKind::BadBlock`] names the blocks of the range that are not readable; read the others in
+    /// parts.
+    pub fn read(&self, component: ComponentId, range: BlockRange) -> impl Future<Output = Result<Vec<ReadPiece>, StoreError>> + 'static + use<E> {
+        self.inner().clone().read(component, range)
+    }
+
+    /// Which blocks of `range` are allocated, as alternating runs.
+    pub fn allocated(&self, component: ComponentId, range: BlockRange) -> impl Future<Output = Result<Vec<(BlockRange, bool)>, StoreError>> + 'static + use<E> {
+        self.inner().clone().allocated(component, range)
+    }
+
+    /// All components, by id.
+    pub fn components(&self) -> Vec<ComponentInfo> {
+        self.inner().state.borrow().components.values().map(|c| c.info()).collect()
+    }
+    /// One component.
+    pub fn component(&self, id: ComponentId) -> Option<ComponentInfo> {
+        self.inner().state.borrow().components.get(&id).map(|c| c.info())
+    }
+    /// Components whose capacity device failed.
+    pub fn lost_components(&self) -> Vec<ComponentId> {
+        self.inner().state.borrow().components.values().filter(|c| c.lost).map(|c| c.id).collect()
+    }
+    /// The record of an object's seat, as last made durable.
+    pub fn record(&self, object: ObjectId) -> Option<Bytes> {
+        let state = self.inner().state.borrow();
+        state.objects.get(&object).filter(|o| !o.bytes.is_empty()).map(|o| o.bytes.clone())
+    }
+    /// All records, by object.
+    pub fn records(&self) -> Vec<(ObjectId, Bytes)> {
+        let state = self.inner().state.borrow();
+        state.objects.iter().filter(|(_, o)| !o.bytes.is_empty()).map(|(id, o)| (*id, o.bytes.clone())).collect()
+    }
+    /// Every operation up to this one is decided on the component.
+    pub fn settled(&self, component: ComponentId) -> OpId {
+        self.inner().state.borrow().components.get(&component).map_or(OpId::ZERO, |c| c.settled)
+    }
+    /// The operations that are not settled, ascending.
+    pub fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
+        let state = self.inner().state.borrow();
+        state.components.get(&component).map_or_else(Vec::new, |c| c.window.values().map(|u| u.info).collect())
+    }
+    /// Regions that an operation later than `after` touched, with the highest such operation; undo does not lower it.
+    pub fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)> {
+        let state = self.inner().state.borrow();
+        let Some(component) = state.components.get(&component) else { return Vec::new() };
+        component.region_ops.iter().filter(|(_, op)| **op > after).map(|(r, op)| (*r, *op)).collect()
+    }
+    /// Outcomes of client requests, oldest first, at most 1024 per component.
+    pub fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
+        let state = self.inner().state.borrow();
+        state.components.get(&component).map_or_else(Vec::new, |c| c.clients.iter().copied().collect())
+    }
+
+    /// Counters and gauges.
+    pub fn stats(&self) -> StoreStats {
+        let inner = self.inner();
+        let state = inner.state.borrow();
+        let capacity: Vec<DeviceStats> = (0..state.devices.len()).map(|d| inner.capacity_stats(&state, d)).collect();
+        let usable_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes).sum();
+        let charged_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.charged_bytes).sum();
+        let free = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes.saturating_sub(d.charged_bytes)).sum();
+        let tuning = &inner.tuning;
+        StoreStats {
+            disk_group: inner.id,
+            cache: inner.cache_stats(&state),
+            capacity,
+            log_bytes: state.ring.size(),
+            log_used_bytes: state.ring.used(),
+            records_buffered: state.records.len() as u64,
+            components: state.components.len() as u64,
+            usable_bytes,
+            charged_bytes,
+            free_bytes: free,
+            congestion_delay_us: congestion_delay_us(
+                state.ring.fill_permille(),
+                tuning.congestion_low_percent,
+                tuning.congestion_high_percent,
+                tuning.congestion_delay_max_us,
+            ),
+            batches: state.counters.batches,
+            operations: state.counters.operations,
+            destage_rounds: state.counters.destage_rounds,
+            destaged_blocks: state.counters.destaged_blocks,
+            cleaned_blocks: state.counters.cleaned_blocks,
+            cleaned_segments: state.counters.cleaned_segments,
+            metadata_row_bytes: state.counters.metadata_row_bytes,
+            read_cache_bytes: state.cache.bytes(),
+            read_cache_hits: state.cache.hits,
+            read_cache_misses: state.cache.misses,
+            bad_blocks: state.counters.bad_blocks,
+            stopped: state.stopped.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// Destages everything that is in the log now.
+    ///
+    /// # Errors
+    /// [`crate::StoreErrorKind::Media`] when the group stopped.
+    pub async fn drain(&self) -> Result<(), StoreError> {
+        self.inner().drain().await
+    }
+
+    /// Waits for what is queued, then ends the group's tasks. Nothing is destaged: opening replays the log.
+    pub async fn close(&self) {
+        let inner = self.inner();
+        inner.state.borrow_mut().closing = true;
+        inner.writer.raise();
+        inner.destager.raise();
+        inner.writer_ended.wait().await;
+        inner.writer_ended.raise();
+        inner.destager_ended.wait().await;
+        inner.destager_ended.raise();
+    }
+
+    /// Forgets that the log was damaged once whoever relies on the group has dealt with it.
+    pub async fn accept_damage(&self) -> Result<(), StoreError> {
+        self.inner().state.borrow_mut().health = LogHealth::Sound;
+        self.inner().drain().await
+    }
+}
+
+impl<E: Env> Inner<E> {
+    fn cache_stats(&self, state: &State) -> DeviceStats {
+        use cairn_env::Disk;
+        DeviceStats {
+            name: self.cache.name(),
+            bytes: self.cache.len_bytes(),
+            failed: state.stopped.is_some(),
+            usable_bytes: 0,
+            charged_bytes: 0,
+            live_bytes: 0,
+            segments: 0,
+            segments_free: 0,
+        }
+    }
+    fn capacity_stats(&self, state: &State, device: usize) -> DeviceStats {
+        use cairn_env::Disk;
+        let segments = &state.devices[device];
+        let block = u64::from(cairn_types::BLOCK_BYTES);
+        let disk = self.capacity[device].as_ref();
+        DeviceStats {
+            name: disk.map_or_else(|| format!("capacity device {device} (missing)"), Disk::name),
+            bytes: disk.map_or(0, Disk::len_bytes),
+            failed: segments.failed,
+            usable_bytes: segments.limit() * block,
+            charged_bytes: segments.charged * block,
+            live_bytes: segments.live() * block,
+            segments: segments.count(),
+            segments_free: segments.free_segments(),
+        }
+    }
+    async fn run_idle(self: Rc<Self>) {
+        let idle = Duration::from_millis(self.tuning.idle_destage_ms);
+        loop {
+            self.env.sleep(idle).await;
+            let mut state = self.state.borrow_mut();
+            if state.closing {
+                return;
+            }
+            let quiet = self.env.now().0.saturating_sub(state.last_batch_ns) >= idle.as_nanos() as u64;
+            if quiet && state.ring.used() > 0 {
+                state.drain = true;
+                self.destager.raise();
+            }
+        }
+    }
+}

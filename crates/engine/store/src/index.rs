@@ -1,0 +1,522 @@
+//! What is buffered in the log, by block: an extent map of versions per component, and the records they point to.
+//!
+//! Promises    a block's versions are ordered by operation, newest first; below the newest settled one nothing is kept,
+//!             so every version that is still here is live (I6: superseded only by unsettled ones is live)
+//! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] shows
+//! Memory      about 60 bytes per extent and 110 per record plus 4 per block: some 190 bytes for a lone 4 KiB write,
+//!             5 bytes per block of a large one
+//! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`map.rs`)
+
+use std::collections::BTreeMap;
+
+use cairn_types::{BlockRange, ComponentId, OpId};
+
+use crate::bitmap::BaseBits;
+
+/// Names a record while it is in the table; reused after.
+pub(crate) type RecordId = u32;
+
+/// Where the blocks of a record stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the log, back to back from this position.
+    Log(u64),
+    /// In the capacity tier, a slot per block, not folded into the map: the operation was unsettled when destaged.
+    Slots(Box<[u64]>),
+}
+
+/// What a record does to its blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// They hold data.
+    Data {
+        /// Where.
+        place: Place,
+        /// CRC-32C per block.
+        crcs: Box<[u32]>,
+    },
+    /// They are zero.
+    Zero {
+        /// They count as allocated.
+        keep_allocated: bool,
+    },
+}
+
+/// One run of blocks of one logged operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub component: ComponentId,
+    pub op: OpId,
+    pub range: BlockRange,
+    /// Position of its batch in the log; what tells which segment pins it.
+    pub position: u64,
+    pub body: Body,
+    /// Blocks whose version list names it; at zero the record goes.
+    pub live: u64,
+    /// Its row in the metadata, once it is pending.
+    pub row: Option<u64>,
+}
+
+impl Record {
+    pub fn is_data(&self) -> bool {
+        matches!(self.body, Body::Data { .. })
+    }
+    /// Whether it takes space once folded.
+    pub fn allocates(&self) -> bool {
+        matches!(self.body, Body::Data { .. } | Body::Zero { keep_allocated: true })
+    }
+    pub fn crc(&self, block: u64) -> u32 {
+        match &self.body {
+            Body::Data { crcs, .. } => crcs[(block - self.range.first) as usize],
+            Body::Zero { .. } => cairn_format::zero_block_crc(),
+        }
+    }
+}
+
+/// A pending row that is no longer needed, with the slots that it held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Garbage {
+    pub row: u64,
+    pub component: ComponentId,
+    /// Slots that nothing else refers to.
+    pub slots: Vec<u64>,
+}
+
+/// The records, by id and by log segment.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    slots: Vec<Option<Record>>,
+    free: Vec<RecordId>,
+    /// Ids by the log segment that their batch stands in; may name ids that were freed and reused since.
+    by_segment: BTreeMap<u64, Vec<RecordId>>,
+    /// Pending rows whose last block went.
+    pub garbage: Vec<Garbage>,
+    count: usize,
+}
+
+impl Records {
+    pub fn get(&self, id: RecordId) -> Option<&Record> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+    pub fn of(&self, id: RecordId) -> &Record {
+        self.get(id).expect("a version names a record that is there")
+    }
+    pub fn of_mut(&mut self, id: RecordId) -> &mut Record {
+        self.slots[id as usize].as_mut().expect("a version names a record that is there")
+    }
+    pub fn len(&self) -> usize {
+        self.count
+    }
+    /// Adds a record that no extent names yet. `log_segment` is none when it comes from the metadata.
+    pub fn add(&mut self, record: Record, log_segment: Option<u64>) -> RecordId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as RecordId
+        });
+        self.slots[id as usize] = Some(record);
+        self.count += 1;
+        if let Some(segment) = log_segment {
+            self.by_segment.entry(segment).or_default().push(id);
+        }
+        id
+    }
+    /// Ids of records whose batch stands in a segment below `end`, each still there, once.
+    pub fn in_segments_below(&self, end: u64, segment_bytes: u64) -> Vec<RecordId> {
+        let mut ids: Vec<RecordId> = self.by_segment.range(..end).flat_map(|(_, ids)| ids.iter().copied()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|&id| {
+            self.get(id).is_some_and(|r| r.row.is_none() && r.position / segment_bytes < end)
+        });
+        ids
+    }
+    pub fn forget_segments_below(&mut self, end: u64) {
+        self.by_segment = self.by_segment.split_off(&end);
+    }
+    /// Takes `blocks` references away; the record goes with the last.
+    pub fn release(&mut self, id: RecordId, blocks: u64) {
+        let record = self.of_mut(id);
+        assert!(record.live >= blocks, "a record loses no more blocks than it has");
+        record.live -= blocks;
+        if record.live > 0 {
+            return;
+        }
+        let record = self.slots[id as usize].take().expect("just seen");
+        self.free.push(id);
+        self.count -= 1;
+        if let Some(row) = record.row {
+            let slots = match record.body {
+                Body::Data { place: Place::Slots(slots), .. } => {
+                    slots.iter().copied().filter(|&s| s != crate::map::NO_SLOT).collect()
+                }
+                _ => Vec::new(),
+            };
+            self.garbage.push(Garbage { row, component: record.component, slots });
+        }
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (RecordId, &Record)> {
+        self.slots.iter().enumerate().filter_map(|(id, r)| Some((id as RecordId, r.as_ref()?)))
+    }
+}
+
+/// A run of blocks that have the same versions, newest operation first.
+#[derive(Debug, Clone)]
+struct Extent {
+    count: u32,
+    versions: Versions,
+}
+
+/// Nearly every block has one version: that one takes no allocation.
+#[derive(Debug, Clone)]
+enum Versions {
+    One(RecordId),
+    Many(Box<Vec<RecordId>>),
+}
+
+impl Versions {
+    fn as_slice(&self) -> &[RecordId] {
+        match self {
+            Self::One(id) => std::slice::from_ref(id),
+            Self::Many(ids) => ids,
+        }
+    }
+    /// None when there is none left.
+    fn from_vec(mut ids: Vec<RecordId>) -> Option<Self> {
+        match ids.len() {
+            0 => None,
+            1 => ids.pop().map(Self::One),
+            _ => Some(Self::Many(Box::new(ids))),
+        }
+    }
+}
+
+/// The versions of one component's blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Extents {
+    map: BTreeMap<u64, Extent>,
+    /// Blocks that have a version that takes space, and none in the map yet: what destage will add.
+    new_blocks: u64,
+}
+
+/// A stretch of a range with its versions, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub range: BlockRange,
+    pub versions: Vec<RecordId>,
+}
+
+impl Extents {
+    pub fn new_blocks(&self) -> u64 {
+        self.new_blocks
+    }
+    pub fn extent_count(&self) -> usize {
+        self.map.len()
+    }
+
+    /// The stretches of `range` that have versions, ascending.
+    pub fn spans(&self, range: BlockRange) -> Vec<Span> {
+        let mut spans = Vec::new();
+        let start = self
+            .map
+            .range(..=range.first)
+            .next_back()
+            .filter(|(first, extent)| **first + u64::from(extent.count) > range.first)
+            .map_or(range.first, |(first, _)| *first);
+        for (&first, extent) in self.map.range(start..range.end()) {
+            if let Some(part) = BlockRange::new(first, extent.count).intersection(range) {
+                spans.push(Span { range: part, versions: extent.versions.as_slice().to_vec() });
+            }
+        }
+        spans
+    }
+
+    /// All stretches.
+    pub fn all(&self) -> impl Iterator<Item = Span> + '_ {
+        self.map.iter().map(|(&first, extent)| Span {
+            range: BlockRange::new(first, extent.count),
+            versions: extent.versions.as_slice().to_vec(),
+        })
+    }
+
+    fn charge(base: &BaseBits, records: &Records, first: u64, extent: &Extent) -> u64 {
+        if extent.versions.as_slice().iter().any(|&id| records.of(id).allocates()) {
+            let range = BlockRange::new(first, extent.count);
+            u64::from(extent.count) - base.count(range)
+        } else {
+            0
+        }
+    }
+
+    /// Makes an extent begin at `block`, if one covers it.
+    fn split_at(&mut self, block: u64) {
+        let Some((&first, extent)) = self.map.range_mut(..block).next_back() else { return };
+        let end = first + u64::from(extent.count);
+        if end <= block {
+            return;
+        }
+        let right = Extent { count: (end - block) as u32, versions: extent.versions.clone() };
+        extent.count = (block - first) as u32;
+        self.map.insert(block, right);
+    }
+
+    /// Puts `id` among the versions of its blocks, and drops what the newest settled version hides.
+    pub fn insert(&mut self, id: RecordId, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
+        self.split_at(range.first);
+        self.split_at(range.end());
+        let present: Vec<(u64, u32)> =
+            self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
+        let mut at = range.first;
+        let mut gaps = Vec::new();
+        for &(first, count) in &present {
+            if first > at {
+                gaps.push((at, (first - at) as u32));
+            }
+            at = first + u64::from(count);
+        }
+        if at < range.end() {
+            gaps.push((at, (range.end() - at) as u32));
+        }
+        records.of_mut(id).live += u64::from(range.count);
+        for (first, count) in gaps {
+            let extent = Extent { count, versions: Versions::One(id) };
+            self.new_blocks += Self::charge(base, records, first, &extent);
+            self.map.insert(first, extent);
+        }
+        let op = records.of(id).op;
+        for (first, count) in present {
+            self.change(first, base, records, |records, versions| {
+                let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
+                versions.insert(place, id);
+                prune(versions, settled, u64::from(count), records);
+            });
+        }
+    }
+
+    /// Changes the versions of the extent that begins at `first`; removes it when none are left.
+    fn change(
+        &mut self,
+        first: u64,
+        base: &BaseBits,
+        records: &mut Records,
+        act: impl FnOnce(&mut Records, &mut Vec<RecordId>),
+    ) {
+        let extent = self.map.remove(&first).expect("the caller saw it");
+        self.new_blocks -= Self::charge(base, records, first, &extent);
+        let mut versions = extent.versions.as_slice().to_vec();
+        act(records, &mut versions);
+        if let Some(versions) = Versions::from_vec(versions) {
+            let extent = Extent { count: extent.count, versions };
+            self.new_blocks += Self::charge(base, records, first, &extent);
+            self.map.insert(first, extent);
+        }
+    }
+
+    /// Applies `act` to the versions of every stretch in `range`.
+    pub fn change_range(
+        &mut self,
+        range: BlockRange,
+        base: &BaseBits,
+        records: &mut Records,
+        mut act: impl FnMut(&mut Records, &mut Vec<RecordId>, u64),
+    ) {
+        self.split_at(range.first);
+        self.split_at(range.end());
+        let present: Vec<(u64, u32)> =
+            self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
+        for (first, count) in present {
+            self.change(first, base, records, |records, versions| act(records, versions, u64::from(count)));
+        }
+    }
+
+    /// Drops what the newest settled version hides, in `range`.
+    pub fn settle(&mut self, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
+        self.change_range(range, base, records, |records, versions, count| {
+            prune(versions, settled, count, records);
+        });
+    }
+
+    /// Removes every version of `op` in `range`.
+    pub fn undo(&mut self, range: BlockRange, op: OpId, base: &BaseBits, records: &mut Records) {
+        self.change_range(range, base, records, |records, versions, count| {
+            versions.retain(|&id| {
+                let gone = records.of(id).op == op;
+                if gone {
+                    records.release(id, count);
+                }
+                !gone
+            });
+        });
+    }
+
+    /// The map took over `id`'s blocks in `range`: takes them out of the versions where they still stand, and sets
+    /// the map's bits.
+    pub fn fold(&mut self, id: RecordId, range: BlockRange, allocated: bool, base: &mut BaseBits, records: &mut Records) {
+        self.rebase(range, base, records, |base| base.set(range, allocated));
+        self.change_range(range, base, records, |records, versions, count| {
+            if let Some(at) = versions.iter().position(|&v| v == id) {
+                versions.remove(at);
+                records.release(id, count);
+            }
+        });
+    }
+
+    /// Changes the map's bits in `range` and keeps the count of new blocks right.
+    pub fn rebase(&mut self, range: BlockRange, base: &mut BaseBits, records: &Records, act: impl FnOnce(&mut BaseBits)) {
+        self.split_at(range.first);
+        self.split_at(range.end());
+        let sum = |map: &BTreeMap<u64, Extent>, base: &BaseBits| -> u64 {
+            map.range(range.first..range.end()).map(|(&f, e)| Self::charge(base, records, f, e)).sum()
+        };
+        let before = sum(&self.map, base);
+        act(base);
+        self.new_blocks = self.new_blocks - before + sum(&self.map, base);
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self, records: &mut Records) {
+        for extent in std::mem::take(&mut self.map).into_values() {
+            for &id in extent.versions.as_slice() {
+                records.release(id, u64::from(extent.count));
+            }
+        }
+        self.new_blocks = 0;
+    }
+
+    /// Counts new blocks anew; the invariants compare.
+    pub fn recount(&self, base: &BaseBits, records: &Records) -> u64 {
+        self.map.iter().map(|(&first, extent)| Self::charge(base, records, first, extent)).sum()
+    }
+}
+
+/// Drops the versions below the newest one at or below `settled`.
+fn prune(versions: &mut Vec<RecordId>, settled: OpId, count: u64, records: &mut Records) {
+    let Some(committed) = versions.iter().position(|&id| records.of(id).op <= settled) else { return };
+    for id in versions.drain(committed + 1..) {
+        records.release(id, count);
+    }
+}
+
+/// The newest settled version, and whether newer unsettled ones stand above it.
+pub(crate) fn committed(versions: &[RecordId], settled: OpId, records: &Records) -> Option<RecordId> {
+    versions.iter().copied().find(|&id| records.of(id).op <= settled)
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{Epoch, HostId, Incarnation};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn op(seq: u64) -> OpId {
+        OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }
+    }
+
+    /// The slow oracle: per block, the list of (op, record) not pruned.
+    #[derive(Default)]
+    struct Oracle {
+        blocks: BTreeMap<u64, Vec<(u64, RecordId)>>,
+    }
+    impl Oracle {
+        fn prune(&mut self, settled: u64) {
+            for versions in self.blocks.values_mut() {
+                if let Some(at) = versions.iter().position(|v| v.0 <= settled) {
+                    versions.truncate(at + 1);
+                }
+            }
+            self.blocks.retain(|_, v| !v.is_empty());
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Put { first: u64, count: u32, data: bool },
+        Late { back: u64, first: u64, count: u32 },
+        Undo { back: u64 },
+        Settle { back: u64 },
+        Fold { first: u64, count: u32 },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let range = (0u64..40, 1u32..12);
+        prop_oneof![
+            4 => (range.clone(), any::<bool>()).prop_map(|((first, count), data)| Step::Put { first, count, data }),
+            1 => (1u64..6, range.clone()).prop_map(|(back, (first, count))| Step::Late { back, first, count }),
+            1 => (0u64..5).prop_map(|back| Step::Undo { back }),
+            1 => (0u64..8).prop_map(|back| Step::Settle { back }),
+            1 => range.prop_map(|(first, count)| Step::Fold { first, count }),
+        ]
+    }
+
+    proptest! {
+        /// Goal: extents agree with a list per block after any history. Method: the same steps on both.
+        #[test]
+        fn extents_agree_with_a_list_per_block(steps in proptest::collection::vec(step(), 1..60)) {
+            let (mut extents, mut records, mut base) = (Extents::default(), Records::default(), BaseBits::default());
+            let mut oracle = Oracle::default();
+            let (mut next, mut settled) = (10u64, 5u64);
+            let put = |extents: &mut Extents, records: &mut Records, base: &BaseBits, oracle: &mut Oracle, seq: u64, settled: u64, first, count, data: bool| {
+                let range = BlockRange::new(first, count);
+                let body = if data {
+                    Body::Data { place: Place::Log(0), crcs: vec![0; count as usize].into() }
+                } else {
+                    Body::Zero { keep_allocated: false }
+                };
+                let id = records.add(Record { component: ComponentId(1), op: op(seq), range, position: 0, body, live: 0, row: None }, Some(0));
+                extents.insert(id, range, op(settled), base, records);
+                for block in first..range.end() {
+                    let versions = oracle.blocks.entry(block).or_default();
+                    let at = versions.iter().position(|v| v.0 <= seq).unwrap_or(versions.len());
+                    versions.insert(at, (seq, id));
+                }
+                oracle.prune(settled);
+            };
+            for step in steps {
+                match step {
+                    Step::Put { first, count, data } => {
+                        next += 1;
+                        put(&mut extents, &mut records, &base, &mut oracle, next, settled, first, count, data);
+                    }
+                    Step::Late { back, first, count } => {
+                        let seq = next.saturating_sub(back).max(1);
+                        put(&mut extents, &mut records, &base, &mut oracle, seq, settled, first, count, true);
+                    }
+                    Step::Undo { back } => {
+                        let seq = next - back;
+                        if seq > settled {
+                            extents.undo(BlockRange::new(0, 100), op(seq), &base, &mut records);
+                            oracle.blocks.values_mut().for_each(|v| v.retain(|x| x.0 != seq));
+                            oracle.prune(settled);
+                        }
+                    }
+                    Step::Settle { back } => {
+                        settled = settled.max(next.saturating_sub(back));
+                        extents.settle(BlockRange::new(0, 100), op(settled), &base, &mut records);
+                        oracle.prune(settled);
+                    }
+                    Step::Fold { first, count } => {
+                        for span in extents.spans(BlockRange::new(first, count)) {
+                            if let Some(id) = committed(&span.versions, op(settled), &records) {
+                                let data = records.of(id).is_data();
+                                extents.fold(id, span.range, data, &mut base, &mut records);
+                                for block in span.range.first..span.range.end() {
+                                    oracle.blocks.get_mut(&block).unwrap().retain(|v| v.1 != id);
+                                }
+                            }
+                        }
+                        oracle.prune(settled);
+                    }
+                }
+                let seen: BTreeMap<u64, Vec<RecordId>> = extents.all().flat_map(|span| {
+                    (span.range.first..span.range.end()).map(move |b| (b, span.versions.clone()))
+                }).collect();
+                let want: BTreeMap<u64, Vec<RecordId>> =
+                    oracle.blocks.iter().map(|(&b, v)| (b, v.iter().map(|x| x.1).collect())).collect();
+                prop_assert_eq!(seen, want);
+                prop_assert_eq!(extents.new_blocks(), extents.recount(&base, &records));
+                let live: u64 = records.iter().map(|(_, r)| r.live).sum();
+                prop_assert_eq!(live, oracle.blocks.values().map(|v| v.len() as u64).sum::<u64>());
+            }
+        }
+    }
+}

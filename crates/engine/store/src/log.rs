@@ -1,0 +1,163 @@
+//! The ring of the log: where the next batch goes, what is live, when there is room. Arithmetic only.
+//!
+//! Promises    a batch never crosses a segment; a position is never used twice; a segment is entered only when the
+//!             tail has left it (I6) and no read of its old contents is under way
+//! Assumes     one write is in flight at a time: everything before a batch's position is durable when it is written
+
+use cairn_format::{BatchHeader, CacheRegions};
+
+/// Segments kept for trims, deletes, undo and records, in per cent of the log (at least one segment).
+const RESERVE_PERCENT: u64 = 2;
+
+/// The ring and its ends, in bytes since the log was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Ring {
+    pub segment_bytes: u64,
+    pub segments: u64,
+    pub offset: u64,
+    /// Start of the oldest live segment.
+    pub tail: u64,
+    /// Where the next batch goes, unless it does not fit the segment.
+    pub head: u64,
+    pub previous_position: u64,
+    pub previous_crc: u32,
+    /// End of the last batch: all before it is on stable media.
+    pub durable: u64,
+}
+
+/// What asks for room in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Trims, deletes, undo, settle, records: they may use the reserve.
+    Reserve,
+    /// Writes, copies, creations.
+    Normal,
+}
+
+impl Ring {
+    pub fn new(regions: &CacheRegions, tail: u64) -> Self {
+        let segment_bytes = u64::from(regions.log_segment_bytes);
+        Self {
+            segment_bytes,
+            segments: regions.log_bytes / segment_bytes,
+            offset: regions.log_offset,
+            tail,
+            head: tail,
+            previous_position: u64::MAX,
+            previous_crc: 0,
+            durable: tail,
+        }
+    }
+    pub fn size(&self) -> u64 {
+        self.segment_bytes * self.segments
+    }
+    pub fn used(&self) -> u64 {
+        self.head - self.tail
+    }
+    pub fn segment_of(&self, position: u64) -> u64 {
+        position / self.segment_bytes
+    }
+    /// The physical segment under a logical one.
+    pub fn physical(&self, segment: u64) -> u64 {
+        segment % self.segments
+    }
+    pub fn device_offset(&self, position: u64) -> u64 {
+        self.offset + position % self.size()
+    }
+    /// Bytes left in the segment of the head. A head at a segment's start has not entered it.
+    pub fn left_in_segment(&self) -> u64 {
+        (self.segment_bytes - self.head % self.segment_bytes) % self.segment_bytes
+    }
+    fn reserve_segments(&self) -> u64 {
+        (self.segments * RESERVE_PERCENT / 100).max(1)
+    }
+    /// Where a batch of `bytes` would begin: here, or at the next segment's start.
+    pub fn place(&self, bytes: u64) -> u64 {
+        if bytes <= self.left_in_segment() {
+            self.head
+        } else {
+            self.head.next_multiple_of(self.segment_bytes)
+        }
+    }
+    /// Whether a batch of `bytes` may be written now.
+    pub fn has_room(&self, bytes: u64, class: Class) -> bool {
+        let start = self.place(bytes);
+        let held = match class {
+            Class::Reserve => 0,
+            Class::Normal => self.reserve_segments(),
+        };
+        let used = self.segment_of(start) + 1 - self.segment_of(self.tail);
+        used + held <= self.segments
+    }
+    /// Segments from the tail that no batch will be added to.
+    pub fn closed_segments(&self) -> u64 {
+        self.segment_of(self.head) - self.segment_of(self.tail)
+    }
+    /// A batch was written.
+    pub fn advance(&mut self, header: &BatchHeader) {
+        assert!(header.position >= self.head, "positions only grow");
+        self.head = header.end();
+        self.durable = self.head;
+        self.previous_position = header.position;
+        self.previous_crc = header.crc;
+    }
+    /// Leaves the rest of the head's segment unused, so that destage may take it.
+    pub fn close_segment(&mut self) {
+        self.head = self.head.next_multiple_of(self.segment_bytes);
+    }
+    pub fn move_tail(&mut self, tail: u64) {
+        assert!(tail >= self.tail && tail % self.segment_bytes == 0);
+        self.tail = tail;
+        self.head = self.head.max(tail);
+    }
+    /// Share of the log in use, 0..=1000.
+    pub fn fill_permille(&self) -> u64 {
+        let used = self.segment_of(self.head + self.segment_bytes - 1) - self.segment_of(self.tail);
+        used * 1000 / self.segments
+    }
+}
+
+/// How long acknowledgements wait at this fill: nothing below the low mark, rising with the square up to
+/// `max_us` at the high mark, so that writers slow down to the speed of destage without a cliff.
+pub(crate) fn congestion_delay_us(fill_permille: u64, low_percent: u8, high_percent: u8, max_us: u64) -> u64 {
+    let (low, high) = (u64::from(low_percent) * 10, u64::from(high_percent) * 10);
+    if fill_permille <= low || high <= low {
+        return 0;
+    }
+    let part = (fill_permille.min(high) - low) * 1000 / (high - low);
+    max_us * part * part / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring() -> Ring {
+        Ring { segment_bytes: 65536, segments: 8, offset: 1 << 20, tail: 0, head: 0, previous_position: u64::MAX, previous_crc: 0, durable: 0 }
+    }
+
+    #[test]
+    fn delay_rises_without_a_cliff() {
+        let delays: Vec<u64> = (0..=1000).map(|fill| congestion_delay_us(fill, 60, 90, 20_000)).collect();
+        assert!(delays.windows(2).all(|w| w[0] <= w[1] && w[1] - w[0] < 200));
+        assert_eq!((delays[600], delays[900], delays[1000]), (0, 20_000, 20_000));
+    }
+
+    #[test]
+    fn batches_stay_inside_segments_and_the_reserve_is_kept() {
+        let mut ring = ring();
+        assert_eq!(ring.place(8192), 0);
+        ring.head = 61440;
+        assert_eq!(ring.place(4096), 61440);
+        assert_eq!(ring.place(8192), 65536);
+        ring.head = 6 * 65536;
+        assert!(ring.has_room(4096, Class::Normal));
+        ring.head = 6 * 65536 + 61440;
+        assert!(!ring.has_room(8192, Class::Normal));
+        assert!(ring.has_room(8192, Class::Reserve));
+        ring.head = 8 * 65536;
+        assert!(!ring.has_room(4096, Class::Reserve));
+        ring.move_tail(65536);
+        assert!(ring.has_room(4096, Class::Reserve));
+    }
+}

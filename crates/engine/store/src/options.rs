@@ -1,0 +1,142 @@
+//! What may be chosen when a disk group is made or opened, and how a cache device is divided.
+
+use cairn_format::{CacheRegions, CapacityRegions};
+
+use crate::error::{StoreError, StoreErrorKind};
+
+/// Bytes of write buffer per disk group, at most: as vSAN's all-flash default.
+pub const LOG_BYTES_MAX: u64 = 600_000_000_000;
+/// Memory that the index of a full log may take, in the worst case of lone 4 KiB writes.
+pub const INDEX_BYTES_MAX: u64 = 2 << 30;
+/// Index memory of one buffered 4 KiB write, in the worst case (see `index.rs`).
+const INDEX_BYTES_PER_BLOCK: u64 = 200;
+/// Superblocks stand below this offset on every device.
+const REGIONS_OFFSET: u64 = 1 << 20;
+
+/// Settings of a disk group. Sizes left out are chosen from the devices' sizes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Bytes of the log; at format only.
+    pub log_bytes: Option<u64>,
+    /// Bytes of the metadata region; at format only.
+    pub metadata_bytes: Option<u64>,
+    /// Bytes of a log segment; at format only. An operation has at most half of it.
+    pub log_segment_bytes: Option<u32>,
+    /// Bytes of a capacity segment; at format only.
+    pub segment_bytes: u32,
+    /// Bytes of memory for cached blocks.
+    pub read_cache_bytes: u64,
+    /// Bytes of memory for cached parts of the block map.
+    pub map_cache_bytes: u64,
+    /// Log fill in per cent where destage begins.
+    pub destage_percent: u8,
+    /// Log fill in per cent where acknowledgements begin to be delayed.
+    pub congestion_low_percent: u8,
+    /// Log fill in per cent where writes wait for destage.
+    pub congestion_high_percent: u8,
+    /// The longest such delay, in microseconds.
+    pub congestion_delay_max_us: u64,
+    /// Blocks that one destage round reads and writes, at most (but at least a log segment): bounds its memory.
+    pub destage_blocks_max: u32,
+    /// Destage what is buffered when nothing was written for so long, in milliseconds; 0 never.
+    pub idle_destage_ms: u64,
+    /// Format although a device holds a Cairn superblock: what it holds is lost.
+    pub force: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            log_bytes: None,
+            metadata_bytes: None,
+            log_segment_bytes: None,
+            segment_bytes: 4 << 20,
+            read_cache_bytes: 64 << 20,
+            map_cache_bytes: 32 << 20,
+            destage_percent: 25,
+            congestion_low_percent: 60,
+            congestion_high_percent: 90,
+            congestion_delay_max_us: 20_000,
+            destage_blocks_max: 16 << 10,
+            idle_destage_ms: 0,
+            force: false,
+        }
+    }
+}
+
+fn refuse(text: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, text)
+}
+
+/// Divides a cache device. `log_id` and the open count are the caller's.
+pub(crate) fn cache_regions(
+    options: &StoreOptions,
+    name: &str,
+    device_bytes: u64,
+    capacity_bytes: u64,
+    log_id: u64,
+) -> Result<CacheRegions, StoreError> {
+    let page = 4096;
+    // Napkin: a full leaf row has ~1.3 KiB per 64 blocks (0.5 %), doubled by half-filled B-tree pages, doubled again
+    // by copy-on-write: 2 %.
+    let metadata_bytes = options
+        .metadata_bytes
+        .unwrap_or_else(|| (capacity_bytes / 50 + (32 << 20)).min(device_bytes / 3))
+        .next_multiple_of(page);
+    let log_offset = REGIONS_OFFSET + metadata_bytes;
+    let room = device_bytes.saturating_sub(log_offset);
+    let wanted = options.log_bytes.unwrap_or_else(|| {
+        room.min(LOG_BYTES_MAX).min(INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * page)
+    });
+    let segment = options.log_segment_bytes.map_or_else(
+        || (wanted / 16).clamp(128 << 10, 4 << 20).next_power_of_two().min(4 << 20),
+        |bytes| u64::from(bytes).next_multiple_of(page),
+    );
+    let log_bytes = wanted / segment * segment;
+    if metadata_bytes < (4 << 20) || log_bytes < 4 * segment || log_bytes > room {
+        return Err(refuse(format!(
+            "cache device {name} has {device_bytes} bytes, too few for {metadata_bytes} of metadata and a log of at \
+             least {}: use a larger device, or smaller regions",
+            4 * segment
+        )));
+    }
+    if segment < (32 << 10) {
+        return Err(refuse(format!("a log segment of {segment} bytes is too small: use at least 32 KiB")));
+    }
+    Ok(CacheRegions {
+        metadata_offset: REGIONS_OFFSET,
+        metadata_bytes,
+        log_offset,
+        log_bytes,
+        log_segment_bytes: segment as u32,
+        log_id,
+        open_count: 0,
+    })
+}
+
+/// Divides a capacity device.
+pub(crate) fn capacity_regions(
+    options: &StoreOptions,
+    name: &str,
+    device_bytes: u64,
+    log_id: u64,
+) -> Result<CapacityRegions, StoreError> {
+    let segment_bytes = options.segment_bytes;
+    if segment_bytes < (64 << 10) || segment_bytes % 4096 != 0 || segment_bytes > (64 << 20) {
+        return Err(refuse(format!(
+            "a capacity segment of {segment_bytes} bytes does not do: use a multiple of 4 KiB from 64 KiB to 64 MiB"
+        )));
+    }
+    let count = device_bytes.saturating_sub(REGIONS_OFFSET) / u64::from(segment_bytes);
+    if count < 8 {
+        return Err(refuse(format!(
+            "capacity device {name} has {device_bytes} bytes, too few for 8 segments of {segment_bytes}: use a larger device"
+        )));
+    }
+    Ok(CapacityRegions {
+        segments_offset: REGIONS_OFFSET,
+        segment_count: count.min(u64::from(u32::MAX)) as u32,
+        segment_bytes,
+        log_id,
+    })
+}

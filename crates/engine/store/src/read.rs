@@ -1,0 +1,386 @@
+//! Reads: which version of each block holds, where it stands, and whether its bytes are right.
+//!
+//! Promises    a block is returned only if its CRC-32C matches the one that index or map have for it (I7)
+//!             a segment is not reused while a read of it is under way
+//! Assumes     the object layer orders a read with overlapping writes
+//!
+//! The newest version holds, settled or not; below the index the map; blocks that neither has are holes.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use bytes::Bytes;
+use cairn_env::{Disk, DiskError, DiskErrorKind, Env};
+use cairn_format::crc32c;
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+use futures::future::join_all;
+
+use crate::{
+    disk_group::Inner,
+    error::{StoreError, StoreErrorKind},
+    index::{Body, Place},
+    map::{LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    operation::ReadPiece,
+    read_cache::CACHED_READ_BLOCKS_MAX,
+    rows,
+    segments::{LOG, Pin},
+    state::State,
+};
+
+/// Blocks of one device read, at most.
+const DEVICE_READ_BLOCKS_MAX: u64 = 256;
+
+/// Blocks that stand back to back on one device.
+#[derive(Debug)]
+struct Stretch {
+    first_block: u64,
+    crcs: Vec<u32>,
+    device: u8,
+    offset: u64,
+    segment: u64,
+    _pin: Pin,
+}
+
+/// Where the parts of a range come from.
+#[derive(Debug)]
+enum Source {
+    Hole(BlockRange),
+    Ready(ReadPiece),
+    Device(Stretch),
+}
+
+/// What a plan still needs, or the plan.
+enum Plan {
+    Leaves(Vec<LeafKey>),
+    Sources(Vec<Source>),
+}
+
+impl<E: Env> Inner<E> {
+    pub(crate) async fn read(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Vec<ReadPiece>, StoreError> {
+        let mut bad = Vec::new();
+        // Twice: bytes that were wrong on their way from the device are right the second time.
+        for _ in 0..2 {
+            let sources = self.plan(id, range).await?;
+            let (pieces, wrong) = self.fetch(id, range, sources).await?;
+            if wrong.is_empty() {
+                return Ok(pieces);
+            }
+            bad = wrong;
+        }
+        bad.sort_unstable();
+        self.state.borrow_mut().counters.bad_blocks += bad.len() as u64;
+        Err(bad_blocks(id, bad))
+    }
+
+    async fn plan(&self, id: ComponentId, range: BlockRange) -> Result<Vec<Source>, StoreError> {
+        let mut fetched: BTreeMap<LeafKey, Rc<Leaf>> = BTreeMap::new();
+        loop {
+            let (plan, generation) = {
+                let mut state = self.state.borrow_mut();
+                (state.plan(id, range, &fetched, self)?, state.map_generation)
+            };
+            let wanted = match plan {
+                Plan::Sources(sources) => return Ok(sources),
+                Plan::Leaves(wanted) => wanted,
+            };
+            let leaves = self.fetch_leaves(&wanted).await?;
+            let mut state = self.state.borrow_mut();
+            if state.map_generation == generation {
+                for (key, leaf) in leaves {
+                    state.leaves.insert(key, leaf.clone());
+                    fetched.insert(key, leaf);
+                }
+            } else {
+                // A transaction came between: what was read may name slots that are free now.
+                fetched.clear();
+            }
+        }
+    }
+
+    /// Reads leaves from the metadata; one that is not there is empty.
+    pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Rc<Leaf>)>, StoreError> {
+        let keys: Vec<Vec<u8>> = wanted.iter().map(|&(component, leaf)| rows::leaf_key(component, leaf)).collect();
+        let meta = self.meta.clone();
+        let values = self.env.run_blocking(move || meta.get_many(&keys)).await.map_err(damaged)?;
+        let decode = |(&key, value): (&LeafKey, Option<Vec<u8>>)| {
+            let leaf = match value {
+                Some(bytes) => Leaf::decode(&bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?,
+                None => Leaf::default(),
+            };
+            Ok((key, Rc::new(leaf)))
+        };
+        wanted.iter().zip(values).map(decode).collect()
+    }
+
+    /// Carries the plan out. Returns the pieces in order, and the blocks that were wrong.
+    async fn fetch(&self, id: ComponentId, range: BlockRange, sources: Vec<Source>) -> Result<(Vec<ReadPiece>, Vec<u64>), StoreError> {
+        let reads = sources.iter().map(|source| {
+            let read = match source {
+                Source::Device(stretch) => Some(self.read_stretch(stretch)),
+                _ => None,
+            };
+            async move { if let Some(read) = read { Some(read.await) } else { None } }
+        });
+        let results = join_all(reads).await;
+        let (mut pieces, mut wrong) = (Vec::new(), Vec::new());
+        let keep = range.count <= CACHED_READ_BLOCKS_MAX;
+        for (source, result) in sources.into_iter().zip(results) {
+            match (source, result) {
+                (Source::Hole(range), _) => pieces.push(ReadPiece::Hole { range }),
+                (Source::Ready(piece), _) => pieces.push(piece),
+                (Source::Device(stretch), Some(Ok(data))) => {
+                    let bad = wrong_blocks(&stretch, &data);
+                    if bad.is_empty() && keep {
+                        self.keep(id, &stretch, &data);
+                    }
+                    wrong.extend(bad);
+                    pieces.push(ReadPiece::Data { first_block: stretch.first_block, data, crcs: stretch.crcs });
+                }
+                (Source::Device(stretch), Some(Err(error))) => {
+                    if stretch.device != LOG && error.kind == DiskErrorKind::Gone {
+                        self.fail_device(stretch.device);
+                        return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: {error}")));
+                    }
+                    wrong.extend(self.unreadable(&stretch).await);
+                }
+                (Source::Device(_), None) => unreachable!("every device source was read"),
+            }
+        }
+        Ok((pieces, wrong))
+    }
+
+    fn keep(&self, id: ComponentId, stretch: &Stretch, data: &Bytes) {
+        let mut state = self.state.borrow_mut();
+        for (at, &crc) in stretch.crcs.iter().enumerate() {
+            let from = at * BLOCK_BYTES as usize;
+            // The block may have changed since the plan; a later hit compares the CRC, and a change forgets it, so
+            // it is kept only while the plan still holds.
+            let block = stretch.first_block + at as u64;
+            if state.crc_now(id, block) == Some(crc) {
+                state.cache.insert(id, block, &data[from..from + BLOCK_BYTES as usize], crc);
+            }
+        }
+    }
+
+    fn read_stretch(&self, stretch: &Stretch) -> impl Future<Output = Result<Bytes, DiskError>> {
+        let len = stretch.crcs.len() as u32 * BLOCK_BYTES;
+        self.disk(stretch.device).read(stretch.offset, len)
+    }
+
+    /// Reads block by block to tell which of a failed stretch are at fault.
+    async fn unreadable(&self, stretch: &Stretch) -> Vec<u64> {
+        let mut bad = Vec::new();
+        for (at, &crc) in stretch.crcs.iter().enumerate() {
+            let offset = stretch.offset + at as u64 * u64::from(BLOCK_BYTES);
+            let read = self.disk(stretch.device).read(offset, BLOCK_BYTES).await;
+            if !read.is_ok_and(|data| crc32c(&data) == crc) {
+                bad.push(stretch.first_block + at as u64);
+            }
+        }
+        bad
+    }
+
+    pub(crate) async fn allocated(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Vec<(BlockRange, bool)>, StoreError> {
+        let state = self.state.borrow();
+        state.allocated(id, range)
+    }
+}
+
+fn bad_blocks(id: ComponentId, blocks: Vec<u64>) -> StoreError {
+    let text = format!("{} blocks of component {id} are unreadable or have a wrong checksum, the first is {}", blocks.len(), blocks[0]);
+    StoreError::new(StoreErrorKind::BadBlock { component: id, blocks }, text)
+}
+
+pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
+    StoreError::new(StoreErrorKind::Damaged, error.to_string())
+}
+
+fn wrong_blocks(stretch: &Stretch, data: &Bytes) -> Vec<u64> {
+    let blocks = data.chunks_exact(BLOCK_BYTES as usize);
+    let bad = |(at, (block, &crc)): (usize, (&[u8], &u32))| (crc32c(block) != crc).then_some(stretch.first_block + at as u64);
+    blocks.zip(&stretch.crcs).enumerate().filter_map(bad).collect()
+}
+
+impl State {
+    fn plan<E: Env>(&mut self, id: ComponentId, range: BlockRange, fetched: &BTreeMap<LeafKey, Rc<Leaf>>, inner: &Inner<E>) -> Result<Plan, StoreError> {
+        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
+        if component.lost {
+            return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: its capacity device failed")));
+        }
+        if range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks) {
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                format!("blocks {}..+{} are not within the component's {} blocks", range.first, range.count, component.size_blocks),
+            ));
+        }
+        let mut planner = Planner { sources: Vec::new(), wanted: Vec::new(), missing: Vec::new() };
+        let mut at = range.first;
+        let spans = component.extents.spans(range);
+        for span in spans {
+            if span.range.first > at {
+                planner.base(self, id, BlockRange::new(at, (span.range.first - at) as u32), fetched, inner);
+            }
+            planner.version(self, id, span.versions[0], span.range, inner);
+            at = span.range.end();
+        }
+        if at < range.end() {
+            planner.base(self, id, BlockRange::new(at, (range.end() - at) as u32), fetched, inner);
+        }
+        if !planner.wanted.is_empty() {
+            return Ok(Plan::Leaves(planner.wanted));
+        }
+        if planner.missing.is_empty() { Ok(Plan::Sources(planner.sources)) } else { Err(bad_blocks(id, planner.missing)) }
+    }
+
+    /// The CRC that a block has now, as far as memory tells.
+    fn crc_now(&mut self, id: ComponentId, block: u64) -> Option<u32> {
+        let component = self.components.get(&id)?;
+        if let Some(span) = component.extents.spans(BlockRange::new(block, 1)).first() {
+            return Some(self.records.of(span.versions[0]).crc(block));
+        }
+        let leaf = self.leaves.get((id, block / LEAF_BLOCKS))?;
+        leaf.get(block).map(|entry| entry.crc)
+    }
+
+    fn allocated(&self, id: ComponentId, range: BlockRange) -> Result<Vec<(BlockRange, bool)>, StoreError> {
+        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
+        let mut parts: Vec<(BlockRange, bool)> = Vec::new();
+        let base = |from: u64, to: u64, parts: &mut Vec<(BlockRange, bool)>| {
+            let mut at = from;
+            for run in component.base.runs(BlockRange::new(from, (to - from) as u32)) {
+                parts.push((BlockRange::new(at, (run.first - at) as u32), false));
+                parts.push((run, true));
+                at = run.end();
+            }
+            parts.push((BlockRange::new(at, (to - at) as u32), false));
+        };
+        let mut at = range.first;
+        for span in component.extents.spans(range) {
+            base(at, span.range.first, &mut parts);
+            parts.push((span.range, self.records.of(span.versions[0]).allocates()));
+            at = span.range.end();
+        }
+        base(at, range.end(), &mut parts);
+        let mut out: Vec<(BlockRange, bool)> = Vec::new();
+        for (part, value) in parts {
+            match out.last_mut() {
+                _ if part.count == 0 => {}
+                Some((last, have)) if *have == value => last.count += part.count,
+                _ => out.push((part, value)),
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Collects sources; adjacent blocks that stand back to back become one read.
+struct Planner {
+    sources: Vec<Source>,
+    wanted: Vec<LeafKey>,
+    /// Blocks that the bits have and the map has not.
+    missing: Vec<u64>,
+}
+
+impl Planner {
+    fn hole(&mut self, range: BlockRange) {
+        if let Some(Source::Hole(last)) = self.sources.last_mut()
+            && last.end() == range.first
+        {
+            last.count += range.count;
+        } else {
+            self.sources.push(Source::Hole(range));
+        }
+    }
+
+    fn version<E: Env>(&mut self, state: &mut State, id: ComponentId, record: u32, range: BlockRange, inner: &Inner<E>) {
+        for block in range.first..range.end() {
+            let record = state.records.of(record);
+            let crc = record.crc(block);
+            let index = block - record.range.first;
+            match &record.body {
+                Body::Zero { .. } => {
+                    self.hole(BlockRange::new(block, (range.end() - block) as u32));
+                    return;
+                }
+                Body::Data { place: Place::Log(position), .. } => {
+                    let position = position + index * u64::from(BLOCK_BYTES);
+                    let offset = state.ring.device_offset(position);
+                    let segment = state.ring.physical(state.ring.segment_of(position));
+                    self.block(state, id, block, crc, (LOG, offset, segment), inner);
+                }
+                Body::Data { place: Place::Slots(slots), .. } => {
+                    let slot = slots[index as usize];
+                    self.slot(state, id, block, crc, slot, inner);
+                }
+            }
+        }
+    }
+
+    fn slot<E: Env>(&mut self, state: &mut State, id: ComponentId, block: u64, crc: u32, slot: u64, inner: &Inner<E>) {
+        if slot == ZERO_SLOT {
+            self.hole(BlockRange::new(block, 1));
+            return;
+        }
+        assert!(slot != NO_SLOT, "a live version has a slot");
+        let device = state.components[&id].device;
+        let segments = &state.devices[device as usize];
+        let place = (device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
+        self.block(state, id, block, crc, place, inner);
+    }
+
+    fn block<E: Env>(&mut self, state: &mut State, id: ComponentId, block: u64, crc: u32, (device, offset, segment): (u8, u64, u64), inner: &Inner<E>) {
+        if let Some(data) = state.cache.get(id, block, crc) {
+            self.sources.push(Source::Ready(ReadPiece::Data { first_block: block, data, crcs: vec![crc] }));
+            return;
+        }
+        if let Some(Source::Device(last)) = self.sources.last_mut() {
+            let len = last.crcs.len() as u64;
+            let follows = last.device == device
+                && last.first_block + len == block
+                && last.offset + len * u64::from(BLOCK_BYTES) == offset
+                && last.segment == segment
+                && len < DEVICE_READ_BLOCKS_MAX;
+            if follows {
+                last.crcs.push(crc);
+                return;
+            }
+        }
+        let _pin = inner.pins.pin(device, segment);
+        self.sources.push(Source::Device(Stretch { first_block: block, crcs: vec![crc], device, offset, segment, _pin }));
+    }
+
+    /// Blocks that only the map knows.
+    fn base<E: Env>(&mut self, state: &mut State, id: ComponentId, range: BlockRange, fetched: &BTreeMap<LeafKey, Rc<Leaf>>, inner: &Inner<E>) {
+        let runs = state.components[&id].base.runs(range);
+        let mut at = range.first;
+        for run in runs {
+            if run.first > at {
+                self.hole(BlockRange::new(at, (run.first - at) as u32));
+            }
+            at = run.end();
+            let mut leaf: Option<(u64, Rc<Leaf>)> = None;
+            for block in run.first..run.end() {
+                let number = block / LEAF_BLOCKS;
+                if leaf.as_ref().is_none_or(|(n, _)| *n != number) {
+                    let key = (id, number);
+                    let found = fetched.get(&key).cloned().or_else(|| state.leaves.get(key).cloned());
+                    let Some(found) = found else {
+                        if self.wanted.last() != Some(&key) {
+                            self.wanted.push(key);
+                        }
+                        continue;
+                    };
+                    leaf = Some((number, found));
+                }
+                let entry = leaf.as_ref().and_then(|(_, leaf)| leaf.get(block));
+                // The bits and the map change in one transaction; a difference is damage of the metadata.
+                match entry {
+                    Some(entry) => self.slot(state, id, block, entry.crc, entry.slot, inner),
+                    None => self.missing.push(block),
+                }
+            }
+        }
+        if at < range.end() {
+            self.hole(BlockRange::new(at, (range.end() - at) as u32));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The in-memory read cache of a disk group: single blocks of small reads, bounded.
+//!
+//! Keyed by (component, block), and dropped when a record touches the block; a hit is used only if its CRC is the one
+//! that the index or the map asks for. Large reads pass by: they are sequential, and would sweep everything out.
+
+use bytes::Bytes;
+use cairn_env::PageBuf;
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+
+use crate::clock::ClockCache;
+
+/// Blocks of a read that is cached, at most: 64 KiB.
+pub(crate) const CACHED_READ_BLOCKS_MAX: u32 = 16;
+/// Bytes of a cached block with its place in the tree.
+const ENTRY_BYTES: u64 = BLOCK_BYTES as u64 + 128;
+
+#[derive(Debug)]
+pub(crate) struct ReadCache {
+    blocks: ClockCache<(ComponentId, u64), (Bytes, u32)>,
+    pub hits: u64,
+    pub misses: u64,
+}
+
+impl ReadCache {
+    pub fn new(bytes_max: u64) -> Self {
+        Self { blocks: ClockCache::new((bytes_max / ENTRY_BYTES) as usize), hits: 0, misses: 0 }
+    }
+    pub fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * ENTRY_BYTES
+    }
+    pub fn get(&mut self, component: ComponentId, block: u64, crc: u32) -> Option<Bytes> {
+        let hit = self.blocks.get((component, block)).filter(|(_, have)| *have == crc).map(|(data, _)| data.clone());
+        if hit.is_some() {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+        hit
+    }
+    /// Keeps a copy: a slice would hold the whole buffer that it was read into.
+    pub fn insert(&mut self, component: ComponentId, block: u64, data: &[u8], crc: u32) {
+        self.blocks.insert((component, block), (PageBuf::copy_of(data).freeze(), crc));
+    }
+    pub fn forget(&mut self, component: ComponentId, range: BlockRange) {
+        if range.count > 0 {
+            self.blocks.remove_range((component, range.first)..=(component, range.end() - 1));
+        }
+    }
+    pub fn forget_component(&mut self, component: ComponentId) {
+        self.blocks.remove_range((component, 0)..=(component, u64::MAX));
+    }
+}

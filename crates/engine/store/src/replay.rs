@@ -1,0 +1,213 @@
+//! Reading the log back: every batch from the tail, and the difference between a torn tail and damage.
+//!
+//! Promises    L1  everything that was acknowledged is found, or the log is reported damaged
+//!             L2  a batch that was never acknowledged may be found or not; when found it is whole
+//! Assumes     one write was in flight: only the last batch can be torn
+//! Memory      one log segment at a time
+//!
+//! A batch is *torn* if nothing says that it was ever durable. It was durable if a header that claims a later durable
+//! position can be read anywhere in the ring, or if the metadata remembers one: then the log is *damaged*, and what
+//! follows the bad batch is not used, as a hole in the history proves nothing.
+
+use bytes::Bytes;
+use cairn_env::{Disk, PageBuf};
+use cairn_format::{BatchHeader, LogRecord, crc32c, decode_batch_header, decode_batch_records};
+use cairn_types::BLOCK_BYTES;
+use futures::future::join_all;
+
+use crate::{
+    error::StoreError,
+    rows::StateRow,
+    state::{At, State},
+    stats::LogHealth,
+};
+
+const PAGE: u64 = BLOCK_BYTES as u64;
+/// Reads in flight while looking for evidence.
+const EVIDENCE_READS: usize = 32;
+
+/// How the log was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replayed {
+    Sound,
+    /// New batches must begin here, beyond everything that can still be read of the lost part.
+    Damaged { jump_to: u64 },
+}
+
+/// A batch that was read and not applied yet.
+struct Held {
+    header: BatchHeader,
+    records: Vec<LogRecord>,
+    data_sound: bool,
+}
+
+/// Reads the log from the state's tail and applies it. The ring's head ends up behind the last batch.
+pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateRow) -> Result<Replayed, StoreError> {
+    let mut segment = Segment::default();
+    let mut held: Option<Held> = None;
+    // Once round the ring at most: a valid chain cannot be longer, a damaged device may say anything.
+    let limit = state.ring.tail + state.ring.size();
+    let mut at = state.ring.tail;
+    loop {
+        let Some(next) = find_next(disk, state, &mut segment, at, held.as_ref()).await? else { break };
+        if next.header.end() > limit {
+            break;
+        }
+        at = next.header.end();
+        if let Some(before) = held.replace(next) {
+            // A later batch stands: this one was durable, whatever its data blocks look like now.
+            apply(state, before);
+        }
+    }
+    let end_before_last = held.as_ref().map(|h| h.header.position);
+    let evidence = durable_evidence(disk, state, at, end_before_last).await;
+    let durable = evidence.durable.max(stored.durable_position);
+    if let Some(last) = held {
+        if last.data_sound || durable >= last.header.end() {
+            apply(state, last);
+        } else {
+            at = last.header.position;
+        }
+    }
+    state.ring.head = state.ring.head.max(at.min(limit));
+    if let Some(ends_at) = stored.damaged_at {
+        state.health = LogHealth::Damaged { ends_at };
+    }
+    if durable <= state.ring.durable {
+        return Ok(Replayed::Sound);
+    }
+    if state.health == LogHealth::Sound {
+        state.health = LogHealth::Damaged { ends_at: state.ring.durable };
+    }
+    let last = durable.max(evidence.highest).max(state.ring.head);
+    Ok(Replayed::Damaged { jump_to: (last + 1).next_multiple_of(state.ring.segment_bytes) })
+}
+
+fn apply(state: &mut State, held: Held) {
+    let header = held.header;
+    let mut data = header.position + u64::from(header.header_bytes);
+    state.ring.head = state.ring.head.max(header.position);
+    state.ring.advance(&header);
+    for record in held.records {
+        let at = At { position: header.position, data };
+        data += record.data_blocks() * PAGE;
+        state.apply(record, at);
+    }
+}
+
+/// The batch that follows: right here, or at the next segment's start when the writer left this one.
+async fn find_next<D: Disk>(
+    disk: &D,
+    state: &State,
+    segment: &mut Segment,
+    at: u64,
+    before: Option<&Held>,
+) -> Result<Option<Held>, StoreError> {
+    let next_start = at.next_multiple_of(state.ring.segment_bytes);
+    for position in [at, next_start] {
+        segment.load(disk, state, position).await?;
+        if let Some(held) = segment.batch_at(position, state, before) {
+            return Ok(Some(held));
+        }
+        if position == next_start {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// One log segment in memory.
+#[derive(Default)]
+struct Segment {
+    start: Option<u64>,
+    data: Bytes,
+}
+
+impl Segment {
+    async fn load<D: Disk>(&mut self, disk: &D, state: &State, position: u64) -> Result<(), StoreError> {
+        let len = state.ring.segment_bytes;
+        let start = position / len * len;
+        if self.start == Some(start) {
+            return Ok(());
+        }
+        let offset = state.ring.device_offset(start);
+        self.data = match disk.read(offset, len as u32).await {
+            Ok(data) => data,
+            // One bad sector must not hide the rest of the segment.
+            Err(_) => read_by_pages(disk, offset, len).await,
+        };
+        self.start = Some(start);
+        Ok(())
+    }
+
+    fn batch_at(&self, position: u64, state: &State, before: Option<&Held>) -> Option<Held> {
+        let start = self.start?;
+        let bytes = self.data.get((position - start) as usize..)?;
+        let header = decode_batch_header(bytes).ok()?;
+        let chained = before.is_none_or(|b| {
+            header.previous_position == b.header.position && header.previous_crc == b.header.crc
+        });
+        let inside = position - start + u64::from(header.header_bytes) + u64::from(header.data_bytes) <= state.ring.segment_bytes;
+        if header.log_id != state.log_id || header.position != position || !chained || !inside {
+            return None;
+        }
+        let records = decode_batch_records(&header, bytes).ok()?;
+        let data = &bytes[header.header_bytes as usize..];
+        let crcs = records.iter().flat_map(LogRecord::data_crcs);
+        let data_sound = data.chunks_exact(PAGE as usize).zip(crcs).all(|(block, crc)| crc32c(block) == crc);
+        Some(Held { header, records, data_sound })
+    }
+}
+
+async fn read_by_pages<D: Disk>(disk: &D, offset: u64, len: u64) -> Bytes {
+    let mut data = PageBuf::zeroed(len as usize);
+    for page in 0..len / PAGE {
+        if let Ok(bytes) = disk.read(offset + page * PAGE, PAGE as u32).await {
+            let at = (page * PAGE) as usize;
+            data[at..at + PAGE as usize].copy_from_slice(&bytes);
+        }
+    }
+    data.freeze()
+}
+
+/// What the ring says of batches beyond the end of the chain.
+#[derive(Debug, Default)]
+struct Evidence {
+    /// The highest durable position that a readable header claims.
+    durable: u64,
+    /// The highest end of a batch of this wrap.
+    highest: u64,
+}
+
+/// Looks for headers beyond `end`: in the rest of its segment, and at the start of every other one.
+async fn durable_evidence<D: Disk>(disk: &D, state: &State, end: u64, last: Option<u64>) -> Evidence {
+    let ring = &state.ring;
+    let from = last.unwrap_or(end);
+    let rest = (from..from.next_multiple_of(ring.segment_bytes)).step_by(PAGE as usize);
+    let first = from.next_multiple_of(ring.segment_bytes);
+    let starts = (first..ring.tail + ring.size()).step_by(ring.segment_bytes as usize);
+    let positions: Vec<u64> = rest.chain(starts).collect();
+    let mut evidence = Evidence::default();
+    for group in positions.chunks(EVIDENCE_READS) {
+        let reads = group.iter().map(|&p| disk.read(ring.device_offset(p), PAGE as u32));
+        for (&position, result) in group.iter().zip(join_all(reads).await) {
+            let Ok(bytes) = result else { continue };
+            let header = match decode_batch_header(&bytes) {
+                Err(cairn_format::BatchError::Short) => read_long(disk, ring.device_offset(position), &bytes).await,
+                other => other.ok(),
+            };
+            // A header of an earlier wrap, or of another log, stands for nothing.
+            if let Some(header) = header.filter(|h| h.log_id == state.log_id && h.position == position) {
+                evidence.durable = evidence.durable.max(header.durable_position);
+                evidence.highest = evidence.highest.max(header.end());
+            }
+        }
+    }
+    evidence
+}
+
+async fn read_long<D: Disk>(disk: &D, offset: u64, first: &[u8]) -> Option<BatchHeader> {
+    let len = cairn_format::peek_batch_header_bytes(first)?;
+    let bytes = disk.read(offset, len).await.ok()?;
+    decode_batch_header(&bytes).ok()
+}

@@ -1,0 +1,274 @@
+//! Capacity segments: which are free, where the next run goes, how many slots of each are in use, what reads pin.
+//!
+//! Promises    a segment is reused only when nothing refers to it in the metadata and no read holds it
+//! Assumes     `live` falls only after the transaction that drops the references is durable
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, run_header_pages};
+use cairn_types::BLOCK_BYTES;
+
+use crate::{rows::SegmentRow, signal::Signal};
+
+/// Per cent of the slots that writes may not fill: room for cleaning.
+const CLEANER_RESERVE_PERCENT: u64 = 5;
+/// Segments that writes may not fill, at least: one to write to, one to clean into, one that waits for its commit.
+pub(crate) const CLEANER_RESERVE_SEGMENTS: u64 = 3;
+
+/// One capacity device's segments.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    pub device: u8,
+    pub segments_offset: u64,
+    pub segment_pages: u32,
+    rows: Vec<SegmentRow>,
+    /// The segment that runs are appended to.
+    open: Option<u32>,
+    pub dirty: BTreeSet<u32>,
+    /// Slots in use.
+    live: u64,
+    /// Segments without a slot in use.
+    free: BTreeSet<u32>,
+    /// What the components on this device may need, in blocks.
+    pub charged: u64,
+    pub failed: bool,
+}
+
+/// Where a run goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunPlace {
+    pub segment: u32,
+    pub generation: u64,
+    /// First page of its header, counted over the device's segments.
+    pub page: u64,
+    pub header_pages: u32,
+    pub entries: u32,
+}
+
+impl RunPlace {
+    /// The slot of the first entry.
+    pub fn first_slot(&self) -> u64 {
+        self.page + u64::from(self.header_pages)
+    }
+}
+
+impl Segments {
+    pub fn new(device: u8, regions: &CapacityRegions) -> Self {
+        let count = regions.segment_count;
+        Self {
+            device,
+            segments_offset: regions.segments_offset,
+            segment_pages: regions.segment_bytes / BLOCK_BYTES,
+            rows: vec![SegmentRow::default(); count as usize],
+            open: None,
+            dirty: BTreeSet::new(),
+            live: 0,
+            free: (0..count).collect(),
+            charged: 0,
+            failed: false,
+        }
+    }
+    /// Takes over a stored row. False when there is no such segment.
+    pub fn load(&mut self, segment: u32, row: SegmentRow) -> bool {
+        let Some(slot) = self.rows.get_mut(segment as usize) else { return false };
+        *slot = row;
+        self.live += u64::from(row.live);
+        if row.live > 0 {
+            self.free.remove(&segment);
+        }
+        true
+    }
+    pub fn row(&self, segment: u32) -> SegmentRow {
+        self.rows[segment as usize]
+    }
+    pub fn count(&self) -> u64 {
+        self.rows.len() as u64
+    }
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+    pub fn free_segments(&self) -> u64 {
+        self.free.len() as u64
+    }
+    pub fn open_segment(&self) -> Option<u32> {
+        self.open
+    }
+    /// Slots of a full segment written as one run.
+    pub fn slots_per_segment(&self) -> u64 {
+        u64::from(entries_for(self.segment_pages))
+    }
+    pub fn slots(&self) -> u64 {
+        self.slots_per_segment() * self.count()
+    }
+    /// Blocks that components may be charged with, at most.
+    pub fn limit(&self) -> u64 {
+        let reserve = (self.count() * CLEANER_RESERVE_PERCENT).div_ceil(100).max(CLEANER_RESERVE_SEGMENTS);
+        self.slots_per_segment() * self.count().saturating_sub(reserve)
+    }
+    pub fn device_offset(&self, slot: u64) -> u64 {
+        self.segments_offset + slot * u64::from(BLOCK_BYTES)
+    }
+    pub fn segment_of(&self, slot: u64) -> u32 {
+        (slot / u64::from(self.segment_pages)) as u32
+    }
+
+    /// Takes room for a run of at most `wanted` entries. None when no segment is free.
+    pub fn take_run(&mut self, wanted: u32, round: u64, pins: &Pins) -> Option<RunPlace> {
+        let left = |s: &Self| s.open.map_or(0, |o| s.segment_pages - s.rows[o as usize].fill);
+        if left(self) < 2 {
+            let device = self.device;
+            let next = self.free.iter().copied().find(|&s| Some(s) != self.open && !pins.held(device, u64::from(s)))?;
+            // Not free from now on, though nothing refers to it yet: a crash makes it free again.
+            self.free.remove(&next);
+            if let Some(old) = self.open.replace(next)
+                && self.rows[old as usize].live == 0
+            {
+                self.free.insert(old);
+            }
+            let row = &mut self.rows[next as usize];
+            *row = SegmentRow { generation: row.generation + 1, ..SegmentRow::default() };
+        }
+        let segment = self.open.expect("just chosen");
+        let entries = wanted.min(entries_for(left(self))).min(RUN_ENTRIES_PER_HEADER_MAX);
+        let row = &mut self.rows[segment as usize];
+        let page = u64::from(segment) * u64::from(self.segment_pages) + u64::from(row.fill);
+        let header_pages = run_header_pages(entries);
+        row.fill += header_pages + entries;
+        row.written = round;
+        self.dirty.insert(segment);
+        Some(RunPlace { segment, generation: row.generation, page, header_pages, entries })
+    }
+
+    /// A committed transaction refers to the slot.
+    pub fn add_live(&mut self, slot: u64) {
+        let segment = self.segment_of(slot);
+        self.rows[segment as usize].live += 1;
+        self.live += 1;
+        self.free.remove(&segment);
+        self.dirty.insert(segment);
+    }
+    /// A committed transaction dropped the reference to the slot.
+    pub fn drop_live(&mut self, slot: u64) {
+        let segment = self.segment_of(slot);
+        let row = &mut self.rows[segment as usize];
+        assert!(row.live > 0, "a slot in use is counted");
+        row.live -= 1;
+        self.live -= 1;
+        if row.live == 0 && self.open != Some(segment) {
+            self.free.insert(segment);
+        }
+        self.dirty.insert(segment);
+    }
+    /// The segment that gives most room for the least copying, older ones first: (1 - u) * age / (1 + u).
+    pub fn to_clean(&self, round: u64, pins: &Pins) -> Option<u32> {
+        let pages = u64::from(self.segment_pages);
+        let score = |segment: u32, row: &SegmentRow| -> Option<(u64, u32)> {
+            let live = u64::from(row.live);
+            // A nearly full one gives nothing back.
+            if live == 0 || Some(segment) == self.open || live * 100 >= self.slots_per_segment() * 98 {
+                return None;
+            }
+            if pins.held(self.device, u64::from(segment)) {
+                return None;
+            }
+            let age = round.saturating_sub(row.written) + 1;
+            Some(((pages - live) * age * 1024 / (pages + live), segment))
+        };
+        (0..).zip(&self.rows).filter_map(|(segment, row)| score(segment, row)).max().map(|(_, segment)| segment)
+    }
+    /// Gives up the open segment, so that it can be cleaned or is free.
+    pub fn close_open(&mut self) {
+        if let Some(open) = self.open.take()
+            && self.rows[open as usize].live == 0
+        {
+            self.free.insert(open);
+        }
+    }
+}
+
+/// Entries of a run that takes `pages` pages with its header, at most.
+fn entries_for(pages: u32) -> u32 {
+    let mut entries = pages.saturating_sub(run_header_pages(pages));
+    while entries + 1 + run_header_pages(entries + 1) <= pages {
+        entries += 1;
+    }
+    entries
+}
+
+/// Segments (of the log, or of a capacity device) that reads are using.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    counts: RefCell<BTreeMap<(u8, u64), u32>>,
+    /// Raised when the last pin of a segment goes.
+    pub released: Rc<Signal>,
+}
+
+/// The log in [`Pins`]; its segments are the physical ones.
+pub(crate) const LOG: u8 = u8::MAX;
+
+impl Pins {
+    pub fn held(&self, device: u8, segment: u64) -> bool {
+        self.counts.borrow().contains_key(&(device, segment))
+    }
+    pub fn pin(self: &Rc<Self>, device: u8, segment: u64) -> Pin {
+        *self.counts.borrow_mut().entry((device, segment)).or_default() += 1;
+        Pin { pins: self.clone(), key: (device, segment) }
+    }
+}
+
+/// Holds a segment until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    pins: Rc<Pins>,
+    key: (u8, u64),
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut counts = self.pins.counts.borrow_mut();
+        let count = counts.get_mut(&self.key).expect("a pin is counted");
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&self.key);
+            drop(counts);
+            self.pins.released.raise();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_segment_is_one_run_with_its_header() {
+        for pages in 2..3000 {
+            let entries = entries_for(pages);
+            assert!(entries >= 1 && entries + run_header_pages(entries) <= pages);
+            assert!(entries + 1 + run_header_pages(entries + 1) > pages);
+        }
+    }
+
+    #[test]
+    fn segments_are_reused_when_nothing_holds_them() {
+        let regions = CapacityRegions { segments_offset: 1 << 20, segment_count: 2, segment_bytes: 16 * 4096, log_id: 1 };
+        let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
+        let first = segments.take_run(100, 1, &pins).unwrap();
+        assert_eq!((first.entries, first.page, first.first_slot()), (15, 0, 1));
+        (1..16).for_each(|slot| segments.add_live(slot));
+        let second = segments.take_run(3, 1, &pins).unwrap();
+        assert_eq!((second.segment, second.entries), (1, 3));
+        segments.add_live(second.first_slot());
+        assert_eq!(segments.take_run(100, 1, &pins).unwrap().entries, 11);
+        assert_eq!(segments.take_run(1, 1, &pins), None);
+        (1..16).for_each(|slot| segments.drop_live(slot));
+        let pin = pins.pin(0, 0);
+        assert_eq!(segments.take_run(1, 1, &pins), None);
+        drop(pin);
+        assert_eq!(segments.take_run(1, 2, &pins).unwrap().generation, 2);
+    }
+}

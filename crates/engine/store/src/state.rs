@@ -1,0 +1,279 @@
+//! The state of an open disk group and how a log record changes it. Plain functions: no waiting, no I/O.
+//!
+//! Promises    `apply` is the one way in which records take effect, while running and in replay (I8)
+//! Assumes     records are applied in log order, and only when durable
+//! Not here    queueing (`append.rs`), folding into the map (`destage.rs`)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use cairn_format::{LogPiece, LogRecord};
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+
+use crate::{
+    append::Queue,
+    component::Component,
+    error::StoreError,
+    index::{Body, Place, Record, Records},
+    log::Ring,
+    map::LeafCache,
+    read_cache::ReadCache,
+    rows::ClientRow,
+    segments::Segments,
+    stats::{Counters, LogHealth},
+};
+
+/// A deleted component whose map is not emptied, or whose records may still be in the log.
+#[derive(Debug)]
+pub(crate) struct Deleted {
+    pub device: u8,
+    pub position: u64,
+    /// Blocks that its map still holds.
+    pub base_blocks: u64,
+    pub emptied: bool,
+    pub dirty: bool,
+}
+
+/// The record of an object's seat.
+#[derive(Debug)]
+pub(crate) struct ObjectState {
+    pub position: u64,
+    /// Empty: removed; kept until the log cannot hold an older one.
+    pub bytes: Bytes,
+}
+
+/// Everything that changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub components: BTreeMap<ComponentId, Component>,
+    pub deleted: BTreeMap<ComponentId, Deleted>,
+    pub records: Records,
+    pub objects: BTreeMap<ObjectId, ObjectState>,
+    pub dirty_objects: BTreeSet<ObjectId>,
+    pub new_clients: Vec<(ComponentId, u64, ClientRow)>,
+    pub ring: Ring,
+    pub log_id: u64,
+    pub devices: Vec<Segments>,
+    pub leaves: LeafCache,
+    /// Counts the changes of the map: a leaf read under an older one may be out of date.
+    pub map_generation: u64,
+    pub next_pending: u64,
+    /// Pending rows that the metadata has.
+    pub pending_rows: BTreeSet<u64>,
+    pub cache: ReadCache,
+    pub queue: Queue,
+    pub health: LogHealth,
+    pub counters: Counters,
+    /// Counts destage and cleaning rounds: the clock of segment ages.
+    pub round: u64,
+    /// Set when a device that the group cannot do without failed.
+    pub stopped: Option<StoreError>,
+    pub closing: bool,
+    /// Destage all, whatever the fill.
+    pub drain: bool,
+    /// Time of the last batch, in nanoseconds of the clock.
+    pub last_batch_ns: u64,
+}
+
+/// What applying a record came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Applied {
+    Done,
+    /// The operation had been undone.
+    Undone,
+    /// The component is not here (any more).
+    NoComponent,
+    /// The operation to be undone is settled.
+    Settled,
+    /// The component's device failed.
+    Lost,
+}
+
+/// The place of a record in the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At {
+    /// Of its batch.
+    pub position: u64,
+    /// Of its first data block.
+    pub data: u64,
+}
+
+/// What a write, zero or copy has in common.
+struct Head {
+    component: ComponentId,
+    op: OpId,
+    settled: OpId,
+    client: ClientTag,
+}
+
+impl State {
+    /// Changes a component and keeps its device's charge right. None when it is not here.
+    pub fn change<R>(&mut self, id: ComponentId, act: impl FnOnce(&mut Component, &mut Records) -> R) -> Option<R> {
+        let component = self.components.get_mut(&id)?;
+        let before = component.charge();
+        let result = act(component, &mut self.records);
+        let device = &mut self.devices[component.device as usize];
+        device.charged = device.charged + component.charge() - before;
+        Some(result)
+    }
+
+    /// Gives a record its effect.
+    pub fn apply(&mut self, record: LogRecord, at: At) -> Applied {
+        match record {
+            LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device } => {
+                self.create(component, object, size_blocks, reserved_blocks, device);
+                Applied::Done
+            }
+            LogRecord::DeleteComponent { component } => self.delete(component, at.position),
+            LogRecord::ResizeComponent { component, size_blocks, reserved_blocks } => {
+                let found = self.change(component, |c, _| {
+                    c.size_blocks = size_blocks.max(c.size_blocks);
+                    c.reserved_blocks = reserved_blocks;
+                    c.dirty = true;
+                });
+                found.map_or(Applied::NoComponent, |()| Applied::Done)
+            }
+            LogRecord::Write { component, op, settled, client, first_block, crcs } => {
+                let piece = LogPiece::Data { first_block, crcs };
+                self.put(Head { component, op, settled, client }, vec![piece], None, at)
+            }
+            LogRecord::Zero { component, op, settled, client, range, keep_allocated } => {
+                let piece = LogPiece::Hole { range };
+                self.put(Head { component, op, settled, client }, vec![piece], Some(keep_allocated), at)
+            }
+            LogRecord::Copy { component, op, settled, pieces } => {
+                let client = ClientTag::default();
+                self.put(Head { component, op, settled, client }, pieces, None, at)
+            }
+            LogRecord::Undo { component, op } => {
+                let ranges = self.change(component, |c, records| c.undo(op, at.position, records));
+                let Some(ranges) = ranges else { return Applied::NoComponent };
+                let Some(ranges) = ranges else { return Applied::Settled };
+                for range in ranges {
+                    self.cache.forget(component, range);
+                }
+                Applied::Done
+            }
+            LogRecord::Settle { component, upto } => {
+                let found = self.change(component, |c, records| c.settle(upto, records));
+                found.map_or(Applied::NoComponent, |()| Applied::Done)
+            }
+            LogRecord::Record { object, bytes } => {
+                self.record(object, bytes, at.position);
+                Applied::Done
+            }
+        }
+    }
+
+    /// Begins a component; does nothing when it is here or was deleted.
+    pub fn create(&mut self, id: ComponentId, object: ObjectId, size_blocks: u64, reserved_blocks: u64, device: u8) {
+        if self.components.contains_key(&id) || self.deleted.contains_key(&id) {
+            return;
+        }
+        let mut component = Component::new(id, object, size_blocks, reserved_blocks, device);
+        let Some(segments) = self.devices.get_mut(device as usize) else { return };
+        component.lost = segments.failed;
+        segments.charged += component.charge();
+        self.components.insert(id, component);
+    }
+
+    fn delete(&mut self, id: ComponentId, position: u64) -> Applied {
+        let Some(mut component) = self.components.remove(&id) else { return Applied::NoComponent };
+        let device = &mut self.devices[component.device as usize];
+        // What its map holds stays charged until destage has emptied it.
+        let base_blocks = if component.lost { 0 } else { component.base.total() };
+        device.charged = device.charged - component.charge() + base_blocks;
+        component.extents.clear(&mut self.records);
+        self.cache.forget_component(id);
+        self.new_clients.retain(|(c, _, _)| *c != id);
+        let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
+        self.deleted.insert(id, deleted);
+        Applied::Done
+    }
+
+    fn record(&mut self, object: ObjectId, bytes: Vec<u8>, position: u64) {
+        // The metadata may know a later one than the log that is being replayed.
+        if self.objects.get(&object).is_some_and(|o| o.position > position) {
+            return;
+        }
+        self.objects.insert(object, ObjectState { position, bytes: bytes.into() });
+        self.dirty_objects.insert(object);
+    }
+
+    fn put(&mut self, head: Head, pieces: Vec<LogPiece>, keep_allocated: Option<bool>, at: At) -> Applied {
+        let Head { component, op, settled, client } = head;
+        let segment = self.ring.segment_of(at.position);
+        let applied = self.change(component, |c, records| {
+            if c.lost {
+                return Applied::Lost;
+            }
+            c.settle(settled, records);
+            if c.is_undone(op) {
+                return Applied::Undone;
+            }
+            let mut data = at.data;
+            for piece in &pieces {
+                let (range, body) = match piece {
+                    LogPiece::Data { first_block, crcs } => {
+                        let place = Place::Log(data);
+                        data += crcs.len() as u64 * u64::from(BLOCK_BYTES);
+                        (BlockRange::new(*first_block, crcs.len() as u32), Body::Data { place, crcs: crcs.as_slice().into() })
+                    }
+                    LogPiece::Hole { range } => {
+                        (*range, Body::Zero { keep_allocated: keep_allocated.unwrap_or(false) })
+                    }
+                };
+                let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
+                c.put(record, client, Some(segment), records);
+            }
+            Applied::Done
+        });
+        let Some(applied) = applied else { return Applied::NoComponent };
+        if applied == Applied::Done {
+            for piece in &pieces {
+                let range = match piece {
+                    LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
+                    LogPiece::Hole { range } => *range,
+                };
+                self.cache.forget(component, range);
+            }
+            self.remember(component, client, op);
+        }
+        applied
+    }
+
+    fn remember(&mut self, id: ComponentId, client: ClientTag, op: OpId) {
+        let Some(component) = self.components.get_mut(&id) else { return };
+        if component.remember(client, op) {
+            let number = component.clients_first + component.clients.len() as u64 - 1;
+            self.new_clients.push((id, number, ClientRow { client, op }));
+        }
+    }
+
+    /// A capacity device is gone: its components are lost. They are told at the next transaction's commit.
+    pub fn fail_device(&mut self, device: u8) {
+        let segments = &mut self.devices[device as usize];
+        if std::mem::replace(&mut segments.failed, true) {
+            return;
+        }
+        let ids: Vec<ComponentId> =
+            self.components.values().filter(|c| c.device == device && !c.lost).map(|c| c.id).collect();
+        for id in ids {
+            self.change(id, |c, records| c.lose(records));
+            self.cache.forget_component(id);
+        }
+    }
+
+    /// Blocks that may still be charged to a device.
+    pub fn room(&self, device: u8) -> u64 {
+        let segments = &self.devices[device as usize];
+        if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
+    }
+
+    /// The capacity device for a new component: the one with most room.
+    pub fn choose_device(&self) -> Option<u8> {
+        (0..self.devices.len() as u8)
+            .filter(|&d| !self.devices[d as usize].failed)
+            .max_by_key(|&d| (self.room(d), std::cmp::Reverse(d)))
+    }
+}
