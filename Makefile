@@ -51,9 +51,11 @@ bench: setup
 verify:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@scripts/bans-bite.sh
 	$(CARGO) test --workspace --exclude cairn-e2e --locked --no-fail-fast 2>&1 | $(SUM)
 
 fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 	$(CARGO) fmt --all
+	$(CARGO) run --quiet -p cairn-arch -- lower
