@@ -206,3 +206,175 @@ impl Decoder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*, sample::Index};
+
+    use super::*;
+    use crate::{
+        request::Command,
+        wire::{REQUEST_MAGIC, cmd},
+    };
+
+    const TERMS: Terms = Terms {
+        size_bytes: 1 << 20,
+        structured: true,
+        base_allocation: true,
+    };
+
+    fn encode(request: &Request) -> Vec<u8> {
+        let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&request.flags.to_be_bytes());
+        bytes.extend_from_slice(&request.command.to_be_bytes());
+        bytes.extend_from_slice(&request.cookie.to_be_bytes());
+        bytes.extend_from_slice(&request.offset.to_be_bytes());
+        bytes.extend_from_slice(&request.len_bytes.to_be_bytes());
+        bytes
+    }
+
+    /// Feeds `bytes` in pieces of at most `cuts` bytes; returns what came out.
+    fn feed(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Incoming>, NotNbd> {
+        let mut decoder = Decoder::new(TERMS);
+        let (mut out, mut rest, mut cuts) = (Vec::new(), bytes, cuts.iter().cycle());
+        loop {
+            match decoder.next(usize::MAX)? {
+                Next::Request(incoming) => out.push(incoming),
+                Next::NoRoom => unreachable!("there is room for everything"),
+                Next::NeedBytes if rest.is_empty() => return Ok(out),
+                Next::NeedBytes => {
+                    let space = decoder.space();
+                    let count = space.len().min(rest.len()).min(*cuts.next().unwrap_or(&1));
+                    assert!(count > 0, "no space for more");
+                    space[..count].copy_from_slice(&rest[..count]);
+                    decoder.filled(count);
+                    rest = &rest[count..];
+                }
+            }
+        }
+    }
+
+    fn any_request() -> impl Strategy<Value = Request> {
+        let len = prop_oneof![
+            4 => (0..20_u32).prop_map(|n| n * 512),
+            2 => 0..200_000_u32,
+            1 => (200..700_u32).prop_map(|n| n * 512),
+        ];
+        let flags = prop_oneof![4 => Just(0_u16), 1 => any::<u16>()];
+        (flags, 0..10_u16, any::<u64>(), 0..2500_u64, len).prop_map(
+            |(flags, command, cookie, sector, len_bytes)| Request {
+                flags,
+                command,
+                cookie,
+                offset: sector * 512,
+                len_bytes,
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn requests_come_out_as_they_went_in(
+            requests in vec(any_request(), 0..40),
+            cuts in vec(prop_oneof![1..40_usize, 1..5000_usize, Just(1 << 20)], 1..8),
+        ) {
+            let mut bytes = Vec::new();
+            for (number, request) in requests.iter().enumerate() {
+                bytes.extend_from_slice(&encode(request));
+                bytes.extend((0..request.payload_bytes()).map(|i| (i as usize * 31 + number) as u8));
+            }
+            let out = feed(&bytes, &cuts).expect("well formed");
+            prop_assert_eq!(out.len(), requests.len());
+            for (number, (incoming, request)) in out.iter().zip(&requests).enumerate() {
+                prop_assert_eq!(incoming.request, *request);
+                prop_assert_eq!(incoming.plan, plan(request, &TERMS));
+                if let Plan::Run(Command::Write { len_bytes, .. }) = incoming.plan {
+                    prop_assert_eq!(incoming.payload.len(), len_bytes as usize);
+                    prop_assert_eq!(incoming.payload.as_ptr() as usize % 4096, 0);
+                    let right = incoming.payload.iter().enumerate().all(|(i, b)| *b == (i * 31 + number) as u8);
+                    prop_assert!(right, "payload {}", number);
+                } else {
+                    prop_assert!(incoming.payload.is_empty());
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_requests_or_refused(
+            noise in vec(any::<u8>(), 0..3000),
+            magics in vec(any::<Index>(), 0..20),
+            cut in 1..3000_usize,
+        ) {
+            let mut bytes = noise;
+            // With magic numbers sown in, noise gets past the first check.
+            for at in magics {
+                if bytes.len() >= 4 {
+                    let at = at.index(bytes.len() - 3);
+                    bytes[at..at + 4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+                }
+            }
+            if bytes.len() >= 4 {
+                bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+            }
+            let whole = feed(&bytes, &[usize::MAX]);
+            let cut = feed(&bytes, &[cut]);
+            match (whole, cut) {
+                (Ok(a), Ok(b)) => {
+                    let requests = |v: &[Incoming]| v.iter().map(|i| i.request).collect::<Vec<_>>();
+                    prop_assert_eq!(requests(&a), requests(&b));
+                }
+                (a, b) => prop_assert_eq!(a.err(), b.err()),
+            }
+        }
+
+        #[test]
+        fn what_a_plan_lets_through_is_inside_the_disk(mut request in any_request(), tail in any::<u64>()) {
+            if tail % 3 == 0 {
+                request.offset = request.offset.wrapping_add(tail);
+            }
+            match plan(&request, &TERMS) {
+                Plan::Run(Command::Flush) => prop_assert_eq!(request.command, cmd::FLUSH),
+                Plan::Run(_) => {
+                    let (offset, len) = (request.offset, u64::from(request.len_bytes));
+                    prop_assert!(len > 0 && offset % 512 == 0 && len % 512 == 0);
+                    prop_assert!(offset <= TERMS.size_bytes && len <= TERMS.size_bytes - offset);
+                }
+                Plan::Refuse(..) => {}
+                Plan::Disconnect => prop_assert_eq!(request.command, cmd::DISC),
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_payload_is_read_into_its_own_pages() {
+        let mut decoder = Decoder::new(TERMS);
+        let request = Request {
+            flags: 0,
+            command: cmd::WRITE,
+            cookie: 1,
+            offset: 0,
+            len_bytes: 1 << 20,
+        };
+        let head = encode(&request);
+        decoder.space()[..head.len()].copy_from_slice(&head);
+        decoder.filled(head.len());
+        assert!(
+            matches!(decoder.next(1000), Ok(Next::NoRoom)),
+            "costs more than there is room"
+        );
+        assert!(matches!(decoder.next(usize::MAX), Ok(Next::NeedBytes)));
+        assert_eq!(decoder.space().len(), 1 << 20);
+        decoder.space().fill(9);
+        decoder.filled(1 << 20);
+        assert!(
+            matches!(decoder.next(0), Ok(Next::Request(i)) if i.payload.iter().all(|b| *b == 9))
+        );
+        assert_eq!(
+            decoder.space().len(),
+            LARGE_READ_BYTES,
+            "the next head without much of its payload"
+        );
+    }
+}

@@ -101,6 +101,10 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
         let mut head = [0; OPTION_HEAD_BYTES];
         self.stream.read_exact(&mut head).await?;
         let head = parse_head(&head)?;
+        if head.code == opt::SET_META_CONTEXT {
+            // Whatever comes of it, it replaces what was selected before.
+            self.base_allocation_for = None;
+        }
         if head.len_bytes > OPTION_BYTES_MAX {
             self.skip_data(head.code, head.len_bytes).await?;
             return Ok(None);
@@ -192,7 +196,6 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
     }
 
     fn set_meta_context(&mut self, code: u32, query: MetaQuery) {
-        self.base_allocation_for = None;
         if !self.structured {
             let text = "metadata contexts need structured replies";
             return self.refuse(code, rep::ERR_INVALID, text);

@@ -249,3 +249,69 @@ impl<'a> Reader<'a> {
         self.take(4)?.try_into().ok().map(u32::from_be_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn encode_export_query(name: &str, wants: &[u16]) -> Vec<u8> {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(name.as_bytes());
+        data.extend_from_slice(&(wants.len() as u16).to_be_bytes());
+        wants
+            .iter()
+            .for_each(|w| data.extend_from_slice(&w.to_be_bytes()));
+        data
+    }
+
+    fn encode_meta_query(name: &str, queries: &[Vec<u8>]) -> Vec<u8> {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(name.as_bytes());
+        data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
+        for query in queries {
+            data.extend_from_slice(&(query.len() as u32).to_be_bytes());
+            data.extend_from_slice(query);
+        }
+        data
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_option_or_refused(code in 0..14_u32, data in vec(any::<u8>(), 0..300)) {
+            if let Err(refusal) = parse_option(code, &data) {
+                prop_assert!([rep::ERR_UNSUP, rep::ERR_INVALID].contains(&refusal.code));
+            }
+        }
+
+        #[test]
+        fn queries_read_back_and_every_piece_of_one_is_refused(
+            name in "[a-zA-Zäß0-9 ]{0,40}",
+            wants in vec(any::<u16>(), 0..10),
+            queries in vec(vec(any::<u8>(), 0..30), 0..6),
+        ) {
+            let data = encode_export_query(&name, &wants);
+            let query = ExportQuery { name: name.clone(), wants };
+            prop_assert_eq!(parse_option(opt::GO, &data), Ok(ClientOption::Go(query)));
+            for cut in 0..data.len() {
+                prop_assert!(parse_option(opt::INFO, &data[..cut]).is_err());
+            }
+            let data = encode_meta_query(&name, &queries);
+            let query = MetaQuery { name, queries };
+            prop_assert_eq!(parse_option(opt::SET_META_CONTEXT, &data), Ok(ClientOption::SetMetaContext(query)));
+            for cut in 0..data.len() {
+                prop_assert!(parse_option(opt::LIST_META_CONTEXT, &data[..cut]).is_err());
+            }
+        }
+
+        #[test]
+        fn heads_start_with_the_magic(bytes in any::<[u8; OPTION_HEAD_BYTES]>(), magic in any::<bool>()) {
+            let mut bytes = bytes;
+            if magic {
+                bytes[..8].copy_from_slice(&OPTION_MAGIC);
+            }
+            prop_assert_eq!(parse_head(&bytes).is_ok(), bytes.starts_with(&OPTION_MAGIC));
+        }
+    }
+}

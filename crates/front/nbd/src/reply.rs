@@ -330,3 +330,183 @@ fn is_zero(bytes: &[u8]) -> bool {
         .chunks(64)
         .all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Put {
+        Done,
+        Error(String),
+        /// Blocks: zero or not, each cut into pieces of this size.
+        Data(Vec<bool>, usize, bool),
+        Extents(Vec<(u64, bool)>, bool),
+    }
+
+    fn any_put() -> impl Strategy<Value = Put> {
+        prop_oneof![
+            Just(Put::Done),
+            "[a-zß]{0,50}".prop_map(Put::Error),
+            (
+                vec(any::<bool>(), 1..40),
+                prop_oneof![Just(512_usize), Just(4096), Just(10000)],
+                any::<bool>()
+            )
+                .prop_map(|(blocks, piece, df)| Put::Data(blocks, piece, df)),
+            (vec((1..5000_u64, any::<bool>()), 1..20), any::<bool>())
+                .prop_map(|(e, one)| Put::Extents(e, one)),
+        ]
+    }
+
+    fn block_bytes(blocks: &[bool]) -> Vec<u8> {
+        blocks
+            .iter()
+            .flat_map(|zero| [u8::from(!zero) * 7; 4096])
+            .collect()
+    }
+
+    fn put(output: &mut Output, cookie: u64, structured: bool, what: &Put) {
+        let to = Address {
+            cookie,
+            structured,
+            cost_bytes: 100,
+        };
+        match what {
+            Put::Done => output.put_done(to),
+            Put::Error(text) => output.put_error(to, Errno::Io, text),
+            Put::Data(blocks, piece, df) => {
+                let bytes = Bytes::from(block_bytes(blocks));
+                let pieces = (0..bytes.len()).step_by(*piece);
+                let pieces = pieces
+                    .map(|at| bytes.slice(at..bytes.len().min(at + piece)))
+                    .collect();
+                output.put_data(to, 8192, pieces, *df);
+            }
+            Put::Extents(_, _) if !structured => output.put_done(to),
+            Put::Extents(extents, one) => {
+                let extents: Vec<_> = extents
+                    .iter()
+                    .map(|(len, allocated)| Extent {
+                        len_bytes: len * 512,
+                        allocated: *allocated,
+                    })
+                    .collect();
+                output.put_extents(to, &extents, 1 << 20, *one);
+            }
+        }
+    }
+
+    /// Takes everything out in steps of at most `steps` bytes.
+    fn drain(output: &mut Output, steps: &[usize]) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut steps = steps.iter().cycle();
+        while !output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 5];
+            let used = output.gather(&mut slices);
+            let here: Vec<u8> = slices[..used]
+                .iter()
+                .flat_map(|s| s.iter().copied())
+                .collect();
+            assert!(!here.is_empty() && slices[..used].iter().all(|s| !s.is_empty()));
+            let count = here.len().min(*steps.next().unwrap_or(&1));
+            all.extend_from_slice(&here[..count]);
+            output.sent(count);
+        }
+        assert_eq!((output.replies(), output.cost_bytes()), (0, 0));
+        all
+    }
+
+    /// What a client puts together from chunks: (data, holes as zeros), or the extents.
+    fn understand(mut bytes: &[u8], structured: bool, what: &Put) -> usize {
+        let total = bytes.len();
+        let mut take = |count: usize| {
+            let (head, rest) = bytes.split_at(count);
+            bytes = rest;
+            head.to_vec()
+        };
+        let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        if !structured {
+            let head = take(16);
+            assert_eq!(number(&head[..4]), u64::from(SIMPLE_REPLY_MAGIC));
+            if let Put::Data(blocks, ..) = what {
+                assert_eq!(take(blocks.len() * 4096), block_bytes(blocks));
+            }
+            return total - bytes.len();
+        }
+        let mut data = Vec::new();
+        loop {
+            let head = take(20);
+            let (flags, kind) = (number(&head[4..6]), number(&head[6..8]) as u16);
+            let body = take(number(&head[16..]) as usize);
+            match (kind, what) {
+                (chunk::NONE, Put::Done) => assert!(body.is_empty()),
+                (chunk::ERROR, Put::Error(text)) => assert_eq!(&body[6..], text.as_bytes()),
+                (chunk::OFFSET_DATA, Put::Data(..)) => {
+                    assert_eq!(number(&body[..8]), 8192 + data.len() as u64);
+                    data.extend_from_slice(&body[8..]);
+                }
+                (chunk::OFFSET_HOLE, Put::Data(..)) => {
+                    assert_eq!(number(&body[..8]), 8192 + data.len() as u64);
+                    data.resize(data.len() + number(&body[8..]) as usize, 0);
+                }
+                (chunk::BLOCK_STATUS, Put::Extents(extents, one)) => {
+                    let seen: Vec<_> = body[4..]
+                        .chunks(8)
+                        .map(|e| (number(&e[..4]), number(&e[4..])))
+                        .collect();
+                    let asked = extents.iter().map(|e| e.0 * 512).sum::<u64>().min(1 << 20);
+                    let covered: u64 = seen.iter().map(|e| e.0).sum();
+                    assert!(if *one {
+                        seen.len() == 1 && covered <= asked
+                    } else {
+                        covered == asked
+                    });
+                    assert!(
+                        seen.windows(2).all(|w| w[0].1 != w[1].1),
+                        "neighbours not merged"
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+            if flags & 1 == 1 {
+                break;
+            }
+        }
+        if let Put::Data(blocks, ..) = what {
+            assert!(data == block_bytes(blocks));
+        }
+        total - bytes.len()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn answers_leave_whole_in_any_cut(
+            puts in vec(any_put(), 1..30),
+            structured in any::<bool>(),
+            steps in vec(prop_oneof![1..50_usize, 1..20_000_usize], 1..6),
+            drain_between in any::<bool>(),
+        ) {
+            let mut output = Output::default();
+            let mut bytes = Vec::new();
+            for (cookie, what) in puts.iter().enumerate() {
+                put(&mut output, cookie as u64, structured, what);
+                if drain_between && cookie % 3 == 0 {
+                    bytes.extend(drain(&mut output, &steps));
+                }
+            }
+            bytes.extend(drain(&mut output, &steps));
+            let mut rest = &bytes[..];
+            for (cookie, what) in puts.iter().enumerate() {
+                let head = &rest[8..16];
+                prop_assert_eq!(head, (cookie as u64).to_be_bytes());
+                rest = &rest[understand(rest, structured, what)..];
+            }
+            prop_assert!(rest.is_empty());
+        }
+    }
+}

@@ -87,6 +87,10 @@ impl RamDisk {
         all
     }
 
+    pub fn allocation(&self) -> Vec<bool> {
+        self.0.borrow().blocks.iter().map(Option::is_some).collect()
+    }
+
     pub fn clear(&self) {
         self.0.borrow_mut().blocks.fill(None);
     }
