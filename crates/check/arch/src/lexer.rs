@@ -132,21 +132,18 @@ mod tests {
     #[test]
     fn strings_comments_and_characters_are_told_apart() {
         let cases = [
-            (r#"a "b { \" }" c"#, "a            c", ""),
-            ("a // {\nb", "a     \nb", "// {"),
-            (
-                "a /* { /* } */ { */ b",
-                "a                     b",
-                "/* { /* } */ { */",
-            ),
-            ("r#\"{ \" }\"# x", "              x", ""),
-            ("'{' 'a 'b' '\\'' '\\u{1}'", "    'a                   ", ""),
-            ("b'{' br\"{\" x", "b        x", ""),
+            (r#"a "b { \" }" c"#, "a c", ""),
+            ("a // {\nb", "a b", "// {"),
+            ("a /* { /* } */ { */ b", "a b", "/* { /* } */ { */"),
+            ("r#\"{ \" }\"# x", "x", ""),
+            ("'{' 'a 'b' '\\'' '\\u{1}'", "'a", ""),
+            ("b'{' br\"{\" x", "b x", ""),
             ("fn raw() { r#fn }", "fn raw() { r#fn }", ""),
         ];
         for (text, code, comment) in cases {
             let source = split(text);
-            assert_eq!(source.code.trim_end(), code.trim_end(), "{text}");
+            let words: Vec<&str> = source.code.split_whitespace().collect();
+            assert_eq!(words.join(" "), code, "{text}");
             assert_eq!(source.comments.trim(), comment, "{text}");
         }
     }

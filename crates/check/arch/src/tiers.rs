@@ -43,19 +43,15 @@ const BANNED: [(&str, &[&str], &str); 10] = [
     ),
     (
         "rustix",
-        &["base", "pure", "engine", "front"],
+        &["base", "pure", "engine"],
         "the operating system is real's",
     ),
     (
         "libc",
-        &["base", "pure", "engine", "front"],
+        &["base", "pure", "engine"],
         "the operating system is real's",
     ),
-    (
-        "mio",
-        &["base", "pure", "engine", "front"],
-        "sockets are real's",
-    ),
+    ("mio", &["base", "pure", "engine"], "sockets are real's"),
     (
         "axum",
         &["base", "pure", "engine", "front", "real"],
@@ -68,7 +64,7 @@ const BANNED: [(&str, &[&str], &str); 10] = [
     ),
     (
         "getrandom",
-        &["base", "pure", "engine", "front"],
+        &["base", "pure", "engine"],
         "random words come from env::Rng",
     ),
     (
