@@ -1,6 +1,7 @@
-//! `cargo run -p cairn-arch -- lower`: lowers the marks of `ratchet.txt` to what is measured. `make fix` calls it.
+//! Turns the ratchet: `cargo run -p cairn-arch -- lower` lowers the marks of `ratchet.txt` to what is measured, and
+//! `make fix` calls it; `-- record` also adds what is too long today.
 //!
-//! Not here    raising a mark: that is an edit by hand, for a review to see
+//! Not here    raising a mark: that is an edit by hand. What `record` adds is for a review to see
 #![forbid(unsafe_code)]
 
 use std::{fs, process::ExitCode};
@@ -8,11 +9,15 @@ use std::{fs, process::ExitCode};
 use cairn_arch::{files, ratchet, root};
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() != Some("lower") {
-        eprintln!("usage: cairn-arch lower");
-        return ExitCode::from(2);
-    }
-    match lower() {
+    let record = match std::env::args().nth(1).as_deref() {
+        Some("lower") => false,
+        Some("record") => true,
+        _ => {
+            eprintln!("usage: cairn-arch lower|record");
+            return ExitCode::from(2);
+        }
+    };
+    match turn(record) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
             eprintln!("{text}");
@@ -21,14 +26,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn lower() -> Result<(), String> {
+fn turn(record: bool) -> Result<(), String> {
     let path = root().join(files::RATCHET);
     let text = fs::read_to_string(&path).map_err(|e| format!("read {}: {e}", path.display()))?;
     let recorded = ratchet::parse(&text)?;
     let now = files::lengths(&files::sources(&root())?);
-    let lowered = ratchet::render(&ratchet::lowered(&recorded, &now));
-    if lowered != text {
-        fs::write(&path, lowered).map_err(|e| format!("write {}: {e}", path.display()))?;
+    let mut turned = ratchet::lowered(&recorded, &now);
+    if record {
+        turned = ratchet::with_new(turned, &now);
+    }
+    let turned = ratchet::render(&turned);
+    if turned != text {
+        fs::write(&path, turned).map_err(|e| format!("write {}: {e}", path.display()))?;
     }
     Ok(())
 }

@@ -101,6 +101,14 @@ pub fn lowered(recorded: &Lengths, now: &Lengths) -> Lengths {
         .collect()
 }
 
+/// The ratchet with what is too long today and has no mark yet.
+pub fn with_new(mut recorded: Lengths, now: &Lengths) -> Lengths {
+    for (subject, &lines) in now.iter().filter(|(s, lines)| **lines > s.lines_max()) {
+        recorded.entry(subject.clone()).or_insert(lines);
+    }
+    recorded
+}
+
 /// Writes what [`parse`] reads.
 pub fn render(lengths: &Lengths) -> String {
     let mut text = String::from(
@@ -131,7 +139,10 @@ mod tests {
         let grown = grown(&recorded, &now);
         assert_eq!(grown.len(), 2);
         assert!(grown[0].contains("file a has 901") && grown[1].contains("file d has 801"));
-        assert_eq!(lowered(&recorded, &now), of(&[("a", 900), ("b", 950)]));
+        let turned = lowered(&recorded, &now);
+        assert_eq!(turned, of(&[("a", 900), ("b", 950)]));
+        let all = with_new(turned, &now);
+        assert_eq!(all, of(&[("a", 900), ("b", 950), ("d", 801)]));
     }
 
     #[test]
