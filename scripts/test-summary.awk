@@ -1,7 +1,7 @@
 # Passes the output of `cargo test` through and ends with one line that sums up all of its test programs.
 #
-# Counts the lines "test result: ok. 12 passed; 0 failed; 1 ignored; ...". A program that died before its line
-# (a crash, a build error) shows in cargo's own exit code, which the caller must keep (set -o pipefail).
+# Counts the lines "test result: ok. 12 passed; 0 failed; 1 ignored; ...". A program that died before its line, by a
+# signal or because it does not compile, counts as one failure. The caller keeps cargo's exit code (set -o pipefail).
 { print; fflush() }
 /^test result: / {
     for (i = 1; i < NF; i++) {
@@ -11,6 +11,7 @@
     }
     programs++
 }
+/process didn't exit successfully.*\(signal: / || /^error: could not compile / { failed++ }
 END {
     printf "\n%d passed, %d failed", passed, failed
     if (ignored) printf ", %d ignored", ignored
