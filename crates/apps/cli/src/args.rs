@@ -1,0 +1,317 @@
+//! The command line: nouns, verbs, flags. Nothing is done here.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::{address::ApiAddress, output::Format, units::size};
+
+/// Manages a Cairn cluster: hosts, disk groups, virtual disks, policies.
+///
+/// Exit codes: 0 done, 1 refused or found bad, 2 wrong command line, 3 cannot reach.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cairn",
+    version,
+    max_term_width = 100,
+    subcommand_required = true
+)]
+pub struct Args {
+    /// The management API: http://HOST:PORT or unix:/PATH
+    #[arg(
+        long, global = true, value_name = "URL",
+        env = cairn_api::API_ENV, default_value = cairn_api::API_DEFAULT
+    )]
+    pub api: ApiAddress,
+    /// Form of the data on stdout
+    #[arg(long, short, global = true, value_enum, default_value_t)]
+    pub output: Format,
+    /// Seconds to wait for an answer
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+    /// What to do with which
+    #[command(subcommand)]
+    pub noun: Noun,
+}
+
+/// What a command is about.
+#[derive(Debug, Subcommand)]
+pub enum Noun {
+    /// The cluster as a whole
+    #[command(subcommand)]
+    Cluster(Cluster),
+    /// Servers of the cluster
+    #[command(subcommand)]
+    Host(Host),
+    /// Cache device and capacity devices of a host
+    #[command(subcommand)]
+    DiskGroup(DiskGroup),
+    /// Virtual disks
+    #[command(subcommand)]
+    Disk(Disk),
+    /// Storage policies
+    #[command(subcommand)]
+    Policy(Policy),
+    /// Health checks; exit code 1 where one finds an error
+    Health,
+    /// Components that are being filled
+    #[command(subcommand)]
+    Resync(Resync),
+    /// Look into a device or file of a disk group, offline and read-only
+    Inspect(Inspect),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// The release of this program
+    Version,
+}
+
+/// The cluster as a whole.
+#[derive(Debug, Subcommand)]
+pub enum Cluster {
+    /// What it is, how it is, how full it is
+    Status,
+    /// Show the settings that hold for all hosts, or change those named
+    Settings {
+        /// Seconds that a component may be absent before it is replaced
+        #[arg(long, value_name = "SECONDS")]
+        repair_delay_s: Option<u64>,
+        /// Milliseconds that a lease lasts
+        #[arg(long, value_name = "MS")]
+        lease_ms: Option<u64>,
+    },
+}
+
+/// Servers of the cluster.
+#[derive(Debug, Subcommand)]
+pub enum Host {
+    /// All hosts
+    List,
+    /// One host
+    Show {
+        /// Name or id
+        host: String,
+    },
+    /// Maintenance: take a host out of use, and back
+    #[command(subcommand)]
+    Maintenance(Maintenance),
+}
+
+/// Maintenance of a host.
+#[derive(Debug, Subcommand)]
+pub enum Maintenance {
+    /// Take the host out of use
+    Enter {
+        /// Name or id
+        host: String,
+    },
+    /// Take the host into use again
+    Leave {
+        /// Name or id
+        host: String,
+    },
+}
+
+/// Disk groups.
+#[derive(Debug, Subcommand)]
+pub enum DiskGroup {
+    /// All disk groups
+    List,
+    /// One disk group with its devices
+    Show {
+        /// Id, or the beginning of one
+        disk_group: String,
+    },
+    /// Make a disk group out of devices, or of files
+    Create {
+        /// The host that has the devices, by name or id [default: the host that answers]
+        #[arg(long)]
+        host: Option<String>,
+        /// The cache device: the fastest
+        #[arg(long, value_name = "PATH")]
+        cache: PathBuf,
+        /// The capacity devices: 1 to 7
+        #[arg(long, value_name = "PATH", required = true, num_args = 1..=7)]
+        capacity: Vec<PathBuf>,
+        /// Make the cache as a file of this size
+        #[arg(long, value_name = "SIZE", value_parser = size, requires = "capacity_file_size")]
+        cache_file_size: Option<u64>,
+        /// Make each capacity device as a file of this size
+        #[arg(long, value_name = "SIZE", value_parser = size, requires = "cache_file_size")]
+        capacity_file_size: Option<u64>,
+        /// Use devices that hold something already: it is lost
+        #[arg(long)]
+        overwrite: bool,
+        /// Do not ask before overwriting
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Give up a disk group; refused while it holds components
+    Remove {
+        /// Id, or the beginning of one
+        disk_group: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+/// Virtual disks.
+#[derive(Debug, Subcommand)]
+pub enum Disk {
+    /// All disks
+    List,
+    /// One disk with its components
+    Show {
+        /// Name or id
+        disk: String,
+    },
+    /// Make a disk
+    Create {
+        /// Its name, also that of its NBD export
+        name: String,
+        /// Its size: 20G, 512MiB, 1.5T
+        #[arg(long, short, value_name = "SIZE", value_parser = size)]
+        size: u64,
+        /// Its policy [default: default]
+        #[arg(long, short)]
+        policy: Option<String>,
+        /// The host that will use it, by name or id: a copy is placed there where that is possible
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// Delete a disk and what it holds
+    Delete {
+        /// Name or id
+        disk: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Grow a disk; a guest sees it when it connects anew
+    Resize {
+        /// Name or id
+        disk: String,
+        /// The new size
+        #[arg(long, short, value_name = "SIZE", value_parser = size)]
+        size: u64,
+    },
+    /// Make a host the owner of a disk, so that a guest there has no extra hop
+    Attach {
+        /// Name or id
+        disk: String,
+        /// The host, by name or id [default: the host that answers]
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// Say each change of a disk's state, until it is healthy
+    Watch {
+        /// Name or id
+        disk: String,
+        /// Go on when it is healthy
+        #[arg(long)]
+        forever: bool,
+        /// Milliseconds between looks
+        #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..))]
+        interval_ms: u64,
+    },
+    /// What every seat of the disk's record holds: for debugging
+    Record {
+        /// Name or id
+        disk: String,
+    },
+}
+
+/// Storage policies.
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// All policies
+    List,
+    /// One policy
+    Show {
+        /// Name
+        policy: String,
+    },
+    /// Make a policy
+    Create(PolicyCreate),
+    /// Delete a policy; disks keep the rules that they were made with
+    Delete {
+        /// Name
+        policy: String,
+    },
+}
+
+/// How copies are made.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Method {
+    /// Full copies across fault domains
+    Mirror,
+    /// RAID-5 or RAID-6 across fault domains
+    ErasureCoding,
+}
+
+/// A policy to be made.
+#[derive(Debug, clap::Args)]
+pub struct PolicyCreate {
+    /// Its name
+    pub name: String,
+    /// Failures to tolerate, 0 to 3
+    #[arg(long, default_value_t = 1)]
+    pub ftt: u8,
+    /// How copies are made
+    #[arg(long, value_enum, default_value = "mirror")]
+    pub ftm: Method,
+    /// Capacity devices that each copy is spread over, 1 to 12
+    #[arg(long, default_value_t = 1)]
+    pub stripe_width: u8,
+    /// Per cent of the disk's size set aside at creation
+    #[arg(long, value_name = "PER CENT", default_value_t = 0)]
+    pub reservation: u8,
+    /// No checksums
+    #[arg(long)]
+    pub no_checksum: bool,
+    /// Make disks even where the cluster cannot hold all copies now
+    #[arg(long)]
+    pub force_provisioning: bool,
+    /// Guest I/Os per second at most; 0 is no limit
+    #[arg(long, value_name = "IOPS", default_value_t = 0)]
+    pub iops_limit: u32,
+    /// Ask a majority before each answer: for hosts whose clock may stop
+    #[arg(long)]
+    pub confirmed_reads: bool,
+}
+
+/// Resync.
+#[derive(Debug, Subcommand)]
+pub enum Resync {
+    /// All that runs or waits
+    List,
+    /// Show progress until nothing is left
+    Watch {
+        /// Milliseconds between looks
+        #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..))]
+        interval_ms: u64,
+    },
+    /// Show how fast resync may go, or change it
+    Settings {
+        /// Bytes per second and host at most, such as 100M; 0 leaves it to the closed loop
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        bytes_per_s_max: Option<u64>,
+    },
+}
+
+/// Looking into a device.
+#[derive(Debug, clap::Args)]
+pub struct Inspect {
+    /// The block device or file
+    pub device: PathBuf,
+    /// List the batches of the log (cache device) or the runs of the segments (capacity device)
+    #[arg(long)]
+    pub all: bool,
+    /// Read every block and compare it with its checksum
+    #[arg(long)]
+    pub verify: bool,
+}

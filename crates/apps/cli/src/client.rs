@@ -1,0 +1,209 @@
+//! One request, one connection: JSON over HTTP/1.1 on TCP or a unix socket.
+
+use std::time::Duration;
+
+use cairn_api::ApiError;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::{address::ApiAddress, fail::Fail, progress};
+
+/// How long a connection may take to open.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// The API at one address.
+pub struct Client {
+    address: ApiAddress,
+    timeout: Duration,
+}
+
+impl Client {
+    /// A client that waits `timeout` for an answer.
+    pub fn new(address: ApiAddress, timeout: Duration) -> Self {
+        Self { address, timeout }
+    }
+
+    /// GET, as the type that the path answers with.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fail> {
+        self.ask(Method::GET, path, None).await
+    }
+    /// POST with a body.
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Fail> {
+        self.ask(Method::POST, path, Some(encode(body)?)).await
+    }
+    /// PUT with a body.
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Fail> {
+        self.ask(Method::PUT, path, Some(encode(body)?)).await
+    }
+    /// PATCH with a body.
+    pub async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Fail> {
+        self.ask(Method::PATCH, path, Some(encode(body)?)).await
+    }
+    /// DELETE.
+    pub async fn delete(&self, path: &str) -> Result<(), Fail> {
+        self.exchange(Method::DELETE, path, None).await.map(|_| ())
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<T, Fail> {
+        let answer = self.exchange(method, path, body).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error.to_string()))
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, Fail> {
+        let exchange = async {
+            match &self.address {
+                ApiAddress::Tcp(host) => {
+                    let stream = self.connect(TcpStream::connect(host)).await?;
+                    self.over(TokioIo::new(stream), method, path, body).await
+                }
+                ApiAddress::Unix(socket) => {
+                    let stream = self.connect(UnixStream::connect(socket)).await?;
+                    self.over(TokioIo::new(stream), method, path, body).await
+                }
+            }
+        };
+        let limited = tokio::time::timeout(self.timeout, progress::while_waiting(exchange));
+        limited.await.unwrap_or_else(|_| {
+            Err(Fail::unreachable(format!(
+                "{} did not answer within {} s",
+                self.address,
+                self.timeout.as_secs()
+            ))
+            .remedy("what was asked may still be done: look before you repeat it"))
+        })
+    }
+
+    async fn connect<S>(
+        &self,
+        connecting: impl Future<Output = std::io::Result<S>>,
+    ) -> Result<S, Fail> {
+        let why = match tokio::time::timeout(CONNECT_WAIT, connecting).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", CONNECT_WAIT.as_secs()),
+        };
+        Err(Fail::unreachable(format!(
+            "cannot reach the management API at {}: {why}",
+            self.address
+        ))
+        .remedy("start cairnd there, or name another place with --api or CAIRN_API"))
+    }
+
+    async fn over<IO>(
+        &self,
+        io: IO,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, Fail>
+    where
+        IO: hyper::rt::Read + hyper::rt::Write + Unpin,
+    {
+        let broken = |error: hyper::Error| {
+            Fail::unreachable(format!("{} ended the conversation: {error}", self.address))
+                .remedy("look at the daemon's log, then try again")
+        };
+        let (mut sender, connection) = http1::handshake(io).await.map_err(broken)?;
+        let host = match &self.address {
+            ApiAddress::Tcp(host) => host,
+            ApiAddress::Unix(_) => "localhost",
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Host", host);
+        if body.is_some() {
+            request = request.header("Content-Type", "application/json");
+        }
+        let request = request
+            .body(Full::new(body.unwrap_or_default()))
+            .map_err(|error| Fail::usage(format!("{path} cannot be asked for: {error}")))?;
+        let conversation = async {
+            let answer = sender.send_request(request).await.map_err(broken)?;
+            let status = answer.status();
+            let body = answer.into_body().collect().await.map_err(broken)?;
+            Ok::<_, Fail>((status, body.to_bytes()))
+        };
+        let (status, body) = tokio::select! {
+            answered = conversation => answered?,
+            // Polled only to move bytes: its end without an answer shows in the conversation as well.
+            Err(error) = connection => return Err(broken(error)),
+        };
+        self.judge(status, body)
+    }
+
+    fn judge(&self, status: StatusCode, body: Bytes) -> Result<Bytes, Fail> {
+        if status.is_success() {
+            return Ok(body);
+        }
+        Err(match serde_json::from_slice::<ApiError>(&body) {
+            Ok(error) => error.into(),
+            Err(_) => self.not_understood(&format!("HTTP {status}")),
+        })
+    }
+
+    fn not_understood(&self, what: &str) -> Fail {
+        Fail::unreachable(format!("{} answers, and not as a management API of Cairn: {what}", self.address))
+            .remedy("check --api and CAIRN_API; cairn and cairnd of different releases may not understand each other")
+    }
+}
+
+fn encode(body: &impl Serialize) -> Result<Bytes, Fail> {
+    serde_json::to_vec(body)
+        .map(Bytes::from)
+        .map_err(|error| Fail::usage(format!("the request cannot be written: {error}")))
+}
+
+/// One segment of a path, so that a name with odd characters cannot name another path.
+pub fn segment(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        // A segment of dots only would be taken as "here" or "up".
+        if byte.is_ascii_alphanumeric()
+            || b"-_".contains(&byte)
+            || (byte == b'.' && name.trim_matches('.') != "")
+        {
+            out.push(char::from(byte));
+        } else {
+            out += &format!("%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::segment;
+
+    #[test]
+    fn odd_names_stay_one_segment() {
+        assert_eq!(segment("vm-1.a_b"), "vm-1.a_b");
+        assert_eq!(segment("../x y?"), "..%2Fx%20y%3F");
+        assert_eq!(segment(".."), "%2E%2E");
+    }
+}

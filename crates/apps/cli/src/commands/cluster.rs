@@ -1,0 +1,108 @@
+//! `cairn cluster`.
+
+use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, ClusterStatus, Severity};
+use cairn_types::format_bytes;
+
+use super::Context;
+use crate::{
+    args::Cluster,
+    fail::Fail,
+    output,
+    units::{duration, percent},
+};
+
+/// Carries out a verb.
+pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
+    match verb {
+        Cluster::Status => {
+            let status = context.client.get("/api/v1/cluster").await?;
+            output::show(context.format, &status, show_status)
+        }
+        Cluster::Settings {
+            repair_delay_s,
+            lease_ms,
+        } => {
+            let patch = ClusterSettingsPatch {
+                repair_delay_s,
+                lease_ms,
+            };
+            let path = "/api/v1/cluster/settings";
+            let settings = match patch == ClusterSettingsPatch::default() {
+                true => context.client.get(path).await?,
+                false => context.client.patch(path, &patch).await?,
+            };
+            output::show(context.format, &settings, show_settings)
+        }
+    }
+}
+
+fn show_status(status: &ClusterStatus) -> String {
+    let space = &status.capacity;
+    let mut text = output::pairs([
+        ("cluster", status.name.clone()),
+        ("id", status.id.to_string()),
+        ("release", status.version.clone()),
+        ("answered by", status.answered_by.clone()),
+        ("health", severity(status.health).into()),
+        (
+            "hosts",
+            format!("{} of {} up", status.hosts_up, status.hosts_total),
+        ),
+        ("disk groups", status.disk_groups.to_string()),
+        (
+            "disks",
+            format!(
+                "{}, {} provisioned",
+                status.disks,
+                format_bytes(status.provisioned_bytes)
+            ),
+        ),
+        (
+            "capacity",
+            format!(
+                "{} raw, {} used ({}), {} free",
+                format_bytes(space.raw_bytes),
+                format_bytes(space.used_bytes),
+                percent(space.used_bytes, space.raw_bytes),
+                format_bytes(space.free_bytes)
+            ),
+        ),
+        (
+            "directory",
+            match status.directory.reachable {
+                true => status.directory.kind.clone(),
+                false => format!(
+                    "{}, not reachable: I/O goes on, management waits",
+                    status.directory.kind
+                ),
+            },
+        ),
+    ]);
+    for problem in &status.problems {
+        text += &format!("\n- {problem}");
+    }
+    text
+}
+
+fn show_settings(settings: &ClusterSettings) -> String {
+    output::pairs([
+        (
+            "repair_delay_s",
+            format!(
+                "{} ({})",
+                settings.repair_delay_s,
+                duration(settings.repair_delay_s)
+            ),
+        ),
+        ("lease_ms", settings.lease_ms.to_string()),
+    ])
+}
+
+/// A severity in a word.
+pub fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Ok => "ok",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}

@@ -1,0 +1,217 @@
+//! `cairn disk`.
+
+use cairn_api::v1::{
+    Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize,
+    DiskSummary, ObjectRecord,
+};
+use cairn_types::format_bytes;
+
+use super::{Context, watch};
+use crate::{
+    args::Disk as Verb, client::segment, confirm::confirm, fail::Fail, output, units::duration,
+};
+
+/// Carries out a verb.
+pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
+    let client = &context.client;
+    let disk = match verb {
+        Verb::List => {
+            let disks: Vec<DiskSummary> = client.get("/api/v1/disks").await?;
+            return output::show(context.format, &disks, |disks| list(disks));
+        }
+        Verb::Record { disk } => {
+            let record = client.get(&format!("{}/record", path(&disk))).await?;
+            return output::show(context.format, &record, show_record);
+        }
+        Verb::Delete { disk, yes } => return delete(context, &disk, yes).await,
+        Verb::Watch {
+            disk,
+            forever,
+            interval_ms,
+        } => return watch::disk(context, &path(&disk), forever, interval_ms).await,
+        Verb::Show { disk } => client.get(&path(&disk)).await?,
+        Verb::Create {
+            name,
+            size,
+            policy,
+            host,
+        } => {
+            let request = DiskCreate {
+                name,
+                size_bytes: size,
+                policy,
+                host,
+            };
+            client.post("/api/v1/disks", &request).await?
+        }
+        Verb::Resize { disk, size } => {
+            let request = DiskResize { size_bytes: size };
+            client
+                .post(&format!("{}/resize", path(&disk)), &request)
+                .await?
+        }
+        Verb::Attach { disk, host } => {
+            let request = DiskAttach { host };
+            client
+                .post(&format!("{}/attach", path(&disk)), &request)
+                .await?
+        }
+    };
+    output::show(context.format, &disk, show)
+}
+
+fn path(disk: &str) -> String {
+    format!("/api/v1/disks/{}", segment(disk))
+}
+
+/// Looks first: the question names what would be lost, and the deletion goes by id, so that a disk that was renamed or made
+/// anew while the person thought is not the one that goes.
+async fn delete(context: &Context, disk: &str, yes: bool) -> Result<(), Fail> {
+    let found: Disk = context.client.get(&path(disk)).await?;
+    let found = found.summary;
+    let size = format_bytes(found.size_bytes);
+    confirm(
+        &format!("Delete disk {} ({size}) and everything on it?", found.name),
+        yes,
+    )?;
+    context.client.delete(&path(&found.id.to_string())).await?;
+    output::note(context.format, &format!("disk {} deleted", found.name));
+    Ok(())
+}
+
+fn list(disks: &[DiskSummary]) -> String {
+    let head = ["name", "size", "policy", "owner", "health", "to resync"];
+    output::table(
+        &head,
+        disks.iter().map(|disk| {
+            vec![
+                disk.name.clone(),
+                format_bytes(disk.size_bytes),
+                disk.policy.clone(),
+                disk.owner.clone().unwrap_or("-".into()),
+                health(disk.health).into(),
+                match disk.resync_bytes_left {
+                    0 => "-".into(),
+                    bytes => format_bytes(bytes),
+                },
+            ]
+        }),
+    )
+}
+
+fn show(disk: &Disk) -> String {
+    let summary = &disk.summary;
+    let text = output::pairs([
+        ("disk", summary.name.clone()),
+        ("id", summary.id.to_string()),
+        ("size", format_bytes(summary.size_bytes)),
+        (
+            "allocated",
+            disk.allocated_bytes.map_or(String::new(), format_bytes),
+        ),
+        (
+            "policy",
+            format!("{} ({})", summary.policy, disk.rules.describe()),
+        ),
+        ("health", health(summary.health).into()),
+        ("because", summary.reasons.join("\n")),
+        ("owner", summary.owner.clone().unwrap_or("nobody".into())),
+        ("epoch", disk.epoch.clone().unwrap_or_default()),
+        ("configuration", disk.csn.to_string()),
+        ("nbd", disk.nbd_uris.join("\n")),
+    ]);
+    let head = [
+        "component",
+        "role",
+        "host",
+        "fault domain",
+        "disk group",
+        "votes",
+        "state",
+    ];
+    let components = output::table(
+        &head,
+        disk.components.iter().map(|component| {
+            vec![
+                component.id.to_string()[..8].to_owned(),
+                role(component),
+                component.host_name.clone(),
+                component.fault_domain.clone(),
+                component.disk_group.to_string()[..8].to_owned(),
+                component.votes.to_string(),
+                state(component.state),
+            ]
+        }),
+    );
+    format!("{text}\n\n{components}")
+}
+
+fn show_record(record: &ObjectRecord) -> String {
+    let head = [
+        "host",
+        "disk group",
+        "votes",
+        "promised",
+        "accepted",
+        "csn",
+        "open",
+        "error",
+    ];
+    let none = || "-".to_owned();
+    output::table(
+        &head,
+        record.seats.iter().map(|seat| {
+            vec![
+                seat.host_name.clone(),
+                seat.disk_group.to_string()[..8].to_owned(),
+                seat.votes.to_string(),
+                seat.promised.clone().unwrap_or_else(none),
+                seat.accepted.clone().unwrap_or_else(none),
+                seat.csn.map_or_else(none, |csn| csn.to_string()),
+                if seat.open { "yes" } else { "no" }.to_owned(),
+                seat.error.clone().unwrap_or_default(),
+            ]
+        }),
+    )
+}
+
+fn role(component: &Component) -> String {
+    match component.role {
+        ComponentRole::Data { set, copy } => format!("data {set}.{copy}"),
+        ComponentRole::Witness => "witness".into(),
+    }
+}
+
+/// A component's state in words.
+pub fn state(state: ComponentState) -> String {
+    match state {
+        ComponentState::Active => "active".into(),
+        ComponentState::Absent {
+            repair_in_s: None, ..
+        } => "absent".into(),
+        ComponentState::Absent {
+            repair_in_s: Some(seconds),
+            ..
+        } => format!("absent, replaced in {}", duration(seconds)),
+        ComponentState::Resyncing { bytes_left, eta_s } => {
+            let mut text = String::from("resyncing");
+            if let Some(bytes) = bytes_left {
+                text += &format!(", {} left", format_bytes(bytes));
+            }
+            if let Some(seconds) = eta_s {
+                text += &format!(", {}", duration(seconds));
+            }
+            text
+        }
+        ComponentState::Degraded => "degraded".into(),
+    }
+}
+
+/// A disk's health in words.
+pub fn health(health: DiskHealth) -> &'static str {
+    match health {
+        DiskHealth::Healthy => "healthy",
+        DiskHealth::ReducedRedundancy => "reduced redundancy",
+        DiskHealth::Inaccessible => "inaccessible",
+    }
+}

@@ -1,0 +1,187 @@
+//! `cairn disk-group`.
+
+use cairn_api::v1::{
+    Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState,
+};
+use cairn_types::format_bytes;
+
+use super::Context;
+use crate::{args::DiskGroup as Verb, confirm::confirm, fail::Fail, output, units::percent};
+
+/// Carries out a verb.
+pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
+    match verb {
+        Verb::List => {
+            let groups: Vec<DiskGroup> = context.client.get("/api/v1/disk-groups").await?;
+            output::show(context.format, &groups, |groups| list(groups))
+        }
+        Verb::Show { disk_group } => {
+            let group = find(context, &disk_group).await?;
+            output::show(context.format, &group, show)
+        }
+        Verb::Create {
+            host,
+            cache,
+            capacity,
+            cache_file_size,
+            capacity_file_size,
+            overwrite,
+            yes,
+        } => {
+            let path = |path: &std::path::PathBuf| match path.to_str() {
+                Some(text) => Ok(text.to_owned()),
+                None => Err(Fail::usage(format!("{path:?} is not readable as text"))),
+            };
+            let request = DiskGroupCreate {
+                host,
+                cache: path(&cache)?,
+                capacity: capacity.iter().map(path).collect::<Result<_, _>>()?,
+                files: cache_file_size.zip(capacity_file_size).map(
+                    |(cache_bytes, capacity_bytes)| DiskGroupFiles {
+                        cache_bytes,
+                        capacity_bytes,
+                    },
+                ),
+                overwrite,
+            };
+            if overwrite {
+                let devices = [&[request.cache.clone()], request.capacity.as_slice()].concat();
+                let question = format!("Everything on {} will be lost. Go on?", devices.join(", "));
+                confirm(&question, yes)?;
+            }
+            let group = context.client.post("/api/v1/disk-groups", &request).await?;
+            output::show(context.format, &group, show)
+        }
+        Verb::Remove { disk_group, yes } => {
+            let group = find(context, &disk_group).await?;
+            confirm(
+                &format!("Remove disk group {} of {}?", group.id, group.host_name),
+                yes,
+            )?;
+            let path = format!("/api/v1/disk-groups/{}", group.id);
+            context.client.delete(&path).await?;
+            output::note(context.format, &format!("disk group {} removed", group.id));
+            Ok(())
+        }
+    }
+}
+
+/// The disk group whose id begins with `prefix`.
+async fn find(context: &Context, prefix: &str) -> Result<DiskGroup, Fail> {
+    if prefix.len() == 32 {
+        let path = format!("/api/v1/disk-groups/{}", crate::client::segment(prefix));
+        return context.client.get(&path).await;
+    }
+    let groups: Vec<DiskGroup> = context.client.get("/api/v1/disk-groups").await?;
+    let wanted = prefix.to_lowercase();
+    let mut found = groups
+        .into_iter()
+        .filter(|group| !wanted.is_empty() && group.id.to_string().starts_with(&wanted));
+    match (found.next(), found.next()) {
+        (Some(group), None) => Ok(group),
+        (Some(_), Some(_)) => Err(Fail::refused(format!(
+            "several disk groups begin with {prefix}"
+        ))
+        .remedy("give more digits of the id")),
+        (None, _) => Err(
+            Fail::refused(format!("no disk group begins with {prefix:?}"))
+                .remedy("cairn disk-group list shows all"),
+        ),
+    }
+}
+
+fn list(groups: &[DiskGroup]) -> String {
+    let head = [
+        "id",
+        "host",
+        "state",
+        "cache",
+        "capacity",
+        "raw",
+        "used",
+        "free",
+        "log",
+        "components",
+    ];
+    output::table(
+        &head,
+        groups.iter().map(|group| {
+            vec![
+                group.id.to_string()[..8].to_owned(),
+                group.host_name.clone(),
+                state(group.state).into(),
+                group
+                    .cache
+                    .as_ref()
+                    .map_or("-".into(), |device| device.path.clone()),
+                match group.devices.len() {
+                    0 => "-".into(),
+                    count => format!("{count}"),
+                },
+                format_bytes(group.capacity.raw_bytes),
+                format_bytes(group.capacity.used_bytes),
+                format_bytes(group.capacity.free_bytes),
+                group
+                    .log
+                    .map_or("-".into(), |log| percent(log.used_bytes, log.size_bytes)),
+                group.components.map_or("-".into(), |n| n.to_string()),
+            ]
+        }),
+    )
+}
+
+fn show(group: &DiskGroup) -> String {
+    let log = group.log.map_or(String::new(), |log| {
+        format!(
+            "{} of {} ({})",
+            format_bytes(log.used_bytes),
+            format_bytes(log.size_bytes),
+            percent(log.used_bytes, log.size_bytes)
+        )
+    });
+    let text = output::pairs([
+        ("disk group", group.id.to_string()),
+        ("host", group.host_name.clone()),
+        ("state", state(group.state).into()),
+        ("reason", group.reason.clone().unwrap_or_default()),
+        ("raw", format_bytes(group.capacity.raw_bytes)),
+        ("used", format_bytes(group.capacity.used_bytes)),
+        ("free", format_bytes(group.capacity.free_bytes)),
+        ("log", log),
+        (
+            "components",
+            group.components.map_or(String::new(), |n| n.to_string()),
+        ),
+    ]);
+    let row = |role: &str, device: &Device| {
+        vec![
+            role.to_owned(),
+            device.path.clone(),
+            format_bytes(device.size_bytes),
+            match device.state {
+                DeviceState::Ok => "ok".to_owned(),
+                DeviceState::Failed => "failed".to_owned(),
+            },
+            device.id.to_string(),
+        ]
+    };
+    let rows: Vec<_> = group
+        .cache
+        .iter()
+        .map(|device| row("cache", device))
+        .chain(group.devices.iter().map(|device| row("capacity", device)))
+        .collect();
+    if rows.is_empty() {
+        return text;
+    }
+    let devices = output::table(&["role", "path", "size", "state", "id"], rows);
+    format!("{text}\n\n{devices}")
+}
+
+fn state(state: DiskGroupState) -> &'static str {
+    match state {
+        DiskGroupState::Mounted => "mounted",
+        DiskGroupState::Unreachable => "unreachable",
+        DiskGroupState::Failed => "failed",
+    }
+}

@@ -1,0 +1,100 @@
+//! `cairn host`.
+
+use cairn_api::v1::{Host, HostMaintenance};
+use cairn_types::format_bytes;
+
+use super::Context;
+use crate::{
+    args::{Host as Verb, Maintenance},
+    client::segment,
+    fail::Fail,
+    output,
+};
+
+/// Carries out a verb.
+pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
+    match verb {
+        Verb::List => {
+            let hosts: Vec<Host> = context.client.get("/api/v1/hosts").await?;
+            output::show(context.format, &hosts, |hosts| list(hosts))
+        }
+        Verb::Show { host } => {
+            let path = format!("/api/v1/hosts/{}", segment(&host));
+            let host = context.client.get(&path).await?;
+            output::show(context.format, &host, show)
+        }
+        Verb::Maintenance(verb) => {
+            let (host, enter) = match verb {
+                Maintenance::Enter { host } => (host, true),
+                Maintenance::Leave { host } => (host, false),
+            };
+            let path = format!("/api/v1/hosts/{}/maintenance", segment(&host));
+            let host = context
+                .client
+                .post(&path, &HostMaintenance { enter })
+                .await?;
+            output::show(context.format, &host, show)
+        }
+    }
+}
+
+fn list(hosts: &[Host]) -> String {
+    let head = [
+        "name",
+        "state",
+        "fault domain",
+        "address",
+        "disk groups",
+        "used",
+        "free",
+        "disks owned",
+    ];
+    output::table(
+        &head,
+        hosts.iter().map(|host| {
+            vec![
+                host.name.clone(),
+                state(host).into(),
+                host.fault_domain.clone(),
+                host.address.clone(),
+                host.disk_groups.len().to_string(),
+                format_bytes(host.capacity.used_bytes),
+                format_bytes(host.capacity.free_bytes),
+                host.disks_owned.map_or("-".into(), |n| n.to_string()),
+            ]
+        }),
+    )
+}
+
+fn show(host: &Host) -> String {
+    let groups: Vec<String> = host.disk_groups.iter().map(ToString::to_string).collect();
+    output::pairs([
+        ("host", host.name.clone()),
+        ("id", host.id.to_string()),
+        ("state", state(host).into()),
+        ("fault domain", host.fault_domain.clone()),
+        ("address", host.address.clone()),
+        ("incarnation", host.incarnation.to_string()),
+        (
+            "shards",
+            host.shards.map_or(String::new(), |n| n.to_string()),
+        ),
+        ("raw", format_bytes(host.capacity.raw_bytes)),
+        ("used", format_bytes(host.capacity.used_bytes)),
+        ("free", format_bytes(host.capacity.free_bytes)),
+        (
+            "disks owned",
+            host.disks_owned.map_or(String::new(), |n| n.to_string()),
+        ),
+        ("disk groups", groups.join("\n")),
+    ])
+}
+
+fn state(host: &Host) -> &'static str {
+    match (host.up, host.maintenance) {
+        (true, false) => "up",
+        (false, false) => "down",
+        (true, true) => "maintenance",
+        (false, true) => "maintenance, down",
+    }
+}

@@ -1,0 +1,49 @@
+//! One file per noun. Each verb is one request and one way to print its answer.
+
+mod cluster;
+mod completions;
+mod disk;
+mod disk_group;
+mod health;
+mod host;
+mod inspect;
+mod policy;
+mod resync;
+mod watch;
+
+use std::time::Duration;
+
+use crate::{
+    args::{Args, Noun},
+    client::Client,
+    fail::Fail,
+    output::Format,
+};
+
+/// What every command gets.
+pub struct Context {
+    /// The API.
+    pub client: Client,
+    /// The form of the data on stdout.
+    pub format: Format,
+}
+
+/// Carries out a command line.
+pub async fn run(args: Args) -> Result<(), Fail> {
+    let context = Context {
+        client: Client::new(args.api, Duration::from_secs(args.timeout)),
+        format: args.output,
+    };
+    match args.noun {
+        Noun::Cluster(verb) => cluster::run(&context, verb).await,
+        Noun::Host(verb) => host::run(&context, verb).await,
+        Noun::DiskGroup(verb) => disk_group::run(&context, verb).await,
+        Noun::Disk(verb) => disk::run(&context, verb).await,
+        Noun::Policy(verb) => policy::run(&context, verb).await,
+        Noun::Health => health::run(&context).await,
+        Noun::Resync(verb) => resync::run(&context, verb).await,
+        Noun::Inspect(what) => inspect::run(&context, &what),
+        Noun::Completions { shell } => completions::completions(shell),
+        Noun::Version => completions::version(&context),
+    }
+}

@@ -1,0 +1,104 @@
+//! `cairn policy`.
+
+use cairn_api::v1::{Policy, PolicyCreate, PolicyRules, RulesMethod};
+
+use super::Context;
+use crate::{
+    args::{Method, Policy as Verb, PolicyCreate as Wanted},
+    client::segment,
+    fail::Fail,
+    output,
+};
+
+/// Carries out a verb.
+pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
+    let client = &context.client;
+    match verb {
+        Verb::List => {
+            let policies: Vec<Policy> = client.get("/api/v1/policies").await?;
+            output::show(context.format, &policies, |policies| list(policies))
+        }
+        Verb::Show { policy } => {
+            let policy = client.get(&path(&policy)).await?;
+            output::show(context.format, &policy, show)
+        }
+        Verb::Create(wanted) => {
+            let policy = client.post("/api/v1/policies", &create(wanted)).await?;
+            output::show(context.format, &policy, show)
+        }
+        Verb::Delete { policy } => {
+            client.delete(&path(&policy)).await?;
+            output::note(context.format, &format!("policy {policy} deleted"));
+            Ok(())
+        }
+    }
+}
+
+fn path(policy: &str) -> String {
+    format!("/api/v1/policies/{}", segment(policy))
+}
+
+fn create(wanted: Wanted) -> PolicyCreate {
+    PolicyCreate {
+        name: wanted.name,
+        rules: PolicyRules {
+            ftt: wanted.ftt,
+            ftm: match wanted.ftm {
+                Method::Mirror => RulesMethod::Mirror,
+                Method::ErasureCoding => RulesMethod::ErasureCoding,
+            },
+            stripe_width: wanted.stripe_width,
+            reservation_percent: wanted.reservation,
+            checksum: !wanted.no_checksum,
+            force_provisioning: wanted.force_provisioning,
+            iops_limit: wanted.iops_limit,
+            confirmed_reads: wanted.confirmed_reads,
+        },
+    }
+}
+
+fn list(policies: &[Policy]) -> String {
+    output::table(
+        &["name", "rules", "disks"],
+        policies.iter().map(|policy| {
+            vec![
+                policy.name.clone(),
+                policy.rules.describe(),
+                policy.disks.to_string(),
+            ]
+        }),
+    )
+}
+
+fn show(policy: &Policy) -> String {
+    let rules = &policy.rules;
+    let yes_no = |value| if value { "yes" } else { "no" }.to_owned();
+    output::pairs([
+        ("policy", policy.name.clone()),
+        ("built in", yes_no(policy.builtin)),
+        ("failures to tolerate", rules.ftt.to_string()),
+        (
+            "method",
+            match rules.ftm {
+                RulesMethod::Mirror => "mirror".into(),
+                RulesMethod::ErasureCoding => "erasure coding".into(),
+            },
+        ),
+        ("stripe width", rules.stripe_width.to_string()),
+        (
+            "space reservation",
+            format!("{} %", rules.reservation_percent),
+        ),
+        ("checksum", yes_no(rules.checksum)),
+        ("force provisioning", yes_no(rules.force_provisioning)),
+        (
+            "IOPS limit",
+            match rules.iops_limit {
+                0 => "none".into(),
+                limit => limit.to_string(),
+            },
+        ),
+        ("confirmed reads", yes_no(rules.confirmed_reads)),
+        ("disks", policy.disks.to_string()),
+    ])
+}

@@ -1,0 +1,44 @@
+//! Signs of progress on stderr, on a terminal only.
+
+use std::{
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A request that takes longer than this shows that it is waiting.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// Waits for `work`; where that takes long, and a person watches, something moves meanwhile.
+pub async fn while_waiting<T>(work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    if let Ok(done) = tokio::time::timeout(SILENCE, &mut work).await {
+        return done;
+    }
+    let spinner = match io::stderr().is_terminal() {
+        true => ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
+        false => ProgressBar::hidden(),
+    };
+    spinner.set_style(
+        ProgressStyle::with_template("{spinner} waiting for the cluster, {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    spinner.enable_steady_tick(Duration::from_millis(120));
+    let done = work.await;
+    spinner.finish_and_clear();
+    done
+}
+
+/// A bar over bytes with a name before it.
+pub fn bytes_bar(name: &str, total: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    bar.set_style(
+        ProgressStyle::with_template(
+            "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {msg}",
+        )
+        .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    bar.set_prefix(name.to_owned());
+    bar
+}

@@ -1,0 +1,61 @@
+//! Times and rates for people, sizes from people.
+
+use cairn_types::format_bytes;
+
+/// A size on the command line.
+pub fn size(text: &str) -> Result<u64, String> {
+    cairn_types::parse_bytes(text)
+}
+
+/// "45 s", "12 min", "3 h 20 min", "2 d 4 h".
+pub fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    let two = |a: u64, a_unit: &str, b: u64, b_unit: &str| match b {
+        0 => format!("{a} {a_unit}"),
+        _ => format!("{a} {a_unit} {b} {b_unit}"),
+    };
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => two(minutes, "min", seconds % 60, "s"),
+        3600..86_400 => two(hours, "h", minutes, "min"),
+        _ => two(days, "d", hours, "h"),
+    }
+}
+
+/// "12 MiB/s", or "waits".
+pub fn rate(bytes_per_s: u64) -> String {
+    match bytes_per_s {
+        0 => "waits".into(),
+        _ => format!("{}/s", format_bytes(bytes_per_s)),
+    }
+}
+
+/// Per cent, whole, "-" of nothing.
+pub fn percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".into(),
+        _ => format!("{} %", (u128::from(part) * 100 / u128::from(whole))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_at_a_glance() {
+        let cases = [
+            (5, "5 s"),
+            (60, "1 min"),
+            (61, "1 min 1 s"),
+            (3600, "1 h"),
+            (12_000, "3 h 20 min"),
+            (100_000, "1 d 3 h"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(duration(seconds), text);
+        }
+        assert_eq!(percent(u64::MAX, u64::MAX), "100 %");
+        assert_eq!(percent(1, 0), "-");
+    }
+}

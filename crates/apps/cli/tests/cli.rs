@@ -1,0 +1,239 @@
+//! The program against a real API server in front of a cluster in memory: what it prints, where, and how it ends.
+
+#[path = "../../daemon/tests/support/mod.rs"]
+mod support;
+
+use std::process::{Command, Stdio};
+
+use support::TestServer;
+
+/// Exit code, stdout, stderr.
+struct Ran(i32, String, String);
+
+fn cairn_at(api: &str, arguments: &str) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_cairn"))
+        .args(arguments.split_whitespace())
+        .env("CAIRN_API", api)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Ran(
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+fn cairn(server: &TestServer, arguments: &str) -> Ran {
+    cairn_at(&server.address(), arguments)
+}
+
+/// Everything of one run, with the port that changes from run to run left out.
+fn transcript(server: &TestServer, arguments: &str) -> String {
+    let Ran(code, out, err) = cairn(server, arguments);
+    let text = format!("$ cairn {arguments}\n{out}[stderr]\n{err}[exit {code}]\n");
+    text.replace(&server.address(), "127.0.0.1:PORT")
+}
+
+#[test]
+fn tables_for_people() {
+    let server = TestServer::start(None);
+    let lines = [
+        "cluster status",
+        "cluster settings",
+        "host list",
+        "host show host-1",
+        "disk-group list",
+        "disk-group show 2",
+        "disk list",
+        "disk show wounded",
+        "disk record wounded",
+        "policy list",
+        "policy show default",
+        "health",
+        "resync list",
+        "resync settings",
+        "version",
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    insta::assert_snapshot!("tables", all.join("\n"));
+}
+
+#[test]
+fn a_life_of_a_disk() {
+    let server = TestServer::start(None);
+    let lines = [
+        "disk create vm-1 --size 20G --host host-1",
+        "disk resize vm-1 --size 1.5T",
+        "disk resize vm-1 --size 1G",
+        "disk attach vm-1 --host host-2",
+        "disk watch vm-1",
+        "disk delete vm-1",
+        "disk delete vm-1 --yes",
+        "disk show vm-1",
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    insta::assert_snapshot!("life_of_a_disk", all.join("\n"));
+}
+
+#[test]
+fn refusals_say_cause_and_remedy() {
+    let server = TestServer::start(None);
+    let lines = [
+        "policy create gold --ftt 2",
+        "disk create big --size 1G --policy gold",
+        "disk create wounded --size 1G",
+        "disk create big --size 63T",
+        "disk create a/b --size 1G",
+        "policy create bad --ftt 9",
+        "policy create ec --ftm erasure-coding",
+        "policy delete default",
+        "host maintenance enter host-2",
+        "disk-group remove 1 --yes",
+        "disk-group remove fff --yes",
+        "disk-group create --host host-4 --cache /dev/a --capacity /dev/b",
+        "disk-group create --cache /dev/a --capacity /dev/b --overwrite",
+        "cluster settings --lease-ms 1",
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    insta::assert_snapshot!("refusals", all.join("\n"));
+}
+
+#[test]
+fn json_is_what_the_api_says() {
+    let server = TestServer::start(None);
+    for line in [
+        "cluster status",
+        "cluster settings",
+        "host list",
+        "host show host-1",
+        "disk-group list",
+        "disk list",
+        "disk show wounded",
+        "disk record wounded",
+        "policy list",
+        "health",
+        "resync list",
+        "disk create j --size 1G",
+        "disk resize j --size 2G",
+        "version",
+    ] {
+        let Ran(_, out, err) = cairn(&server, &format!("{line} --output json"));
+        let value: serde_json::Value =
+            serde_json::from_str(&out).unwrap_or_else(|e| panic!("{line}: {e}: {out}"));
+        assert!(value.is_object() || value.is_array(), "{line}");
+        assert_eq!(err, "", "{line}");
+    }
+    let Ran(code, out, err) = cairn(&server, "disk delete j --yes -o json");
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""));
+    let Ran(_, out, _) = cairn(&server, "disk show wounded -o json");
+    insta::assert_snapshot!("disk_json", out);
+}
+
+#[test]
+fn exit_codes_tell_refused_from_usage_from_unreachable() {
+    let server = TestServer::start(None);
+    let cases = [
+        ("disk list", 0),
+        ("disk show nothing", 1),
+        ("health", 1),
+        ("", 2),
+        ("disk", 2),
+        ("disk lst", 2),
+        ("disk create x", 2),
+        ("disk create x --size ten", 2),
+        ("disk create x --size 10X", 2),
+        ("disk-group create --cache a --capacity b c d e f g h i", 2),
+        ("--api https://x cluster status", 2),
+        ("--api http://127.0.0.1:1 cluster status", 3),
+        ("--api unix:/nonexistent.sock cluster status", 3),
+        ("disk-group create --host host-4 --cache a --capacity b", 3),
+    ];
+    for (line, code) in cases {
+        let Ran(got, out, err) = cairn(&server, line);
+        assert_eq!(got, code, "cairn {line}: {err}");
+        assert!(
+            code == 0 || !err.is_empty() || line == "health",
+            "cairn {line} says why"
+        );
+        assert!(
+            [0, 1].contains(&code) || out.is_empty(),
+            "cairn {line} keeps stdout for data: {out}"
+        );
+    }
+}
+
+#[test]
+fn nobody_there_says_so_and_what_to_try() {
+    let Ran(code, _, err) = cairn_at("http://127.0.0.1:1", "cluster status");
+    assert_eq!(code, 3);
+    assert!(
+        err.contains("cannot reach the management API at http://127.0.0.1:1"),
+        "{err}"
+    );
+    assert!(err.contains("--api or CAIRN_API"), "{err}");
+}
+
+#[test]
+fn somebody_else_there_is_not_taken_for_a_cluster() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answers = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 418 Teapot\r\nContent-Length: 0\r\n\r\n",
+        "SSH-2.0-x\r\n",
+        "",
+    ];
+    let other = std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    for answer in answers {
+        let Ran(code, _, err) = cairn_at(&address, "cluster status");
+        assert_eq!(code, 3, "{answer:?}: {err}");
+        assert!(err.starts_with("error: ") && err.contains("try: "), "{err}");
+    }
+    other.join().unwrap();
+}
+
+#[test]
+fn a_silent_server_is_given_up_on() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let Ran(code, _, err) = cairn_at(&address, "--timeout 1 disk list");
+    assert_eq!(code, 3);
+    assert!(
+        err.contains("did not answer within 1 s") && err.contains("may still be done"),
+        "{err}"
+    );
+}
+
+#[test]
+fn the_unix_socket_answers_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("api.sock");
+    let _server = TestServer::start(Some(socket.clone()));
+    let Ran(code, out, err) = cairn_at(&format!("unix:{}", socket.display()), "host list");
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("host-4"), "{out}");
+}
+
+#[test]
+fn completions_need_no_cluster() {
+    for shell in ["bash", "zsh", "fish"] {
+        let Ran(code, out, _) = cairn_at("http://127.0.0.1:1", &format!("completions {shell}"));
+        assert_eq!(code, 0);
+        assert!(out.contains("disk-group"), "{shell}");
+    }
+}
+
+#[test]
+fn help_names_every_noun() {
+    let Ran(code, out, _) = cairn_at("http://127.0.0.1:1", "--help");
+    assert_eq!(code, 0);
+    insta::assert_snapshot!("help", out);
+}
