@@ -3,10 +3,12 @@
 
 use std::{
     collections::BTreeMap,
+    io::{BufRead as _, BufReader},
     net::TcpListener,
     path::Path,
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use cairn_conformance::directory::{Rig, directory_suite};
@@ -77,6 +79,16 @@ impl Etcd {
             || EtcdDirectory::new(self.runtime.handle().clone(), cluster, &self.urls()).unwrap();
         open.entry(cluster).or_insert_with(new).clone()
     }
+    fn pid(&self, index: usize) -> u32 {
+        match self.members.lock().unwrap()[index]
+            .as_ref()
+            .unwrap()
+            .state()
+        {
+            MemberState::Running { pid } => pid,
+            other => panic!("{other:?}"),
+        }
+    }
     fn start_member(&self, index: usize) {
         let member = Member::start(self.configs[index].clone()).unwrap();
         self.members.lock().unwrap()[index] = Some(member);
@@ -120,6 +132,14 @@ impl Rig for Etcd {
     }
 }
 
+/// Sends a signal to a process that this test started.
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
 #[test]
 fn one_member() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +161,10 @@ fn compacted_history_is_a_gap() {
     let key = |i: u32| Key::new(Kind::Task, &Name::new(format!("k{i}")).unwrap());
     let create = |i| block_on(directory.commit(Txn::new().create(key(i), b"1".to_vec()))).unwrap();
     let first = create(0);
-    let last = (1..20).map(create).last().unwrap();
+    for i in 1..19 {
+        create(i);
+    }
+    let last = create(19);
     let url = rig.urls()[0].clone();
     rig.runtime.block_on(async {
         let mut client = etcd_client::Client::connect([url], None).await.unwrap();
@@ -166,13 +189,10 @@ fn a_killed_member_is_started_again() {
     let MemberState::Running { pid } = state() else {
         panic!("{:?}", state());
     };
-    let killed = std::process::Command::new("kill")
-        .args(["-9", &pid.to_string()])
-        .status();
-    assert!(killed.unwrap().success());
-    let end = std::time::Instant::now() + Duration::from_secs(10);
+    signal("KILL", pid);
+    let end = Instant::now() + Duration::from_secs(10);
     while !matches!(state(), MemberState::Running { pid: now } if now != pid) {
-        assert!(std::time::Instant::now() < end, "{:?}", state());
+        assert!(Instant::now() < end, "{:?}", state());
         std::thread::sleep(Duration::from_millis(20));
     }
     block_on(directory.wait_serving(Duration::from_secs(10))).unwrap();
@@ -191,21 +211,21 @@ fn a_silent_member_does_not_hold_up_calls() {
     let key = Key::new(Kind::Task, &Name::new("k").unwrap());
     let both = [silent_url.clone(), rig.urls()[0].clone()];
     let directory = EtcdDirectory::new(handle.clone(), ClusterId(9), &both).unwrap();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     block_on(directory.commit(Txn::new().create(key.clone(), b"1".to_vec()))).unwrap();
     assert!(
         begun.elapsed() < Duration::from_millis(2000),
         "{:?}",
         begun.elapsed()
     );
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     block_on(directory.get(&key)).unwrap();
     assert!(
         begun.elapsed() < Duration::from_millis(500),
         "the one that answers is remembered"
     );
     let alone = EtcdDirectory::new(handle.clone(), ClusterId(9), &[silent_url]).unwrap();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let error = block_on(alone.get(&key)).unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(
@@ -213,4 +233,108 @@ fn a_silent_member_does_not_hold_up_calls() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+/// The leader of three is stopped (not dead: its kernel still accepts connections): writes go on at the others, a watch
+/// that hung on it is noticed and goes on elsewhere. Of one member in three nothing is to be had, and it says so in time.
+#[test]
+fn a_stopped_leader_and_then_a_minority() {
+    let folder = tempfile::tempdir().unwrap();
+    let rig = Etcd::new(3, folder.path());
+    let directory: Arc<dyn Directory> = rig.open(ClusterId(9));
+    let key = |i: u32| Key::new(Kind::Task, &Name::new(format!("k{i}")).unwrap());
+    let create = |i| Txn::new().create(key(i), b"1".to_vec());
+    block_on(directory.commit(create(0))).unwrap();
+    let health = block_on(directory.health());
+    let leader = health.members.iter().position(|m| m.leader).unwrap();
+    // A directory that knows only the leader, so that its watch hangs on it.
+    let urls: Vec<_> = (0..3)
+        .map(|i| rig.urls()[(leader + i) % 3].clone())
+        .collect();
+    let handle = rig.runtime.handle().clone();
+    let watched = EtcdDirectory::new(handle, ClusterId(9), &urls).unwrap();
+    let mut follower = Follower::new(watched);
+    assert!(matches!(block_on(follower.next()), Followed::Snapshot(_)));
+    block_on(directory.commit(create(1))).unwrap();
+    assert!(matches!(block_on(follower.next()), Followed::Changes(_)));
+
+    signal("STOP", rig.pid(leader));
+    let begun = Instant::now();
+    while let Err(error) = block_on(directory.commit(create(2))) {
+        assert!(error.is_unavailable() || error.is_conflict(), "{error}");
+        if error.is_conflict() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{error}");
+    }
+    eprintln!(
+        "    a write {:?} after the leader was stopped",
+        begun.elapsed()
+    );
+    let begun = Instant::now();
+    loop {
+        match block_on(follower.next()) {
+            Followed::Changes(changes) => {
+                assert_eq!(changes.changes[0].key, key(2));
+                break;
+            }
+            Followed::Away(_) | Followed::Confirmed => {}
+            Followed::Snapshot(_) => panic!("nothing was compacted"),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(15));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    eprintln!("    its watch told of it {:?} later", begun.elapsed());
+
+    signal("STOP", rig.pid((leader + 1) % 3));
+    std::thread::sleep(Duration::from_millis(1500));
+    for call in 0..3 {
+        let begun = Instant::now();
+        let error = block_on(directory.get(&key(0))).expect_err("one of three is no majority");
+        assert!(error.is_unavailable(), "{call}: {error}");
+        assert!(
+            begun.elapsed() < Duration::from_millis(3500),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    signal("CONT", rig.pid(leader));
+    signal("CONT", rig.pid((leader + 1) % 3));
+    let connected = rig.connect(ClusterId(9));
+    block_on(connected.wait_serving(Duration::from_secs(10))).unwrap();
+    assert!(block_on(directory.get(&key(2))).unwrap().is_some());
+}
+
+/// The daemon is killed without a chance to stop anything: its etcd goes with it.
+#[test]
+fn a_member_never_outlives_its_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = free_ports(2);
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_etcd-holder"))
+        .arg(folder.path())
+        .args(ports.iter().map(u16::to_string))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(daemon.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let pid: u32 = line.trim().parse().unwrap();
+    // A zombie that nobody has reaped yet is dead as well.
+    let lives = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains("etcd") && !status.contains("Z (zombie)")
+    };
+    assert!(lives());
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    let begun = Instant::now();
+    while lives() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "etcd {pid} still runs"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

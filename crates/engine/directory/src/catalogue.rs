@@ -131,10 +131,10 @@ impl Registry {
                 let by_name = encode(&HostNameEntry { host })?;
                 txn = txn.create(Key::of::<HostNameEntry>(&entry.name), by_name);
             }
-            if let Some(old) = known.map(|k| k.entry.name).filter(|n| *n != entry.name) {
-                if let Some(old_name) = self.get::<HostNameEntry>(&old).await? {
-                    txn = txn.delete(Key::of::<HostNameEntry>(&old), old_name.revision);
-                }
+            if let Some(old) = known.map(|k| k.entry.name).filter(|n| *n != entry.name)
+                && let Some(old_name) = self.get::<HostNameEntry>(&old).await?
+            {
+                txn = txn.delete(Key::of::<HostNameEntry>(&old), old_name.revision);
             }
             match self.commit(txn).await {
                 Err(DirectoryError::Conflict { .. }) => {}

@@ -34,11 +34,13 @@ const CACHE_BYTES: usize = 8 << 20;
 
 /// The embedded directory of one cluster.
 pub struct Embedded {
-    inner: Mutex<Inner>,
+    /// Read without a lock: the store gives each reader its own snapshot, so none waits for a writer's disk.
+    db: Database,
+    writer: Mutex<Writer>,
 }
 
-struct Inner {
-    db: Database,
+/// What commits change, in the order in which they happen.
+struct Writer {
     revision: Revision,
     /// The last transactions, oldest first, without holes.
     history: VecDeque<Changes>,
@@ -77,8 +79,8 @@ impl Embedded {
             .map_err(|e| refuse(e.into()))?;
         let revision = prepare(&db, cluster).map_err(refuse)??;
         Ok(Arc::new(Self {
-            inner: Mutex::new(Inner {
-                db,
+            db,
+            writer: Mutex::new(Writer {
                 revision,
                 history: VecDeque::new(),
                 watchers: Vec::new(),
@@ -95,9 +97,50 @@ impl Embedded {
             .expect("an empty store in memory opens")
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn writer(&self) -> MutexGuard<'_, Writer> {
         // A panic while it is held is a bug of ours that has ended the process already.
-        self.inner.lock().expect("no holder of this lock can panic")
+        self.writer
+            .lock()
+            .expect("no holder of this lock can panic")
+    }
+
+    fn read_one(&self, key: &Key) -> Result<Option<Stored>, redb::Error> {
+        let read = self.db.begin_read()?;
+        let entries = read.open_table(ENTRIES)?;
+        Ok(entries.get(key.path())?.map(|found| {
+            let (revision, value) = found.value();
+            Stored {
+                revision: Revision(revision),
+                value: value.to_vec(),
+            }
+        }))
+    }
+
+    fn read_all(&self, scope: Scope) -> Result<Listing, redb::Error> {
+        let read = self.db.begin_read()?;
+        let table = read.open_table(ENTRIES)?;
+        // From the same snapshot: the listing is of exactly this revision.
+        let revision = read.open_table(META)?.get("revision")?;
+        let revision = Revision(revision.map_or(0, |r| r.value() as u64));
+        let prefix = scope.prefix();
+        let mut entries = Vec::new();
+        for row in table.range(prefix.as_str()..)? {
+            let (path, found) = row?;
+            if !path.value().starts_with(&prefix) {
+                break;
+            }
+            if let Ok(key) = Key::parse(path.value()) {
+                let (revision, value) = found.value();
+                entries.push((
+                    key,
+                    Stored {
+                        revision: Revision(revision),
+                        value: value.to_vec(),
+                    },
+                ));
+            }
+        }
+        Ok(Listing { revision, entries })
     }
 }
 
@@ -144,50 +187,15 @@ fn read_or_enter(
     Ok(found.unwrap_or(default))
 }
 
-impl Inner {
-    fn get(&self, key: &Key) -> Result<Option<Stored>, redb::Error> {
-        let read = self.db.begin_read()?;
-        let entries = read.open_table(ENTRIES)?;
-        Ok(entries.get(key.path())?.map(|found| {
-            let (revision, value) = found.value();
-            Stored {
-                revision: Revision(revision),
-                value: value.to_vec(),
-            }
-        }))
-    }
-
-    fn list(&self, scope: Scope) -> Result<Listing, redb::Error> {
-        let read = self.db.begin_read()?;
-        let table = read.open_table(ENTRIES)?;
-        let prefix = scope.prefix();
-        let mut entries = Vec::new();
-        for row in table.range(prefix.as_str()..)? {
-            let (path, found) = row?;
-            if !path.value().starts_with(&prefix) {
-                break;
-            }
-            if let Ok(key) = Key::parse(path.value()) {
-                let (revision, value) = found.value();
-                entries.push((
-                    key,
-                    Stored {
-                        revision: Revision(revision),
-                        value: value.to_vec(),
-                    },
-                ));
-            }
-        }
-        Ok(Listing {
-            revision: self.revision,
-            entries,
-        })
-    }
-
+impl Writer {
     /// Decides and carries out `txn` in one transaction of the store. The inner error is a conflict.
-    fn commit(&mut self, txn: &Txn) -> Result<Result<Changes, DirectoryError>, redb::Error> {
+    fn commit(
+        &self,
+        db: &Database,
+        txn: &Txn,
+    ) -> Result<Result<Changes, DirectoryError>, redb::Error> {
         let revision = Revision(self.revision.0 + 1);
-        let mut write = self.db.begin_write()?;
+        let mut write = db.begin_write()?;
         write.set_quick_repair(true);
         {
             let mut entries = write.open_table(ENTRIES)?;
@@ -268,25 +276,26 @@ fn changes_of(txn: &Txn, revision: Revision) -> Changes {
 
 impl Directory for Embedded {
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Stored>, DirectoryError>> {
-        async move { self.inner().get(key).map_err(failed("read an entry")) }.boxed()
+        async move { self.read_one(key).map_err(failed("read an entry")) }.boxed()
     }
 
     fn list(&self, scope: Scope) -> BoxFuture<'_, Result<Listing, DirectoryError>> {
-        async move { self.inner().list(scope).map_err(failed("list entries")) }.boxed()
+        async move { self.read_all(scope).map_err(failed("list entries")) }.boxed()
     }
 
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, DirectoryError>> {
         async move {
             txn.validate()?;
-            let mut inner = self.inner();
-            let changes = inner
-                .commit(&txn)
-                .map_err(|e| DirectoryError::Unavailable {
-                    cause: format!("commit a transaction: {e}"),
-                    outcome_unknown: true,
-                })??;
+            let mut writer = self.writer();
+            let changes =
+                writer
+                    .commit(&self.db, &txn)
+                    .map_err(|e| DirectoryError::Unavailable {
+                        cause: format!("commit a transaction: {e}"),
+                        outcome_unknown: true,
+                    })??;
             let revision = changes.revision;
-            inner.publish(changes);
+            writer.publish(changes);
             Ok(revision)
         }
         .boxed()
@@ -294,12 +303,12 @@ impl Directory for Embedded {
 
     fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, DirectoryError>> {
         async move {
-            let mut inner = self.inner();
-            let Some(missed) = inner.since(after) else {
+            let mut writer = self.writer();
+            let Some(missed) = writer.since(after) else {
                 return Ok(stream::iter([Ok(WatchItem::Gap)]).boxed());
             };
             let (sender, receiver) = mpsc::channel(HISTORY_CHANGES_MAX);
-            inner.watchers.push(sender);
+            writer.watchers.push(sender);
             let all = stream::iter(missed).chain(receiver);
             Ok(all.map(|c| Ok(WatchItem::Changes(c))).boxed())
         }
@@ -308,11 +317,8 @@ impl Directory for Embedded {
 
     fn health(&self) -> BoxFuture<'_, Health> {
         async move {
-            let problem = self
-                .inner()
-                .list(Scope::Kind(crate::Kind::Settings))
-                .err()
-                .map(|e| e.to_string());
+            let problem = self.read_all(Scope::Kind(crate::Kind::Settings)).err();
+            let problem = problem.map(|e| e.to_string());
             Health {
                 kind: "embedded",
                 problem,

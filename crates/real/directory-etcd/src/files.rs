@@ -66,3 +66,38 @@ pub fn load_local_copy(path: &Path, cluster: ClusterId) -> Result<LocalCopy, Dir
         Err(e) => Err(refuse(ACT, path, e)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_directory::{Followed, Listing, Revision};
+
+    #[test]
+    fn a_local_copy_is_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory.json");
+        let cluster = ClusterId(1);
+        let empty = load_local_copy(&path, cluster).unwrap();
+        assert_eq!(empty.revision(), None, "none yet");
+        let mut copy = LocalCopy::empty(cluster);
+        for revision in 1..=3 {
+            let listing = Listing {
+                revision: Revision(revision),
+                entries: Vec::new(),
+            };
+            copy.apply(&Followed::Snapshot(listing), 1000 * revision);
+            store_local_copy(&path, &copy).unwrap();
+            assert_eq!(load_local_copy(&path, cluster).unwrap(), copy);
+        }
+        // What a crash in the middle of a replacement leaves: the old copy is the copy.
+        fs::write(folder.path().join("directory.json.new"), "{\"form").unwrap();
+        assert_eq!(load_local_copy(&path, cluster).unwrap(), copy);
+        store_local_copy(&path, &copy).unwrap();
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "nothing is left behind");
+        let foreign = load_local_copy(&path, ClusterId(2)).unwrap_err();
+        assert!(foreign.to_string().contains("directory.json"), "{foreign}");
+        let nowhere = folder.path().join("not/there.json");
+        assert!(store_local_copy(&nowhere, &copy).is_err());
+    }
+}
