@@ -31,6 +31,9 @@ const BATCH_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of an object record, at most: what a batch header has room for beside it.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
+/// Blocks of one zeroing that keeps its space, at most: each becomes an entry of the map in one transaction.
+const KEPT_ZERO_BLOCKS_MAX: u32 = 64 << 10;
+
 type Done = oneshot::Sender<Result<(), StoreError>>;
 
 /// An admitted operation that waits for its batch.
@@ -106,7 +109,7 @@ impl<E: Env> Inner<E> {
         self.writer.raise();
         if matches!(&admitted, Err(error) if error.kind == StoreErrorKind::NoSpace) {
             // Space that trims and deletes gave up comes back with destage.
-            self.state.borrow_mut().drain = true;
+            self.state.borrow_mut().request_drain();
             self.destager.raise();
         }
         async move {
@@ -120,6 +123,9 @@ impl<E: Env> Inner<E> {
     /// The writer task: runs until the group closes.
     pub(crate) async fn run_writer(self: Rc<Self>) {
         loop {
+            if self.state.borrow_mut().close_if_wanted() {
+                self.destager.raise();
+            }
             let next = self.state.borrow_mut().next_batch(self.open_count, &self.tuning, &self.pins);
             match next {
                 Next::Batch(batch) => {
@@ -172,8 +178,9 @@ impl<E: Env> Inner<E> {
             let list = if delay > 0 && queued.class == Class::Normal { &mut later } else { &mut now };
             list.push((done, result));
         }
+        let work = state.tidy || state.drain_to.is_some();
         drop(state);
-        if fill >= u64::from(self.tuning.destage_percent) * 10 {
+        if work || fill >= u64::from(self.tuning.destage_percent) * 10 {
             self.destager.raise();
         }
         let answer = |list: Vec<(Done, Result<(), StoreError>)>| {
@@ -279,6 +286,11 @@ impl State {
             }
             Operation::Zero { component, op, settled, client, range, keep_allocated } => {
                 self.check(component, Some(op), range)?;
+                if keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX {
+                    return Err(refused(format!(
+                        "{} blocks of allocated zeroes at once: send at most {KEPT_ZERO_BLOCKS_MAX}", range.count
+                    )));
+                }
                 small(LogRecord::Zero { component, op, settled, client, range, keep_allocated })
             }
             Operation::Copy { component, op, settled, pieces } => {
@@ -418,6 +430,15 @@ impl State {
         }
     }
 
+    /// Leaves the head's segment, if a drain asked for it: only the writer does, between its batches.
+    fn close_if_wanted(&mut self) -> bool {
+        let wanted = std::mem::take(&mut self.close_wanted);
+        if wanted {
+            self.ring.close_segment();
+        }
+        wanted
+    }
+
     /// Gathers the next batch.
     fn next_batch(&mut self, open_count: u64, tuning: &crate::StoreOptions, pins: &crate::segments::Pins) -> Next {
         if let Some(error) = self.stopped.clone() {
@@ -479,6 +500,7 @@ impl State {
         }
         let (header, bytes) = encode_batch(header, &records);
         assert!(self.ring.place(header.end() - position) == position, "the bound of a batch's size holds");
+        self.ring.in_flight = Some(position);
         parts[0] = PageBuf::copy_of(&bytes).freeze();
         let operations = records
             .into_iter()

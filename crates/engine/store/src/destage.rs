@@ -1,21 +1,530 @@
-//! Destage (being written): the loop that empties the log.
-use std::rc::Rc;
+//! Destage: whole oldest log segments to the capacity tier, live versions only, then one metadata transaction.
+//!
+//! Promises    the tail moves only past records whose effect is durable in segments and metadata, or whose component
+//!             is durably lost (I6); an unsettled operation is never folded into the map, it becomes a pending row
+//!             that undo or `settled` decides later
+//! Assumes     one round at a time, with cleaning in the same task
+//! Source      log-structured writing: Rosenblum & Ousterhout, SOSP 1991
+//!
+//! A round: gather the live versions; read their log segments; write them in order of (device, component, block) as
+//! runs; flush; look again what is still live, as undo and overwrites go on meanwhile; commit; make memory follow.
 
-use cairn_env::Env;
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
-use crate::{disk_group::Inner, error::StoreError};
+use bytes::Bytes;
+use cairn_env::{Disk, Durability, Env, PageBuf};
+use cairn_format::{RunEntry, RunHeader, encode_run_header};
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+use futures::{channel::oneshot, future::join_all};
+
+use crate::{
+    disk_group::Inner,
+    error::{StoreError, StoreErrorKind},
+    index::{Body, Place, Record, RecordId},
+    map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    segments::RunPlace,
+    state::State,
+    transaction::{Folded, MadePending, Transaction},
+};
+
+const PAGE: u64 = BLOCK_BYTES as u64;
+/// Wait before a round is tried again that found no room.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A live run of blocks of one record in the segments of this round.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub record: RecordId,
+    pub component: ComponentId,
+    pub device: u8,
+    pub range: BlockRange,
+    /// Not settled when it was gathered: written apart, as it will be dropped or kept as a whole.
+    pub pending: bool,
+    /// Position of its first block in the log; none for zeroes.
+    pub data: Option<u64>,
+}
+
+/// One block to be written to a capacity device.
+pub(crate) struct OutBlock {
+    pub component: ComponentId,
+    pub block: u64,
+    pub crc: u32,
+    pub pending: bool,
+    pub data: Bytes,
+}
+
+/// What the destager does next.
+enum Work {
+    Round { new_tail: u64 },
+    Wait,
+    End,
+}
+
+/// Slots that the blocks of a round were written to.
+type Slots = BTreeMap<(RecordId, u64), u64>;
 
 impl<E: Env> Inner<E> {
+    /// The destage task: runs until the group closes or stops.
     pub(crate) async fn run_destager(self: Rc<Self>) {
-        while !self.state.borrow().closing {
-            self.destager.wait().await;
+        loop {
+            let work = self.state.borrow_mut().next_work(&self.tuning);
+            let result = match work {
+                Work::End => break,
+                Work::Wait => {
+                    if self.state.borrow().close_wanted {
+                        self.writer.raise();
+                    }
+                    self.destager.wait().await;
+                    continue;
+                }
+                Work::Round { new_tail } => self.round(new_tail).await,
+            };
+            match result {
+                Ok(true) => {}
+                // No room to write to: something must be freed first. Not at once again: that would be a spin.
+                Ok(false) => self.env.sleep(RETRY).await,
+                Err(error) => self.stop(error),
+            }
+            self.state.borrow_mut().answer_drains();
+            self.writer.raise();
         }
+        let error = StoreError::new(StoreErrorKind::Media, "the disk group was closed");
+        let waiters = std::mem::take(&mut self.state.borrow_mut().drain_waiters);
+        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
         self.destager_ended.raise();
     }
+
+    fn stop(&self, error: StoreError) {
+        let mut state = self.state.borrow_mut();
+        let waiters = std::mem::take(&mut state.drain_waiters);
+        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
+        state.stopped.get_or_insert(error);
+    }
+
     pub(crate) async fn drain(&self) -> Result<(), StoreError> {
+        let waiter = {
+            let mut state = self.state.borrow_mut();
+            if let Some(error) = &state.stopped {
+                return Err(error.clone());
+            }
+            let (sender, waiter) = oneshot::channel();
+            let target = state.request_drain();
+            state.drain_waiters.push((target, sender));
+            waiter
+        };
+        self.destager.raise();
+        waiter.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Media, "the disk group was closed")))
+    }
+
+    /// Puts what was read of a damaged log into the capacity tier, and begins a log beyond it.
+    pub(crate) async fn leave_damaged_log(&self, jump_to: u64) -> Result<(), StoreError> {
+        let closed = {
+            let mut state = self.state.borrow_mut();
+            state.ring.close_segment();
+            state.ring.head
+        };
+        while self.state.borrow().ring.tail < closed {
+            let part = self.state.borrow().ring.tail + self.state.borrow().round_bytes(&self.tuning);
+            if !self.round(part.min(closed)).await? {
+                return Err(StoreError::new(StoreErrorKind::NoSpace, "no room to destage the rest of a damaged log"));
+            }
+        }
+        let mut transaction = Transaction::default();
+        transaction.move_tail(jump_to);
+        self.commit(transaction).await?;
+        self.state.borrow_mut().ring.restart();
         Ok(())
     }
-    pub(crate) async fn leave_damaged_log(&self, _jump_to: u64) -> Result<(), StoreError> {
-        Ok(())
+
+    /// One round up to `new_tail`. False when there is no room to write to.
+    async fn round(&self, new_tail: u64) -> Result<bool, StoreError> {
+        self.state.borrow_mut().records.hold();
+        let result = self.round_held(new_tail).await;
+        self.state.borrow_mut().records.unhold();
+        result
+    }
+
+    async fn round_held(&self, new_tail: u64) -> Result<bool, StoreError> {
+        self.empty_deleted().await?;
+        let mut new_tail = new_tail;
+        let mut items = self.state.borrow().gather_items(new_tail);
+        let zeroes = self.state.borrow().settled_zeroes(&items);
+        self.trim_zeroes(&zeroes).await?;
+        if !self.make_room(&items).await? {
+            // A smaller round needs less room at once.
+            new_tail = new_tail.min(self.state.borrow().ring.tail + self.state.borrow().ring.segment_bytes);
+            items = self.state.borrow().gather_items(new_tail);
+            if !self.make_room(&items).await? {
+                return Ok(false);
+            }
+        }
+        let segments = self.read_segments(new_tail, &items).await?;
+        let Some(slots) = self.write_items(&items, &segments).await? else { return Ok(false) };
+        drop(segments);
+        let mut leaves: BTreeMap<LeafKey, Rc<Leaf>> = BTreeMap::new();
+        let transaction = loop {
+            let missing = self.state.borrow().leaves_missing(&items, &leaves);
+            if missing.is_empty() {
+                let leaves = std::mem::take(&mut leaves).into_iter().collect();
+                break self.state.borrow_mut().plan_round(&items, &slots, Transaction::with_leaves(leaves), new_tail);
+            }
+            leaves.extend(self.fetch_leaves(&missing).await?);
+        };
+        self.commit(transaction).await?;
+        let mut state = self.state.borrow_mut();
+        state.counters.destage_rounds += 1;
+        state.counters.destaged_blocks += slots.len() as u64;
+        state.round += 1;
+        Ok(true)
+    }
+
+    /// Cleans until every device has free segments for what it gets.
+    async fn make_room(&self, items: &[Item]) -> Result<bool, StoreError> {
+        for device in 0..self.capacity.len() as u8 {
+            let blocks: u64 = items.iter().filter(|i| i.device == device && i.data.is_some()).map(|i| u64::from(i.range.count)).sum();
+            if !self.clean_for(device, blocks).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The log segments that hold the items' data, by start.
+    async fn read_segments(&self, new_tail: u64, items: &[Item]) -> Result<BTreeMap<u64, Bytes>, StoreError> {
+        let (tail, len) = {
+            let state = self.state.borrow();
+            (state.ring.tail, state.ring.segment_bytes)
+        };
+        let mut segments = BTreeMap::new();
+        for start in (tail..new_tail).step_by(len as usize) {
+            let wanted = items.iter().any(|i| i.data.is_some_and(|d| d >= start && d < start + len));
+            if !wanted {
+                continue;
+            }
+            let offset = self.state.borrow().ring.device_offset(start);
+            let data = match self.cache.read(offset, len as u32).await {
+                Ok(data) => data,
+                // What cannot be read is carried on with the CRC that it should have: reads report it, and it is
+                // repaired from another copy.
+                Err(_) => self.read_pages(offset, len).await,
+            };
+            segments.insert(start, data);
+        }
+        Ok(segments)
+    }
+
+    async fn read_pages(&self, offset: u64, len: u64) -> Bytes {
+        let mut data = PageBuf::zeroed(len as usize);
+        for page in 0..len / PAGE {
+            if let Ok(bytes) = self.cache.read(offset + page * PAGE, PAGE as u32).await {
+                data[(page * PAGE) as usize..][..PAGE as usize].copy_from_slice(&bytes);
+            }
+        }
+        data.freeze()
+    }
+
+    /// Writes the data of all items, device by device in parallel, and flushes. None when a device has no room.
+    async fn write_items(&self, items: &[Item], segments: &BTreeMap<u64, Bytes>) -> Result<Option<Slots>, StoreError> {
+        let mut by_device: BTreeMap<u8, Vec<(RecordId, OutBlock)>> = BTreeMap::new();
+        for item in items {
+            let Some(position) = item.data else { continue };
+            let (&start, data) = segments.range(..=position).next_back().expect("the segment of an item was read");
+            let state = self.state.borrow();
+            // Gone since it was gathered: superseded or undone.
+            let Some(record) = state.records.get(item.record) else { continue };
+            for block in item.range.first..item.range.end() {
+                let from = (position - start + (block - item.range.first) * PAGE) as usize;
+                let out = OutBlock {
+                    component: item.component,
+                    block,
+                    crc: record.crc(block),
+                    pending: item.pending,
+                    data: data.slice(from..from + PAGE as usize),
+                };
+                by_device.entry(item.device).or_default().push((item.record, out));
+            }
+        }
+        let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
+            blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
+            let (records, blocks): (Vec<RecordId>, Vec<OutBlock>) = blocks.into_iter().unzip();
+            let slots = self.write_blocks(device, &blocks).await;
+            (records, blocks, slots)
+        });
+        let mut slots = Slots::new();
+        for (records, blocks, written) in join_all(writes).await {
+            let Some(written) = written else { return Ok(None) };
+            // Empty when the device failed: its components are lost.
+            for ((record, block), slot) in records.into_iter().zip(&blocks).zip(written) {
+                slots.insert((record, block.block), slot);
+            }
+        }
+        Ok(Some(slots))
+    }
+
+    /// Writes blocks as runs and flushes. The slots in order; none when there is no room; fewer when the device failed.
+    pub(crate) async fn write_blocks(&self, device: u8, blocks: &[OutBlock]) -> Option<Vec<u64>> {
+        let mut slots = Vec::with_capacity(blocks.len());
+        let mut rest = blocks;
+        if self.state.borrow().devices[device as usize].failed {
+            return Some(Vec::new());
+        }
+        while !rest.is_empty() {
+            let (place, offset, log_id) = {
+                let mut state = self.state.borrow_mut();
+                let (round, log_id) = (state.round, state.log_id);
+                let segments = &mut state.devices[device as usize];
+                let place = segments.take_run(rest.len() as u32, round, &self.pins)?;
+                (place, segments.device_offset(place.page), log_id)
+            };
+            let (now, later) = rest.split_at(place.entries as usize);
+            rest = later;
+            let run = assemble(place, u32::from(device), log_id, now);
+            slots.extend((0..u64::from(place.entries)).map(|at| place.first_slot() + at));
+            if self.disk(device).write(offset, vec![run], Durability::Buffered).await.is_err() {
+                self.state.borrow_mut().fail_device(device);
+                return Some(Vec::new());
+            }
+        }
+        if !blocks.is_empty() && self.disk(device).flush().await.is_err() {
+            self.state.borrow_mut().fail_device(device);
+            return Some(Vec::new());
+        }
+        Some(slots)
+    }
+}
+
+fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutBlock]) -> Bytes {
+    let entry = |b: &OutBlock| RunEntry { component: b.component, block: b.block, crc: b.crc, pending: b.pending };
+    let entries = blocks.iter().map(entry).collect();
+    let header = encode_run_header(&RunHeader { log_id, device, segment: place.segment, generation: place.generation, entries });
+    assert_eq!(header.len() as u64, u64::from(place.header_pages) * PAGE);
+    let mut run = PageBuf::dirty(header.len() + blocks.len() * PAGE as usize);
+    run[..header.len()].copy_from_slice(&header);
+    for (to, block) in run[header.len()..].chunks_exact_mut(PAGE as usize).zip(blocks) {
+        to.copy_from_slice(&block.data);
+    }
+    run.freeze()
+}
+
+impl State {
+    /// Bytes of the log that one round takes, at least a segment.
+    fn round_bytes(&self, tuning: &crate::StoreOptions) -> u64 {
+        let bytes = u64::from(tuning.destage_blocks_max) * PAGE;
+        (bytes / self.ring.segment_bytes).max(1) * self.ring.segment_bytes
+    }
+
+    fn next_work(&mut self, tuning: &crate::StoreOptions) -> Work {
+        if self.closing || self.stopped.is_some() {
+            return Work::End;
+        }
+        let fill = self.ring.fill_permille();
+        let full = fill >= u64::from(tuning.destage_percent) * 10;
+        let closed = self.ring.tail + self.ring.closed_segments() * self.ring.segment_bytes;
+        let part = self.ring.tail + self.round_bytes(tuning);
+        if let Some(target) = self.drain_to {
+            if self.ring.tail >= target {
+                // All is in segments; one more transaction for what is not in the log: marks, deletions, losses.
+                self.drain_to = None;
+                return Work::Round { new_tail: self.ring.tail };
+            }
+            if closed < target {
+                self.close_wanted = true;
+            }
+            if closed == self.ring.tail {
+                return Work::Wait;
+            }
+            return Work::Round { new_tail: part.min(closed) };
+        }
+        if full && closed > self.ring.tail {
+            return Work::Round { new_tail: part.min(closed) };
+        }
+        if std::mem::take(&mut self.tidy) {
+            return Work::Round { new_tail: self.ring.tail };
+        }
+        Work::Wait
+    }
+
+    fn answer_drains(&mut self) {
+        if self.drain_to.is_none() {
+            let waiters = std::mem::take(&mut self.drain_waiters);
+            waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Ok(()))));
+        }
+    }
+
+    /// The live versions in the log segments below `new_tail`.
+    fn gather_items(&self, new_tail: u64) -> Vec<Item> {
+        let end = self.ring.segment_of(new_tail);
+        let mut items = Vec::new();
+        for id in self.records.in_segments_below(end, self.ring.segment_bytes) {
+            let record = self.records.of(id);
+            let Some(component) = self.components.get(&record.component) else { continue };
+            for span in component.extents.spans(record.range) {
+                if !span.versions.contains(&id) {
+                    continue;
+                }
+                let data = match &record.body {
+                    Body::Data { place: Place::Log(first), .. } => {
+                        Some(first + (span.range.first - record.range.first) * PAGE)
+                    }
+                    _ => None,
+                };
+                items.push(Item {
+                    record: id,
+                    component: record.component,
+                    device: component.device,
+                    range: span.range,
+                    pending: record.op > component.settled,
+                    data,
+                });
+            }
+        }
+        items
+    }
+
+    /// The settled zeroes among the items and the pending rows: what they cover leaves the map first, in bounded steps.
+    fn settled_zeroes(&self, items: &[Item]) -> Vec<Item> {
+        let zero = |item: &&Item| item.data.is_none() && !item.pending;
+        let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
+        for id in self.resolvable() {
+            let record = self.records.of(id);
+            if let Body::Zero { keep_allocated: false } = record.body {
+                let device = self.components[&record.component].device;
+                let (component, range) = (record.component, record.range);
+                zeroes.push(Item { record: id, component, device, range, pending: false, data: None });
+            }
+        }
+        zeroes
+    }
+
+    /// Leaves that the transaction will change and that are not in `have`.
+    fn leaves_missing(&self, items: &[Item], have: &BTreeMap<LeafKey, Rc<Leaf>>) -> Vec<LeafKey> {
+        let mut keys = Vec::new();
+        let mut want = |component: ComponentId, range: BlockRange| {
+            let leaves = range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS;
+            keys.extend(leaves.map(|leaf| (component, leaf)));
+        };
+        let ranges = items.iter().map(|item| (item.record, item.component, item.range));
+        let resolved = self.resolvable().into_iter().map(|id| (id, self.records.of(id).component, self.records.of(id).range));
+        for (id, component, range) in ranges.chain(resolved) {
+            let (Some(record), Some(known)) = (self.records.get(id), self.components.get(&component)) else { continue };
+            match record.allocates() {
+                true => want(component, range),
+                // What is mapped under a zero was trimmed before, unless it was settled only now.
+                false if record.op <= known.settled => {
+                    known.base.runs(range).into_iter().for_each(|run| want(component, run));
+                }
+                false => {}
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| !have.contains_key(key));
+        keys
+    }
+
+    /// Pending records that were settled since.
+    fn resolvable(&self) -> Vec<RecordId> {
+        let settled = |id: &RecordId| {
+            let record = self.records.of(*id);
+            self.components.get(&record.component).is_some_and(|c| record.op <= c.settled)
+        };
+        self.records.pending.iter().copied().filter(settled).collect()
+    }
+
+    /// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
+    fn plan_round(&mut self, items: &[Item], slots: &Slots, mut transaction: Transaction, new_tail: u64) -> Transaction {
+        transaction.move_tail(new_tail);
+        for id in self.resolvable() {
+            self.plan_resolve(id, &mut transaction);
+        }
+        for item in items {
+            self.plan_item(item, slots, &mut transaction);
+        }
+        transaction
+    }
+
+    fn plan_resolve(&mut self, id: RecordId, transaction: &mut Transaction) {
+        let record = self.records.of(id).clone();
+        let spans = self.live_spans(id, record.component, record.range);
+        let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
+        transaction.resolve(self, id, live);
+        let slot_of = |block: u64| match &record.body {
+            Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
+            Body::Zero { keep_allocated: true } => ZERO_SLOT,
+            _ => NO_SLOT,
+        };
+        for span in &spans {
+            self.plan_fold(&record, id, *span, &slot_of, false, transaction);
+        }
+    }
+
+    /// Where `id` still stands among the versions.
+    fn live_spans(&self, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
+        let Some(component) = self.components.get(&component) else { return Vec::new() };
+        let spans = component.extents.spans(range);
+        spans.into_iter().filter(|s| s.versions.contains(&id)).map(|s| s.range).collect()
+    }
+
+    fn plan_item(&mut self, item: &Item, slots: &Slots, transaction: &mut Transaction) {
+        let Some(record) = self.records.get(item.record).cloned() else { return };
+        let Some(component) = self.components.get(&item.component) else { return };
+        let unsettled = record.op > component.settled;
+        let client = component.window.get(&record.op).map(|u| u.info.client).unwrap_or_default();
+        let slot_of = |block: u64| match &record.body {
+            Body::Data { .. } => *slots.get(&(item.record, block)).expect("what is live was written"),
+            Body::Zero { keep_allocated: true } => ZERO_SLOT,
+            Body::Zero { .. } => NO_SLOT,
+        };
+        for span in self.live_spans(item.record, item.component, item.range) {
+            if !unsettled {
+                self.plan_fold(&record, item.record, span, &slot_of, true, transaction);
+                continue;
+            }
+            let body = match &record.body {
+                Body::Data { crcs, .. } => {
+                    let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
+                    list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
+                    let from = (span.first - record.range.first) as usize;
+                    let crcs = crcs[from..from + span.count as usize].into();
+                    Body::Data { place: Place::Slots(list), crcs }
+                }
+                zero => zero.clone(),
+            };
+            let number = self.next_pending;
+            self.next_pending += 1;
+            let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
+            transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
+        }
+    }
+
+    /// Puts a settled run into the map. `new` slots have no reference yet.
+    fn plan_fold(
+        &self,
+        record: &Record,
+        id: RecordId,
+        span: BlockRange,
+        slot_of: &dyn Fn(u64) -> u64,
+        new: bool,
+        transaction: &mut Transaction,
+    ) {
+        let component = &self.components[&record.component];
+        // A zero may span a whole disk: only what is mapped changes.
+        let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
+        for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
+            let slot = slot_of(block);
+            // A component never applies an operation to a block that holds a later one.
+            if transaction.entry(component.id, block).is_some_and(|e| e.op > record.op) {
+                if !new {
+                    transaction.drop_slot(component.device, slot);
+                }
+                continue;
+            }
+            if new {
+                transaction.add_slot(component.device, slot);
+            }
+            let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
+            transaction.set_entry(component, block, entry);
+        }
+        transaction.fold(Folded { record: id, component: record.component, range: span });
     }
 }

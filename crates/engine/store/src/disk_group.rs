@@ -58,8 +58,6 @@ pub(crate) struct Inner<E: Env> {
     pub pins: Rc<Pins>,
     pub writer: Rc<Signal>,
     pub destager: Signal,
-    /// Raised after each destage round, and when the destager ends.
-    pub round_done: Signal,
     pub writer_ended: Signal,
     pub destager_ended: Signal,
 }
@@ -72,9 +70,10 @@ impl<E: Env> Inner<E> {
         self.capacity[device as usize].as_ref().expect("components of a missing device are lost and not read")
     }
     pub(crate) fn fail_device(&self, device: u8) {
-        self.state.borrow_mut().fail_device(device);
+        let mut state = self.state.borrow_mut();
+        state.fail_device(device);
         // So that the loss becomes durable soon.
-        self.state.borrow_mut().drain = true;
+        state.tidy = true;
         self.destager.raise();
     }
 }
@@ -318,7 +317,7 @@ impl<E: Env> Inner<E> {
             }
             let quiet = self.env.now().0.saturating_sub(state.last_batch_ns) >= idle.as_nanos() as u64;
             if quiet && state.ring.used() > 0 {
-                state.drain = true;
+                state.request_drain();
                 self.destager.raise();
             }
         }

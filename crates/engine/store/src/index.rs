@@ -7,7 +7,7 @@
 //!             5 bytes per block of a large one
 //! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`map.rs`)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_types::{BlockRange, ComponentId, OpId};
 
@@ -87,6 +87,10 @@ pub(crate) struct Garbage {
 pub(crate) struct Records {
     slots: Vec<Option<Record>>,
     free: Vec<RecordId>,
+    /// While a round refers to records across waiting, freed ids are not reused: they would name others.
+    held: Option<Vec<RecordId>>,
+    /// Records that are pending rows.
+    pub pending: BTreeSet<RecordId>,
     /// Ids by the log segment that their batch stands in; may name ids that were freed and reused since.
     by_segment: BTreeMap<u64, Vec<RecordId>>,
     /// Pending rows whose last block went.
@@ -101,6 +105,26 @@ impl Records {
     pub fn of(&self, id: RecordId) -> &Record {
         self.get(id).expect("a version names a record that is there")
     }
+    pub fn get_mut(&mut self, id: RecordId) -> Option<&mut Record> {
+        self.slots.get_mut(id as usize)?.as_mut()
+    }
+    /// Removes a pending record that no extent names.
+    pub fn drop_unused(&mut self, id: RecordId, slots: Vec<u64>) {
+        let record = self.slots[id as usize].take().expect("the caller added it");
+        assert!(record.live == 0 && record.row.is_some());
+        self.pending.remove(&id);
+        self.count -= 1;
+        match &mut self.held {
+            Some(held) => held.push(id),
+            None => self.free.push(id),
+        }
+        self.garbage.push(Garbage { row: record.row.expect("just seen"), component: record.component, slots });
+    }
+    /// The record's row goes to the caller.
+    pub fn leave_row(&mut self, id: RecordId) -> u64 {
+        self.pending.remove(&id);
+        self.of_mut(id).row.take().expect("a pending record has a row")
+    }
     pub fn of_mut(&mut self, id: RecordId) -> &mut Record {
         self.slots[id as usize].as_mut().expect("a version names a record that is there")
     }
@@ -113,6 +137,9 @@ impl Records {
             self.slots.push(None);
             (self.slots.len() - 1) as RecordId
         });
+        if record.row.is_some() {
+            self.pending.insert(id);
+        }
         self.slots[id as usize] = Some(record);
         self.count += 1;
         if let Some(segment) = log_segment {
@@ -130,6 +157,13 @@ impl Records {
         });
         ids
     }
+    /// Keeps ids from being reused until [`Self::unhold`].
+    pub fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+    pub fn unhold(&mut self) {
+        self.free.extend(self.held.take().unwrap_or_default());
+    }
     pub fn forget_segments_below(&mut self, end: u64) {
         self.by_segment = self.by_segment.split_off(&end);
     }
@@ -142,8 +176,12 @@ impl Records {
             return;
         }
         let record = self.slots[id as usize].take().expect("just seen");
-        self.free.push(id);
+        match &mut self.held {
+            Some(held) => held.push(id),
+            None => self.free.push(id),
+        }
         self.count -= 1;
+        self.pending.remove(&id);
         if let Some(row) = record.row {
             let slots = match record.body {
                 Body::Data { place: Place::Slots(slots), .. } => {
@@ -348,14 +386,23 @@ impl Extents {
         });
     }
 
-    /// The map took over `id`'s blocks in `range`: takes them out of the versions where they still stand, and sets
-    /// the map's bits.
-    pub fn fold(&mut self, id: RecordId, range: BlockRange, allocated: bool, base: &mut BaseBits, records: &mut Records) {
-        self.rebase(range, base, records, |base| base.set(range, allocated));
+    /// Takes `id` out of the versions in `range`, where it still stands: the map has taken it over.
+    pub fn drop_version(&mut self, id: RecordId, range: BlockRange, base: &BaseBits, records: &mut Records) {
         self.change_range(range, base, records, |records, versions, count| {
             if let Some(at) = versions.iter().position(|&v| v == id) {
                 versions.remove(at);
                 records.release(id, count);
+            }
+        });
+    }
+
+    /// Puts `new` in the place of `old` where that still stands in `range`: the same operation, stored elsewhere.
+    pub fn replace(&mut self, old: RecordId, new: RecordId, range: BlockRange, base: &BaseBits, records: &mut Records) {
+        self.change_range(range, base, records, |records, versions, count| {
+            if let Some(at) = versions.iter().position(|&v| v == old) {
+                versions[at] = new;
+                records.of_mut(new).live += count;
+                records.release(old, count);
             }
         });
     }
@@ -498,7 +545,8 @@ mod tests {
                         for span in extents.spans(BlockRange::new(first, count)) {
                             if let Some(id) = committed(&span.versions, op(settled), &records) {
                                 let data = records.of(id).is_data();
-                                extents.fold(id, span.range, data, &mut base, &mut records);
+                                extents.rebase(span.range, &mut base, &records, |b| b.set(span.range, data));
+                                extents.drop_version(id, span.range, &base, &mut records);
                                 for block in span.range.first..span.range.end() {
                                     oracle.blocks.get_mut(&block).unwrap().retain(|v| v.1 != id);
                                 }

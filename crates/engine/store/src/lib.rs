@@ -12,6 +12,7 @@
 
 mod append;
 mod bitmap;
+mod clean;
 mod clock;
 mod component;
 mod create;
@@ -33,6 +34,7 @@ mod segments;
 mod signal;
 mod state;
 mod stats;
+mod transaction;
 
 pub use create::{CAPACITY_DEVICES_MAX, Identity};
 pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};

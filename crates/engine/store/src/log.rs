@@ -23,6 +23,8 @@ pub(crate) struct Ring {
     pub previous_crc: u32,
     /// End of the last batch: all before it is on stable media.
     pub durable: u64,
+    /// Where the batch stands that is being written.
+    pub in_flight: Option<u64>,
 }
 
 /// What asks for room in the log.
@@ -46,6 +48,7 @@ impl Ring {
             previous_position: u64::MAX,
             previous_crc: 0,
             durable: tail,
+            in_flight: None,
         }
     }
     pub fn size(&self) -> u64 {
@@ -89,13 +92,14 @@ impl Ring {
         let used = self.segment_of(start) + 1 - self.segment_of(self.tail);
         used + held <= self.segments
     }
-    /// Segments from the tail that no batch will be added to.
+    /// Segments from the tail that no batch will be added to, nor is being written.
     pub fn closed_segments(&self) -> u64 {
-        self.segment_of(self.head) - self.segment_of(self.tail)
+        self.segment_of(self.in_flight.unwrap_or(self.head)) - self.segment_of(self.tail)
     }
     /// A batch was written.
     pub fn advance(&mut self, header: &BatchHeader) {
         assert!(header.position >= self.head, "positions only grow");
+        self.in_flight = None;
         self.head = header.end();
         self.durable = self.head;
         self.previous_position = header.position;
@@ -103,7 +107,15 @@ impl Ring {
     }
     /// Leaves the rest of the head's segment unused, so that destage may take it.
     pub fn close_segment(&mut self) {
+        assert!(self.in_flight.is_none(), "a segment is closed between batches");
         self.head = self.head.next_multiple_of(self.segment_bytes);
+    }
+    /// Begins a new chain at the head: nothing before it is read again.
+    pub fn restart(&mut self) {
+        assert_eq!(self.head, self.tail);
+        self.durable = self.head;
+        self.previous_position = u64::MAX;
+        self.previous_crc = 0;
     }
     pub fn move_tail(&mut self, tail: u64) {
         assert!(tail >= self.tail && tail % self.segment_bytes == 0);
@@ -133,7 +145,7 @@ mod tests {
     use super::*;
 
     fn ring() -> Ring {
-        Ring { segment_bytes: 65536, segments: 8, offset: 1 << 20, tail: 0, head: 0, previous_position: u64::MAX, previous_crc: 0, durable: 0 }
+        Ring { segment_bytes: 65536, segments: 8, offset: 1 << 20, tail: 0, head: 0, previous_position: u64::MAX, previous_crc: 0, durable: 0, in_flight: None }
     }
 
     #[test]

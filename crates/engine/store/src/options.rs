@@ -92,6 +92,8 @@ pub(crate) fn cache_regions(
         || (wanted / 16).clamp(128 << 10, 4 << 20).next_power_of_two().min(4 << 20),
         |bytes| u64::from(bytes).next_multiple_of(page),
     );
+    // One log segment must fit what a full capacity device keeps free for cleaning.
+    let segment = segment.min(u64::from(options.segment_bytes));
     let log_bytes = wanted / segment * segment;
     if metadata_bytes < (4 << 20) || log_bytes < 4 * segment || log_bytes > room {
         return Err(refuse(format!(

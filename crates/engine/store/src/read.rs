@@ -98,6 +98,20 @@ impl<E: Env> Inner<E> {
 
     /// Reads leaves from the metadata; one that is not there is empty.
     pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Rc<Leaf>)>, StoreError> {
+        let (mut ready, mut wanted_rows) = (Vec::new(), Vec::new());
+        {
+            let mut state = self.state.borrow_mut();
+            for &key in wanted {
+                match state.leaves.get(key) {
+                    Some(leaf) => ready.push((key, leaf.clone())),
+                    None => wanted_rows.push(key),
+                }
+            }
+        }
+        if wanted_rows.is_empty() {
+            return Ok(ready);
+        }
+        let wanted = wanted_rows;
         let keys: Vec<Vec<u8>> = wanted.iter().map(|&(component, leaf)| rows::leaf_key(component, leaf)).collect();
         let meta = self.meta.clone();
         let values = self.env.run_blocking(move || meta.get_many(&keys)).await.map_err(damaged)?;
@@ -108,7 +122,10 @@ impl<E: Env> Inner<E> {
             };
             Ok((key, Rc::new(leaf)))
         };
-        wanted.iter().zip(values).map(decode).collect()
+        for pair in wanted.iter().zip(values) {
+            ready.push(decode(pair)?);
+        }
+        Ok(ready)
     }
 
     /// Carries the plan out. Returns the pieces in order, and the blocks that were wrong.

@@ -81,11 +81,10 @@ impl<E: Env> DiskGroup<E> {
             capacity: devices.capacity.into_iter().zip(&state.devices).map(|(d, s)| (!s.failed).then_some(d)).collect(),
             tuning: options.clone(),
             meta,
-            pins: Rc::new(Pins { released: writer.clone(), ..Pins::default() }),
+            pins: Rc::new(Pins::new(writer.clone())),
             state: RefCell::new(state),
             writer,
             destager: Signal::default(),
-            round_done: Signal::default(),
             writer_ended: Signal::default(),
             destager_ended: Signal::default(),
         });
@@ -242,7 +241,11 @@ impl State {
             round: 1,
             stopped: None,
             closing: false,
-            drain: false,
+            drain_to: None,
+            tidy: false,
+            close_wanted: false,
+            drain_waiters: Vec::new(),
+            gone_clients: Vec::new(),
             last_batch_ns: 0,
         }
     }

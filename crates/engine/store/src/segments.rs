@@ -143,6 +143,14 @@ impl Segments {
         Some(RunPlace { segment, generation: row.generation, page, header_pages, entries })
     }
 
+    /// A segment's row as it will be when a transaction with this change of its count is durable.
+    pub fn row_after(&self, segment: u32, change: i64) -> SegmentRow {
+        let row = self.rows[segment as usize];
+        let live = i64::from(row.live) + change;
+        assert!(live >= 0, "a slot in use is counted");
+        SegmentRow { live: live as u32, ..row }
+    }
+
     /// A committed transaction refers to the slot.
     pub fn add_live(&mut self, slot: u64) {
         let segment = self.segment_of(slot);
@@ -163,10 +171,11 @@ impl Segments {
         }
         self.dirty.insert(segment);
     }
-    /// The segment that gives most room for the least copying, older ones first: (1 - u) * age / (1 + u).
-    pub fn to_clean(&self, round: u64, pins: &Pins) -> Option<u32> {
+    /// Segments worth emptying, the best first: much room for little copying, old before young,
+    /// (1 - u) * age / (1 + u).
+    pub fn to_clean(&self, round: u64, pins: &Pins) -> Vec<u32> {
         let pages = u64::from(self.segment_pages);
-        let score = |segment: u32, row: &SegmentRow| -> Option<(u64, u32)> {
+        let score = |(segment, row): (u32, &SegmentRow)| -> Option<(std::cmp::Reverse<u64>, u32)> {
             let live = u64::from(row.live);
             // A nearly full one gives nothing back.
             if live == 0 || Some(segment) == self.open || live * 100 >= self.slots_per_segment() * 98 {
@@ -176,9 +185,11 @@ impl Segments {
                 return None;
             }
             let age = round.saturating_sub(row.written) + 1;
-            Some(((pages - live) * age * 1024 / (pages + live), segment))
+            Some((std::cmp::Reverse(pages.saturating_sub(live) * age * 1024 / (pages + live)), segment))
         };
-        (0..).zip(&self.rows).filter_map(|(segment, row)| score(segment, row)).max().map(|(_, segment)| segment)
+        let mut scored: Vec<_> = (0..).zip(&self.rows).filter_map(score).collect();
+        scored.sort_unstable();
+        scored.into_iter().map(|(_, segment)| segment).collect()
     }
     /// Gives up the open segment, so that it can be cleaned or is free.
     pub fn close_open(&mut self) {
@@ -211,6 +222,10 @@ pub(crate) struct Pins {
 pub(crate) const LOG: u8 = u8::MAX;
 
 impl Pins {
+    /// Raises `released` when the last pin of a segment goes.
+    pub fn new(released: Rc<Signal>) -> Self {
+        Self { counts: RefCell::default(), released }
+    }
     pub fn held(&self, device: u8, segment: u64) -> bool {
         self.counts.borrow().contains_key(&(device, segment))
     }

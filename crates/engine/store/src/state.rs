@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use cairn_format::{LogPiece, LogRecord};
+use futures::channel::oneshot;
 use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, ObjectId, OpId};
 
 use crate::{
@@ -69,8 +70,16 @@ pub(crate) struct State {
     /// Set when a device that the group cannot do without failed.
     pub stopped: Option<StoreError>,
     pub closing: bool,
-    /// Destage all, whatever the fill.
-    pub drain: bool,
+    /// Destage up to here, whatever the fill.
+    pub drain_to: Option<u64>,
+    /// Something waits for a transaction though no log segment does: a deleted component, a lost one.
+    pub tidy: bool,
+    /// The writer is to leave its segment, so that it can be destaged.
+    pub close_wanted: bool,
+    /// Who waits for the tail to reach a position.
+    pub drain_waiters: Vec<(u64, oneshot::Sender<Result<(), StoreError>>)>,
+    /// Rows of outcomes that are too old.
+    pub gone_clients: Vec<(ComponentId, u64)>,
     /// Time of the last batch, in nanoseconds of the clock.
     pub last_batch_ns: u64,
 }
@@ -186,8 +195,10 @@ impl State {
         component.extents.clear(&mut self.records);
         self.cache.forget_component(id);
         self.new_clients.retain(|(c, _, _)| *c != id);
+        self.gone_clients.retain(|(c, _)| *c != id);
         let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
         self.deleted.insert(id, deleted);
+        self.tidy = true;
         Applied::Done
     }
 
@@ -246,6 +257,9 @@ impl State {
         let Some(component) = self.components.get_mut(&id) else { return };
         if component.remember(client, op) {
             let number = component.clients_first + component.clients.len() as u64 - 1;
+            if let Some(gone) = component.clients_first.checked_sub(1) {
+                self.gone_clients.push((id, gone));
+            }
             self.new_clients.push((id, number, ClientRow { client, op }));
         }
     }
@@ -262,6 +276,13 @@ impl State {
             self.change(id, |c, records| c.lose(records));
             self.cache.forget_component(id);
         }
+    }
+
+    /// Asks for all that is in the log now to be destaged.
+    pub fn request_drain(&mut self) -> u64 {
+        let target = self.ring.head.next_multiple_of(self.ring.segment_bytes);
+        self.drain_to = self.drain_to.max(Some(target));
+        target
     }
 
     /// Blocks that may still be charged to a device.

@@ -1,0 +1,416 @@
+//! One metadata transaction: gathered from the state as it is, written, then made true in memory.
+//!
+//! Promises    what it writes is a state from which replay of the log from its tail leads to the present one (I8): rows
+//!             may be ahead of the tail, never behind
+//!             memory changes only when the transaction is durable
+//! Assumes     one transaction at a time (destage and cleaning are one task)
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use cairn_env::Env;
+use cairn_types::{BlockRange, ClientTag, ComponentId, RegionIndex};
+
+use crate::{
+    bitmap::{BaseBits, RegionBits},
+    component::Component,
+    disk_group::Inner,
+    error::{StoreError, StoreErrorKind},
+    index::{Body, Place, Record, RecordId},
+    map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    meta::Batch,
+    rows::{self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow},
+    state::State,
+    stats::LogHealth,
+};
+
+/// A run of blocks that the map takes over from a record.
+#[derive(Debug, Clone)]
+pub(crate) struct Folded {
+    pub record: RecordId,
+    pub component: ComponentId,
+    pub range: BlockRange,
+}
+
+/// A run of blocks of an unsettled operation that moves from the log into a pending row.
+#[derive(Debug, Clone)]
+pub(crate) struct MadePending {
+    pub old: RecordId,
+    pub number: u64,
+    pub record: Record,
+}
+
+/// Bits of the regions of one component that a transaction changes.
+#[derive(Debug, Default)]
+struct BitsAfter {
+    regions: BTreeSet<RegionIndex>,
+    bits: BaseBits,
+}
+
+/// What a transaction changes.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    batch: Batch,
+    /// Leaves as they will be.
+    leaves: BTreeMap<LeafKey, Leaf>,
+    /// Slots that something refers to from now on, or not any more.
+    added: Vec<(u8, u64)>,
+    dropped: Vec<(u8, u64)>,
+    /// Bits of the map that change.
+    bits: Vec<(ComponentId, BlockRange, bool)>,
+    folded: Vec<Folded>,
+    pending: Vec<MadePending>,
+    moved_pending: Vec<(RecordId, usize, u64)>,
+    removed_rows: Vec<u64>,
+    tail: Option<u64>,
+}
+
+impl Transaction {
+    /// Starts with the leaves that it will change.
+    pub fn with_leaves(leaves: Vec<(LeafKey, Rc<Leaf>)>) -> Self {
+        let leaves = leaves.into_iter().map(|(key, leaf)| (key, leaf.as_ref().clone())).collect();
+        Self { leaves, ..Self::default() }
+    }
+    /// The log's tail moves here.
+    pub fn move_tail(&mut self, tail: u64) {
+        self.tail = Some(tail);
+    }
+    pub fn remove_key(&mut self, key: Vec<u8>) {
+        self.batch.insert(key, None);
+    }
+    pub fn drop_slot(&mut self, device: u8, slot: u64) {
+        if slot != NO_SLOT && slot != ZERO_SLOT {
+            self.dropped.push((device, slot));
+        }
+    }
+    pub fn add_slot(&mut self, device: u8, slot: u64) {
+        if slot != NO_SLOT && slot != ZERO_SLOT {
+            self.added.push((device, slot));
+        }
+    }
+    /// The map's entry of a block, as it will be.
+    pub fn entry(&self, component: ComponentId, block: u64) -> Option<Entry> {
+        self.leaves[&(component, block / LEAF_BLOCKS)].get(block)
+    }
+    /// Whether the leaf was brought along.
+    pub fn has_leaf(&self, component: ComponentId, block: u64) -> bool {
+        self.leaves.contains_key(&(component, block / LEAF_BLOCKS))
+    }
+    /// Changes the map's entry; the slot that it named before is given up.
+    pub fn set_entry(&mut self, component: &Component, block: u64, entry: Option<Entry>) {
+        let key = (component.id, block / LEAF_BLOCKS);
+        let leaf = self.leaves.get_mut(&key).expect("leaves are fetched before");
+        let old = leaf.get(block);
+        leaf.set(block, entry);
+        if let Some(old) = old {
+            self.drop_slot(component.device, old.slot);
+        }
+        if old.is_some() != entry.is_some() {
+            let one = BlockRange::new(block, 1);
+            match self.bits.last_mut() {
+                Some((id, range, value)) if *id == component.id && range.end() == block && *value == entry.is_some() => {
+                    range.count += 1;
+                }
+                _ => self.bits.push((component.id, one, entry.is_some())),
+            }
+        }
+    }
+    pub fn fold(&mut self, folded: Folded) {
+        self.folded.push(folded);
+    }
+    pub fn make_pending(&mut self, made: MadePending, client: ClientTag) {
+        let body = match &made.record.body {
+            Body::Zero { keep_allocated } => PendingBody::Zero { keep_allocated: *keep_allocated },
+            Body::Data { place: Place::Slots(slots), crcs } => {
+                PendingBody::Data { slots: slots.to_vec(), crcs: crcs.to_vec() }
+            }
+            Body::Data { place: Place::Log(_), .. } => unreachable!("a pending row has slots"),
+        };
+        let record = &made.record;
+        let row = PendingRow {
+            component: record.component,
+            op: record.op,
+            client,
+            position: record.position,
+            range: record.range,
+            body,
+        };
+        self.batch.insert(rows::pending_key(made.number), Some(rows::encode(&row)));
+        self.pending.push(made);
+    }
+    /// The pending row of a settled record goes: the map takes over what of it is live. `live` tells which blocks are.
+    pub fn resolve(&mut self, state: &mut State, id: RecordId, live: impl Fn(u64) -> bool) {
+        let device = state.components[&state.records.of(id).component].device;
+        let record = state.records.of(id);
+        if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
+            for (block, &slot) in (record.range.first..).zip(slots.iter()) {
+                if !live(block) {
+                    self.drop_slot(device, slot);
+                }
+            }
+        }
+        // From now on the record only reads: neither its row nor its slots are its own any more.
+        let number = state.records.leave_row(id);
+        self.batch.insert(rows::pending_key(number), None);
+        self.removed_rows.push(number);
+    }
+    /// A slot of a pending row moves (cleaning). The row is written by [`Self::gather`].
+    pub fn move_pending(&mut self, record: RecordId, index: usize, slot: u64) {
+        self.moved_pending.push((record, index, slot));
+    }
+
+    /// Adds everything that the metadata does not have yet.
+    pub fn gather(&mut self, state: &mut State) {
+        self.gather_garbage(state);
+        self.gather_moved(state);
+        self.gather_leaves();
+        self.gather_components(state);
+        self.gather_segments(state);
+        self.gather_objects(state);
+        let damaged_at = match state.health {
+            LogHealth::Sound => None,
+            LogHealth::Damaged { ends_at } => Some(ends_at),
+        };
+        let row = StateRow {
+            tail: self.tail.unwrap_or(state.ring.tail),
+            durable_position: state.ring.durable,
+            damaged_at,
+            next_pending: state.next_pending,
+        };
+        self.batch.insert(rows::state_key(), Some(rows::encode(&row)));
+        state.counters.metadata_row_bytes +=
+            self.batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum::<u64>();
+    }
+
+    fn gather_garbage(&mut self, state: &mut State) {
+        for garbage in std::mem::take(&mut state.records.garbage) {
+            self.batch.insert(rows::pending_key(garbage.row), None);
+            self.removed_rows.push(garbage.row);
+            let known = state.components.get(&garbage.component).map(|c| c.device);
+            let device = known.or_else(|| state.deleted.get(&garbage.component).map(|d| d.device));
+            if let Some(device) = device.filter(|&d| !state.devices[d as usize].failed) {
+                garbage.slots.into_iter().for_each(|slot| self.drop_slot(device, slot));
+            }
+        }
+    }
+
+    fn gather_moved(&mut self, state: &State) {
+        let mut by_record: BTreeMap<RecordId, Vec<(usize, u64)>> = BTreeMap::new();
+        for &(record, index, slot) in &self.moved_pending {
+            by_record.entry(record).or_default().push((index, slot));
+        }
+        for (id, moves) in by_record {
+            let record = state.records.of(id);
+            let Body::Data { place: Place::Slots(slots), crcs } = &record.body else { continue };
+            let mut slots = slots.to_vec();
+            moves.into_iter().for_each(|(index, slot)| slots[index] = slot);
+            let client = state.components[&record.component].window.get(&record.op).map_or_else(ClientTag::default, |u| u.info.client);
+            let row = PendingRow {
+                component: record.component,
+                op: record.op,
+                client,
+                position: record.position,
+                range: record.range,
+                body: PendingBody::Data { slots, crcs: crcs.to_vec() },
+            };
+            let number = record.row.expect("a pending record has a row");
+            self.batch.insert(rows::pending_key(number), Some(rows::encode(&row)));
+        }
+    }
+
+    fn gather_leaves(&mut self) {
+        for (&(component, leaf), contents) in &self.leaves {
+            let value = (!contents.is_empty()).then(|| contents.encode());
+            self.batch.insert(rows::leaf_key(component, leaf), value);
+        }
+    }
+
+    fn gather_components(&mut self, state: &mut State) {
+        let tail = self.tail.unwrap_or(state.ring.tail);
+        let mut changed = self.bits_after(state);
+        for component in state.components.values_mut() {
+            component.trim_undone(tail);
+            let after = changed.remove(&component.id).unwrap_or_default();
+            let mut regions = std::mem::take(&mut component.dirty_regions);
+            regions.extend(after.regions.iter().copied());
+            for region in regions {
+                let base = if after.regions.contains(&region) { after.bits.region(region) } else { component.base.region(region) };
+                let row = RegionRow { op: component.region_ops.get(&region).copied().unwrap_or_default(), base };
+                self.batch.insert(rows::region_key(component.id, region), Some(rows::encode(&row)));
+            }
+            if std::mem::take(&mut component.dirty) {
+                let row = component_row(component);
+                self.batch.insert(rows::component_key(component.id), Some(rows::encode(&row)));
+            }
+        }
+        for (id, number, row) in std::mem::take(&mut state.new_clients) {
+            self.batch.insert(rows::client_key(id, number), Some(rows::encode(&row)));
+        }
+        for (id, number) in std::mem::take(&mut state.gone_clients) {
+            self.batch.insert(rows::client_key(id, number), None);
+        }
+        for (id, deleted) in &mut state.deleted {
+            if deleted.emptied && deleted.position < tail {
+                self.batch.insert(rows::deleted_key(*id), None);
+            } else if std::mem::take(&mut deleted.dirty) {
+                let row = DeletedRow { device: deleted.device, position: deleted.position, emptied: deleted.emptied };
+                self.batch.insert(rows::deleted_key(*id), Some(rows::encode(&row)));
+                self.batch.insert(rows::component_key(*id), None);
+            }
+        }
+    }
+
+    /// The bits of every region that changes, as they will be.
+    fn bits_after(&self, state: &State) -> BTreeMap<ComponentId, BitsAfter> {
+        let mut changed: BTreeMap<ComponentId, BitsAfter> = BTreeMap::new();
+        for (id, range, value) in &self.bits {
+            let Some(component) = state.components.get(id) else { continue };
+            let after = changed.entry(*id).or_default();
+            for region in range.regions() {
+                if after.regions.insert(region) {
+                    after.bits.load(region, component.base.region(region));
+                }
+            }
+            after.bits.set(*range, *value);
+        }
+        changed
+    }
+
+    fn gather_segments(&mut self, state: &mut State) {
+        let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
+        for &(device, slot) in &self.added {
+            *change.entry((device, state.devices[device as usize].segment_of(slot))).or_default() += 1;
+        }
+        for &(device, slot) in &self.dropped {
+            *change.entry((device, state.devices[device as usize].segment_of(slot))).or_default() -= 1;
+        }
+        for (device, segments) in (0u8..).zip(&mut state.devices) {
+            for segment in std::mem::take(&mut segments.dirty) {
+                change.entry((device, segment)).or_default();
+            }
+        }
+        for ((device, segment), change) in change {
+            let segments = &state.devices[device as usize];
+            if !segments.failed {
+                let row = segments.row_after(segment, change);
+                self.batch.insert(rows::segment_key(device, segment), Some(rows::encode(&row)));
+            }
+        }
+    }
+
+    fn gather_objects(&mut self, state: &mut State) {
+        let tail = self.tail.unwrap_or(state.ring.tail);
+        for object in std::mem::take(&mut state.dirty_objects) {
+            let known = &state.objects[&object];
+            if known.bytes.is_empty() && known.position < tail {
+                self.batch.insert(rows::object_key(object), None);
+                continue;
+            }
+            let row = ObjectRow { position: known.position, bytes: known.bytes.to_vec() };
+            self.batch.insert(rows::object_key(object), Some(rows::encode(&row)));
+            if known.bytes.is_empty() {
+                // A removal is kept until the log cannot hold what it removed.
+                state.dirty_objects.insert(object);
+            }
+        }
+    }
+
+    /// Makes memory follow, once the transaction is durable.
+    fn take_effect(self, state: &mut State) {
+        for (device, slot) in self.added {
+            state.devices[device as usize].add_live(slot);
+        }
+        for (device, slot) in self.dropped {
+            state.devices[device as usize].drop_live(slot);
+        }
+        for (id, range, value) in self.bits {
+            state.change(id, |c, records| {
+                let Component { extents, base, .. } = c;
+                extents.rebase(range, base, records, |base| base.set(range, value));
+            });
+        }
+        for folded in self.folded {
+            state.take_fold(folded);
+        }
+        for (record, index, slot) in self.moved_pending {
+            if let Body::Data { place: Place::Slots(slots), .. } = &mut state.records.of_mut(record).body {
+                slots[index] = slot;
+            }
+        }
+        for made in self.pending {
+            state.take_pending(made);
+        }
+        for row in self.removed_rows {
+            state.pending_rows.remove(&row);
+        }
+        for (key, leaf) in self.leaves {
+            state.leaves.insert(key, Rc::new(leaf));
+        }
+        state.map_generation += 1;
+        if let Some(tail) = self.tail {
+            let segment = state.ring.segment_of(tail);
+            state.ring.move_tail(tail);
+            state.records.forget_segments_below(segment);
+        }
+        let tail = state.ring.tail;
+        let State { objects, dirty_objects, deleted, .. } = state;
+        objects.retain(|_, o| !o.bytes.is_empty() || o.position >= tail);
+        dirty_objects.retain(|o| objects.contains_key(o));
+        deleted.retain(|_, d| !d.emptied || d.position >= tail);
+    }
+}
+
+fn component_row(component: &Component) -> ComponentRow {
+    ComponentRow {
+        object: component.object,
+        size_blocks: component.size_blocks,
+        reserved_blocks: component.reserved_blocks,
+        device: component.device,
+        lost: component.lost,
+        settled: component.settled,
+        undone: component.undone.iter().map(|(op, position)| (*op, *position)).collect(),
+    }
+}
+
+impl State {
+    fn take_fold(&mut self, folded: Folded) {
+        let Folded { record, component, range } = folded;
+        self.change(component, |c, records| {
+            let Component { extents, base, .. } = c;
+            extents.drop_version(record, range, base, records);
+        });
+    }
+
+    fn take_pending(&mut self, made: MadePending) {
+        let (component, range) = (made.record.component, made.record.range);
+        let slots = match &made.record.body {
+            Body::Data { place: Place::Slots(slots), .. } => slots.to_vec(),
+            _ => Vec::new(),
+        };
+        self.pending_rows.insert(made.number);
+        let id = self.records.add(made.record, None);
+        self.change(component, |c, records| {
+            let Component { extents, base, .. } = c;
+            extents.replace(made.old, id, range, base, records);
+        });
+        if self.records.of(id).live == 0 {
+            // Undone or superseded while the transaction was under way.
+            self.records.drop_unused(id, slots);
+        }
+    }
+}
+
+impl<E: Env> Inner<E> {
+    /// Writes the transaction and makes it true. An error stops the disk group: its cache device failed.
+    pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), StoreError> {
+        transaction.gather(&mut self.state.borrow_mut());
+        let batch = std::mem::take(&mut transaction.batch);
+        let meta = self.meta.clone();
+        let result = self.env.run_blocking(move || meta.commit(batch)).await;
+        result.map_err(|e| StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {e}")))?;
+        transaction.take_effect(&mut self.state.borrow_mut());
+        Ok(())
+    }
+}
