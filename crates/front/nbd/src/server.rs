@@ -65,8 +65,11 @@ struct Shared {
     options: Options,
     stop: watch::Sender<bool>,
     next_number: Cell<u64>,
-    sessions: RefCell<BTreeMap<u64, (Rc<SessionRecord>, Option<JoinHandle<()>>)>>,
+    sessions: RefCell<BTreeMap<u64, Connection>>,
 }
+
+/// A connection's numbers and its task, until `stop` waits for it.
+type Connection = (Rc<SessionRecord>, Option<JoinHandle<()>>);
 
 /// Serves `exports` on a unix socket at `path`.
 ///

@@ -187,7 +187,11 @@ impl Inner {
         for (block, from, len) in parts(offset, data.len() as u64) {
             let (here, next) = rest.split_at(len);
             rest = next;
-            self.change(block, |bytes| bytes[from..from + len].copy_from_slice(here));
+            if here.len() as u64 == BLOCK {
+                self.blocks[block] = Some(PageBuf::copy_of(here).freeze());
+            } else {
+                self.change(block, |bytes| bytes[from..from + len].copy_from_slice(here));
+            }
         }
     }
 
