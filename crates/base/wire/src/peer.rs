@@ -22,8 +22,10 @@ pub struct DiskGroupSummary {
     pub total_bytes: u64,
     /// Of that, free and not reserved.
     pub free_bytes: u64,
-    /// Components on it.
+    /// Components on it, witnesses included.
     pub components: u32,
+    /// Of these, witnesses.
+    pub witnesses: u32,
     /// False: it takes no writes (media failure).
     pub healthy: bool,
 }

@@ -1,1 +1,22 @@
-//! (being written)
+//! One host: puts store, object layer and directory together; the only room that knows more than one of them.
+//!
+//! Promises    N1  the I/O path and failover need no directory: addresses, names and policies come from the local copy  (P5)
+//!             N2  what is refused is explained with cause and remedy                                                (P7)
+//! Assumes     one node per host process and shard 0; the daemon gives it the world (`Outside`)
+//! Not here    sockets, files, HTTP
+#![forbid(unsafe_code)]
+
+mod adapter;
+mod exports;
+mod follow;
+mod groups;
+mod manage;
+mod node;
+mod outside;
+mod picture;
+mod reconcile;
+
+pub use adapter::GroupStore;
+pub use exports::NodeExports;
+pub use node::{Node, NodeOptions};
+pub use outside::{GroupPaths, Outside};

@@ -310,6 +310,11 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             .boxed_local()
     }
 
+    /// Asks a disk group something that carries no data.
+    pub fn ask(&self, host: HostId, disk_group: DiskGroupId, request: Request) -> LocalBoxFuture<'static, Result<(Answer, Vec<Bytes>), Refusal>> {
+        self.request(host, disk_group, request, None)
+    }
+
     /// Waits until `bytes` more guest bytes may be in flight.
     pub(crate) async fn admit(&self, bytes: u64) -> InFlight<E, S> {
         let max = self.inner.options.borrow().in_flight_bytes_max;

@@ -119,7 +119,7 @@ impl State {
         self.next += 1;
         let id = self.next << 96;
         let component = |n: usize, role| Component {
-            id: ComponentId(id | n as u128),
+            id: ComponentId(id | (n as u128 + 1) << 120),
             role,
             host: self.hosts[n].id,
             host_name: self.hosts[n].name.clone(),

@@ -43,6 +43,8 @@ pub struct ResyncStatus {
     pub component: ComponentId,
     /// Where.
     pub host: HostId,
+    /// Everything is copied: a new component, not one that comes back.
+    pub full: bool,
     /// Bytes to copy in all.
     pub bytes_total: u64,
     /// Of that, still to copy.
@@ -94,6 +96,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             name: name.clone(),
             component: *component,
             host: p.host,
+            full: p.full,
             bytes_total: p.bytes_total,
             bytes_left: p.bytes_total.saturating_sub(p.bytes_done),
             elapsed_ms: now.since(p.started).as_millis() as u64,

@@ -28,6 +28,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) host: HostId,
+    pub(crate) full: bool,
     pub(crate) session: SessionId,
     pub(crate) bytes_total: u64,
     pub(crate) bytes_done: u64,
@@ -42,6 +43,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let progress = Progress {
             host: link.host,
+            full: self.stage(component, link.target.session).is_some_and(|(_, since)| since == OpId::ZERO),
             session: link.target.session,
             bytes_total: 0,
             bytes_done: 0,

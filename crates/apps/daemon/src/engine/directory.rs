@@ -1,0 +1,153 @@
+//! The directory of the process: opened or joined, its cluster named, its first settings entered.
+
+use std::{sync::Arc, time::Duration};
+
+use cairn_directory::{ClusterSettings, Directory, DirectoryError, Name, Registry};
+use cairn_directory_etcd::{
+    EtcdDirectory, open_embedded_file,
+    supervise::{Member, MemberConfig},
+};
+use cairn_types::{ClusterId, Policy};
+use tokio::runtime::Runtime;
+
+use crate::{
+    config::DirectoryConfig,
+    identity::Identity,
+    plan::{DirectoryPlan, Plan},
+    supervise::StartError,
+};
+
+/// How long a host that belongs to no cluster yet waits for the directory.
+const JOIN_WAIT: Duration = Duration::from_secs(60);
+
+/// The directory, and what keeps it going.
+pub struct ClusterDirectory {
+    /// Which cluster.
+    pub cluster: ClusterId,
+    /// Its typed entries.
+    pub registry: Registry,
+    /// "embedded" or "etcd".
+    pub kind: &'static str,
+    member: Option<Member>,
+    runtime: Option<Runtime>,
+}
+
+impl Drop for ClusterDirectory {
+    fn drop(&mut self) {
+        drop(self.member.take());
+        if let Some(runtime) = self.runtime.take() {
+            // Never from within async code: the calls under way are given up.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Opens the plan's directory; hosts without a cluster join it.
+///
+/// # Errors
+/// The directory cannot be opened, is another cluster's, or does not answer a host that has to join.
+pub async fn open_directory(plan: &Plan, identities: &mut [Identity]) -> Result<ClusterDirectory, StartError> {
+    let known = identities.iter().find_map(Identity::cluster);
+    let opened = match &plan.directory {
+        DirectoryPlan::Embedded { path } => {
+            let cluster = known.unwrap_or_else(|| new_cluster(identities));
+            let directory: Arc<dyn Directory> = open_embedded_file(path, cluster).map_err(StartError::refused)?;
+            let registry = Registry::new(directory);
+            init(&registry, plan, cluster).await.map_err(StartError::refused)?;
+            ClusterDirectory { cluster, registry, kind: "embedded", member: None, runtime: None }
+        }
+        DirectoryPlan::Etcd { endpoints, run_member, config } => {
+            etcd(plan, known, new_cluster(identities), endpoints, *run_member, config).await?
+        }
+    };
+    for identity in identities {
+        identity.join(opened.cluster).map_err(StartError::refused)?;
+    }
+    Ok(opened)
+}
+
+/// Host ids are random, so one made from the first is as good as a fresh draw.
+fn new_cluster(identities: &[Identity]) -> ClusterId {
+    ClusterId(identities[0].host().0.rotate_left(64) ^ 0x6361_6972_6e00)
+}
+
+async fn etcd(
+    plan: &Plan,
+    known: Option<ClusterId>,
+    fresh: ClusterId,
+    endpoints: &[String],
+    run_member: Option<usize>,
+    config: &DirectoryConfig,
+) -> Result<ClusterDirectory, StartError> {
+    // Cluster ids of etcd members only keep strangers apart: the name is what all hosts know before they join.
+    let by_name = cluster_of_name(&plan.cluster_name);
+    let member = match run_member {
+        Some(index) => Some(start_member(plan, by_name, index, config)?),
+        None => None,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("cairn-etcd")
+        .enable_all()
+        .build()
+        .map_err(|e| StartError::refused(format!("cannot make a runtime for etcd: {e}")))?;
+    let handle = runtime.handle().clone();
+    let cluster = match known {
+        Some(cluster) => cluster,
+        None => {
+            let rendezvous = EtcdDirectory::new(handle.clone(), by_name, endpoints).map_err(StartError::refused)?;
+            join(plan, rendezvous, fresh).await.map_err(StartError::refused)?
+        }
+    };
+    let directory = EtcdDirectory::new(handle, cluster, endpoints).map_err(StartError::refused)?;
+    let registry = Registry::new(directory);
+    if known.is_none() {
+        init(&registry, plan, cluster).await.map_err(StartError::refused)?;
+    }
+    Ok(ClusterDirectory { cluster, registry, kind: "etcd", member, runtime: Some(runtime) })
+}
+
+/// The meeting place of hosts that know only the cluster's name: settings there name the cluster's id.
+fn cluster_of_name(name: &str) -> ClusterId {
+    // FNV-1a, 128 bits (Fowler, Noll, Vo): stable over releases, which a standard hasher is not.
+    let hash = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    });
+    ClusterId(hash)
+}
+
+async fn join(plan: &Plan, rendezvous: Arc<EtcdDirectory>, fresh: ClusterId) -> Result<ClusterId, DirectoryError> {
+    rendezvous.wait_serving(JOIN_WAIT).await?;
+    let registry = Registry::new(rendezvous);
+    init(&registry, plan, fresh).await?;
+    Ok(registry.settings().await?.cluster)
+}
+
+/// Enters settings and default policy where there are none; another host may have been first.
+async fn init(registry: &Registry, plan: &Plan, cluster: ClusterId) -> Result<(), DirectoryError> {
+    let name = |text: &str| Name::new(text).map_err(|e| DirectoryError::Refused(e.to_string()));
+    let mut settings = ClusterSettings::new(cluster, name(&plan.cluster_name)?, name("default")?);
+    settings.repair_delay_ms = plan.settings.repair_delay_s * 1000;
+    settings.lease_ms = plan.settings.lease_ms;
+    match registry.init_cluster(&settings, &Policy::default()).await {
+        Err(DirectoryError::Refused(_)) => registry.settings().await.map(drop),
+        other => other.map(drop),
+    }
+}
+
+fn start_member(plan: &Plan, cluster: ClusterId, index: usize, config: &DirectoryConfig) -> Result<Member, StartError> {
+    let own = &config.members[index];
+    let data_dir = &plan.hosts[0].data_dir;
+    let program = (!config.etcd_program.as_os_str().is_empty()).then(|| config.etcd_program.clone());
+    let member = MemberConfig {
+        cluster,
+        name: own.host.clone(),
+        data_dir: data_dir.join("etcd"),
+        log_file: data_dir.join("etcd.log"),
+        client_url: own.client_url.clone(),
+        peer_url: own.peer_url.clone(),
+        initial_cluster: config.members.iter().map(|m| (m.host.clone(), m.peer_url.clone())).collect(),
+        program,
+    };
+    Member::start(member).map_err(StartError::refused)
+}

@@ -1,0 +1,241 @@
+//! One host of the process: its shard, its node, its NBD listeners, its end of the management bridge.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use cairn_api::{ApiError, LocalManagement, v1};
+use cairn_directory::{HostEntry, Name};
+use cairn_directory_etcd::load_local_copy;
+use cairn_env_linux::{Executor, Fabric, Host, HostConfig, LinuxEnv, ShardEnd};
+use cairn_nbd::{Options, Server, serve_tcp, serve_unix};
+use cairn_node::{Node, NodeExports, NodeOptions};
+use cairn_object::{LeaseOptions, ObjectOptions};
+use cairn_store::StoreOptions;
+use futures::channel::oneshot;
+use tokio::sync::watch;
+
+use crate::{
+    bridge::{Bridge, BridgeEnd, bridge},
+    config::DiskGroupConfig,
+    engine::{
+        directory::ClusterDirectory,
+        outside::{Process, copy_path, load_groups},
+    },
+    identity::Identity,
+    plan::{HostPlan, Plan},
+    supervise::StartError,
+};
+
+/// Heartbeats in a lease: three may be lost.
+const HEARTBEATS_PER_LEASE: u32 = 4;
+
+/// What a host is made of.
+#[derive(Clone, Copy)]
+pub struct HostParts<'a> {
+    /// The process's plan.
+    pub plan: &'a Plan,
+    /// The host's part of it.
+    pub host: &'a HostPlan,
+    /// The directory.
+    pub directory: &'a ClusterDirectory,
+    /// The thread that it runs on.
+    pub executor: &'a Executor,
+    /// What joins it to other hosts of this process.
+    pub fabric: Option<&'a Fabric>,
+}
+
+/// Tells how a shard ended, to any number of listeners.
+#[derive(Clone)]
+pub struct Ended(watch::Receiver<Option<String>>);
+
+impl Ended {
+    /// Waits for the end.
+    pub async fn wait(mut self) -> String {
+        match self.0.wait_for(Option::is_some).await {
+            Ok(how) => how.clone().unwrap_or_default(),
+            Err(_) => "killed".into(),
+        }
+    }
+}
+
+/// A host that runs.
+pub struct RunningHost {
+    /// Management calls to it.
+    pub bridge: Arc<Bridge<Node<LinuxEnv>>>,
+    /// How it ends.
+    pub ended: Ended,
+    host: Host,
+    stop: oneshot::Sender<()>,
+}
+
+impl RunningHost {
+    /// Gives up its disks, closes its disk groups, ends.
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        self.ended.wait().await;
+    }
+
+    /// Ends it as a power cut would: no goodbye, nothing flushed.
+    pub async fn kill(self) {
+        self.host.kill().await;
+    }
+}
+
+/// Starts a host and waits until it serves.
+///
+/// # Errors
+/// What failed, with the remedy.
+pub async fn start_host(parts: HostParts<'_>, identity: Arc<Identity>) -> Result<RunningHost, StartError> {
+    let HostParts { plan, host: host_plan, directory, executor, fabric } = parts;
+    let host = Host::new(HostConfig {
+        cluster: directory.cluster,
+        host: identity.host(),
+        incarnation: identity.incarnation(),
+        protocol: cairn_wire::PROTOCOL_VERSION,
+        shards: 1,
+        listen: host_plan.peers,
+        fabric: fabric.cloned(),
+    })
+    .map_err(StartError::refused)?;
+    let options = node_options(plan, host_plan, directory, &host)?;
+    let groups = load_groups(&host_plan.data_dir).map_err(StartError::refused)?;
+    let copy = load_local_copy(&copy_path(&host_plan.data_dir), directory.cluster).map_err(StartError::refused)?;
+    let (bridge, end) = bridge();
+    let (stop, stopped) = oneshot::channel();
+    let (ready, is_ready) = oneshot::channel();
+    let start = ShardStart {
+        plan: host_plan.clone(),
+        options,
+        groups,
+        copy,
+        registry: directory.registry.clone(),
+        host: host.clone(),
+        end,
+        stopped,
+        ready,
+        // The lock on the data directory lives as long as the shard that uses it.
+        identity,
+    };
+    let handle = host.start_shard(executor, 0, move |env| start.run(env)).map_err(StartError::refused)?;
+    let (tell, ended) = watch::channel(None);
+    tokio::spawn(async move {
+        let how = match handle.ended().await {
+            ShardEnd::Returned => "stopped".to_owned(),
+            ShardEnd::Killed => "killed".to_owned(),
+            ShardEnd::Panicked(words) => format!("a broken invariant: {words}"),
+        };
+        let _ = tell.send(Some(how));
+    });
+    match is_ready.await {
+        Ok(Ok(())) => Ok(RunningHost { bridge: Arc::new(bridge), ended: Ended(ended), host, stop }),
+        Ok(Err(text)) => Err(StartError::refused(text)),
+        Err(_) => Err(StartError::refused(format!("host {} ended while it started: {}", host_plan.name, Ended(ended).wait().await))),
+    }
+}
+
+fn node_options(plan: &Plan, host_plan: &HostPlan, directory: &ClusterDirectory, host: &Host) -> Result<NodeOptions, StartError> {
+    let name = |text: &str| Name::new(text).map_err(|e| StartError::refused(e.to_string()));
+    let lease = Duration::from_millis(plan.settings.lease_ms);
+    let mut nbd_addresses = Vec::new();
+    if let Some(nbd) = host_plan.nbd {
+        nbd_addresses.push(format!("nbd://{nbd}"));
+    }
+    if let Some(socket) = &host_plan.nbd_socket {
+        nbd_addresses.push(format!("nbd+unix:///?socket={}", socket.display()));
+    }
+    let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    Ok(NodeOptions {
+        cluster: directory.cluster,
+        entry: HostEntry {
+            name: name(&host_plan.name)?,
+            fault_domain: name(&host_plan.fault_domain)?,
+            peer_address: host_plan.advertise.or(host.address()).unwrap_or(nowhere),
+            api_address: plan.api.tcp,
+            nbd_addresses,
+            maintenance: false,
+        },
+        directory_kind: directory.kind.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        leases: LeaseOptions { lease, heartbeat: lease / HEARTBEATS_PER_LEASE },
+        objects: ObjectOptions {
+            repair_delay: Duration::from_secs(plan.settings.repair_delay_s),
+            ..ObjectOptions::default()
+        },
+        store: StoreOptions { read_cache_bytes: plan.read_cache_bytes, ..StoreOptions::default() },
+    })
+}
+
+/// What goes to the shard's thread.
+struct ShardStart {
+    plan: HostPlan,
+    options: NodeOptions,
+    groups: Vec<cairn_node::GroupPaths>,
+    copy: cairn_directory::LocalCopy,
+    registry: cairn_directory::Registry,
+    host: Host,
+    end: BridgeEnd<Node<LinuxEnv>>,
+    stopped: oneshot::Receiver<()>,
+    ready: oneshot::Sender<Result<(), String>>,
+    identity: Arc<Identity>,
+}
+
+impl ShardStart {
+    async fn run(self, env: LinuxEnv) {
+        let process = Process {
+            env: env.clone(),
+            host: self.host,
+            data_dir: self.plan.data_dir.clone(),
+            name: self.plan.name.clone(),
+        };
+        let known = self.groups.clone();
+        let node = Node::start(env, self.options, Rc::new(process), self.registry, self.copy, self.groups).await;
+        let servers = match begin(&node, &self.plan, &known).await {
+            Ok(servers) => servers,
+            Err(text) => {
+                let _ = self.ready.send(Err(text));
+                return;
+            }
+        };
+        let _ = self.ready.send(Ok(()));
+        let calls = self.end.serve(Rc::new(node.clone()));
+        futures::future::select(Box::pin(calls), self.stopped).await;
+        for server in servers {
+            server.stop().await;
+        }
+        node.stop().await;
+        drop(self.identity);
+    }
+}
+
+/// Disk groups that the configuration asks for and that are not there yet; then the front ends.
+async fn begin(node: &Node<LinuxEnv>, plan: &HostPlan, known: &[cairn_node::GroupPaths]) -> Result<Vec<Server>, String> {
+    for group in &plan.disk_groups {
+        let cache = group.cache.display().to_string();
+        if !known.iter().any(|g| g.cache == cache) {
+            let made = node.disk_group_create(request(group)).await;
+            made.map_err(|e: ApiError| format!("disk group on {cache}: {e}"))?;
+        }
+    }
+    let exports = NodeExports::new(node);
+    let mut servers = Vec::new();
+    if let Some(address) = plan.nbd {
+        servers.push(serve_tcp(address, exports.clone(), Options::default()).await.map_err(|e| e.to_string())?);
+    }
+    if let Some(socket) = &plan.nbd_socket {
+        if let Some(folder) = socket.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        }
+        servers.push(serve_unix(socket, exports, Options::default()).await.map_err(|e| e.to_string())?);
+    }
+    Ok(servers)
+}
+
+fn request(group: &DiskGroupConfig) -> v1::DiskGroupCreate {
+    let files = group.cache_size.zip(group.capacity_size);
+    v1::DiskGroupCreate {
+        host: None,
+        cache: group.cache.display().to_string(),
+        capacity: group.capacity.iter().map(|c| c.display().to_string()).collect(),
+        files: files.map(|(cache, capacity)| v1::DiskGroupFiles { cache_bytes: cache.0, capacity_bytes: capacity.0 }),
+        overwrite: false,
+    }
+}

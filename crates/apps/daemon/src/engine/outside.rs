@@ -1,0 +1,125 @@
+//! What a node asks of its process: addresses, devices by path, small files in the data directory, the log.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use cairn_env_linux::{DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, create_disk_file};
+use cairn_node::{GroupPaths, Outside};
+use cairn_object::ObjectEvent;
+use cairn_types::{DiskGroupId, HostId, format_bytes};
+use futures::future::LocalBoxFuture;
+
+/// The file with the paths of the host's disk groups.
+const GROUPS: &str = "disk-groups.json";
+/// The file with the local copy of the directory.
+const COPY: &str = "directory-copy.json";
+
+/// The process around one node.
+pub(super) struct Process {
+    pub(super) env: LinuxEnv,
+    pub(super) host: Host,
+    pub(super) data_dir: PathBuf,
+    pub(super) name: String,
+}
+
+/// Disk groups that this host had when it last ran.
+pub(super) fn load_groups(data_dir: &Path) -> Result<Vec<GroupPaths>, String> {
+    let path = data_dir.join(GROUPS);
+    match fs::read(&path) {
+        Ok(json) => serde_json::from_slice(&json).map_err(|e| format!("{}: {e}", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// Where the local copy is.
+pub(super) fn copy_path(data_dir: &Path) -> PathBuf {
+    data_dir.join(COPY)
+}
+
+/// New file, synced, renamed over the old one, folder synced.
+fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = fs::File::create(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+impl Outside<LinuxEnv> for Process {
+    fn connect(&self, host: HostId, address: SocketAddr) {
+        self.host.set_peer(host, address);
+    }
+
+    fn open_device(&self, path: String, create_bytes: Option<u64>) -> LocalBoxFuture<'static, Result<LinuxDisk, String>> {
+        let env = self.env.clone();
+        Box::pin(async move {
+            let path = PathBuf::from(path);
+            if let Some(bytes) = create_bytes {
+                let file = path.clone();
+                let made = cairn_env::Env::run_blocking(&env, move || create_disk_file(&file, bytes, Fill::Written)).await;
+                made.map_err(|e| e.to_string())?;
+            }
+            LinuxDisk::open(&env, &path, &DiskOptions::default()).map_err(|e| e.to_string())
+        })
+    }
+
+    fn remove_file(&self, path: &str) {
+        // Only files that a failed creation left; what cannot be removed is told by the next creation.
+        let _ = fs::remove_file(path);
+    }
+
+    fn save_groups(&self, groups: &[GroupPaths]) -> Result<(), String> {
+        let path = self.data_dir.join(GROUPS);
+        let json = serde_json::to_vec_pretty(groups).expect("paths have a JSON form");
+        replace_file(&path, &json).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    }
+
+    fn save_local_copy(&self, json: Vec<u8>) {
+        let path = copy_path(&self.data_dir);
+        let job = move || replace_file(&path, &json);
+        let (written, name) = (cairn_env::Env::run_blocking(&self.env, job), self.name.clone());
+        cairn_env::Env::spawn(&self.env, async move {
+            if let Err(error) = written.await {
+                tracing::warn!(host = name, "the local copy of the directory cannot be kept: {error}");
+            }
+        });
+    }
+
+    fn disk_group_here(&self, disk_group: DiskGroupId) {
+        self.env.register_disk_group(disk_group);
+    }
+
+    fn disk_group_gone(&self, disk_group: DiskGroupId) {
+        self.env.forget_disk_group(disk_group);
+    }
+
+    fn event(&self, event: ObjectEvent) {
+        let host = self.name.as_str();
+        match event {
+            ObjectEvent::Owned { name, epoch_number, .. } => {
+                tracing::info!(host, disk = name, epoch = epoch_number, "owns the disk");
+            }
+            ObjectEvent::GivenUp { name, why, .. } => tracing::info!(host, disk = name, "owns the disk no longer: {why}"),
+            ObjectEvent::Component { name, component, host: at, now, .. } => {
+                tracing::info!(host, disk = name, component = %component, at = %at, "component is {now}");
+            }
+            ObjectEvent::Resynced { name, component, bytes, .. } => {
+                let bytes = format_bytes(bytes);
+                tracing::info!(host, disk = name, component = %component, bytes, "resync has ended");
+            }
+            ObjectEvent::Repaired { object, component, blocks } => {
+                tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
+            }
+        }
+    }
+
+    fn warn(&self, text: String) {
+        tracing::warn!(host = self.name.as_str(), "{text}");
+    }
+}

@@ -1,0 +1,211 @@
+//! Joins the store's disk group to what the object layer asks of one: names on one side to names on the other.
+
+use bytes::Bytes;
+use cairn_env::Env;
+use cairn_object::{Change, LocalComponent, LocalStore};
+use cairn_store::{DiskGroup, LogHealth, Operation, ReadPiece, StoreError, StoreErrorKind};
+use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
+use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
+use futures::future::LocalBoxFuture;
+
+/// A disk group as the object layer sees it.
+pub struct GroupStore<E: Env> {
+    group: DiskGroup<E>,
+    /// A peer remembers a later durable position than the log ends with: an old image of the device.
+    rolled_back: std::rc::Rc<std::cell::Cell<bool>>,
+}
+
+impl<E: Env> Clone for GroupStore<E> {
+    fn clone(&self) -> Self {
+        Self { group: self.group.clone(), rolled_back: self.rolled_back.clone() }
+    }
+}
+
+impl<E: Env> GroupStore<E> {
+    /// Wraps an open disk group.
+    pub fn new(group: DiskGroup<E>) -> Self {
+        Self { group, rolled_back: Default::default() }
+    }
+
+    /// The store's own handle.
+    pub fn group(&self) -> &DiskGroup<E> {
+        &self.group
+    }
+
+    /// A peer remembers (open count, durable position) beyond what this log held when it was opened.
+    pub fn on_remembered(&self, open_count: u64, durable_position: u64) {
+        let (count, position) = (self.group.open_count(), self.group.durable_position());
+        if open_count > count || (open_count == count && durable_position > position) {
+            self.rolled_back.set(true);
+        }
+    }
+}
+
+fn refusal(error: StoreError) -> Refusal {
+    match error.kind {
+        StoreErrorKind::NotFound | StoreErrorKind::Lost => Refusal::NotFound,
+        StoreErrorKind::NoSpace => Refusal::NoSpace,
+        StoreErrorKind::BadBlock { blocks, .. } => {
+            Refusal::BadBlocks(runs(&blocks))
+        }
+        StoreErrorKind::Refused | StoreErrorKind::Undone => Refusal::Invalid(error.text),
+        _ => Refusal::Media(error.text),
+    }
+}
+
+/// Ascending blocks as runs.
+fn runs(blocks: &[u64]) -> Vec<BlockRange> {
+    let mut runs: Vec<BlockRange> = Vec::new();
+    for &block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end() == block => run.count += 1,
+            _ => runs.push(BlockRange::new(block, 1)),
+        }
+    }
+    runs
+}
+
+/// A region copy's pieces with their places and their share of the data.
+fn copy_pieces(mut first_block: u64, pieces: Vec<DataPiece>, mut data: Bytes) -> Option<Vec<ReadPiece>> {
+    let mut placed = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let blocks = piece.blocks();
+        placed.push(match piece {
+            DataPiece::Hole { blocks } => ReadPiece::Hole { range: BlockRange::new(first_block, blocks) },
+            DataPiece::Data { crcs } => {
+                let bytes = crcs.len() * cairn_types::BLOCK_BYTES as usize;
+                if bytes > data.len() {
+                    return None;
+                }
+                ReadPiece::Data { first_block, data: data.split_to(bytes), crcs }
+            }
+        });
+        first_block += u64::from(blocks);
+    }
+    data.is_empty().then_some(placed)
+}
+
+fn operation(change: Change) -> Option<Operation> {
+    Some(match change {
+        Change::CreateComponent { component, object, size_blocks, reserved_blocks } => {
+            Operation::CreateComponent { component, object, size_blocks, reserved_blocks }
+        }
+        Change::DeleteComponent { component } => Operation::DeleteComponent { component },
+        Change::ResizeComponent { component, size_blocks, reserved_blocks } => {
+            Operation::ResizeComponent { component, size_blocks, reserved_blocks }
+        }
+        Change::Write { component, op, settled, client, first_block, crcs, data } => {
+            Operation::Write { component, op, settled, client, first_block, crcs, data }
+        }
+        Change::Zero { component, op, settled, client, range, keep_allocated } => {
+            Operation::Zero { component, op, settled, client, range, keep_allocated }
+        }
+        Change::Copy { component, op, settled, first_block, pieces, data } => {
+            let pieces = copy_pieces(first_block, pieces, data)?;
+            Operation::Copy { component, op, settled, pieces }
+        }
+        Change::Undo { component, op } => Operation::Undo { component, op },
+        Change::Settle { component, upto } => Operation::Settle { component, upto },
+        Change::Record { object, bytes } => Operation::Record { object, bytes },
+    })
+}
+
+impl<E: Env> LocalStore for GroupStore<E> {
+    fn disk_group(&self) -> DiskGroupId {
+        self.group.id()
+    }
+
+    fn append(&self, change: Change) -> LocalBoxFuture<'static, Result<(), Refusal>> {
+        let Some(operation) = operation(change) else {
+            return Box::pin(futures::future::ready(Err(Refusal::Invalid("pieces and data do not agree".into()))));
+        };
+        let durable = self.group.append(operation);
+        Box::pin(async move { durable.await.map_err(refusal) })
+    }
+
+    fn read(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<(Vec<DataPiece>, Vec<Bytes>), Refusal>> + 'static {
+        let read = self.group.read(component, range);
+        async move {
+            let found = read.await.map_err(refusal)?;
+            let (mut pieces, mut parts) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
+            for piece in found {
+                match piece {
+                    ReadPiece::Hole { range } => pieces.push(DataPiece::Hole { blocks: range.count }),
+                    ReadPiece::Data { data, crcs, .. } => {
+                        pieces.push(DataPiece::Data { crcs });
+                        parts.push(data);
+                    }
+                }
+            }
+            Ok((pieces, parts))
+        }
+    }
+
+    fn allocated(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<AllocatedPiece>, Refusal>> + 'static {
+        let told = self.group.allocated(component, range);
+        async move {
+            let runs = told.await.map_err(refusal)?;
+            Ok(runs.into_iter().map(|(range, allocated)| AllocatedPiece { range, allocated }).collect())
+        }
+    }
+
+    fn component(&self, component: ComponentId) -> Option<LocalComponent> {
+        self.group.component(component).map(|c| local(&c))
+    }
+
+    fn components_of(&self, object: ObjectId) -> Vec<LocalComponent> {
+        self.group.components().iter().filter(|c| c.object == object).map(local).collect()
+    }
+
+    fn records(&self) -> Vec<(ObjectId, Bytes)> {
+        self.group.records()
+    }
+
+    fn settled(&self, component: ComponentId) -> OpId {
+        self.group.settled(component)
+    }
+
+    fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
+        let window = self.group.window(component).into_iter();
+        window.map(|u| UnsettledOp { op: u.op, range: u.range, client: u.client }).collect()
+    }
+
+    fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)> {
+        self.group.regions_after(component, after)
+    }
+
+    fn was_done(&self, component: ComponentId, client: ClientTag) -> bool {
+        self.group.recent_clients(component).iter().any(|(tag, _)| *tag == client)
+    }
+
+    fn log_damaged(&self) -> bool {
+        self.rolled_back.get() || !matches!(self.group.log_health(), LogHealth::Sound)
+    }
+
+    fn summary(&self) -> DiskGroupSummary {
+        let stats = self.group.stats();
+        let components = self.group.components();
+        DiskGroupSummary {
+            disk_group: self.group.id(),
+            open_count: self.group.open_count(),
+            durable_position: self.group.durable_position(),
+            total_bytes: stats.usable_bytes,
+            free_bytes: stats.free_bytes,
+            components: components.len() as u32,
+            witnesses: components.iter().filter(|c| c.size_blocks == 0).count() as u32,
+            healthy: stats.stopped.is_none(),
+        }
+    }
+}
+
+fn local(info: &cairn_store::ComponentInfo) -> LocalComponent {
+    LocalComponent { component: info.id, object: info.object, size_blocks: info.size_blocks, lost: info.lost }
+}

@@ -1,0 +1,82 @@
+//! The disks that this host serves to front ends: every disk of the cluster, by name.
+
+use cairn_directory::{CatalogueEntry, DiskState, NameEntry, names::Name};
+use cairn_env::Env;
+use cairn_object::DiskClient;
+use cairn_types::ObjectId;
+use cairn_volume::{Exports, VolumeError, VolumeInfo};
+
+use crate::{adapter::GroupStore, node::Node};
+
+/// A node's disks.
+pub struct NodeExports<E: Env> {
+    node: Node<E>,
+}
+
+impl<E: Env> Clone for NodeExports<E> {
+    fn clone(&self) -> Self {
+        Self { node: self.node.clone() }
+    }
+}
+
+impl<E: Env> NodeExports<E> {
+    /// The disks as this node sees them.
+    pub fn new(node: &Node<E>) -> Self {
+        Self { node: node.clone() }
+    }
+}
+
+impl<E: Env> Node<E> {
+    /// The catalogue as this host knows it.
+    pub(crate) fn catalogue(&self) -> Vec<(ObjectId, CatalogueEntry)> {
+        let mut all = self.inner.copy.borrow().list::<CatalogueEntry>();
+        all.retain(|(_, entry)| entry.state == DiskState::Ready);
+        all.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        all
+    }
+
+    /// A disk by name, from the local copy or, for one made a moment ago, from the directory.
+    pub(crate) async fn find_disk(&self, name: &str) -> Option<(ObjectId, CatalogueEntry)> {
+        let known = self.catalogue().into_iter().find(|(_, entry)| entry.name.as_str() == name);
+        if known.is_some() {
+            return known;
+        }
+        let name = Name::new(name).ok()?;
+        let object = self.inner.registry.get::<NameEntry>(&name).await.ok()??.entry.object;
+        let found = self.inner.registry.get::<CatalogueEntry>(&object).await.ok()??;
+        (found.entry.state == DiskState::Ready).then_some((object, found.entry))
+    }
+
+    /// Opens a disk for a front end: this host becomes its owner unless another front end uses it elsewhere.
+    pub async fn open_disk(&self, name: &str) -> Result<Option<DiskClient<E, GroupStore<E>>>, VolumeError> {
+        let Some((object, entry)) = self.find_disk(name).await else { return Ok(None) };
+        let _ = self.inner.shard.attach(object, &entry.hint_hosts, false).await;
+        let known = self.inner.shard.look_up(object, &entry.hint_hosts).await;
+        let size_bytes = match known {
+            Some((record, _)) if record.config.deleted => return Ok(None),
+            // The record decides; the catalogue is a hint.
+            Some((record, _)) => record.config.size_bytes,
+            None => entry.size_bytes,
+        };
+        let info = VolumeInfo {
+            name: entry.name.as_str().to_owned(),
+            size_bytes,
+            description: format!("Cairn disk, policy {}", entry.policy_name.as_str()),
+        };
+        Ok(Some(DiskClient::new(&self.inner.shard, object, info, entry.hint_hosts)))
+    }
+}
+
+impl<E: Env> Exports for NodeExports<E> {
+    type Volume = DiskClient<E, GroupStore<E>>;
+
+    fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
+        let names = self.node.catalogue().into_iter().map(|(_, entry)| entry.name.as_str().to_owned());
+        std::future::ready(names.collect())
+    }
+
+    fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static {
+        let (node, name) = (self.node.clone(), name.to_owned());
+        async move { node.open_disk(&name).await }
+    }
+}

@@ -1,0 +1,138 @@
+//! A disk's beginning and end: intent, components, name, first owner; tombstone, components, name.
+//!
+//! Whatever dies on the way leaves an intent that says what to remove, or a tombstone that says what to finish.
+
+use cairn_api::{ApiError, ApiResult, v1};
+use cairn_directory::{ComponentPlace, NewDisk, names::Name};
+use cairn_env::Env;
+use cairn_object::Command;
+use cairn_types::{Accepted, Csn, Epoch, Member, ObjectConfig, ObjectId, OpId, Policy};
+use cairn_wire::Request;
+use futures::future::join_all;
+
+use crate::{manage::directory_error, node::Node};
+
+/// How long a creation may take before another host may undo it.
+const CREATE_MS: u64 = 60_000;
+
+impl<E: Env> Node<E> {
+    pub(crate) async fn create_disk(&self, request: v1::DiskCreate) -> ApiResult<v1::Disk> {
+        request.validate()?;
+        let policy_name = request.policy.clone().unwrap_or_else(|| v1::DEFAULT_POLICY.into());
+        let policy = self.policy(&policy_name).await?;
+        policy.validate()?;
+        let owner = match &request.host {
+            Some(host) => Some(self.find_host(host)?),
+            None => None,
+        };
+        if self.find_disk(&request.name).await.is_some() {
+            return Err(ApiError::conflict(format!("a disk named {:?} exists already", request.name))
+                .remedy("Choose another name, or delete it first"));
+        }
+        let config = self.place(&request, &policy_name, policy)?;
+        self.enter(&config, owner).await?;
+        if let Err(error) = self.make_components(&config).await {
+            self.take_back(&config).await;
+            return Err(error);
+        }
+        let known = Accepted { epoch: Epoch::default(), csn: Csn(0), base: None, config: config.clone() };
+        if let Err(error) = self.inner.shard.take_over(&known).await {
+            self.take_back(&config).await;
+            return Err(ApiError::unavailable(format!("the new disk cannot be taken into use: {error}")));
+        }
+        self.inner.registry.finish_create(config.object).await.map_err(directory_error)?;
+        if let Some(owner) = owner.filter(|o| *o != self.me()) {
+            let attach = Request::Attach { object: config.object };
+            let route = cairn_env::Route::Object(config.object);
+            let _ = self.inner.rpc.call(owner, route, attach, Vec::new()).await;
+        }
+        self.show_disk(&request.name).await
+    }
+
+    fn place(&self, request: &v1::DiskCreate, policy_name: &str, policy: Policy) -> ApiResult<ObjectConfig> {
+        let picture = self.picture();
+        let placement = cairn_placement::place(&picture, &policy, request.size_bytes, &mut || self.draw_component());
+        let placement = placement.map_err(|refusal| ApiError::refused(refusal.text))?;
+        let env = &self.inner.env;
+        Ok(ObjectConfig {
+            object: ObjectId::from_random(env.random_u64(), env.random_u64()),
+            name: request.name.clone(),
+            size_bytes: request.size_bytes,
+            policy,
+            policy_name: policy_name.to_owned(),
+            layout: placement.layout,
+            members: placement.members,
+            decided: OpId::ZERO,
+            deleted: false,
+        })
+    }
+
+    async fn enter(&self, config: &ObjectConfig, owner: Option<cairn_types::HostId>) -> ApiResult<()> {
+        let name = |text: &str| Name::new(text).map_err(|e| ApiError::invalid(e.to_string()));
+        let now_unix_ms = self.inner.env.unix_ms();
+        let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
+        let disk = NewDisk {
+            object: config.object,
+            name: name(&config.name)?,
+            size_bytes: config.size_bytes,
+            policy_name: name(&config.policy_name)?,
+            preferred_owner: owner,
+            components: config.members.iter().map(place).collect(),
+            by: self.me(),
+            now_unix_ms,
+            expires_unix_ms: now_unix_ms + CREATE_MS,
+        };
+        self.inner.registry.begin_create(&disk).await.map_err(directory_error)
+    }
+
+    async fn make_components(&self, config: &ObjectConfig) -> ApiResult<()> {
+        let asked = config.members.iter().map(|member| {
+            let size_blocks = member
+                .set()
+                .map_or(0, |set| cairn_geometry::component_blocks(&config.layout, config.size_bytes, set));
+            let request = Request::CreateComponent {
+                disk_group: member.disk_group,
+                component: member.component,
+                object: config.object,
+                size_blocks,
+                reserved_blocks: size_blocks * u64::from(config.policy.reservation_percent) / 100,
+            };
+            let reply = self.inner.shard.ask(member.host, member.disk_group, request);
+            async move { (member, reply.await) }
+        });
+        for (member, reply) in join_all(asked).await {
+            reply.map_err(|refusal| {
+                let host = self.host_name(member.host);
+                ApiError::unavailable(format!("host {host} could not make a component: {}", super::remote::words(&refusal)))
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn take_back(&self, config: &ObjectConfig) {
+        let asked = config.members.iter().map(|m| {
+            let request = Request::DeleteComponent {
+                disk_group: m.disk_group,
+                component: m.component,
+                object: config.object,
+            };
+            self.inner.shard.ask(m.host, m.disk_group, request)
+        });
+        let gone = join_all(asked).await.iter().all(Result::is_ok);
+        // What could not be removed now is removed by its host when the intent has expired.
+        if gone {
+            let _ = self.inner.registry.abandon_create(config.object).await;
+        }
+    }
+
+    pub(crate) async fn delete_disk(&self, name: &str) -> ApiResult<()> {
+        let (object, entry) = self.known_disk(name).await?;
+        // Without the directory the name could not be freed: nothing is begun that cannot be finished.
+        self.inner.registry.settings().await.map_err(directory_error)?;
+        let status = self.to_owner(object, &entry.hint_hosts, &Command::Delete).await?;
+        let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
+        let components: Vec<ComponentPlace> = status.config.members.iter().map(place).collect();
+        let marked = self.inner.registry.mark_deleted(object, &components).await;
+        marked.map(drop).map_err(directory_error)
+    }
+}

@@ -1,0 +1,248 @@
+//! Disks: lists, one in full, resize, attach, the record for experts.
+
+use std::collections::BTreeMap;
+
+use cairn_api::{ApiError, ApiResult, v1};
+use cairn_directory::{CatalogueEntry, HostEntry};
+use cairn_env::{Env, Route};
+use cairn_object::{Command, ObjectStatus};
+use cairn_types::{ComponentState, HostId, Member, ObjectConfig, ObjectId, Role};
+use cairn_wire::{Answer, Request};
+
+use crate::{
+    manage::remote::{HostAnswer, HostCommand},
+    node::Node,
+};
+
+impl<E: Env> Node<E> {
+    pub(crate) async fn known_disk(&self, name: &str) -> ApiResult<(ObjectId, CatalogueEntry)> {
+        let found = self.find_disk(name).await;
+        found.ok_or_else(|| ApiError::not_found(format!("there is no disk {name:?}")).remedy("See `cairn disk list`"))
+    }
+
+    /// What every host that answers owns.
+    pub(crate) async fn owned_everywhere(&self) -> BTreeMap<ObjectId, ObjectStatus> {
+        let mut hosts = self.peers_up();
+        hosts.push(self.me());
+        let asked = hosts.into_iter().map(|host| self.on_host(host, HostCommand::Owned));
+        let mut all: BTreeMap<ObjectId, ObjectStatus> = BTreeMap::new();
+        for answer in futures::future::join_all(asked).await {
+            let Ok(HostAnswer::Owned(owned)) = answer else { continue };
+            for status in owned {
+                let known = all.get(&status.config.object);
+                if known.is_none_or(|k| k.epoch < status.epoch) {
+                    all.insert(status.config.object, status);
+                }
+            }
+        }
+        all
+    }
+
+    pub(crate) async fn all_disks(&self) -> Vec<v1::DiskSummary> {
+        let owned = self.owned_everywhere().await;
+        let mut disks = Vec::new();
+        for (object, entry) in self.catalogue() {
+            let known = match owned.get(&object) {
+                Some(status) => Some((status.config.clone(), Some(status))),
+                None => self.inner.shard.look_up(object, &entry.hint_hosts).await.map(|(a, _)| (a.config, None)),
+            };
+            disks.push(self.summary(object, &entry, known));
+        }
+        disks
+    }
+
+    fn summary(&self, object: ObjectId, entry: &CatalogueEntry, known: Option<(ObjectConfig, Option<&ObjectStatus>)>) -> v1::DiskSummary {
+        let (health, reasons) = match &known {
+            Some((config, status)) => self.health_of(config, status.is_some()),
+            None => (v1::DiskHealth::Inaccessible, vec!["no host that answers has its record".to_owned()]),
+        };
+        let status = known.as_ref().and_then(|(_, s)| *s);
+        v1::DiskSummary {
+            id: object,
+            name: entry.name.as_str().to_owned(),
+            size_bytes: known.as_ref().map_or(entry.size_bytes, |(c, _)| c.size_bytes),
+            policy: entry.policy_name.as_str().to_owned(),
+            owner: status.map(|s| self.host_name(s.epoch.host)),
+            health,
+            reasons,
+            resync_bytes_left: status.map_or(0, |s| s.resyncs.iter().map(|r| r.bytes_left).sum()),
+        }
+    }
+
+    /// The judgement of one object: what votes and copies are reachable from here.
+    pub(crate) fn health_of(&self, config: &ObjectConfig, owned: bool) -> (v1::DiskHealth, Vec<String>) {
+        let reachable: std::collections::BTreeSet<_> =
+            config.seats().into_iter().filter(|s| self.inner.rpc.is_up(s.host)).collect();
+        let usable = |m: &Member| m.state.in_sync() && self.inner.rpc.is_up(m.host);
+        if !owned {
+            if let Err(why) = cairn_votes::accessible(config, &reachable, usable) {
+                return (v1::DiskHealth::Inaccessible, vec![why.to_string()]);
+            }
+        }
+        let mut reasons = Vec::new();
+        for member in &config.members {
+            let host = self.host_name(member.host);
+            match member.state {
+                ComponentState::Active if !self.inner.rpc.is_up(member.host) => {
+                    reasons.push(format!("{} on host {host} does not answer", role_words(member)));
+                }
+                ComponentState::Active => {}
+                ComponentState::Absent { .. } => reasons.push(format!("{} on host {host} is absent", role_words(member))),
+                ComponentState::Degraded => reasons.push(format!("{} on host {host} is lost", role_words(member))),
+                ComponentState::Resyncing { .. } => {
+                    reasons.push(format!("{} on host {host} is being filled", role_words(member)));
+                }
+            }
+        }
+        match reasons.is_empty() {
+            true => (v1::DiskHealth::Healthy, reasons),
+            false => (v1::DiskHealth::ReducedRedundancy, reasons),
+        }
+    }
+
+    pub(crate) async fn show_disk(&self, name: &str) -> ApiResult<v1::Disk> {
+        let (object, entry) = self.known_disk(name).await?;
+        let owned = self.owned_everywhere().await;
+        let status = owned.get(&object);
+        let looked_up = match status {
+            Some(_) => None,
+            None => self.inner.shard.look_up(object, &entry.hint_hosts).await.map(|(accepted, _)| accepted),
+        };
+        let config = status.map(|s| s.config.clone()).or(looked_up.as_ref().map(|a| a.config.clone()));
+        let csn = status.map(|s| s.csn).or(looked_up.as_ref().map(|a| a.csn.0)).unwrap_or(0);
+        let summary = self.summary(object, &entry, config.clone().map(|c| (c, status)));
+        let rules = config.as_ref().map(|c| v1::PolicyRules::from(&c.policy)).unwrap_or_default();
+        let components = config.as_ref().map(|c| self.components(c, status)).unwrap_or_default();
+        Ok(v1::Disk {
+            nbd_uris: self.nbd_uris(&summary.name, status.map(|s| s.epoch.host)),
+            summary,
+            rules,
+            allocated_bytes: None,
+            epoch: status.map(|s| format!("{}/{}/{}", s.epoch.number, s.epoch.host, s.epoch.incarnation.0)),
+            csn,
+            components,
+        })
+    }
+
+    fn components(&self, config: &ObjectConfig, status: Option<&ObjectStatus>) -> Vec<v1::Component> {
+        let hosts: BTreeMap<HostId, HostEntry> = self.inner.copy.borrow().list::<HostEntry>().into_iter().collect();
+        let mut members = config.members.clone();
+        members.sort_by_key(|m| match m.role {
+            Role::Data { set, copy } => (0, set, copy),
+            Role::Witness => (1, 0, 0),
+        });
+        let now = self.inner.env.unix_ms();
+        let delay_ms = self.inner.shard.options().repair_delay.as_millis() as u64;
+        let component = |m: &Member| v1::Component {
+            id: m.component,
+            role: match m.role {
+                Role::Data { set, copy } => v1::ComponentRole::Data { set, copy },
+                Role::Witness => v1::ComponentRole::Witness,
+            },
+            host: m.host,
+            host_name: self.host_name(m.host),
+            fault_domain: hosts.get(&m.host).map(|h| h.fault_domain.as_str().to_owned()).unwrap_or_default(),
+            disk_group: m.disk_group,
+            votes: m.votes,
+            state: match m.state {
+                ComponentState::Active => v1::ComponentState::Active,
+                ComponentState::Degraded => v1::ComponentState::Degraded,
+                ComponentState::Absent { since_unix_ms, .. } => v1::ComponentState::Absent {
+                    since_unix_ms,
+                    repair_in_s: Some((since_unix_ms + delay_ms).saturating_sub(now).div_ceil(1000)),
+                },
+                ComponentState::Resyncing { .. } => {
+                    let resync = status.and_then(|s| s.resyncs.iter().find(|r| r.component == m.component));
+                    v1::ComponentState::Resyncing {
+                        bytes_left: resync.map(|r| r.bytes_left),
+                        eta_s: resync.and_then(super::cluster::eta_s),
+                    }
+                }
+            },
+        };
+        members.iter().map(component).collect()
+    }
+
+    fn nbd_uris(&self, disk: &str, owner: Option<HostId>) -> Vec<String> {
+        let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
+        hosts.sort_by_key(|(host, entry)| (Some(*host) != owner, entry.name.clone()));
+        let uri = |address: &String| match address.split_once("/?") {
+            Some((scheme, query)) => format!("{scheme}/{disk}?{query}"),
+            None => format!("{address}/{disk}"),
+        };
+        hosts.iter().flat_map(|(_, entry)| entry.nbd_addresses.iter().map(uri)).collect()
+    }
+
+    pub(crate) async fn resize_disk(&self, name: &str, request: v1::DiskResize) -> ApiResult<v1::Disk> {
+        request.validate()?;
+        let (object, entry) = self.known_disk(name).await?;
+        self.to_owner(object, &entry.hint_hosts, &Command::Grow { size_bytes: request.size_bytes }).await?;
+        let update = self.inner.registry.update::<CatalogueEntry>(&object, |entry| {
+            Ok(entry.map(|e| CatalogueEntry { size_bytes: request.size_bytes, ..e.clone() }))
+        });
+        // The record has the size; the catalogue is a hint that may lag while the directory is away.
+        let _ = update.await;
+        self.show_disk(name).await
+    }
+
+    pub(crate) async fn attach_disk(&self, name: &str, request: v1::DiskAttach) -> ApiResult<v1::Disk> {
+        let (object, entry) = self.known_disk(name).await?;
+        let host = match &request.host {
+            Some(host) => self.find_host(host)?,
+            None => self.me(),
+        };
+        let attached = if host == self.me() {
+            self.inner.shard.attach(object, &entry.hint_hosts, true).await
+        } else {
+            let call = self.inner.rpc.call(host, Route::Object(object), Request::Attach { object }, Vec::new());
+            call.await.map(drop).map_err(|refusal| super::remote::words(&refusal))
+        };
+        attached.map_err(|text| ApiError::unavailable(format!("host {} cannot own it: {text}", self.host_name(host))))?;
+        self.show_disk(name).await
+    }
+
+    pub(crate) async fn record_of_disk(&self, name: &str) -> ApiResult<v1::ObjectRecord> {
+        let (object, entry) = self.known_disk(name).await?;
+        let Some((known, _)) = self.inner.shard.look_up(object, &entry.hint_hosts).await else {
+            return Ok(v1::ObjectRecord { object, seats: Vec::new(), config: None });
+        };
+        let mut seats = Vec::new();
+        for seat in known.config.seats() {
+            let reply = self.inner.shard.ask(seat.host, seat.disk_group, Request::WhoHas { object }).await;
+            let mut report = v1::SeatReport {
+                host: seat.host,
+                host_name: self.host_name(seat.host),
+                disk_group: seat.disk_group,
+                votes: known.config.votes_at(seat),
+                promised: None,
+                accepted: None,
+                csn: None,
+                open: false,
+                error: None,
+            };
+            match reply {
+                Ok((Answer::Record { promised, accepted, .. }, _)) => {
+                    report.promised = Some(epoch_words(promised));
+                    report.accepted = accepted.as_ref().map(|a| epoch_words(a.epoch));
+                    report.csn = accepted.as_ref().map(|a| a.csn.0);
+                    report.open = accepted.is_some_and(|a| a.base.is_some());
+                }
+                Ok(_) => report.error = Some("it answered something else".into()),
+                Err(refusal) => report.error = Some(super::remote::words(&refusal)),
+            }
+            seats.push(report);
+        }
+        Ok(v1::ObjectRecord { object, seats, config: Some(known.config) })
+    }
+}
+
+fn epoch_words(epoch: cairn_types::Epoch) -> String {
+    format!("{}/{}/{}", epoch.number, epoch.host, epoch.incarnation.0)
+}
+
+fn role_words(member: &Member) -> &'static str {
+    match member.role {
+        Role::Data { .. } => "a copy",
+        Role::Witness => "the witness",
+    }
+}

@@ -1,0 +1,126 @@
+//! Management work that another host has to do, and what it answers.
+
+use cairn_api::{ApiError, ApiResult, v1};
+use cairn_env::{Env, Route};
+use cairn_object::{Command, ObjectStatus, ResyncStatus};
+use cairn_types::{DiskGroupId, HostId, ObjectId};
+use cairn_wire::{Answer, Refusal, Request};
+use serde::{Deserialize, Serialize};
+
+use crate::node::Node;
+
+/// A command to a host, as JSON between hosts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum HostCommand {
+    CreateGroup(v1::DiskGroupCreate),
+    RemoveGroup(DiskGroupId),
+    Groups,
+    Resyncs,
+    Owned,
+    ResyncLimit(u64),
+}
+
+/// Its answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum HostAnswer {
+    Created(DiskGroupId),
+    Done,
+    Groups(Vec<v1::DiskGroup>),
+    Resyncs(Vec<ResyncStatus>),
+    Owned(Vec<ObjectStatus>),
+}
+
+/// A refusal between hosts in words for a person.
+pub(crate) fn words(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::NoSpace => "no room on its devices".into(),
+        Refusal::NotFound => "the disk group is not open there".into(),
+        Refusal::Media(text) | Refusal::Invalid(text) | Refusal::Inaccessible(text) => text.clone(),
+        Refusal::Lost => "it does not answer".into(),
+        Refusal::Fenced { .. } | Refusal::Stale { .. } | Refusal::Session => "another owner was faster; try again".into(),
+        Refusal::BadBlocks(_) => "blocks cannot be read".into(),
+        Refusal::NotOwner(_) => "the owner changed; try again".into(),
+    }
+}
+
+impl<E: Env> Node<E> {
+    /// Has a host do something; this one by a plain call.
+    pub(crate) async fn on_host(&self, host: HostId, command: HostCommand) -> ApiResult<HostAnswer> {
+        if host == self.me() {
+            return self.carry_out(command).await;
+        }
+        let bytes = serde_json::to_vec(&command).expect("commands have no unencodable values");
+        let request = Request::ManageHost { command: bytes };
+        let reply = self.inner.rpc.call(host, Route::Host, request, Vec::new()).await;
+        let name = self.host_name(host);
+        match reply {
+            Ok((Answer::Managed(bytes), _)) => {
+                let answer: Result<ApiResult<HostAnswer>, _> = serde_json::from_slice(&bytes);
+                answer.unwrap_or_else(|e| Err(ApiError::internal(format!("host {name} answered what cannot be read: {e}"))))
+            }
+            Ok(_) => Err(ApiError::internal(format!("host {name} answered something else"))),
+            Err(refusal) => Err(ApiError::unavailable(format!("host {name} cannot be asked: {}", words(&refusal)))),
+        }
+    }
+
+    /// Another host's command.
+    pub(crate) fn on_host_command(&self, from: HostId, id: u64, command: Vec<u8>) {
+        let node = self.clone();
+        self.inner.env.spawn(async move {
+            let result = match serde_json::from_slice(&command) {
+                Ok(command) => node.carry_out(command).await,
+                Err(error) => Err(ApiError::invalid(format!("a command that cannot be read: {error}"))),
+            };
+            let bytes = serde_json::to_vec(&result).expect("answers have no unencodable values");
+            node.inner.rpc.answer(from, id, Ok((Answer::Managed(bytes), Vec::new())));
+        });
+    }
+
+    async fn carry_out(&self, command: HostCommand) -> ApiResult<HostAnswer> {
+        let shard = &self.inner.shard;
+        Ok(match command {
+            HostCommand::CreateGroup(request) => HostAnswer::Created(self.create_group_here(&request).await?),
+            HostCommand::RemoveGroup(disk_group) => {
+                self.remove_group_here(disk_group).await?;
+                HostAnswer::Done
+            }
+            HostCommand::Groups => HostAnswer::Groups(self.groups_here()),
+            HostCommand::Resyncs => {
+                HostAnswer::Resyncs(shard.all_owned().iter().flat_map(|o| o.resync_status()).collect())
+            }
+            HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
+            HostCommand::ResyncLimit(bytes_per_s) => {
+                let mut options = shard.options();
+                options.resync_bytes_per_s_max = bytes_per_s;
+                shard.set_options(options);
+                HostAnswer::Done
+            }
+        })
+    }
+
+    /// Has the owner of an object carry out a command; becomes owner where there is none.
+    pub(crate) async fn to_owner(&self, object: ObjectId, hints: &[HostId], command: &Command) -> ApiResult<ObjectStatus> {
+        let mut why = String::new();
+        for _ in 0..10 {
+            let Some((known, owner)) = self.inner.shard.look_up(object, hints).await else {
+                return Err(ApiError::unavailable("no host that answers has the disk's record")
+                    .remedy("Start the hosts that hold it"));
+            };
+            let owner = owner.filter(|o| self.inner.rpc.is_up(*o));
+            if self.inner.shard.owned(object).is_none() && owner.is_none_or(|o| o == self.me()) {
+                if let Err(error) = self.inner.shard.take_over(&known).await {
+                    why = error.to_string();
+                    self.inner.env.sleep(std::time::Duration::from_millis(300)).await;
+                    continue;
+                }
+            }
+            match self.inner.shard.command(owner.unwrap_or(self.me()), object, command).await {
+                Ok(status) => return Ok(status),
+                Err(Refusal::Invalid(text)) => return Err(ApiError::refused(text)),
+                Err(refusal) => why = words(&refusal),
+            }
+            self.inner.env.sleep(std::time::Duration::from_millis(300)).await;
+        }
+        Err(ApiError::unavailable(format!("the disk cannot be managed now: {why}")).remedy("Try again; see `cairn health`"))
+    }
+}

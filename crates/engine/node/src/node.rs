@@ -1,0 +1,221 @@
+//! The node: its parts, its start, its tasks.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
+
+use cairn_directory::{HostEntry, LocalCopy, Registry};
+use cairn_env::{Env, NetEvent};
+use cairn_object::{LeaseOptions, Leases, ObjectOptions, Rpc, Seats, Shard};
+use cairn_store::StoreOptions;
+use cairn_types::{ClusterId, DiskGroupId, HostId};
+use cairn_wire::{HostSummary, Message, Request, decode};
+
+use crate::{
+    adapter::GroupStore,
+    outside::{GroupPaths, Outside},
+    picture::NodePlacer,
+};
+
+/// What a node is told at its start.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// This host as the directory shall know it.
+    pub entry: HostEntry,
+    /// "embedded" or "etcd", for people.
+    pub directory_kind: String,
+    /// The release, for people.
+    pub version: String,
+    /// Leases.
+    pub leases: LeaseOptions,
+    /// The object layer.
+    pub objects: ObjectOptions,
+    /// New and reopened disk groups.
+    pub store: StoreOptions,
+}
+
+/// A node. Cheap to clone.
+pub struct Node<E: Env> {
+    pub(crate) inner: Rc<NodeInner<E>>,
+}
+
+pub(crate) struct NodeInner<E: Env> {
+    pub(crate) env: E,
+    pub(crate) options: NodeOptions,
+    pub(crate) outside: Rc<dyn Outside<E>>,
+    pub(crate) rpc: Rpc<E>,
+    pub(crate) leases: Leases<E>,
+    pub(crate) seats: Seats<E, GroupStore<E>>,
+    pub(crate) shard: Shard<E, GroupStore<E>>,
+    pub(crate) registry: Registry,
+    pub(crate) copy: RefCell<LocalCopy>,
+    pub(crate) directory_up: Cell<bool>,
+    pub(crate) groups: RefCell<BTreeMap<DiskGroupId, GroupPaths>>,
+    /// Disk groups that could not be opened, with the reason.
+    pub(crate) failed_groups: RefCell<BTreeMap<DiskGroupId, (GroupPaths, String)>>,
+    pub(crate) stopping: Cell<bool>,
+    /// Objects whose seats were looked at and found in order, until something changes.
+    pub(crate) reconciled: RefCell<BTreeSet<cairn_types::ObjectId>>,
+}
+
+impl<E: Env> Clone for Node<E> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<E: Env> Node<E> {
+    /// Starts a node: its disk groups are opened, its tasks run. `copy` is the directory as this host last knew it.
+    pub async fn start(
+        env: E,
+        options: NodeOptions,
+        outside: Rc<dyn Outside<E>>,
+        registry: Registry,
+        copy: LocalCopy,
+        groups: Vec<GroupPaths>,
+    ) -> Self {
+        let rpc = Rpc::new(env.clone());
+        let leases = Leases::new(env.clone(), rpc.clone(), options.leases);
+        let seats = Seats::new(env.clone(), leases.clone());
+        let shard = Shard::new(env.clone(), rpc.clone(), seats.clone(), leases.clone(), options.objects.clone());
+        let node = Self {
+            inner: Rc::new(NodeInner {
+                env,
+                options,
+                outside,
+                rpc,
+                leases,
+                seats,
+                shard,
+                registry,
+                copy: RefCell::new(copy),
+                directory_up: Cell::new(false),
+                groups: RefCell::default(),
+                failed_groups: RefCell::default(),
+                stopping: Cell::new(false),
+                reconciled: RefCell::default(),
+            }),
+        };
+        node.wire_up();
+        for paths in groups {
+            node.open_group(paths).await;
+        }
+        node.apply_settings();
+        node.connect_peers();
+        node.spawn_tasks();
+        node
+    }
+
+    fn wire_up(&self) {
+        let inner = &self.inner;
+        // Weak: the parts must not keep the whole alive after the host is dropped.
+        let weak = Rc::downgrade(inner);
+        inner.shard.set_placer(Rc::new(NodePlacer::new(weak.clone())));
+        let events = weak.clone();
+        inner.shard.on_event(Rc::new(move |event| {
+            if let Some(inner) = events.upgrade() {
+                inner.outside.event(event);
+            }
+        }));
+        let summary = weak.clone();
+        let summarise = Rc::new(move || match summary.upgrade() {
+            Some(inner) => HostSummary {
+                disk_groups: inner.seats.stores().iter().map(cairn_object::LocalStore::summary).collect(),
+            },
+            None => HostSummary::default(),
+        });
+        let on_remembered = Rc::new(move |disk_group, count, position| {
+            if let Some(store) = weak.upgrade().and_then(|inner| inner.seats.store(disk_group)) {
+                store.on_remembered(count, position);
+            }
+        });
+        inner.leases.set_host(summarise, on_remembered);
+    }
+
+    fn spawn_tasks(&self) {
+        let env = &self.inner.env;
+        let node = self.clone();
+        env.spawn(async move { node.receive().await });
+        let node = self.clone();
+        env.spawn(async move { node.heartbeats().await });
+        let node = self.clone();
+        env.spawn(async move { node.follow_directory().await });
+        let node = self.clone();
+        env.spawn(async move { node.reconcile().await });
+    }
+
+    /// Takes what the network brings, in order.
+    async fn receive(&self) {
+        let mut events = Vec::new();
+        while !self.inner.stopping.get() {
+            self.inner.env.receive(&mut events).await;
+            for event in events.drain(..) {
+                self.on_net(event);
+            }
+        }
+    }
+
+    fn on_net(&self, event: NetEvent) {
+        let inner = &self.inner;
+        match event {
+            NetEvent::PeerUp { host, incarnation } => {
+                inner.leases.on_peer_up(host, incarnation);
+                inner.reconciled.borrow_mut().clear();
+                inner.shard.wake();
+            }
+            NetEvent::PeerDown { host, .. } => {
+                inner.leases.on_peer_down(host);
+                inner.reconciled.borrow_mut().clear();
+                inner.shard.wake();
+            }
+            NetEvent::Message(message) => match decode(&message.body) {
+                Ok(Message::Request { id, request: Request::ManageHost { command } }) => {
+                    self.on_host_command(message.from, id, command);
+                }
+                Ok(decoded) => inner.shard.on_message(message.from, message.incarnation, decoded, message.payload),
+                Err(error) => inner.outside.warn(format!("host {} sent what is no message: {error}", message.from)),
+            },
+        }
+    }
+
+    async fn heartbeats(&self) {
+        while !self.inner.stopping.get() {
+            if self.inner.leases.tick() {
+                self.inner.shard.wake();
+            }
+            self.inner.env.sleep(self.inner.leases.heartbeat_every()).await;
+        }
+    }
+
+    /// Gives up every object and closes the disk groups, so that others take over at once.
+    pub async fn stop(&self) {
+        for owned in self.inner.shard.all_owned() {
+            owned.give_up().await;
+        }
+        // Releases are on their way; a moment lets them leave before the sockets close.
+        self.inner.env.sleep(Duration::from_millis(50)).await;
+        self.inner.stopping.set(true);
+        for store in self.inner.seats.stores() {
+            let _ = store.group().close().await;
+        }
+    }
+
+    /// The object layer.
+    pub fn shard(&self) -> &Shard<E, GroupStore<E>> {
+        &self.inner.shard
+    }
+
+    /// The hosts that answer now.
+    pub fn peers_up(&self) -> Vec<HostId> {
+        self.inner.rpc.peers_up().into_keys().collect()
+    }
+
+    pub(crate) fn me(&self) -> HostId {
+        self.inner.env.host()
+    }
+}
