@@ -20,7 +20,7 @@ pub struct Args {
     /// The management API: http://HOST:PORT or unix:/PATH
     #[arg(
         long, global = true, value_name = "URL",
-        env = cairn_api::API_ENV, default_value = cairn_api::API_DEFAULT
+        env = cairn_api::API_ENV, hide_env_values = true, default_value = cairn_api::API_DEFAULT
     )]
     pub api: ApiAddress,
     /// Form of the data on stdout

@@ -61,7 +61,7 @@ pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Stri
     let mut table = bare();
     table.set_header(head.iter().map(|name| name.to_uppercase()));
     table.add_rows(rows);
-    table.trim_fmt()
+    flush_left(table)
 }
 
 /// Pairs of name and value, one a line; pairs with an empty value are left out.
@@ -71,6 +71,14 @@ pub fn pairs(pairs: impl IntoIterator<Item = (&'static str, String)>) -> String 
         if !value.is_empty() {
             table.add_row(vec![format!("{name}:"), value]);
         }
+    }
+    flush_left(table)
+}
+
+/// The text without the blank that would stand before the first column.
+fn flush_left(mut table: Table) -> String {
+    if let Some(first) = table.column_mut(0) {
+        first.set_padding((0, 1));
     }
     table.trim_fmt()
 }
