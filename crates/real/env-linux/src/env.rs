@@ -6,6 +6,7 @@
 use std::{
     cell::RefCell,
     future::{Future, poll_fn},
+    net::SocketAddr,
     rc::Rc,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -25,6 +26,7 @@ use crate::{
     fabric::Members,
     host::HostShared,
     io::{Backend, InFlight},
+    net::Links,
 };
 
 /// Random bytes fetched at once: a system call per 32 words.
@@ -42,6 +44,7 @@ struct Inner {
     end: EndCell,
     random: RefCell<Vec<u8>>,
     members: RefCell<(u64, Members)>,
+    links: Links,
 }
 
 impl LinuxEnv {
@@ -60,6 +63,7 @@ impl LinuxEnv {
             end,
             random: RefCell::default(),
             members: RefCell::default(),
+            links: Links::default(),
         }))
     }
 
@@ -76,6 +80,21 @@ impl LinuxEnv {
     /// Messages for this disk group go to shard 0 again, which can say that it is unknown.
     pub fn forget_disk_group(&self, group: DiskGroupId) {
         self.0.host.forget_disk_group(group);
+    }
+
+    /// Dials this peer there, from all shards; a new address replaces the old one and its connections.
+    /// Without meaning for hosts of the same fabric.
+    pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
+        self.0.host.set_peer(peer, address);
+    }
+
+    /// Ends the links to this peer and dials it no more.
+    pub fn remove_peer(&self, peer: HostId) {
+        self.0.host.remove_peer(peer);
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.0.links
     }
 
     pub(crate) fn backend(&self) -> &Backend {
@@ -140,6 +159,13 @@ fn one_piece(mut parts: Vec<Bytes>) -> Bytes {
     piece.freeze()
 }
 
+/// The wall clock, in ms since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
 fn now() -> Time {
     let now = clock_gettime(ClockId::Boottime);
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
@@ -165,9 +191,7 @@ impl Env for LinuxEnv {
     }
 
     fn unix_ms(&self) -> u64 {
-        SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis() as u64)
+        unix_ms()
     }
 
     fn sleep_until(&self, at: Time) -> LocalBoxFuture<'static, ()> {
@@ -207,7 +231,7 @@ impl Env for LinuxEnv {
     fn random_u64(&self) -> u64 {
         let mut pool = self.0.random.borrow_mut();
         if pool.is_empty() {
-            *pool = random_bytes();
+            *pool = random_bytes(RANDOM_BYTES);
         }
         let rest = pool.len() - size_of::<u64>();
         let word = u64::from_le_bytes(pool[rest..].try_into().expect("eight bytes"));
@@ -220,6 +244,8 @@ impl Env for LinuxEnv {
             self.deliver_here(&self.0.host, message);
         } else if let Some(neighbour) = self.neighbour(to) {
             self.deliver_here(&neighbour, message);
+        } else if let Some(link) = self.0.links.borrow().get(&to) {
+            link.send(message);
         }
     }
 
@@ -232,8 +258,14 @@ impl Env for LinuxEnv {
 /// The longest sleep before the clock is read again.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
-fn random_bytes() -> Vec<u8> {
-    let mut bytes = vec![0; RANDOM_BYTES];
+/// One random word, where there is no environment at hand.
+pub(crate) fn random_word() -> u64 {
+    let bytes = random_bytes(size_of::<u64>());
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+fn random_bytes(count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
     let mut filled = 0;
     while filled < bytes.len() {
         match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {

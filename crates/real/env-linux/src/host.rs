@@ -23,9 +23,11 @@ use tokio::task::LocalSet;
 
 use crate::{
     Executor, Fabric, LinuxEnv, ShardEnd, ShardHandle,
+    env::random_word,
     executor::{EndCell, ExecutorLink, ShardSlot, guarded},
     inbox::{BYTES_MAX, Inbox},
     io::InFlight,
+    net::{self, Command, Connections, Health, NetPort, PeerHealth, RefusedConnection},
 };
 
 /// What a host process is.
@@ -75,6 +77,7 @@ pub enum StartError {
 #[derive(Default)]
 pub(crate) struct ShardPort {
     pub inbox: Inbox,
+    pub net: NetPort,
     started: AtomicBool,
     /// The executor and the key there, for killing it.
     place: Mutex<Option<(Arc<ExecutorLink>, u64)>>,
@@ -88,6 +91,11 @@ pub(crate) struct HostShared {
     pub protocol: u32,
     pub fabric: Option<Fabric>,
     pub shards: Vec<ShardPort>,
+    /// Drawn at the start: tells two processes of one incarnation apart.
+    pub process: u64,
+    pub health: Health,
+    /// Live connections from peers.
+    pub connections: Mutex<Connections>,
     /// Set when the host is dying: blocking jobs that still run must not touch its disks any more.
     pub dead: Arc<AtomicBool>,
     running: AtomicUsize,
@@ -137,6 +145,18 @@ impl HostShared {
     pub fn forget_disk_group(&self, group: DiskGroupId) {
         let mut groups = self.disk_groups.write().expect("nothing panics here");
         groups.remove(&group);
+    }
+
+    pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
+        for shard in &self.shards {
+            shard.net.send(Command::SetPeer(peer, address));
+        }
+    }
+
+    pub fn remove_peer(&self, peer: HostId) {
+        for shard in &self.shards {
+            shard.net.send(Command::RemovePeer(peer));
+        }
     }
 
     fn kill_shards(&self) {
@@ -198,6 +218,9 @@ impl Host {
             protocol: config.protocol,
             fabric: config.fabric,
             shards: (0..count).map(|_| ShardPort::default()).collect(),
+            process: random_word(),
+            health: Health::default(),
+            connections: Mutex::default(),
             dead: Arc::default(),
             running: AtomicUsize::new(0),
             not_started: AtomicUsize::new(count),
@@ -219,6 +242,27 @@ impl Host {
     /// Where it listens, with the port that it got.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Dials this peer there, from all shards; a new address replaces the old one and its connections.
+    /// Without meaning for hosts of the same fabric.
+    pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
+        self.shared.set_peer(peer, address);
+    }
+
+    /// Ends the links to this peer and dials it no more.
+    pub fn remove_peer(&self, peer: HostId) {
+        self.shared.remove_peer(peer);
+    }
+
+    /// How the links stand, by peer and shard.
+    pub fn peers(&self) -> Vec<PeerHealth> {
+        self.shared.health.peers()
+    }
+
+    /// The last connections from outside that were turned away, by reason.
+    pub fn refused(&self) -> Vec<RefusedConnection> {
+        self.shared.health.refused()
     }
 
     /// Starts a shard on an executor; `main` makes its main task, and the shard ends when that returns.
@@ -264,6 +308,10 @@ impl Host {
             .expect("nothing panics here")
             .push(is_over);
         let shared = self.shared.clone();
+        let listener = match shard {
+            0 => self.listener.lock().expect("nothing panics here").take(),
+            _ => None,
+        };
         executor.start(Box::new(move |backend| {
             let end = EndCell::default();
             // A kill that came before this start found nothing to kill.
@@ -279,6 +327,10 @@ impl Host {
                 end.clone(),
             );
             let tasks = LocalSet::new();
+            if let Some(listener) = listener {
+                tasks.spawn_local(guarded(net::accept(env.clone(), listener), end.clone()));
+            }
+            tasks.spawn_local(guarded(net::run(env.clone()), end.clone()));
             let main_end = end.clone();
             let main_task = async move {
                 main(env).await;

@@ -19,6 +19,7 @@ mod fabric;
 mod host;
 mod inbox;
 mod io;
+mod net;
 mod ring;
 mod threads;
 
@@ -28,3 +29,4 @@ pub use env::LinuxEnv;
 pub use executor::{Executor, ExecutorConfig, IoChoice, IoMode, ShardEnd, ShardHandle, run_shard};
 pub use fabric::Fabric;
 pub use host::{Host, HostConfig, StartError};
+pub use net::{PeerHealth, PeerState, RefusedConnection};

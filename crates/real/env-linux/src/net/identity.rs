@@ -1,0 +1,143 @@
+//! Who may connect: the checks of a greeting, and which connections of a peer's processes are alive.
+//!
+//! Promises    A3  two live processes of one host are never both connected
+//! Assumes     the text of a refusal goes to the other side and to people: it names cause and remedy
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cairn_types::{HostId, Incarnation};
+
+use super::{Greeting, Stop, shard::Command};
+use crate::host::HostShared;
+
+/// A live connection from a peer's shard.
+pub(crate) struct Connection {
+    incarnation: Incarnation,
+    process: u64,
+    stop: Arc<Stop>,
+}
+
+pub(crate) type Connections = BTreeMap<(HostId, u8), Connection>;
+
+impl HostShared {
+    /// What this host says of itself.
+    pub(crate) fn greeting(&self, to: HostId, shard: u8) -> Greeting {
+        Greeting {
+            protocol: self.protocol,
+            cluster: self.cluster,
+            host: self.host,
+            to,
+            incarnation: self.incarnation,
+            process: self.process,
+            shard,
+        }
+    }
+
+    /// Whether a greeting comes from a host of our cluster, speaks our language, and is meant for us; `expected` is the
+    /// host that we dialled.
+    pub(crate) fn check_identity(
+        &self,
+        other: &Greeting,
+        expected: Option<HostId>,
+    ) -> Result<(), String> {
+        if other.cluster != self.cluster {
+            return Err(format!(
+                "wrong cluster: this host belongs to cluster {}, the other to {}: check the address and the cluster id \
+                 in the configuration",
+                self.cluster, other.cluster
+            ));
+        }
+        if other.protocol != self.protocol {
+            return Err(format!(
+                "the other speaks version {} of the protocol, this host {}: run the same release on all hosts",
+                other.protocol, self.protocol
+            ));
+        }
+        if other.host == self.host {
+            return Err(format!(
+                "both sides are host {}: an address points to the host itself, or a host was cloned with its identity",
+                self.host
+            ));
+        }
+        if let Some(expected) = expected
+            && other.host != expected
+        {
+            return Err(format!(
+                "wrong host: {} was expected at this address and {} answers: correct the address",
+                expected, other.host
+            ));
+        }
+        if other.to != self.host {
+            return Err(format!(
+                "wrong host: this is {}, not {}: correct the address",
+                self.host, other.to
+            ));
+        }
+        Ok(())
+    }
+
+    /// Enters a connection, and ends those that it replaces: of older processes, and of the same shard.
+    pub(crate) fn inbound_begins(&self, hello: &Greeting) -> Result<Arc<Stop>, String> {
+        let mut connections = self.connections.lock().expect("nothing panics here");
+        let of_host = || (hello.host, 0)..=(hello.host, u8::MAX);
+        for (_, connection) in connections.range(of_host()) {
+            if connection.incarnation > hello.incarnation {
+                return Err(format!(
+                    "a newer process of host {} (start {}) is connected: this one (start {}) must stop",
+                    hello.host, connection.incarnation.0, hello.incarnation.0
+                ));
+            }
+            if connection.incarnation == hello.incarnation && connection.process != hello.process {
+                return Err(format!(
+                    "another process of host {} is connected: stop one of the two, or give one its own identity",
+                    hello.host
+                ));
+            }
+        }
+        let replaced: Vec<_> = connections
+            .range(of_host())
+            .filter(|((_, shard), c)| *shard == hello.shard || c.incarnation < hello.incarnation)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in &replaced {
+            if let Some(old) = connections.remove(key) {
+                old.stop.stop();
+            }
+        }
+        let stop = Arc::new(Stop::default());
+        connections.insert(
+            (hello.host, hello.shard),
+            Connection {
+                incarnation: hello.incarnation,
+                process: hello.process,
+                stop: stop.clone(),
+            },
+        );
+        drop(connections);
+        if !replaced.is_empty() {
+            self.replies_lost(hello.host);
+        }
+        Ok(stop)
+    }
+
+    /// Strikes out a connection that ended.
+    pub(crate) fn inbound_ended(&self, peer: HostId, shard: u8, stop: &Arc<Stop>) {
+        let mut connections = self.connections.lock().expect("nothing panics here");
+        let is_this = connections
+            .get(&(peer, shard))
+            .is_some_and(|c| Arc::ptr_eq(&c.stop, stop));
+        if is_this {
+            connections.remove(&(peer, shard));
+        }
+        drop(connections);
+        if is_this {
+            self.replies_lost(peer);
+        }
+    }
+
+    fn replies_lost(&self, peer: HostId) {
+        for shard in &self.shards {
+            shard.net.send(Command::RepliesLost(peer));
+        }
+    }
+}

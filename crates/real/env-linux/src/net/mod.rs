@@ -1,0 +1,36 @@
+//! Messages between processes over TCP.
+//!
+//! Promises    N1  messages of one shard to one host arrive in order, or the shard hears `PeerDown` (and, where replies may
+//!                 be lost, every shard of the other side as well)
+//!             N2  everything queued for a peer leaves in one system call; one read takes what arrived, of any number of messages
+//!             N3  whatever bytes arrive, the worst is a closed connection; memory per connection and per queue is bounded
+//! Assumes     the network may lose, delay and cut, but does not forge: peers are told apart by what they say (TLS comes later)
+//! Not here    what a message means (`wire`), who may send it (`object`), detection of silence (leases do that)
+//!
+//! Each shard dials each peer: its *link*, which carries messages one way. The other way the same connection carries only the
+//! handshake's answer and pongs. The accepting side gives the connection to the shard with the dialer's number.
+//!
+//! When does a shard hear what?
+//! - `PeerUp`: its link has completed the handshake, or has answered a ping after the peer's own connection to us broke.
+//! - `PeerDown { process_gone: false }`: its link broke, its queue went over [`link::QUEUE_BYTES_MAX`] (the whole queue is dropped:
+//!   a peer that takes nothing must not make us grow), or a connection *from* the peer broke, so that replies may be lost.
+//! - `PeerDown { process_gone: true }`: dialling was refused: nothing listens there. A reset alone does not prove that
+//!   (a peer resets when it refuses bytes), so after any break the link dials at once, and a dead process shows within a
+//!   millisecond. This comes after the plain `PeerDown` of the same break.
+
+mod accept;
+mod frame;
+mod health;
+mod identity;
+mod link;
+mod queue;
+mod reader;
+mod shard;
+mod socket;
+
+pub(crate) use accept::run as accept;
+pub(crate) use frame::Greeting;
+pub(crate) use health::Health;
+pub use health::{PeerHealth, PeerState, RefusedConnection};
+pub(crate) use identity::Connections;
+pub(crate) use shard::{Command, Links, NetPort, Stop, run};

@@ -1,0 +1,157 @@
+//! Takes frames out of a socket: few large reads, payloads received in place.
+//!
+//! Promises    one system call per wake takes everything that arrived, up to [`READ_BYTES`] beyond the message under way
+//!             a payload is one 4 KiB aligned piece; what did not come with the first read goes straight into it
+//!             memory: the buffer, and one message whose header was checked
+
+use std::{
+    io::{self, IoSliceMut},
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use cairn_env::PageBuf;
+
+use super::{
+    frame::{FrameError, HEADER_BYTES, Header},
+    socket::Socket,
+};
+
+/// Bytes that one read takes, at most, beside the rest of a message under way.
+///
+/// Napkin: 32 messages of 4 KiB and their headers are 140 KiB; twice that leaves room for smaller ones between.
+const READ_BYTES: usize = 256 << 10;
+
+/// A frame that arrived whole, its body checked.
+pub(crate) struct Frame {
+    pub header: Header,
+    pub body: Bytes,
+    pub payload: Bytes,
+}
+
+/// A frame whose header is there.
+struct Partial {
+    header: Header,
+    body: Vec<u8>,
+    body_filled: usize,
+    payload: PageBuf,
+    payload_filled: usize,
+}
+
+impl Partial {
+    fn new(header: Header) -> Self {
+        Self {
+            header,
+            body: vec![0; header.body_bytes],
+            body_filled: 0,
+            payload: PageBuf::dirty(header.payload_bytes),
+            payload_filled: 0,
+        }
+    }
+
+    /// Takes from the front of `bytes` what belongs to this frame; returns how much.
+    fn fill(&mut self, bytes: &[u8]) -> usize {
+        let body = (self.body.len() - self.body_filled).min(bytes.len());
+        self.body[self.body_filled..][..body].copy_from_slice(&bytes[..body]);
+        self.body_filled += body;
+        let rest = &bytes[body..];
+        let payload = (self.payload.len() - self.payload_filled).min(rest.len());
+        self.payload[self.payload_filled..][..payload].copy_from_slice(&rest[..payload]);
+        self.payload_filled += payload;
+        body + payload
+    }
+
+    /// Accounts for bytes that the kernel put in place; returns how many were beyond this frame.
+    fn filled(&mut self, count: usize) -> usize {
+        let body = (self.body.len() - self.body_filled).min(count);
+        self.body_filled += body;
+        let payload = (self.payload.len() - self.payload_filled).min(count - body);
+        self.payload_filled += payload;
+        count - body - payload
+    }
+
+    fn is_whole(&self) -> bool {
+        self.body_filled == self.body.len() && self.payload_filled == self.payload.len()
+    }
+
+    fn finish(self) -> Result<Frame, FrameError> {
+        self.header.check_body(&self.body)?;
+        Ok(Frame {
+            header: self.header,
+            body: self.body.into(),
+            payload: if self.payload.is_empty() {
+                Bytes::new()
+            } else {
+                self.payload.freeze()
+            },
+        })
+    }
+}
+
+pub(crate) struct FrameReader {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    partial: Option<Partial>,
+}
+
+impl FrameReader {
+    pub fn new() -> Self {
+        Self::with_buffer(READ_BYTES)
+    }
+
+    /// One that takes `bytes` (more than a header) per read.
+    pub fn with_buffer(bytes: usize) -> Self {
+        Self {
+            buffer: vec![0; bytes].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            partial: None,
+        }
+    }
+
+    /// One read; 0 is the end of the connection. To be called when [`Self::next`] has no more.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>, socket: &Socket) -> Poll<io::Result<usize>> {
+        // What is left is less than a header: moving it costs nothing.
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        let free = IoSliceMut::new(&mut self.buffer[self.end..]);
+        let count = match &mut self.partial {
+            None => ready!(socket.poll_read(cx, &mut [free]))?,
+            Some(partial) => {
+                let mut slices = [
+                    IoSliceMut::new(&mut partial.body[partial.body_filled..]),
+                    IoSliceMut::new(&mut partial.payload[partial.payload_filled..]),
+                    free,
+                ];
+                ready!(socket.poll_read(cx, &mut slices))?
+            }
+        };
+        let beyond = match &mut self.partial {
+            None => count,
+            Some(partial) => partial.filled(count),
+        };
+        self.end += beyond;
+        Poll::Ready(Ok(count))
+    }
+
+    /// The next whole frame among what was read.
+    pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        if self.partial.is_none() {
+            let Some(bytes) = self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>()
+            else {
+                return Ok(None);
+            };
+            self.partial = Some(Partial::new(Header::decode(bytes)?));
+            self.start += HEADER_BYTES;
+        }
+        let partial = self.partial.as_mut().expect("just put there");
+        self.start += partial.fill(&self.buffer[self.start..self.end]);
+        if !partial.is_whole() {
+            return Ok(None);
+        }
+        let partial = self.partial.take().expect("looked at above");
+        partial.finish().map(Some)
+    }
+}

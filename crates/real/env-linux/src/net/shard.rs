@@ -1,0 +1,221 @@
+//! The sockets of one shard: its links, and the connections that were handed to it.
+//!
+//! Promises    a connection is read only while the inboxes that it feeds have room, so that the peer's window closes
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    future::poll_fn,
+    net::{SocketAddr, TcpStream},
+    rc::Rc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
+
+use cairn_env::{Env, InMessage, NetEvent};
+use cairn_types::{HostId, Incarnation};
+use futures::task::AtomicWaker;
+
+use super::{
+    frame::{Kind, small_frame},
+    link::{self, Link},
+    reader::{Frame, FrameReader},
+    socket::Socket,
+};
+use crate::{LinuxEnv, host::HostShared};
+
+/// Reads of one connection before other tasks have their turn: 1 MiB.
+const READS_PER_TURN: u32 = 4;
+
+/// What other threads, and the host itself, ask of a shard's sockets.
+pub(crate) enum Command {
+    /// Dial this peer there; again from now on, where the address is new.
+    SetPeer(HostId, SocketAddr),
+    /// Dial this peer no more.
+    RemovePeer(HostId),
+    /// A connection from this peer broke.
+    RepliesLost(HostId),
+    /// This peer has connected to us.
+    Knock(HostId),
+    /// Read this connection.
+    Adopt(Inbound),
+}
+
+/// A connection from a peer after the handshake.
+pub(crate) struct Inbound {
+    pub stream: TcpStream,
+    pub peer: HostId,
+    pub incarnation: Incarnation,
+    /// The peer's shard.
+    pub shard: u8,
+    pub stop: Arc<Stop>,
+}
+
+/// Ends a connection from another thread.
+#[derive(Default)]
+pub(crate) struct Stop {
+    stopped: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Stop {
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+/// Where commands for one shard wait.
+#[derive(Default)]
+pub(crate) struct NetPort {
+    commands: Mutex<Vec<Command>>,
+    waker: AtomicWaker,
+}
+
+impl NetPort {
+    pub fn send(&self, command: Command) {
+        self.commands
+            .lock()
+            .expect("nothing panics here")
+            .push(command);
+        self.waker.wake();
+    }
+
+    async fn take(&self) -> Vec<Command> {
+        poll_fn(|cx| {
+            self.waker.register(cx.waker());
+            let commands = std::mem::take(&mut *self.commands.lock().expect("nothing panics here"));
+            if commands.is_empty() {
+                Poll::Pending
+            } else {
+                Poll::Ready(commands)
+            }
+        })
+        .await
+    }
+}
+
+pub(crate) type Links = RefCell<BTreeMap<HostId, Rc<Link>>>;
+
+/// The task that owns a shard's sockets; runs for as long as the shard.
+pub(crate) async fn run(env: LinuxEnv) {
+    let host = env.host_shared().clone();
+    let port = &host.shards[usize::from(env.shard())].net;
+    loop {
+        for command in port.take().await {
+            match command {
+                Command::SetPeer(peer, address) => set_peer(&env, peer, address),
+                Command::RemovePeer(peer) => {
+                    if let Some(link) = env.links().borrow_mut().remove(&peer) {
+                        link.remove();
+                    }
+                }
+                Command::RepliesLost(peer) => {
+                    if let Some(link) = env.links().borrow().get(&peer) {
+                        link.replies_lost();
+                    }
+                }
+                Command::Knock(peer) => {
+                    if let Some(link) = env.links().borrow().get(&peer) {
+                        link.knock();
+                    }
+                }
+                Command::Adopt(inbound) => env.spawn(serve(host.clone(), inbound)),
+            }
+        }
+    }
+}
+
+fn set_peer(env: &LinuxEnv, peer: HostId, address: SocketAddr) {
+    if peer == env.host() {
+        return;
+    }
+    let mut links = env.links().borrow_mut();
+    if let Some(link) = links.get(&peer) {
+        link.readdress(address);
+        return;
+    }
+    let link = Link::new(address);
+    links.insert(peer, link.clone());
+    drop(links);
+    let host = env.host_shared().clone();
+    env.spawn(link::run(host, env.shard(), peer, link));
+}
+
+/// Reads one connection to its end, and tells all shards that replies of this peer may be lost.
+async fn serve(host: Arc<HostShared>, inbound: Inbound) {
+    let peer = inbound.peer;
+    let stop = inbound.stop.clone();
+    let shard = inbound.shard;
+    let reason = read(&host, inbound).await;
+    // A connection that a newer one has replaced was accounted for when that happened.
+    if !stop.is_stopped() {
+        tracing::info!(%peer, shard, %reason, "a connection from a peer ended");
+        host.inbound_ended(peer, shard, &stop);
+    }
+}
+
+async fn read(host: &HostShared, inbound: Inbound) -> String {
+    let socket = match Socket::adopt(inbound.stream) {
+        Ok(socket) => socket,
+        Err(error) => return error.to_string(),
+    };
+    let mut reader = FrameReader::new();
+    let mut batches: Vec<Vec<NetEvent>> = host.shards.iter().map(|_| Vec::new()).collect();
+    let mut reads = 0;
+    loop {
+        let filled = poll_fn(|cx| {
+            inbound.stop.waker.register(cx.waker());
+            if inbound.stop.is_stopped() {
+                return Poll::Ready(Ok(0));
+            }
+            reader.poll_fill(cx, &socket)
+        });
+        match filled.await {
+            Ok(0) => return "closed by the peer".into(),
+            Ok(_) => {}
+            Err(error) => return error.to_string(),
+        }
+        loop {
+            match reader.next() {
+                Ok(None) => break,
+                Ok(Some(frame)) if frame.header.kind == Kind::Message => {
+                    let shard = host.resolve(frame.header.route);
+                    batches[shard].push(event(&inbound.peer, inbound.incarnation, frame));
+                }
+                Ok(Some(frame)) if frame.header.kind == Kind::Ping => {
+                    if let Err(error) = socket.write_all(&small_frame(Kind::Pong, &[])).await {
+                        return error.to_string();
+                    }
+                }
+                Ok(Some(_)) => return "a frame of this kind has no place here".into(),
+                Err(error) => return error.to_string(),
+            }
+        }
+        for (shard, batch) in host.shards.iter().zip(&mut batches) {
+            if !batch.is_empty() && !shard.inbox.push_batch(batch) {
+                poll_fn(|cx| shard.inbox.poll_room(cx)).await;
+            }
+        }
+        reads += 1;
+        if reads % READS_PER_TURN == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn event(peer: &HostId, incarnation: Incarnation, frame: Frame) -> NetEvent {
+    NetEvent::Message(InMessage {
+        from: *peer,
+        incarnation,
+        route: frame.header.route,
+        body: frame.body,
+        payload: frame.payload,
+    })
+}

@@ -1,0 +1,560 @@
+//! Hosts joined by sockets: order, payloads, loss and return of a peer, refusals, hostile bytes.
+
+mod common;
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use cairn_env::{Env, NetEvent, PageBuf};
+use cairn_env_linux::{Executor, Host, HostConfig, IoChoice, PeerState};
+use cairn_types::{ClusterId, HostId, Incarnation};
+use common::*;
+
+fn address(host: &Host) -> SocketAddr {
+    host.address().expect("it listens")
+}
+
+/// Makes two hosts know each other.
+fn introduce(a: &Host, b: &Host) {
+    a.set_peer(b.id(), address(b));
+    b.set_peer(a.id(), address(a));
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !done() {
+        assert!(since.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends `count` messages of many sizes to an echo and checks that they come back as they went, in order.
+async fn exchange(env: &cairn_env_linux::LinuxEnv, to: HostId, count: u32) {
+    let shape = |number: u32| {
+        let body = vec![number as u8; [0, 1, 100, 3000, 300_000][number as usize % 5]];
+        let blocks = [0, 1, 2, 33, 300][number as usize / 5 % 5];
+        (body, blocks)
+    };
+    for number in 0..count {
+        let (body, blocks) = shape(number);
+        let payload = (0..blocks)
+            .map(|block| PageBuf::copy_of(&[number as u8 ^ block as u8; 4096]).freeze())
+            .collect();
+        env.send(to, message(body, payload));
+    }
+    let mut events = Vec::new();
+    let mut number = 0;
+    while number < count {
+        env.receive(&mut events).await;
+        for got in events.drain(..).filter_map(as_message) {
+            let (body, blocks) = shape(number);
+            assert_eq!(got.body, body, "body of message {number}");
+            assert_eq!(
+                got.payload.len(),
+                blocks * 4096,
+                "payload of message {number}"
+            );
+            for (block, bytes) in got.payload.chunks(4096).enumerate() {
+                assert!(bytes.iter().all(|&b| b == number as u8 ^ block as u8));
+            }
+            assert!(blocks == 0 || got.payload.as_ptr() as usize % 4096 == 0);
+            number += 1;
+        }
+    }
+}
+
+#[test]
+fn messages_of_all_sizes_come_back_in_order() {
+    let echo = start_echo(on_tcp(2, 1));
+    let at = address(&echo.host);
+    let (sender, done) = mpsc::channel();
+    let asker = start(on_tcp(1, 1), move |env| async move {
+        env.set_peer(HostId(2), at);
+        let mut events = Vec::new();
+        env.receive(&mut events).await;
+        let up = (HostId(2), Incarnation(1));
+        assert_eq!(events.pop().and_then(as_up), Some(up));
+        // The echo answers over its own link, which is up a moment after ours.
+        env.sleep(Duration::from_millis(300)).await;
+        for _ in 0..10 {
+            exchange(&env, HostId(2), 50).await;
+        }
+        sender.send(()).unwrap();
+    });
+    echo.host.set_peer(HostId(1), address(&asker.host));
+    done.recv_timeout(Duration::from_secs(60))
+        .expect("all came back");
+}
+
+/// Goal: the loss and return of a peer's process are told at once. Method: kill it and start it anew on its port.
+#[test]
+fn a_killed_peer_is_gone_at_once_and_back_soon() {
+    let (watcher, events) = start_listener(on_tcp(1, 1));
+    let mut at = SocketAddr::from(([127, 0, 0, 1], 0));
+    for incarnation in 1..=5 {
+        let echo = start_echo(on_address(2, incarnation, at));
+        at = address(&echo.host);
+        introduce(&watcher.host, &echo.host);
+        let up = wait_for(&events, as_up);
+        assert_eq!(up, (HostId(2), Incarnation(incarnation)));
+        let peers = watcher.host.peers();
+        assert_eq!(peers[0].state, PeerState::Up);
+        let killed = Instant::now();
+        echo.host.kill_wait();
+        assert_eq!(wait_for(&events, as_gone), HostId(2));
+        assert!(
+            killed.elapsed() < Duration::from_millis(700),
+            "{:?}",
+            killed.elapsed()
+        );
+    }
+    let peers = watcher.host.peers();
+    assert_eq!(peers[0].state, PeerState::Down);
+    assert!(
+        peers[0].problem.as_ref().unwrap().contains("refused"),
+        "{peers:?}"
+    );
+}
+
+/// Goal: a break that costs replies is told to who waits for them, and settles. Method: a proxy between two hosts cuts the
+/// connection of one direction; both hear of it, and both are up again.
+#[test]
+fn a_cut_in_either_direction_is_told_to_both_sides() {
+    let (a, a_events) = start_listener(on_tcp(1, 1));
+    let (b, b_events) = start_listener(on_tcp(2, 1));
+    let proxy = Proxy::start(address(&b.host));
+    a.host.set_peer(b.host.id(), proxy.address);
+    b.host.set_peer(a.host.id(), address(&a.host));
+    wait_for(&a_events, as_up);
+    wait_for(&b_events, as_up);
+    for _ in 0..5 {
+        proxy.cut();
+        for events in [&a_events, &b_events] {
+            let mut down = false;
+            wait_for(events, |event| match event {
+                NetEvent::PeerDown { process_gone, .. } => {
+                    assert!(!process_gone);
+                    down = true;
+                    None
+                }
+                NetEvent::PeerUp { .. } => {
+                    assert!(down, "up without a down before it");
+                    Some(())
+                }
+                NetEvent::Message(_) => None,
+            });
+        }
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    // It settles: no further events.
+    assert!(a_events.try_recv().is_err() && b_events.try_recv().is_err());
+}
+
+/// Passes bytes on until told to cut.
+struct Proxy {
+    address: SocketAddr,
+    cut: mpsc::Sender<()>,
+}
+
+impl Proxy {
+    fn start(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (cut, cuts) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let here = stream.unwrap();
+                let there = TcpStream::connect(to).unwrap();
+                for (mut from, mut to) in [
+                    (here.try_clone().unwrap(), there.try_clone().unwrap()),
+                    (there.try_clone().unwrap(), here.try_clone().unwrap()),
+                ] {
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                if cuts.recv().is_err() {
+                    return;
+                }
+                let _ = here.shutdown(std::net::Shutdown::Both);
+                let _ = there.shutdown(std::net::Shutdown::Both);
+            }
+        });
+        Self { address, cut }
+    }
+    fn cut(&self) {
+        self.cut.send(()).unwrap();
+    }
+}
+
+fn refusal(host: &Host) -> String {
+    let mut problem = None;
+    wait_until("the link says why it is refused", || {
+        problem = host.peers().first().and_then(|p| p.problem.clone());
+        problem.is_some()
+    });
+    problem.unwrap()
+}
+
+#[test]
+fn strangers_are_refused_with_a_reason_on_both_sides() {
+    let (home, events) = start_listener(on_tcp(1, 1));
+    let cases: [(HostConfig, HostId, &str); 4] = [
+        (
+            HostConfig {
+                cluster: ClusterId(78),
+                ..on_tcp(2, 1)
+            },
+            HostId(1),
+            "wrong cluster",
+        ),
+        (
+            HostConfig {
+                protocol: 2,
+                ..on_tcp(3, 1)
+            },
+            HostId(1),
+            "same release",
+        ),
+        (on_tcp(4, 1), HostId(5), "wrong host"),
+        (on_tcp(1, 9), HostId(5), "cloned"),
+    ];
+    for (config, target, words) in cases {
+        let (stranger, _stranger_events) = start_listener(config);
+        stranger.host.set_peer(target, address(&home.host));
+        let problem = refusal(&stranger.host);
+        assert!(problem.contains(words), "{problem}");
+        wait_until("the refusal is remembered", || {
+            home.host.refused().iter().any(|r| r.reason.contains(words))
+        });
+        stranger.host.kill_wait();
+    }
+    assert!(events.try_recv().is_err(), "no stranger got through");
+}
+
+#[test]
+fn an_older_process_of_a_connected_host_is_refused() {
+    let (home, events) = start_listener(on_tcp(1, 1));
+    let (new, _new_events) = start_listener(on_tcp(2, 8));
+    new.host.set_peer(HostId(1), address(&home.host));
+    home.host.set_peer(HostId(2), address(&new.host));
+    assert_eq!(wait_for(&events, as_up).1, Incarnation(8));
+    wait_until("the newer one is connected", || {
+        new.host
+            .peers()
+            .first()
+            .is_some_and(|p| p.state == PeerState::Up)
+    });
+    for (incarnation, words) in [(7, "newer process"), (8, "another process")] {
+        let (old, _old_events) = start_listener(on_tcp(2, incarnation));
+        old.host.set_peer(HostId(1), address(&home.host));
+        let problem = refusal(&old.host);
+        assert!(problem.contains(words), "{problem}");
+        old.host.kill_wait();
+    }
+}
+
+/// N3. Goal: no bytes crash a host or stop it. Method: send it noise, cut and changed frames, floods of connections, and
+/// then let a true peer talk to it.
+#[test]
+fn hostile_bytes_close_their_connection_and_nothing_else() {
+    let echo = start_echo(on_tcp(2, 1));
+    let at = address(&echo.host);
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let hello = captured_greeting();
+    for round in 0..400usize {
+        let mut bytes = hello.clone();
+        match round % 4 {
+            0 => bytes = (0..random() % 500).map(|_| random() as u8).collect(),
+            1 => {
+                let at = random() as usize % bytes.len();
+                bytes[at] ^= 1 << (random() % 8);
+            }
+            2 => bytes.truncate(random() as usize % bytes.len()),
+            // Captured from another conversation: meant for another host.
+            _ => bytes.extend((0..random() % 300).map(|_| random() as u8)),
+        }
+        let mut stream = TcpStream::connect(at).unwrap();
+        let _ = stream.write_all(&bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+        let mut answer = Vec::new();
+        // Whatever it answers, it closes; a reset is as good.
+        match stream.read_to_end(&mut answer) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+    assert!(!echo.host.refused().is_empty());
+    talks(&echo.host);
+}
+
+/// After the handshake: the same for what a known peer may send.
+#[test]
+fn damaged_frames_of_a_peer_break_its_connection_only() {
+    let echo = start_echo(on_tcp(2, 1));
+    let at = address(&echo.host);
+    let (hello, frame) = captured_talk(HostId(2));
+    for bit in (0..frame.len() * 8).step_by(7) {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.write_all(&hello).unwrap();
+        let mut welcome = vec![0; hello.len()];
+        stream.read_exact(&mut welcome).unwrap();
+        let mut damaged = frame.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        // The whole frame twice: a length that grew must not swallow the stream for ever.
+        let _ = stream.write_all(&frame);
+        let _ = stream.write_all(&damaged);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+        match stream.read_to_end(&mut Vec::new()) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+    talks(&echo.host);
+}
+
+/// A flood of connections that say nothing delays others by less than it is long.
+#[test]
+fn silent_connections_do_not_lock_peers_out() {
+    let echo = start_echo(on_tcp(2, 1));
+    let silent: Vec<_> = (0..300)
+        .map(|_| TcpStream::connect(address(&echo.host)).unwrap())
+        .collect();
+    drop(silent);
+    talks(&echo.host);
+}
+
+/// Checks that a true peer can still talk to an echo.
+fn talks(echo: &Host) {
+    let at = address(echo);
+    let (sender, done) = mpsc::channel();
+    let asker = start(on_tcp(9, 1), move |env| async move {
+        env.set_peer(HostId(2), at);
+        let mut events = Vec::new();
+        env.receive(&mut events).await;
+        env.sleep(Duration::from_millis(300)).await;
+        exchange(&env, HostId(2), 25).await;
+        sender.send(()).unwrap();
+    });
+    echo.set_peer(HostId(9), address(&asker.host));
+    done.recv_timeout(Duration::from_secs(60))
+        .expect("it still talks");
+}
+
+/// The first bytes that a host sends when it dials.
+fn captured_greeting() -> Vec<u8> {
+    captured_talk(HostId(3)).0
+}
+
+/// A greeting of host 7 for `to`, and one message that follows it, as a real host sends them.
+fn captured_talk(to: HostId) -> (Vec<u8>, Vec<u8>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let (dialer, _events) = start_listener(on_tcp(7, 1));
+    dialer.host.set_peer(to, at);
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut greeting = vec![0; 64 + 80];
+    stream.read_exact(&mut greeting).unwrap();
+    drop(stream);
+    dialer.host.kill_wait();
+    // The message: recorded between two real hosts through a tap.
+    let (target, _target_events) = start_listener(on_tcp(to.0, 1));
+    let target_at = address(&target.host);
+    let talker = start(on_tcp(7, 1), move |env| async move {
+        env.set_peer(to, at);
+        let mut events = Vec::new();
+        env.receive(&mut events).await;
+        let payload = vec![Bytes::from(vec![5; 512])];
+        env.send(to, message(vec![3; 20], payload));
+        std::future::pending::<()>().await;
+    });
+    let (mut tapped, _) = listener.accept().unwrap();
+    let mut real = TcpStream::connect(target_at).unwrap();
+    let mut hello = vec![0; 64 + 80];
+    tapped.read_exact(&mut hello).unwrap();
+    real.write_all(&hello).unwrap();
+    let mut welcome = vec![0; 64 + 80];
+    real.read_exact(&mut welcome).unwrap();
+    tapped.write_all(&welcome).unwrap();
+    let mut frame = vec![0; 64 + 20 + 512];
+    tapped.read_exact(&mut frame).unwrap();
+    talker.host.kill_wait();
+    (greeting, frame)
+}
+
+/// Goal: a peer that takes nothing costs a bounded queue, and its sender hears of the break. Method: a fake peer greets and
+/// then never reads.
+#[test]
+fn a_peer_that_takes_nothing_is_dropped_at_the_bound() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let (real, _real_events) = start_listener(on_tcp(2, 1));
+    let real_at = address(&real.host);
+    let (sender, events) = mpsc::channel();
+    let talker = start(on_tcp(1, 1), move |env| async move {
+        env.set_peer(HostId(2), at);
+        let mut events = Vec::new();
+        env.receive(&mut events).await;
+        let block = PageBuf::zeroed(1 << 20).freeze();
+        // 200 MiB in one go: far over the bound.
+        for _ in 0..200 {
+            env.send(HostId(2), message(&b"x"[..], vec![block.clone()]));
+        }
+        loop {
+            for event in events.drain(..) {
+                let _ = sender.send(event);
+            }
+            env.receive(&mut events).await;
+        }
+    });
+    let (mut tapped, _) = listener.accept().unwrap();
+    let mut hello = vec![0; 64 + 80];
+    tapped.read_exact(&mut hello).unwrap();
+    let mut real_stream = TcpStream::connect(real_at).unwrap();
+    real_stream.write_all(&hello).unwrap();
+    let mut welcome = vec![0; 64 + 80];
+    real_stream.read_exact(&mut welcome).unwrap();
+    tapped.write_all(&welcome).unwrap();
+    wait_for(&events, |event| {
+        matches!(
+            event,
+            NetEvent::PeerDown {
+                process_gone: false,
+                ..
+            }
+        )
+        .then_some(())
+    });
+    wait_until("the reason is kept", || {
+        let peers = talker.host.peers();
+        peers[0]
+            .problem
+            .as_ref()
+            .is_some_and(|p| p.contains("waited for the peer"))
+    });
+    drop(tapped);
+}
+
+/// Goal: no message is lost while a shard is slow; the window closes instead. Method: a receiver sleeps while the sender
+/// sends twice what an inbox holds, and less than inbox and queue together.
+#[test]
+fn a_slow_shard_closes_the_window() {
+    const COUNT: u32 = 125;
+    let (sender, done) = mpsc::channel();
+    let slow = start(on_tcp(2, 1), move |env| async move {
+        let mut events = Vec::new();
+        let mut number = 0;
+        while number < COUNT {
+            env.receive(&mut events).await;
+            for got in events.drain(..) {
+                match got {
+                    NetEvent::Message(m) => {
+                        assert_eq!(m.body[..], number.to_le_bytes());
+                        number += 1;
+                    }
+                    NetEvent::PeerDown { .. } => panic!("the link broke"),
+                    NetEvent::PeerUp { .. } => {}
+                }
+            }
+            env.sleep(Duration::from_millis(300)).await;
+        }
+        sender.send(()).unwrap();
+    });
+    let at = address(&slow.host);
+    let _fast = start(on_tcp(1, 1), move |env| async move {
+        env.set_peer(HostId(2), at);
+        let mut events = Vec::new();
+        env.receive(&mut events).await;
+        let block = PageBuf::zeroed(1 << 20).freeze();
+        for number in 0..COUNT {
+            let payload = vec![block.clone()];
+            env.send(HostId(2), message(number.to_le_bytes().to_vec(), payload));
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        std::future::pending::<()>().await;
+    });
+    done.recv_timeout(Duration::from_secs(30))
+        .expect("all arrived");
+}
+
+/// Several shards a side: answers find back, every pair of shards talks.
+#[test]
+fn shards_of_two_hosts_talk_to_each_other() {
+    use cairn_env::{OutMessage, Route};
+    let executors: Vec<Executor> = (0..4).map(|_| executor(IoChoice::Auto)).collect();
+    let many = |id| HostConfig {
+        shards: 2,
+        ..on_tcp(id, 1)
+    };
+    let hosts = [Host::new(many(1)).unwrap(), Host::new(many(2)).unwrap()];
+    let (sender, done) = mpsc::channel();
+    for (index, executor) in executors.iter().enumerate() {
+        let sender = sender.clone();
+        let other = HostId(2 - (index as u128 / 2));
+        let main = move |env: cairn_env_linux::LinuxEnv| async move {
+            let mut events = Vec::new();
+            env.receive(&mut events).await;
+            env.sleep(Duration::from_millis(300)).await;
+            let mut answers = 0;
+            for to in 0..2 {
+                let body = Bytes::from(vec![b'?', env.shard()]);
+                let route = Route::Shard(to);
+                env.send(
+                    other,
+                    OutMessage {
+                        route,
+                        body,
+                        payload: vec![],
+                    },
+                );
+            }
+            loop {
+                for event in events.drain(..) {
+                    let NetEvent::Message(m) = event else {
+                        continue;
+                    };
+                    if m.body[0] == b'?' {
+                        let route = Route::Shard(m.body[1]);
+                        let body = Bytes::from(vec![b'!', env.shard()]);
+                        env.send(
+                            m.from,
+                            OutMessage {
+                                route,
+                                body,
+                                payload: vec![],
+                            },
+                        );
+                    } else {
+                        answers += 1;
+                        if answers == 2 {
+                            sender.send(()).unwrap();
+                        }
+                    }
+                }
+                env.receive(&mut events).await;
+            }
+        };
+        hosts[index / 2]
+            .start_shard(executor, (index % 2) as u8, main)
+            .unwrap();
+    }
+    introduce(&hosts[0], &hosts[1]);
+    for _ in 0..4 {
+        done.recv_timeout(Duration::from_secs(20))
+            .expect("two answers each");
+    }
+    for host in &hosts {
+        host.kill_wait();
+    }
+}
