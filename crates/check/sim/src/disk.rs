@@ -23,7 +23,7 @@ use futures::channel::oneshot;
 use crate::{
     executor::Core,
     faults::{Fault, Faults},
-    host::{CrashPhase, Power},
+    host::{CrashPhase, Power, capture},
     medium::Medium,
     rng::{Rng, mix},
     trace::hash_bytes,
@@ -107,6 +107,13 @@ pub(crate) struct DiskCore {
     state: Mutex<DiskState>,
 }
 
+/// A counted operation, and where in it power goes, if it does.
+#[derive(Clone, Copy)]
+struct Counted {
+    operation: u64,
+    crash: Option<CrashPhase>,
+}
+
 /// A write that the device has begun.
 struct Begun {
     /// None: acknowledged and not done.
@@ -167,22 +174,48 @@ impl DiskCore {
     }
 
     /// Counts an operation that can change the medium. Err: the process is dead, or dies right here.
-    fn count(&self, process: u64) -> Result<Option<CrashPhase>, ()> {
+    fn count(&self, process: u64) -> Result<Counted, ()> {
         let mut power = self.power();
         if power.process != process || power.tripped {
             return Err(());
         }
         power.operations += 1;
-        let now = power
+        let operation = power.operations;
+        let crash = power
             .plan
             .filter(|plan| plan.operation == power.operations)
             .map(|plan| plan.phase);
         drop(power);
-        if now == Some(CrashPhase::Before) {
+        capture(&self.power, operation, CrashPhase::Before);
+        if crash == Some(CrashPhase::Before) {
             self.trip();
             return Err(());
         }
-        Ok(now)
+        Ok(Counted { operation, crash })
+    }
+
+    /// The operation is in flight. True when power goes right here.
+    fn dies_during(&self, counted: Counted) -> bool {
+        capture(&self.power, counted.operation, CrashPhase::During);
+        let dies = counted.crash == Some(CrashPhase::During);
+        if dies {
+            self.trip();
+        }
+        dies
+    }
+
+    /// The device is done with the operation. True when power goes before its caller knows.
+    fn dies_after(&self, counted: Counted) -> bool {
+        capture(&self.power, counted.operation, CrashPhase::After);
+        let dies = counted.crash == Some(CrashPhase::After);
+        if dies {
+            self.trip();
+        }
+        dies
+    }
+
+    pub(crate) fn image(&self) -> Medium {
+        self.state().medium.clone()
     }
 
     /// The planned crash is here: the executor finds the flag after the present poll.
@@ -333,7 +366,7 @@ impl SimDisk {
     /// The device at this instant, unsynced sectors and all: for [`Medium::lose_power`] and
     /// [`Host::add_disk_of`](crate::Host::add_disk_of).
     pub fn image(&self) -> Medium {
-        self.disk.state().medium.clone()
+        self.disk.image()
     }
 
     /// Reads without time, errors or counting: the test's own eyes.
@@ -366,7 +399,7 @@ impl SimDisk {
     async fn complete<T: 'static>(
         &self,
         latency: u64,
-        phase: Option<CrashPhase>,
+        counted: Option<Counted>,
         end: impl FnOnce(&DiskCore, &mut DiskState) -> T + 'static,
     ) -> T {
         let (sender, receiver) = oneshot::channel();
@@ -376,9 +409,8 @@ impl SimDisk {
                 return;
             }
             let ended = end(&disk, &mut disk.state());
-            match phase {
-                Some(_) => disk.trip(),
-                None => _ = sender.send(ended),
+            if counted.is_none_or(|counted| !disk.dies_after(counted)) {
+                let _ = sender.send(ended);
             }
         });
         match receiver.await {
@@ -416,7 +448,7 @@ impl SimDisk {
         let slices: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
         let len: u64 = slices.iter().map(|part| part.len() as u64).sum();
         assert_aligned(offset, len);
-        let Ok(phase) = self.disk.count(self.process) else {
+        let Ok(counted) = self.disk.count(self.process) else {
             return std::future::pending().await;
         };
         let durable = durability == Durability::Durable;
@@ -442,12 +474,11 @@ impl SimDisk {
                 range,
             )
         };
-        if phase == Some(CrashPhase::During) {
-            self.disk.trip();
+        if self.disk.dies_during(counted) {
             return std::future::pending().await;
         }
         let latency = self.draw(range, len);
-        self.complete(latency, phase, move |disk, state| {
+        self.complete(latency, Some(counted), move |disk, state| {
             // The device reads the buffers until it is done: they live as long.
             let _held = parts;
             disk.end_write(state, begun?, durable, (offset, len))
@@ -456,11 +487,10 @@ impl SimDisk {
     }
 
     async fn do_flush(self) -> Result<(), DiskError> {
-        let Ok(phase) = self.disk.count(self.process) else {
+        let Ok(counted) = self.disk.count(self.process) else {
             return std::future::pending().await;
         };
-        if phase == Some(CrashPhase::During) {
-            self.disk.trip();
+        if self.disk.dies_during(counted) {
             return std::future::pending().await;
         }
         self.world.fold(STEP_FLUSH, &[]);
@@ -471,7 +501,7 @@ impl SimDisk {
             (state.medium.begin_flush(), state.latency.flush)
         };
         let latency = self.draw(range, 0);
-        self.complete(latency, phase, move |disk, state| {
+        self.complete(latency, Some(counted), move |disk, state| {
             disk.check(state, DiskErrorKind::Write, "flush", 0, 0)?;
             if state.faults.on_flush_fails() {
                 let DiskState { medium, rng, .. } = state;
@@ -574,7 +604,7 @@ impl BlockingDisk for BlockingHandle {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DiskError> {
         let len = data.len() as u64;
-        let phase = self
+        let counted = self
             .disk
             .count(self.process)
             .map_err(|()| self.dead("write", offset, len))?;
@@ -584,20 +614,27 @@ impl BlockingDisk for BlockingHandle {
         let begun = self
             .disk
             .begin_write(&mut state, self.handle, offset, &[data])?;
+        drop(state);
+        if self.disk.dies_during(counted) {
+            return Err(self.dead("write", offset, len));
+        }
+        let mut state = self.disk.state();
         let ended = self.disk.end_write(&mut state, begun, false, (offset, len));
         drop(state);
-        if phase.is_some() {
-            self.disk.trip();
+        if self.disk.dies_after(counted) {
             return Err(self.dead("write", offset, len));
         }
         ended
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        let phase = self
+        let counted = self
             .disk
             .count(self.process)
             .map_err(|()| self.dead("flush", 0, 0))?;
+        if self.disk.dies_during(counted) {
+            return Err(self.dead("flush", 0, 0));
+        }
         let mut state = self.disk.state();
         state.counters.blocking_syncs += 1;
         self.disk
@@ -606,12 +643,11 @@ impl BlockingDisk for BlockingHandle {
         if fails {
             let DiskState { medium, rng, .. } = &mut *state;
             medium.fail_sync(self.handle, rng);
-        } else if phase != Some(CrashPhase::During) {
+        } else {
             state.medium.sync_handle(self.handle);
         }
         drop(state);
-        if phase.is_some() {
-            self.disk.trip();
+        if self.disk.dies_after(counted) {
             return Err(self.dead("flush", 0, 0));
         }
         if fails {

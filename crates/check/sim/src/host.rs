@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     future::Future,
     rc::Rc,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, Weak},
 };
 
 use cairn_types::{HostId, Incarnation};
@@ -57,12 +57,25 @@ pub struct CrashPoint {
     pub loss_seed: u64,
 }
 
+/// What the disks of a host hold at one possible crash: one run gives all of its crash points.
+#[derive(Debug, Clone)]
+pub struct CrashImage {
+    /// Counts the images of this host, from 0.
+    pub number: u64,
+    /// The disk operation, counted as in [`CrashPoint::operation`].
+    pub operation: u64,
+    /// Where relative to it.
+    pub phase: CrashPhase,
+    /// The disks by name, unsynced sectors and all: [`Medium::lose_power`] decides about those.
+    pub disks: Vec<(String, Medium)>,
+}
+
 /// The future ended because its process did: the host crashed, was killed or was restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crashed;
 
 /// What the disks of one host share, also with handles on other threads.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Power {
     /// Counts processes; a handle of an older one is dead.
     pub(crate) process: u64,
@@ -70,6 +83,38 @@ pub(crate) struct Power {
     pub(crate) plan: Option<CrashPoint>,
     /// The planned point was reached: nothing gets through any more.
     pub(crate) tripped: bool,
+    disks: BTreeMap<String, Weak<DiskCore>>,
+    /// None: images are not asked for.
+    images: Option<Vec<CrashImage>>,
+    images_taken: u64,
+}
+
+/// Takes an image of all disks of the host, if asked to. The caller holds no lock of theirs.
+pub(crate) fn capture(power: &Mutex<Power>, operation: u64, phase: CrashPhase) {
+    let lock = || power.lock().unwrap_or_else(|e| e.into_inner());
+    let disks: Vec<(String, Arc<DiskCore>)> = {
+        let power = lock();
+        if power.images.is_none() {
+            return;
+        }
+        let live = |(name, disk): (&String, &Weak<DiskCore>)| Some((name.clone(), disk.upgrade()?));
+        power.disks.iter().filter_map(live).collect()
+    };
+    let disks = disks
+        .into_iter()
+        .map(|(name, disk)| (name, disk.image()))
+        .collect();
+    let mut power = lock();
+    let number = power.images_taken;
+    power.images_taken += 1;
+    if let Some(images) = &mut power.images {
+        images.push(CrashImage {
+            number,
+            operation,
+            phase,
+            disks,
+        });
+    }
 }
 
 /// The rate of one host's clock.
@@ -222,14 +267,13 @@ pub struct Host {
 }
 
 impl Host {
-    pub(crate) fn add(core: &Rc<Core>, name: &str) -> Self {
-        let (id, mut rng) = {
+    pub(crate) fn add(core: &Rc<Core>, name: &str, id: Option<HostId>) -> Self {
+        let (drawn, mut rng) = {
             let mut rng = core.rng.borrow_mut();
-            (
-                HostId::from_random(rng.next_u64(), rng.next_u64()),
-                rng.fork(),
-            )
+            let id = HostId::from_random(rng.next_u64(), rng.next_u64());
+            (id, rng.fork())
         };
+        let id = id.unwrap_or(drawn);
         let inner = Rc::new(HostInner {
             id,
             name: name.to_owned(),
@@ -305,6 +349,8 @@ impl Host {
         );
         let mut disks = self.inner.disks.borrow_mut();
         disks.insert(name.to_owned(), core.clone());
+        let weak = Arc::downgrade(&core);
+        self.inner.power().disks.insert(name.to_owned(), weak);
         SimDisk::new(core, self.core.clone(), self.inner.incarnation())
     }
 
@@ -456,5 +502,25 @@ impl Host {
     /// Begins to count anew (for [`CrashPoint::operation`]).
     pub fn count_disk_operations_from_zero(&self) {
         self.inner.power().operations = 0;
+    }
+
+    /// Takes an image of all disks before, during and after each disk operation from now on.
+    pub fn capture_crash_images(&self) {
+        self.inner.power().images.get_or_insert_default();
+    }
+
+    /// Images taken so far: what is acknowledged now is acknowledged in the image of this number, and in later ones.
+    pub fn crash_images_taken(&self) -> u64 {
+        self.inner.power().images_taken
+    }
+
+    /// The images taken since the last call.
+    pub fn take_crash_images(&self) -> Vec<CrashImage> {
+        let mut power = self.inner.power();
+        power
+            .images
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 }

@@ -41,7 +41,7 @@ mod world;
 pub use disk::{DiskCounters, DiskLatency, SimDisk};
 pub use env::SimEnv;
 pub use faults::Fault;
-pub use host::{CrashPhase, CrashPoint, Crashed, Host};
+pub use host::{CrashImage, CrashPhase, CrashPoint, Crashed, Host};
 pub use medium::Medium;
 pub use net::NetTimes;
 pub use rng::Rng;

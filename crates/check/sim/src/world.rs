@@ -45,7 +45,12 @@ impl World {
 
     /// Adds a host with no disks; it is up at once, as incarnation 1, and connects to the others.
     pub fn add_host(&self, name: &str) -> Host {
-        Host::add(self.core(), name)
+        Host::add(self.core(), name, None)
+    }
+
+    /// The same under a known id: disks of another world's host, or two hosts that must not be one.
+    pub fn add_host_with_id(&self, name: &str, id: HostId) -> Host {
+        Host::add(self.core(), name, Some(id))
     }
 
     /// The host of this id.

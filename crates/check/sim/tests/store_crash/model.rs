@@ -1,0 +1,207 @@
+//! What a disk group must hold, said slowly: every version of every block, by operation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_store::{CopyPiece, Operation};
+use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
+
+/// What a block holds: the tag of the write that filled it, or zeroes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    Data(u64),
+    Zero { allocated: bool },
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Component {
+    pub object: ObjectId,
+    pub size_blocks: u64,
+    pub reserved_blocks: u64,
+    pub settled: OpId,
+    undone: BTreeSet<OpId>,
+    /// By block, then in order of operation and arrival.
+    versions: BTreeMap<u64, Vec<(OpId, Value)>>,
+    /// The blocks from the first to the last of each operation that is not settled.
+    window: BTreeMap<OpId, (u64, u64)>,
+    pub regions: BTreeMap<RegionIndex, OpId>,
+    pub clients: Vec<(ClientTag, OpId)>,
+}
+
+/// A disk group's contents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Model {
+    pub components: BTreeMap<ComponentId, Component>,
+    pub records: BTreeMap<ObjectId, Vec<u8>>,
+}
+
+impl Component {
+    pub fn visible(&self, block: u64) -> Option<Value> {
+        self.versions
+            .get(&block)
+            .and_then(|versions| versions.last())
+            .map(|(_, value)| *value)
+    }
+
+    pub fn allocated(&self, block: u64) -> bool {
+        match self.visible(block) {
+            None => false,
+            Some(Value::Data(_)) => true,
+            Some(Value::Zero { allocated }) => allocated,
+        }
+    }
+
+    pub fn window(&self) -> Vec<(OpId, BlockRange)> {
+        let range = |(&op, &(first, end)): (&OpId, &(u64, u64))| {
+            (op, BlockRange::new(first, (end - first) as u32))
+        };
+        self.window.iter().map(range).collect()
+    }
+
+    fn settle(&mut self, upto: OpId) {
+        if upto > self.settled {
+            self.settled = upto;
+            self.window.retain(|op, _| *op > upto);
+        }
+    }
+
+    fn put(&mut self, op: OpId, range: BlockRange, value: Value) {
+        for block in range.first..range.end() {
+            let versions = self.versions.entry(block).or_default();
+            let at = versions.partition_point(|(other, _)| *other <= op);
+            versions.insert(at, (op, value));
+        }
+        for region in range.regions() {
+            let mark = self.regions.entry(region).or_default();
+            *mark = op.max(*mark);
+        }
+        if op > self.settled {
+            let (first, end) = self.window.entry(op).or_insert((range.first, range.end()));
+            *first = range.first.min(*first);
+            *end = range.end().max(*end);
+        }
+    }
+
+    fn undo(&mut self, op: OpId) {
+        if op <= self.settled || !self.undone.insert(op) {
+            return;
+        }
+        self.window.remove(&op);
+        self.versions.retain(|_, versions| {
+            versions.retain(|(other, _)| *other != op);
+            !versions.is_empty()
+        });
+    }
+
+    fn mutate(
+        &mut self,
+        op: OpId,
+        settled: OpId,
+        client: ClientTag,
+        pieces: &[(BlockRange, Value)],
+    ) {
+        self.settle(settled);
+        if self.undone.contains(&op) {
+            return;
+        }
+        for (range, value) in pieces {
+            self.put(op, *range, *value);
+        }
+        if client.session != 0 && !self.clients.iter().any(|(tag, _)| *tag == client) {
+            self.clients.push((client, op));
+        }
+    }
+}
+
+impl Model {
+    /// Gives an operation its effect; `tag` names its data.
+    pub fn apply(&mut self, operation: &Operation, tag: u64) {
+        match operation {
+            Operation::CreateComponent {
+                component,
+                object,
+                size_blocks,
+                reserved_blocks,
+            } => {
+                let made = Component {
+                    object: *object,
+                    size_blocks: *size_blocks,
+                    reserved_blocks: *reserved_blocks,
+                    ..Component::default()
+                };
+                self.components.insert(*component, made);
+            }
+            Operation::DeleteComponent { component } => {
+                self.components.remove(component);
+            }
+            Operation::ResizeComponent {
+                component,
+                size_blocks,
+                reserved_blocks,
+            } => {
+                self.change(component, |c| {
+                    c.size_blocks = *size_blocks;
+                    c.reserved_blocks = *reserved_blocks;
+                });
+            }
+            Operation::Write {
+                component,
+                op,
+                settled,
+                client,
+                first_block,
+                crcs,
+                ..
+            } => {
+                let range = BlockRange::new(*first_block, crcs.len() as u32);
+                self.change(component, |c| {
+                    c.mutate(*op, *settled, *client, &[(range, Value::Data(tag))]);
+                });
+            }
+            Operation::Zero {
+                component,
+                op,
+                settled,
+                client,
+                range,
+                keep_allocated,
+            } => {
+                let value = Value::Zero {
+                    allocated: *keep_allocated,
+                };
+                self.change(component, |c| {
+                    c.mutate(*op, *settled, *client, &[(*range, value)])
+                });
+            }
+            Operation::Copy {
+                component,
+                op,
+                settled,
+                pieces,
+            } => {
+                let piece = |piece: &CopyPiece| match piece {
+                    CopyPiece::Data { .. } => (piece.range(), Value::Data(tag)),
+                    CopyPiece::Hole { range } => (*range, Value::Zero { allocated: false }),
+                };
+                let pieces: Vec<_> = pieces.iter().map(piece).collect();
+                self.change(component, |c| {
+                    c.mutate(*op, *settled, ClientTag::default(), &pieces)
+                });
+            }
+            Operation::Undo { component, op } => self.change(component, |c| c.undo(*op)),
+            Operation::Settle { component, upto } => self.change(component, |c| c.settle(*upto)),
+            Operation::Record { object, bytes } => {
+                if bytes.is_empty() {
+                    self.records.remove(object);
+                } else {
+                    self.records.insert(*object, bytes.to_vec());
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, component: &ComponentId, act: impl FnOnce(&mut Component)) {
+        if let Some(component) = self.components.get_mut(component) {
+            act(component);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The workload: operations as an owner would send them, made from a seed, a few in flight at a time.
+//!
+//! It writes, overwrites, unmaps, writes zeroes, copies, undoes, settles, keeps records, makes and deletes components,
+//! and now and then waits until the group is drained, all on devices so small that destage and cleaning never rest.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cairn_env::PageBuf;
+use cairn_format::crc32c;
+use cairn_sim::Rng;
+use cairn_store::{CopyPiece, Operation};
+use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, HostId, Incarnation, ObjectId, OpId};
+
+/// Blocks of each component.
+pub const COMPONENT_BLOCKS: u64 = 200;
+const COMPONENTS: u64 = 3;
+const BLOCK: usize = cairn_types::BLOCK_BYTES as usize;
+
+/// One thing that the workload does.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Append(Operation),
+    /// Waits for everything that is in flight.
+    Barrier,
+    Drain,
+}
+
+pub fn op(seq: u64) -> OpId {
+    let epoch = Epoch {
+        number: 1 + seq / 100,
+        host: HostId(1),
+        incarnation: Incarnation(1),
+    };
+    OpId { epoch, seq }
+}
+
+/// The bytes of one block of one write: they name their place, so that a block that turns up elsewhere shows.
+pub fn block_bytes(tag: u64, component: ComponentId, block: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BLOCK);
+    for word in [tag, component.0 as u64, block] {
+        bytes.extend(word.to_le_bytes());
+    }
+    let mut rng = Rng::new(tag.wrapping_mul(1_000_003) ^ block);
+    let word = rng.next_u64();
+    while bytes.len() < BLOCK {
+        bytes.extend((word ^ bytes.len() as u64).to_le_bytes());
+    }
+    bytes
+}
+
+fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Vec<u32>, Bytes) {
+    let blocks: Vec<Vec<u8>> = (range.first..range.end())
+        .map(|block| block_bytes(tag, component, block))
+        .collect();
+    let crcs = blocks.iter().map(|block| crc32c(block)).collect();
+    (crcs, PageBuf::copy_of(&blocks.concat()).freeze())
+}
+
+struct Sent {
+    next: u64,
+    settled: u64,
+    /// Not settled, not undone.
+    open: Vec<u64>,
+}
+
+/// Makes the workload of a seed.
+pub struct Script {
+    rng: Rng,
+    components: BTreeMap<ComponentId, Sent>,
+    made: u64,
+    steps: Vec<Step>,
+}
+
+impl Script {
+    pub fn new(seed: u64, length: usize) -> Vec<Step> {
+        let mut script = Self {
+            rng: Rng::new(seed),
+            components: BTreeMap::new(),
+            made: 0,
+            steps: Vec::new(),
+        };
+        for _ in 0..COMPONENTS {
+            script.create();
+        }
+        while script.steps.len() < length {
+            script.next();
+        }
+        script.steps.push(Step::Barrier);
+        script.steps
+    }
+
+    /// The tag of an appended operation: its place among the steps.
+    fn tag(&self) -> u64 {
+        self.steps.len() as u64
+    }
+
+    fn push(&mut self, operation: Operation) {
+        self.steps.push(Step::Append(operation));
+    }
+
+    fn create(&mut self) {
+        self.made += 1;
+        let component = ComponentId(u128::from(self.made));
+        let sent = Sent {
+            next: 1,
+            settled: 0,
+            open: Vec::new(),
+        };
+        self.components.insert(component, sent);
+        let reserved_blocks = [0, 20][self.rng.below(2) as usize];
+        self.push(Operation::CreateComponent {
+            component,
+            object: ObjectId(u128::from(self.made) << 64),
+            size_blocks: COMPONENT_BLOCKS,
+            reserved_blocks,
+        });
+    }
+
+    fn next(&mut self) {
+        let nth = self.rng.below(self.components.len() as u64) as usize;
+        let component = *self.components.keys().nth(nth).expect("within");
+        let dice = self.rng.below(100);
+        match dice {
+            0..50 => self.write(component),
+            50..58 => self.zero(component),
+            58..63 => self.copy(component),
+            63..69 => self.undo(component),
+            69..80 => self.settle(component),
+            80..85 => self.late(component),
+            85..90 => self.record(),
+            90..98 => self.steps.push(Step::Barrier),
+            98 => self.steps.push(Step::Drain),
+            _ if self.rng.one_in(3) => {
+                self.components.remove(&component);
+                self.push(Operation::DeleteComponent { component });
+                self.create();
+            }
+            _ => self.steps.push(Step::Drain),
+        }
+    }
+
+    /// Mostly small writes; hot blocks, so that some are overwritten often and others stay.
+    fn range(&mut self) -> BlockRange {
+        let count = [1, 1, 1, 2, 4, 7][self.rng.below(6) as usize];
+        let spread = [20, COMPONENT_BLOCKS][self.rng.below(2) as usize];
+        let first = self.rng.below(spread - count);
+        BlockRange::new(first, count as u32)
+    }
+
+    fn number(&mut self, component: ComponentId) -> (OpId, OpId) {
+        let sent = self.components.get_mut(&component).expect("a known one");
+        let seq = sent.next;
+        sent.next += 1;
+        sent.open.push(seq);
+        // Some writes carry the watermark, and most leave it where it was.
+        if self.rng.one_in(4) {
+            self.raise_settled(component, seq - 1);
+        }
+        (op(seq), op(self.components[&component].settled))
+    }
+
+    fn raise_settled(&mut self, component: ComponentId, below: u64) {
+        let sent = self.components.get_mut(&component).expect("a known one");
+        let lag = self.rng.below(6);
+        sent.settled = sent.settled.max(below.saturating_sub(lag));
+        let settled = sent.settled;
+        sent.open.retain(|seq| *seq > settled);
+    }
+
+    fn write_as(&mut self, component: ComponentId, op: OpId, settled: OpId) {
+        let (range, tag) = (self.range(), self.tag());
+        let (crcs, data) = data(tag, component, range);
+        self.push(Operation::Write {
+            component,
+            op,
+            settled,
+            client: ClientTag {
+                session: 7,
+                number: tag,
+            },
+            first_block: range.first,
+            crcs,
+            data,
+        });
+    }
+
+    fn write(&mut self, component: ComponentId) {
+        let (op, settled) = self.number(component);
+        self.write_as(component, op, settled);
+    }
+
+    /// Two writes arrive in the wrong order.
+    fn late(&mut self, component: ComponentId) {
+        let (first, settled) = self.number(component);
+        let sent = self.components.get_mut(&component).expect("a known one");
+        let second = op(sent.next);
+        sent.open.push(sent.next);
+        sent.next += 1;
+        self.write_as(component, second, settled);
+        self.write_as(component, first, settled);
+    }
+
+    fn zero(&mut self, component: ComponentId) {
+        let (op, settled) = self.number(component);
+        let client = ClientTag {
+            session: 7,
+            number: self.tag(),
+        };
+        let mut range = self.range();
+        range.count = (range.count * 5).min((COMPONENT_BLOCKS - range.first) as u32);
+        let keep_allocated = self.rng.one_in(3);
+        self.push(Operation::Zero {
+            component,
+            op,
+            settled,
+            client,
+            range,
+            keep_allocated,
+        });
+    }
+
+    fn copy(&mut self, component: ComponentId) {
+        let (op, settled) = self.number(component);
+        let tag = self.tag();
+        let start = self.rng.below(COMPONENT_BLOCKS - 12);
+        let piece = |first_block, count| {
+            let (crcs, data) = data(tag, component, BlockRange::new(first_block, count));
+            CopyPiece::Data {
+                first_block,
+                data,
+                crcs,
+            }
+        };
+        let pieces = vec![
+            piece(start, 3),
+            CopyPiece::Hole {
+                range: BlockRange::new(start + 3, 5),
+            },
+            piece(start + 9, 2),
+        ];
+        self.push(Operation::Copy {
+            component,
+            op,
+            settled,
+            pieces,
+        });
+    }
+
+    fn undo(&mut self, component: ComponentId) {
+        let sent = self.components.get_mut(&component).expect("a known one");
+        if self.rng.one_in(5) {
+            // It comes before what it undoes.
+            let undone = op(sent.next);
+            sent.next += 1;
+            let settled = op(sent.settled);
+            self.push(Operation::Undo {
+                component,
+                op: undone,
+            });
+            return self.write_as(component, undone, settled);
+        }
+        // Newest first, as an owner does it.
+        if let Some(seq) = sent.open.pop() {
+            self.push(Operation::Undo {
+                component,
+                op: op(seq),
+            });
+        }
+    }
+
+    fn settle(&mut self, component: ComponentId) {
+        let issued = self.components[&component].next - 1;
+        self.raise_settled(component, issued);
+        let upto = op(self.components[&component].settled);
+        self.push(Operation::Settle { component, upto });
+    }
+
+    fn record(&mut self) {
+        let object = ObjectId(u128::from(self.rng.between(1, 4)) << 64);
+        let bytes = if self.rng.one_in(6) {
+            Bytes::new()
+        } else {
+            let len = self.rng.between(1, 900) as usize;
+            Bytes::from(vec![self.tag() as u8; len])
+        };
+        self.push(Operation::Record { object, bytes });
+    }
+}
