@@ -150,6 +150,11 @@ impl PeerLeases {
         }
     }
 
+    /// The seats that the object is owned with; none when it is not listed.
+    pub fn seats(&self, object: ObjectId) -> Vec<Seat> {
+        self.owned.get(&object).map(|o| o.seats.keys().copied().collect()).unwrap_or_default()
+    }
+
     /// Objects that are listed, with their epochs.
     pub fn owned(&self) -> impl Iterator<Item = (ObjectId, Epoch)> {
         self.owned.iter().map(|(object, owned)| (*object, owned.epoch))

@@ -1,0 +1,464 @@
+//! Every schedule of a small cluster: breadth-first over all states, each visited once.
+//!
+//! A request may be lost (never delivered), delayed and overtaken without bound. Its answer arrives at once: an owner
+//! that handles an answer late does nothing that one could not do that handles it at once and whose next messages are
+//! late; and one that never gets it does nothing that one could not do that stops waiting first (which it may at any
+//! time, for any seat, without a reason) and whose request arrives then. Messages delivered twice are left to the
+//! random runs.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+
+use cairn_types::Time;
+use serde::Serialize;
+
+use super::{
+    Canary, closed, config_of, epoch,
+    ghost::Ghost,
+    message::Msg,
+    owner::{Event, OwnerNode, Out, Phase},
+    seat::{SeatNode, Seen},
+};
+
+/// What is explored.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The object at the start; owner 0 serves it.
+    pub config: &'static str,
+    /// Seats that are nascent, for replacements.
+    pub spare: &'static str,
+    /// Operations that each owner may begin.
+    pub writes: [u8; 2],
+    /// Seizures that each owner may begin.
+    pub seizes: [u8; 2],
+    /// Owner 0 may replace the first by the second.
+    pub replace: Option<(char, char)>,
+    /// Absent components that may be asked back.
+    pub rejoins: u8,
+    /// Owner 0 dies with its operations on their way; it may seize anew then.
+    pub dies: bool,
+    /// Restarts of seats.
+    pub restarts: u8,
+    /// The careless variant.
+    pub canary: Canary,
+}
+
+/// A part of the state, known by a number.
+struct Arena<T> {
+    numbers: HashMap<Vec<u8>, u32>,
+    parts: Vec<T>,
+}
+
+impl<T: Serialize> Arena<T> {
+    fn new() -> Self {
+        Self { numbers: HashMap::new(), parts: Vec::new() }
+    }
+
+    fn number(&mut self, part: T) -> u32 {
+        let bytes = postcard::to_extend(&part, Vec::with_capacity(256)).expect("encodable");
+        *self.numbers.entry(bytes).or_insert_with(|| {
+            self.parts.push(part);
+            (self.parts.len() - 1) as u32
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Budget {
+    writes: [u8; 2],
+    seizes: [u8; 2],
+    replace: bool,
+    rejoins: u8,
+    restarts: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct State {
+    owners: [u32; 2],
+    seats: Vec<u32>,
+    ghost: u32,
+    net: Vec<u32>,
+    budget: Budget,
+}
+
+/// What an owner's step led to.
+#[derive(Clone)]
+struct OwnerStep {
+    owner: u32,
+    send: Vec<u32>,
+    events: Vec<Event>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Found {
+    pub states: usize,
+    pub steps: usize,
+    /// How often an owner won, an operation was acknowledged, a seizure failed: a model that does nothing proves nothing.
+    pub won: usize,
+    pub acked: usize,
+    pub failed: usize,
+    /// Whether every state was visited.
+    pub complete: bool,
+    /// The first violation.
+    pub wrong: Option<String>,
+}
+
+/// Explores.
+pub struct Explorer {
+    setup: Setup,
+    letters: Vec<char>,
+    owners: Arena<OwnerNode>,
+    seats: Arena<SeatNode>,
+    msgs: Arena<Msg>,
+    ghosts: Arena<Ghost>,
+    owner_memo: HashMap<(u32, u32), OwnerStep>,
+    ghost_memo: HashMap<(u32, u32), u32>,
+    seat_memo: HashMap<(u32, u32), (u32, Option<u32>, bool)>,
+    found: Found,
+}
+
+impl Explorer {
+    pub fn new(setup: Setup) -> Self {
+        let letters = |s: &str| s.split_whitespace().map(|w| w.chars().next().expect("a word")).collect::<Vec<_>>();
+        let all = [letters(setup.config), letters(setup.spare)].concat();
+        Self {
+            setup,
+            letters: all,
+            owners: Arena::new(),
+            seats: Arena::new(),
+            msgs: Arena::new(),
+            ghosts: Arena::new(),
+            owner_memo: HashMap::new(),
+            ghost_memo: HashMap::new(),
+            seat_memo: HashMap::new(),
+            found: Found { states: 0, steps: 0, won: 0, acked: 0, failed: 0, complete: false, wrong: None },
+        }
+    }
+
+    /// Owner 0 has won with everyone present, and nothing is in the network.
+    fn first(&mut self) -> State {
+        let canary = self.setup.canary;
+        let before = closed(epoch(1, 0), 1, config_of(self.setup.config));
+        let members = before.config.seats().len();
+        let mut seats: Vec<SeatNode> = Vec::new();
+        for (n, letter) in self.letters.iter().enumerate() {
+            seats.push(SeatNode::new(*letter, canary, (n < members).then(|| before.clone())));
+        }
+        let mut ghost = Ghost::new(&before);
+        let mut owner = OwnerNode::new(0, canary, before.clone(), None);
+        let mut out = Out::default();
+        owner.start_seize(&mut out);
+        let mut queue: VecDeque<Msg> = out.send.into();
+        while let Some(msg) = queue.pop_front() {
+            let seat = seats.iter_mut().find(|s| s.letter == msg.seat).expect("a seat");
+            let (answer, seen) = seat.handle(0, &msg.body, Time(0));
+            if let Some(Seen::Accepted(record)) = seen {
+                ghost.on_accepted(msg.seat, &record).expect("nobody contends");
+            }
+            let mut out = Out::default();
+            owner.handle(msg.seat, &answer.expect("answers"), Time(0), &mut out);
+            queue.extend(out.send);
+        }
+        assert!(owner.serving().is_some(), "the first owner serves");
+        let mut budget = Budget {
+            writes: self.setup.writes,
+            seizes: self.setup.seizes,
+            replace: self.setup.replace.is_some(),
+            rejoins: self.setup.rejoins,
+            restarts: self.setup.restarts,
+        };
+        let mut out = Out::default();
+        if self.setup.dies {
+            for _ in 0..std::mem::take(&mut budget.writes[0]) {
+                owner.start_write(&mut out).expect("another block");
+            }
+            owner.end(&mut out);
+        }
+        let mut net: Vec<u32> = out.send.into_iter().map(|m| self.msgs.number(m)).collect();
+        net.sort_unstable();
+        let other = OwnerNode::new(1, canary, owner.known.clone(), None);
+        State {
+            owners: [self.owners.number(owner), self.owners.number(other)],
+            seats: seats.into_iter().map(|s| self.seats.number(s)).collect(),
+            ghost: self.ghosts.number(ghost),
+            net,
+            budget,
+        }
+    }
+
+    /// Explores up to `states_max` states. A violation ends it.
+    pub fn run(mut self, states_max: usize) -> Found {
+        let first = self.first();
+        let mut seen: HashSet<u128> = HashSet::from([fingerprint(&first)]);
+        let mut queue = VecDeque::from([first]);
+        let mut next = Vec::new();
+        while let Some(state) = queue.pop_front() {
+            self.found.states += 1;
+            self.successors(&state, &mut next);
+            self.found.steps += next.len();
+            if self.found.wrong.is_some() {
+                return self.found;
+            }
+            for state in next.drain(..) {
+                if seen.insert(fingerprint(&state)) {
+                    queue.push_back(state);
+                }
+            }
+            if self.found.states >= states_max {
+                return self.found;
+            }
+        }
+        self.found.complete = true;
+        self.found
+    }
+
+    fn successors(&mut self, state: &State, next: &mut Vec<State>) {
+        for msg in state.net.clone() {
+            self.deliver(state, msg, next);
+        }
+        for owner in 0..2 {
+            self.owner_acts(state, owner, next);
+        }
+        if state.budget.restarts > 0 {
+            for place in 0..state.seats.len() {
+                let mut seat = self.seats.parts[state.seats[place] as usize].clone();
+                seat.restart(Time(0), std::time::Duration::ZERO);
+                let mut after = state.clone();
+                after.budget.restarts -= 1;
+                after.seats[place] = self.seats.number(seat);
+                self.push(state, after, next);
+            }
+        }
+    }
+
+    fn deliver(&mut self, state: &State, msg: u32, next: &mut Vec<State>) {
+        let letter = self.msgs.parts[msg as usize].seat;
+        let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
+        let key = (state.seats[place], msg);
+        let (seat, answer, accepted) = match self.seat_memo.get(&key) {
+            Some(known) => *known,
+            None => {
+                let Msg { owner, body, .. } = self.msgs.parts[msg as usize].clone();
+                let mut seat = self.seats.parts[key.0 as usize].clone();
+                let (answer, seen) = seat.handle(owner, &body, Time(0));
+                let answer = answer.map(|body| self.msgs.number(Msg { owner, seat: letter, body }));
+                let done = (self.seats.number(seat), answer, seen.is_some());
+                self.seat_memo.insert(key, done);
+                done
+            }
+        };
+        let mut after = state.without(msg);
+        after.seats[place] = seat;
+        if accepted {
+            after.ghost = self.accepted(state.ghost, msg);
+        }
+        if let Some(answer) = answer {
+            let owner = self.msgs.parts[msg as usize].owner;
+            let step = self.answer_step(state.owners[owner], answer);
+            if step.owner != state.owners[owner] {
+                return self.apply(&after, owner, step, state.budget, next);
+            }
+        }
+        self.push(state, after, next);
+    }
+
+    fn accepted(&mut self, ghost: u32, msg: u32) -> u32 {
+        if let Some(known) = self.ghost_memo.get(&(ghost, msg)) {
+            return *known;
+        }
+        let Msg { seat, body, .. } = &self.msgs.parts[msg as usize];
+        let super::message::Body::Accept(record) = body else { panic!("only records are accepted") };
+        let mut next = self.ghosts.parts[ghost as usize].clone();
+        if let Err(wrong) = next.on_accepted(*seat, record) {
+            self.found.wrong = Some(wrong);
+        }
+        let next = self.ghosts.number(next);
+        self.ghost_memo.insert((ghost, msg), next);
+        next
+    }
+
+    fn answer_step(&mut self, owner: u32, msg: u32) -> OwnerStep {
+        if let Some(known) = self.owner_memo.get(&(owner, msg)) {
+            return known.clone();
+        }
+        let Msg { seat, body, .. } = self.msgs.parts[msg as usize].clone();
+        let step = self.owner_step(owner, |o, out| o.handle(seat, &body, Time(0), out));
+        self.owner_memo.insert((owner, msg), step.clone());
+        step
+    }
+
+    fn owner_step(&mut self, owner: u32, act: impl FnOnce(&mut OwnerNode, &mut Out)) -> OwnerStep {
+        let mut node = self.owners.parts[owner as usize].clone();
+        let mut out = Out::default();
+        act(&mut node, &mut out);
+        let send = out.send.into_iter().map(|m| self.msgs.number(m)).collect();
+        OwnerStep { owner: self.owners.number(node), send, events: out.events }
+    }
+
+    fn owner_acts(&mut self, state: &State, owner: usize, next: &mut Vec<State>) {
+        let number = state.owners[owner];
+        let node = self.owners.parts[number as usize].clone();
+        let budget = state.budget;
+        let idle = matches!(node.phase, Phase::Idle | Phase::Ended);
+        if idle && budget.seizes[owner] > 0 {
+            let mut budget = budget;
+            budget.seizes[owner] -= 1;
+            let step = self.owner_step(number, |o, out| o.start_seize(out));
+            self.apply(state, owner, step, budget, next);
+        }
+        for seat in node.waiting_for() {
+            let step = self.owner_step(number, |o, out| o.on_unreachable(seat, out));
+            self.apply(state, owner, step, budget, next);
+        }
+        let Some(serving) = node.serving() else { return };
+        if budget.writes[owner] > 0 {
+            let mut budget = budget;
+            budget.writes[owner] -= 1;
+            let step = self.owner_step(number, |o, out| {
+                o.start_write(out);
+            });
+            self.apply(state, owner, step, budget, next);
+        }
+        if let (0, true, Some((old, new))) = (owner, budget.replace, self.setup.replace) {
+            let budget = Budget { replace: false, ..budget };
+            let step = self.owner_step(number, |o, out| {
+                o.start_coming(new, Some(old), out);
+            });
+            self.apply(state, owner, step, budget, next);
+        }
+        if budget.rejoins > 0 {
+            for letter in self.letters.clone() {
+                let budget = Budget { rejoins: budget.rejoins - 1, ..budget };
+                let step = self.owner_step(number, |o, out| {
+                    o.start_coming(letter, None, out);
+                });
+                self.apply(state, owner, step, budget, next);
+            }
+        }
+        for letter in serving.filling.keys().copied().collect::<Vec<_>>() {
+            self.fill(state, owner, letter, next);
+        }
+    }
+
+    /// Copies everything to a component that is being filled, in one step, and proposes that it is active.
+    fn fill(&mut self, state: &State, owner: usize, letter: char, next: &mut Vec<State>) {
+        let number = state.owners[owner];
+        let mut node = self.owners.parts[number as usize].clone();
+        let seats: Vec<&SeatNode> = state.seats.iter().map(|s| &self.seats.parts[*s as usize]).collect();
+        let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
+        let mut after = state.clone();
+        if self.setup.canary != Canary::NoResync {
+            let Some(target) = resync(&mut node, &seats, letter) else { return };
+            after.seats[place] = self.seats.number(target);
+        }
+        let mut out = Out::default();
+        if !node.start_activation(letter, &mut out) {
+            return;
+        }
+        let send = out.send.into_iter().map(|m| self.msgs.number(m)).collect();
+        let step = OwnerStep { owner: self.owners.number(node), send, events: out.events };
+        self.apply(&after, owner, step, state.budget, next);
+    }
+
+    fn apply(&mut self, state: &State, owner: usize, step: OwnerStep, budget: Budget, next: &mut Vec<State>) {
+        let mut after = state.clone();
+        after.budget = budget;
+        after.owners[owner] = step.owner;
+        after.send(step.send);
+        for event in step.events {
+            match event {
+                Event::Acked(op) => {
+                    self.found.acked += 1;
+                    let mut ghost = self.ghosts.parts[after.ghost as usize].clone();
+                    ghost.acked.insert(op);
+                    after.ghost = self.ghosts.number(ghost);
+                }
+                Event::Won(epoch, config) => {
+                    self.found.won += 1;
+                    let ghost = &self.ghosts.parts[after.ghost as usize];
+                    if let Err(wrong) = ghost.check_equal(epoch, &config, |l| self.seat(&after, l)) {
+                        self.found.wrong = Some(wrong);
+                    }
+                }
+                Event::Failed(_) => self.found.failed += 1,
+            }
+        }
+        self.push(state, after, next);
+    }
+
+    fn seat(&self, state: &State, letter: char) -> &SeatNode {
+        let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
+        &self.seats.parts[state.seats[place] as usize]
+    }
+
+    fn push(&mut self, before: &State, after: State, next: &mut Vec<State>) {
+        // Only a step of an owner can be none: a delivery takes the message away.
+        if *before == after {
+            return;
+        }
+        let ghost = &self.ghosts.parts[after.ghost as usize];
+        if let Err(wrong) = ghost.check_acked(|l| self.seat(&after, l)) {
+            self.found.wrong = Some(wrong);
+        }
+        next.push(after);
+    }
+}
+
+impl State {
+    fn without(&self, msg: u32) -> Self {
+        let mut after = self.clone();
+        after.net.retain(|m| *m != msg);
+        after
+    }
+
+    fn send(&mut self, msgs: impl IntoIterator<Item = u32>) {
+        for msg in msgs {
+            if let Err(place) = self.net.binary_search(&msg) {
+                self.net.insert(place, msg);
+            }
+        }
+    }
+}
+
+/// Two hashes of 64 bits with different seeds: a collision among some million states is as good as impossible.
+fn fingerprint(state: &State) -> u128 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut one = DefaultHasher::new();
+    state.hash(&mut one);
+    let mut two = DefaultHasher::new();
+    0x9e37_79b9_u32.hash(&mut two);
+    state.hash(&mut two);
+    u128::from(one.finish()) << 64 | u128::from(two.finish())
+}
+
+/// The target after a copy of what `node`, the owner, finds stale on it; none: not possible now.
+pub fn resync(node: &mut OwnerNode, seats: &[&SeatNode], letter: char) -> Option<SeatNode> {
+    use cairn_types::ComponentState::{Active, Resyncing};
+    let Phase::Serving(serving) = &mut node.phase else { return None };
+    let seat = |l: char| seats.iter().find(|s| s.letter == l).copied().expect("a seat");
+    // Only who is admitted in the session answers.
+    let usable = |l: char| {
+        let admitted = seat(l).admitted;
+        serving.links.get(&l).is_some_and(|s| admitted == Some((serving.epoch, *s))).then(|| seat(l))
+    };
+    let member = |l: char| serving.config.members.iter().find(|m| super::letter_of(m.seat()) == l);
+    let Resyncing { stale_since } = member(letter)?.state else { return None };
+    let target = usable(letter)?;
+    let active = serving.config.members.iter().filter(|m| m.set().is_some() && m.state == Active);
+    let sources: Option<Vec<&SeatNode>> = active.map(|m| usable(super::letter_of(m.seat()))).collect();
+    let sources = sources?;
+    let mut stale: BTreeSet<u64> = serving.unsent_blocks(letter);
+    for touched in sources.iter().map(|s| &s.component.touched).chain([&target.component.touched]) {
+        stale.extend(touched.iter().filter(|(_, op)| **op > stale_since).map(|(block, _)| *block));
+    }
+    // A copy runs under the block's lock.
+    if stale.iter().any(|block| serving.locked(*block)) {
+        return None;
+    }
+    let mut target = target.clone();
+    for block in &stale {
+        target.copy(*block, &sources.first()?.component);
+    }
+    serving.filling.get_mut(&letter)?.to_copy = Some(BTreeSet::new());
+    Some(target)
+}

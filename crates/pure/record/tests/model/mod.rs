@@ -1,0 +1,138 @@
+//! A small cluster made of the real state machines: seats, owners, messages. Shared by the exhaustive and the random
+//! runs and by the scripted scenarios; each uses a part of it.
+//!
+//! What is modelled: one object, one component per seat; an operation is an element of a set that each component
+//! holds; a block is `seq % BLOCKS`. What is durable changes in one instant (the store's crash sweep shows that).
+//! Naive variants ([`Canary`]) must be caught by the same checks.
+#![allow(dead_code)] // each test binary uses its part
+
+pub mod explore;
+pub mod ghost;
+pub mod message;
+pub mod owner;
+pub mod seat;
+pub mod world;
+
+use cairn_types::{
+    Accepted, ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig,
+    ObjectId, OpId, Policy, Role, Seat,
+};
+use serde::Serialize;
+
+/// Blocks of the object; the model of a region too.
+pub const BLOCKS: u64 = 2;
+
+/// The object of every model.
+pub const OBJECT: ObjectId = ObjectId(1);
+
+/// A careless variant of the design.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Canary {
+    /// As designed.
+    None,
+    /// A change of members is in force once a majority of the new ones accepted.
+    NotJoint,
+    /// Seats accept records and operations of epochs below their promise.
+    NoPromise,
+    /// An acknowledgement does not wait until a failed component is recorded absent.
+    AckBeforeAbsent,
+    /// The winner serves what settling undid on some and not on others.
+    NoUndo,
+    /// A component that comes back is active at once.
+    NoResync,
+    /// Activation does not carry `decided`.
+    NoDecided,
+    /// Operations of an earlier admission are applied.
+    NoSession,
+    /// A seizer does not wait for in-sync components.
+    ServeTooEarly,
+    /// The grantor revives a lapsed session.
+    ReviveSession,
+    /// A restarted grantor promises at once.
+    NoGrace,
+    /// The owner counts a lease from the answer.
+    LeaseFromAnswer,
+    /// The owner does not look at its leases.
+    NoLease,
+}
+
+/// The block that an operation writes.
+pub fn block_of(op: OpId) -> u64 {
+    op.seq % BLOCKS
+}
+
+/// Host, disk group and component of a seat's letter.
+pub fn id_of(letter: char) -> u128 {
+    u128::from(u32::from(letter))
+}
+
+/// The seat of a letter.
+pub fn seat_of(letter: char) -> Seat {
+    Seat { host: HostId(id_of(letter)), disk_group: DiskGroupId(id_of(letter)) }
+}
+
+/// The letter of a seat.
+pub fn letter_of(seat: Seat) -> char {
+    char::from_u32(seat.host.0 as u32).expect("made of a letter")
+}
+
+/// An epoch of the owner number `owner`.
+pub fn epoch(number: u64, owner: usize) -> Epoch {
+    Epoch { number, host: HostId(1 + owner as u128), incarnation: Incarnation(1) }
+}
+
+/// "A1 B1- D1~ w1": letter = host, disk group and component; digit = votes; capital = data of set 0, small = witness;
+/// `-` absent since the beginning, `~` resyncing since the beginning.
+pub fn config_of(picture: &str) -> ObjectConfig {
+    ObjectConfig {
+        object: OBJECT,
+        name: String::new(),
+        size_bytes: 1 << 20,
+        policy: Policy::default(),
+        policy_name: String::new(),
+        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+        members: picture.split_whitespace().map(member_of).collect(),
+        decided: OpId::ZERO,
+        deleted: false,
+    }
+}
+
+/// One word of the picture.
+pub fn member_of(word: &str) -> Member {
+    let letters: Vec<char> = word.chars().collect();
+    let state = match letters.get(2) {
+        None => ComponentState::Active,
+        Some('-') => ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 },
+        Some('~') => ComponentState::Resyncing { stale_since: OpId::ZERO },
+        Some(other) => panic!("{other} is no state"),
+    };
+    let seat = seat_of(letters[0]);
+    let data = letters[0].is_uppercase();
+    Member {
+        component: ComponentId(id_of(letters[0])),
+        host: seat.host,
+        disk_group: seat.disk_group,
+        votes: letters[1].to_digit(10).expect("votes"),
+        role: if data { Role::Data { set: 0, copy: letters[0] as u32 } } else { Role::Witness },
+        state,
+    }
+}
+
+/// The picture of a configuration.
+pub fn picture_of(config: &ObjectConfig) -> String {
+    let word = |m: &Member| {
+        let state = match m.state {
+            ComponentState::Active => "",
+            ComponentState::Absent { .. } => "-",
+            ComponentState::Resyncing { .. } => "~",
+            ComponentState::Degraded => "x",
+        };
+        format!("{}{}{state}", letter_of(m.seat()), m.votes)
+    };
+    config.members.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// A closed record of `config`.
+pub fn closed(epoch: Epoch, csn: u64, config: ObjectConfig) -> Accepted {
+    Accepted { epoch, csn: Csn(csn), base: None, config }
+}

@@ -1,0 +1,251 @@
+//! A seat with its one component: what it holds durably, and what it answers.
+
+use std::{collections::{BTreeMap, BTreeSet}, time::Duration};
+
+use cairn_record::{AcceptRefused, Grants, accept, promise};
+use cairn_types::{
+    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
+};
+use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer, UnsettledOp};
+use serde::Serialize;
+
+use super::{
+    Canary, OBJECT, block_of, id_of,
+    message::{Accepting, Body},
+    seat_of,
+};
+
+/// The data of a component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+pub struct Component {
+    /// Visible operations.
+    pub ops: BTreeSet<OpId>,
+    /// Those that came as writes and are not known to be settled.
+    pub window: BTreeSet<OpId>,
+    /// Undone: refused for ever.
+    pub undone: BTreeSet<OpId>,
+    /// Per block, the highest operation that touched it, undone ones too.
+    pub touched: BTreeMap<u64, OpId>,
+    /// Everything up to here is decided.
+    pub settled: OpId,
+    /// The log is damaged.
+    pub damaged: bool,
+    /// The device failed.
+    pub lost: bool,
+}
+
+/// A seat.
+#[derive(Debug, Clone, Serialize)]
+pub struct SeatNode {
+    pub letter: char,
+    pub canary: Canary,
+    /// Durable; none: it was never created, or is forgotten.
+    pub record: Option<SeatRecord>,
+    /// Durable.
+    pub component: Component,
+    /// Volatile: who may write.
+    pub admitted: Option<(Epoch, SessionId)>,
+    pub next_session: u64,
+    /// Volatile; none in models without time.
+    #[serde(skip)]
+    pub grants: Option<Grants>,
+}
+
+/// What an observer learns.
+#[derive(Debug, Clone)]
+pub enum Seen {
+    Accepted(Accepted),
+}
+
+impl SeatNode {
+    /// A seat that accepted `record`, or a nascent one.
+    pub fn new(letter: char, canary: Canary, accepted: Option<Accepted>) -> Self {
+        let promised = accepted.as_ref().map_or(Epoch::default(), |a| a.epoch);
+        Self {
+            letter,
+            canary,
+            record: Some(SeatRecord { object: OBJECT, promised, accepted }),
+            component: Component::default(),
+            admitted: None,
+            next_session: 1,
+            grants: None,
+        }
+    }
+
+    /// The process dies and starts again. Sessions of another life must not be mistaken for this one's.
+    pub fn restart(&mut self, now: Time, lease: Duration) {
+        self.admitted = None;
+        if self.grants.is_some() {
+            let first = (self.next_session + 1) << 20;
+            self.next_session = first;
+            // The canary is a grantor that believes it has run for ever.
+            let started = if self.canary == Canary::NoGrace { Time(0) } else { now };
+            self.grants = Some(Grants::new(started, lease, first));
+        }
+    }
+
+    /// Handles a request; the answer, if there is one, and what it did.
+    pub fn handle(&mut self, owner: usize, body: &Body, now: Time) -> (Option<Body>, Option<Seen>) {
+        match body {
+            Body::Seize { epoch, overrule, anew } => {
+                let answer = self.seize(*epoch, *overrule, *anew, now);
+                (Some(Body::SeizeAnswer { epoch: *epoch, anew: *anew, answer }), None)
+            }
+            Body::Accept(record) => self.accept(record),
+            Body::Undo { epoch, session, ops } => {
+                let done = self.may_write(*epoch, *session);
+                if done.is_ok() {
+                    ops.iter().for_each(|op| self.undo(*op));
+                }
+                (Some(Body::UndoAnswer { epoch: *epoch, session: *session, done }), None)
+            }
+            Body::Write { epoch, session, op, settled } => {
+                let mut done = self.may_write(*epoch, *session);
+                if done.is_ok() && self.component.undone.contains(op) {
+                    done = Err(None);
+                }
+                if done.is_ok() {
+                    self.write(*op, *settled);
+                }
+                (Some(Body::WriteAnswer { epoch: *epoch, session: *session, op: *op, done }), None)
+            }
+            Body::Heartbeat(heartbeat) => (self.heartbeat(owner, heartbeat, now), None),
+            Body::Confirm { epoch, token } => {
+                let promised = self.promised();
+                let seat = seat_of(self.letter);
+                let granted = self.grants.as_mut().is_some_and(|g| {
+                    g.on_confirm(seat.disk_group, OBJECT, *epoch, promised, now)
+                });
+                (Some(Body::ConfirmAnswer { token: *token, granted }), None)
+            }
+            Body::Release { epoch } => {
+                if let Some(grants) = &mut self.grants {
+                    grants.on_release(seat_of(self.letter).disk_group, OBJECT, *epoch);
+                }
+                (None, None)
+            }
+            _ => panic!("not a request: {body:?}"),
+        }
+    }
+
+    fn promised(&self) -> Epoch {
+        self.record.as_ref().map_or(Epoch::default(), |r| r.promised)
+    }
+
+    fn heartbeat(&mut self, owner: usize, heartbeat: &Heartbeat, now: Time) -> Option<Body> {
+        let from = super::epoch(0, owner);
+        let grants = self.grants.as_mut().expect("a model with time");
+        let mut heartbeat = heartbeat.clone();
+        let known = heartbeat.session;
+        let mut session = grants.on_heartbeat((from.host, from.incarnation), &heartbeat, now)?;
+        if self.canary == Canary::ReviveSession && known != PeerSession::default() {
+            // What a grantor does that only looks whether it knows the session.
+            session = known;
+            heartbeat.session = known;
+        }
+        let grantor = (seat_of(self.letter).host, Incarnation(1));
+        Some(Body::HeartbeatAnswer(HeartbeatAnswer { number: heartbeat.number, session, grantor }))
+    }
+
+    fn seize(&mut self, epoch: Epoch, overrule: bool, anew: bool, now: Time) -> SeizeAnswer {
+        let disk_group = seat_of(self.letter).disk_group;
+        let Some(record) = &mut self.record else { return SeizeAnswer::NoSeat };
+        if record.promised > epoch {
+            return SeizeAnswer::Promisee { promised: record.promised };
+        }
+        if let Some(grants) = &mut self.grants {
+            if let Err(held) = grants.may_promise(disk_group, record, epoch, overrule, now) {
+                return held;
+            }
+            grants.on_promised(disk_group, OBJECT, epoch, now);
+        }
+        if let Err(refused) = promise(record, epoch) {
+            return SeizeAnswer::Promisee { promised: refused.promised };
+        }
+        let admitted_already = self.admitted.filter(|(e, _)| *e == epoch && !anew);
+        let (_, session) = admitted_already.unwrap_or((epoch, SessionId(self.next_session)));
+        self.next_session = self.next_session.max(session.0 + 1);
+        self.admitted = Some((epoch, session));
+        let accepted = self.record.as_ref().and_then(|r| r.accepted.clone()).map(Box::new);
+        SeizeAnswer::Promised { accepted, components: vec![self.answer(session)] }
+    }
+
+    /// What the seat tells of its component.
+    pub fn answer(&self, session: SessionId) -> ComponentAnswer {
+        let unsettled = |op: &OpId| UnsettledOp {
+            op: *op,
+            range: BlockRange::new(block_of(*op), 1),
+            client: ClientTag::default(),
+        };
+        ComponentAnswer {
+            component: ComponentId(id_of(self.letter)),
+            present: true,
+            lost: self.component.lost,
+            session,
+            settled: self.component.settled,
+            window: self.component.window.iter().map(unsettled).collect(),
+            log_damaged: self.component.damaged,
+        }
+    }
+
+    fn accept(&mut self, proposal: &Accepted) -> (Option<Body>, Option<Seen>) {
+        let Some(record) = &mut self.record else { return (None, None) };
+        if self.canary == Canary::NoPromise {
+            record.promised = Epoch::default();
+        }
+        let result = accept(record, proposal.clone());
+        let seen = result.is_ok().then(|| Seen::Accepted(proposal.clone()));
+        let answer = match result {
+            Ok(_) => Accepting::Done,
+            Err(AcceptRefused::Promised(epoch)) => Accepting::Promised(epoch),
+            Err(AcceptRefused::Csn(csn)) => Accepting::Csn(csn),
+        };
+        (Some(Body::AcceptAnswer { epoch: proposal.epoch, csn: proposal.csn, answer }), seen)
+    }
+
+    fn may_write(&self, epoch: Epoch, session: SessionId) -> Result<(), Option<Epoch>> {
+        if self.canary == Canary::NoPromise {
+            return Ok(());
+        }
+        let promised = self.promised();
+        if promised > epoch {
+            return Err(Some(promised));
+        }
+        match self.admitted {
+            Some((e, s)) if e == epoch && (s == session || self.canary == Canary::NoSession) => Ok(()),
+            _ => Err(None),
+        }
+    }
+
+    fn write(&mut self, op: OpId, settled: OpId) {
+        let component = &mut self.component;
+        component.ops.insert(op);
+        component.window.insert(op);
+        let touched = component.touched.entry(block_of(op)).or_default();
+        *touched = (*touched).max(op);
+        component.settled = component.settled.max(settled);
+        let settled = component.settled;
+        component.window.retain(|op| *op > settled);
+    }
+
+    fn undo(&mut self, op: OpId) {
+        self.component.ops.remove(&op);
+        self.component.window.remove(&op);
+        self.component.undone.insert(op);
+    }
+
+    /// The newest visible operation of a block.
+    pub fn read(&self, block: u64) -> OpId {
+        self.component.ops.iter().rev().copied().find(|op| block_of(*op) == block).unwrap_or(OpId::ZERO)
+    }
+
+    /// A copy of a block, from the resync source.
+    pub fn copy(&mut self, block: u64, from: &Component) {
+        self.component.ops.retain(|op| block_of(*op) != block);
+        self.component.ops.extend(from.ops.iter().filter(|op| block_of(**op) == block));
+        if let Some(theirs) = from.touched.get(&block) {
+            let touched = self.component.touched.entry(block).or_default();
+            *touched = (*touched).max(*theirs);
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! A larger cluster under random schedules: leases and clocks, cuts, pauses, restarts, damage, replacements, resync.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cairn_record::Grants;
+use cairn_types::{OpId, Time};
+
+use super::{
+    BLOCKS, Canary, closed, config_of, epoch,
+    explore::resync,
+    ghost::Ghost,
+    letter_of,
+    message::{Body, Msg},
+    owner::{Event, OwnerNode, Out, Phase},
+    seat::{SeatNode, Seen},
+};
+
+/// Duration of a lease in the model.
+pub const LEASE: Duration = Duration::from_millis(2000);
+
+/// A small generator: SplitMix64.
+#[derive(Debug, Clone)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        if from.is_empty() { None } else { Some(from[self.below(from.len())].clone()) }
+    }
+}
+
+/// A read whose data have arrived and that is not answered yet.
+#[derive(Debug, Clone)]
+struct Fetched {
+    owner: usize,
+    epoch: cairn_types::Epoch,
+    block: u64,
+    value: OpId,
+    floor: OpId,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub steps: usize,
+    pub won: usize,
+    pub acked: usize,
+    pub reads: usize,
+    pub changes: usize,
+    pub activated: usize,
+}
+
+/// The cluster.
+pub struct World {
+    pub rng: Rng,
+    pub canary: Canary,
+    pub owners: Vec<OwnerNode>,
+    pub seats: Vec<SeatNode>,
+    pub net: Vec<Msg>,
+    pub ghost: Ghost,
+    pub counts: Counts,
+    /// Real time, in microseconds.
+    now_us: u64,
+    /// Rates of the clocks of owners and seats, parts in a thousand of real time; and what they show at the start.
+    clocks: Vec<(u64, u64)>,
+    /// Cut pairs (owner, seat).
+    cut: Vec<(usize, char)>,
+    paused: Vec<bool>,
+    fetched: Vec<Fetched>,
+    /// Per block, what an answered read has shown.
+    shown: BTreeMap<u64, OpId>,
+    /// What was acknowledged last.
+    acked: BTreeMap<u64, OpId>,
+    damage_left: bool,
+    pub trace: Option<Vec<String>>,
+}
+
+impl World {
+    /// A cluster at rest: nobody owns the object.
+    pub fn new(seed: u64, canary: Canary, config: &str, spare: &str, owners: usize) -> Self {
+        let mut rng = Rng(seed);
+        let first = closed(epoch(1, 9), 1, config_of(config));
+        let word = |w: &str| w.chars().next().expect("a letter");
+        let mut seats: Vec<SeatNode> = Vec::new();
+        for w in config.split_whitespace() {
+            seats.push(SeatNode::new(word(w), canary, Some(first.clone())));
+        }
+        for w in spare.split_whitespace() {
+            seats.push(SeatNode::new(word(w), canary, None));
+        }
+        let mut clocks = Vec::new();
+        for _ in 0..owners + seats.len() {
+            clocks.push((995_000 + rng.next() % 10_001, rng.next() % 1_000_000));
+        }
+        let mut world = Self {
+            owners: (0..owners).map(|n| OwnerNode::new(n, canary, first.clone(), Some(LEASE))).collect(),
+            ghost: Ghost::new(&first),
+            net: Vec::new(),
+            counts: Counts::default(),
+            now_us: 10_000_000,
+            clocks,
+            cut: Vec::new(),
+            paused: vec![false; owners],
+            fetched: Vec::new(),
+            shown: BTreeMap::new(),
+            acked: BTreeMap::new(),
+            damage_left: true,
+            trace: None,
+            rng,
+            canary,
+            seats,
+        };
+        for place in 0..world.seats.len() {
+            // Started long ago.
+            world.seats[place].grants = Some(Grants::new(Time(0), LEASE, 1 << 10));
+        }
+        world
+    }
+
+    fn say(&mut self, text: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            let now = self.now_us / 1000;
+            trace.push(format!("{now} ms {}", text()));
+        }
+    }
+
+    fn clock(&self, place: usize) -> Time {
+        let (rate, offset) = self.clocks[place];
+        Time((self.now_us + offset) * rate / 1000)
+    }
+
+    pub fn owner_clock(&self, owner: usize) -> Time {
+        self.clock(owner)
+    }
+
+    fn seat_clock(&self, place: usize) -> Time {
+        self.clock(self.owners.len() + place)
+    }
+
+    fn place(&self, letter: char) -> usize {
+        self.seats.iter().position(|s| s.letter == letter).expect("a seat")
+    }
+
+    /// One random step. An error names the invariant that does not hold.
+    pub fn step(&mut self) -> Result<(), String> {
+        self.counts.steps += 1;
+        match self.rng.below(100) {
+            0..62 => self.deliver_any(),
+            62..65 => {
+                let passed = self.rng.next() % 500_000;
+                self.now_us += passed;
+                self.heartbeats()
+            }
+            65..91 => {
+                let owner = self.rng.below(self.owners.len());
+                if self.paused[owner] { Ok(()) } else { self.owner_acts(owner) }
+            }
+            91..95 | 97 => self.answer_read(),
+            95 => {
+                let cut = (self.rng.below(self.owners.len()), self.seats[self.rng.below(self.seats.len())].letter);
+                match self.cut.iter().position(|c| *c == cut) {
+                    Some(place) => drop(self.cut.remove(place)),
+                    None => self.cut.push(cut),
+                }
+                self.say(|| format!("cut or healed {cut:?}"));
+                Ok(())
+            }
+            96 => {
+                let owner = self.rng.below(self.owners.len());
+                self.paused[owner] ^= true;
+                self.say(|| format!("owner {owner} paused or goes on"));
+                Ok(())
+            }
+            98 => {
+                self.now_us += if self.rng.one_in(8) { self.rng.next() % 4_000_000 } else { 0 };
+                Ok(())
+            }
+            _ => if self.rng.one_in(2) { self.restart() } else { Ok(()) },
+        }
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        let place = self.rng.below(self.seats.len());
+        let now = self.seat_clock(place);
+        let seat = &mut self.seats[place];
+        seat.restart(now, LEASE);
+        let letter = seat.letter;
+        let mut damaged = false;
+        if self.damage_left && self.rng.one_in(4) && self.seats[place].record.is_some() {
+            // One bad sector: operations are gone, and the log says that it is damaged.
+            self.damage_left = false;
+            damaged = true;
+            let gone = self.seats[place].component.ops.iter().next_back().copied();
+            let component = &mut self.seats[place].component;
+            component.damaged = true;
+            component.ops.retain(|op| Some(*op) != gone);
+            component.window.retain(|op| Some(*op) != gone);
+        }
+        self.say(|| format!("seat {letter} restarts{}", if damaged { ", damaged" } else { "" }));
+        self.check()
+    }
+
+    fn deliver_any(&mut self) -> Result<(), String> {
+        if self.net.is_empty() {
+            return Ok(());
+        }
+        // Mostly in order, sometimes far out of it.
+        let among = if self.rng.one_in(6) { self.net.len() } else { self.net.len().min(3) };
+        let place = self.rng.below(among);
+        if self.rng.one_in(30) {
+            self.net.remove(place);
+            return Ok(());
+        }
+        let twice = self.rng.one_in(30);
+        let msg = if twice { self.net[place].clone() } else { self.net.remove(place) };
+        self.deliver(msg)
+    }
+
+    /// Delivers a message, if its way is free and its receiver runs.
+    pub fn deliver(&mut self, msg: Msg) -> Result<(), String> {
+        let Msg { owner, seat, body } = msg;
+        if self.cut.contains(&(owner, seat)) {
+            return Ok(());
+        }
+        self.say(|| format!("{owner}-{seat} {body:?}"));
+        if body.is_request() {
+            let place = self.place(seat);
+            let now = self.seat_clock(place);
+            let (answer, seen) = self.seats[place].handle(owner, &body, now);
+            if let Some(body) = answer {
+                self.net.push(Msg { owner, seat, body });
+            }
+            if let Some(Seen::Accepted(record)) = seen {
+                self.counts.changes += 1;
+                self.ghost.on_accepted(seat, &record)?;
+            }
+        } else if self.paused[owner] {
+            self.net.push(Msg { owner, seat, body });
+        } else {
+            let now = self.owner_clock(owner);
+            let mut out = Out::default();
+            self.owners[owner].handle(seat, &body, now, &mut out);
+            self.out(owner, out)?;
+        }
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let seats = &self.seats;
+        self.ghost.check_acked(|l| seats.iter().find(|s| s.letter == l).expect("a seat"))
+    }
+
+    fn out(&mut self, owner: usize, out: Out) -> Result<(), String> {
+        self.net.extend(out.send);
+        for event in out.events {
+            self.say(|| format!("owner {owner}: {event:?}"));
+            match event {
+                Event::Acked(op) => {
+                    self.counts.acked += 1;
+                    self.ghost.acked.insert(op);
+                    let acked = self.acked.entry(super::block_of(op)).or_default();
+                    *acked = (*acked).max(op);
+                }
+                Event::Won(epoch, config) => {
+                    self.counts.won += 1;
+                    let seats = &self.seats;
+                    let find = |l: char| seats.iter().find(|s| s.letter == l).expect("a seat");
+                    self.ghost.check_equal(epoch, &config, find)?;
+                    let now = self.owner_clock(owner);
+                    let mut out = Out::default();
+                    self.owners[owner].confirm(now, &mut out);
+                    self.net.extend(out.send);
+                }
+                Event::Failed(_) => {}
+            }
+        }
+        // R1: two owners may never both be allowed to answer.
+        let serving = (0..self.owners.len()).filter(|o| self.owners[*o].may_answer(self.owner_clock(*o)));
+        let serving: Vec<usize> = serving.collect();
+        if serving.len() > 1 {
+            return Err(format!("R1: owners {serving:?} both hold leases"));
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, owner: usize, act: impl FnOnce(&mut OwnerNode, &mut Out)) -> Result<(), String> {
+        let mut out = Out::default();
+        act(&mut self.owners[owner], &mut out);
+        self.out(owner, out)?;
+        self.check()
+    }
+
+    fn heartbeats(&mut self) -> Result<(), String> {
+        for owner in 0..self.owners.len() {
+            if self.paused[owner] || self.owners[owner].epoch().is_none() {
+                continue;
+            }
+            let now = self.owner_clock(owner);
+            for place in 0..self.seats.len() {
+                let letter = self.seats[place].letter;
+                self.act(owner, |o, out| o.heartbeat(letter, now, out))?;
+            }
+            self.act(owner, |o, out| o.resend(now, out))?;
+        }
+        Ok(())
+    }
+
+    /// Something that an owner may do of itself.
+    fn owner_acts(&mut self, owner: usize) -> Result<(), String> {
+        if matches!(self.owners[owner].phase, Phase::Idle | Phase::Ended) {
+            return if self.rng.one_in(20) { self.seize(owner) } else { Ok(()) };
+        }
+        let waiting = self.owners[owner].waiting_for();
+        if !waiting.is_empty() && self.rng.one_in(12) {
+            let seat = self.rng.pick(&waiting).expect("not empty");
+            self.say(|| format!("owner {owner} waits for {seat} no longer"));
+            return self.act(owner, |o, out| o.on_unreachable(seat, out));
+        }
+        if self.owners[owner].serving().is_none() {
+            return Ok(());
+        }
+        match self.rng.below(16) {
+            0..5 => self.act(owner, |o, out| { o.start_write(out); }),
+            5..8 => self.fetch(owner),
+            8..10 => self.fill(owner),
+            10..13 => self.come_back(owner),
+            13 => {
+                self.owners[owner].forget_coming();
+                Ok(())
+            }
+            14 if self.rng.one_in(4) => self.replace(owner),
+            15 if self.rng.one_in(8) => self.act(owner, |o, out| o.end(out)),
+            _ => {
+                let now = self.owner_clock(owner);
+                self.act(owner, |o, out| o.resend(now, out))
+            }
+        }
+    }
+
+    /// Asks some seats for the highest record as a hint, then seizes.
+    pub fn seize(&mut self, owner: usize) -> Result<(), String> {
+        for _ in 0..self.seats.len() {
+            let place = self.rng.below(self.seats.len());
+            if self.cut.contains(&(owner, self.seats[place].letter)) {
+                continue;
+            }
+            let accepted = self.seats[place].record.as_ref().and_then(|r| r.accepted.as_ref());
+            let known = &self.owners[owner].known;
+            if let Some(accepted) = accepted.filter(|a| (a.epoch, a.csn) > (known.epoch, known.csn)) {
+                self.owners[owner].known = accepted.clone();
+            }
+        }
+        self.say(|| format!("owner {owner} seizes"));
+        self.act(owner, |o, out| o.start_seize(out))
+    }
+
+    fn fetch(&mut self, owner: usize) -> Result<(), String> {
+        let block = self.rng.next() % BLOCKS;
+        let Some(serving) = self.owners[owner].serving() else { return Ok(()) };
+        let active = serving.config.members.iter().filter(|m| m.set().is_some() && m.state.in_sync());
+        let active: Vec<char> = active.map(|m| letter_of(m.seat())).collect();
+        let (Some(letter), false) = (self.rng.pick(&active), serving.locked(block)) else { return Ok(()) };
+        let seat = &self.seats[self.place(letter)];
+        let session = serving.links.get(&letter);
+        let admitted = session.is_some_and(|s| seat.admitted == Some((serving.epoch, *s)));
+        if !admitted || self.cut.contains(&(owner, letter)) {
+            return Ok(());
+        }
+        let (epoch, value) = (serving.epoch, seat.read(block));
+        let at = |m: &BTreeMap<u64, OpId>| m.get(&block).copied().unwrap_or(OpId::ZERO);
+        let floor = at(&self.shown).max(at(&self.acked));
+        self.say(|| format!("owner {owner} reads {value:?} of {block} from {letter}"));
+        self.fetched.push(Fetched { owner, epoch, block, value, floor });
+        Ok(())
+    }
+
+    fn answer_read(&mut self) -> Result<(), String> {
+        if self.fetched.is_empty() {
+            return Ok(());
+        }
+        let place = self.rng.below(self.fetched.len());
+        let read = self.fetched.swap_remove(place);
+        let owner = &self.owners[read.owner];
+        if owner.epoch() != Some(read.epoch) || !owner.may_answer(self.owner_clock(read.owner)) {
+            return Ok(());
+        }
+        self.counts.reads += 1;
+        self.say(|| format!("read answered: {read:?}"));
+        if read.value < read.floor {
+            return Err(format!("P3: a read returned {:?} after {:?}", read.value, read.floor));
+        }
+        let shown = self.shown.entry(read.block).or_default();
+        *shown = (*shown).max(read.value);
+        Ok(())
+    }
+
+    fn fill(&mut self, owner: usize) -> Result<(), String> {
+        let Some(serving) = self.owners[owner].serving() else { return Ok(()) };
+        let filling: Vec<char> = serving.filling.keys().copied().collect();
+        let Some(letter) = self.rng.pick(&filling) else { return Ok(()) };
+        if self.cut.contains(&(owner, letter)) {
+            return Ok(());
+        }
+        if self.canary != Canary::NoResync {
+            let copied = {
+                let seats: Vec<&SeatNode> = self.seats.iter().collect();
+                resync(&mut self.owners[owner], &seats, letter)
+            };
+            let Some(target) = copied else { return Ok(()) };
+            let place = self.place(letter);
+            self.seats[place] = target;
+            self.say(|| format!("owner {owner} filled {letter}"));
+            self.check()?;
+        }
+        let mut proposed = false;
+        self.act(owner, |o, out| proposed = o.start_activation(letter, out))?;
+        if proposed {
+            self.counts.activated += 1;
+            // What was lost has been copied: the log begins anew.
+            let place = self.place(letter);
+            self.seats[place].component.damaged = false;
+        }
+        Ok(())
+    }
+
+    fn come_back(&mut self, owner: usize) -> Result<(), String> {
+        let letters: Vec<char> = self.seats.iter().map(|s| s.letter).collect();
+        let letter = self.rng.pick(&letters).expect("seats");
+        self.act(owner, |o, out| { o.start_coming(letter, None, out); })
+    }
+
+    /// Replaces a data component by one of the seats that the configuration does not name.
+    fn replace(&mut self, owner: usize) -> Result<(), String> {
+        let Some(serving) = self.owners[owner].serving() else { return Ok(()) };
+        let named: Vec<char> = serving.config.members.iter().map(|m| letter_of(m.seat())).collect();
+        let data: Vec<char> = named.iter().copied().filter(|l| l.is_uppercase()).collect();
+        // Only a seat that never was a member: ids are not used again.
+        let fresh = self.seats.iter().filter(|s| s.record.as_ref().is_some_and(|r| r.accepted.is_none()));
+        let fresh: Vec<char> = fresh.map(|s| s.letter).filter(|l| !named.contains(l)).collect();
+        let (Some(old), Some(new)) = (self.rng.pick(&data), self.rng.pick(&fresh)) else { return Ok(()) };
+        self.say(|| format!("owner {owner} replaces {old} by {new}"));
+        self.act(owner, |o, out| { o.start_coming(new, Some(old), out); })
+    }
+
+    /// Owner 0 begins to serve before anything happens.
+    pub fn begin(&mut self) -> Result<(), String> {
+        self.seize(0)?;
+        self.heartbeats()?;
+        for _ in 0..200 {
+            if !self.net.is_empty() {
+                let msg = self.net.remove(0);
+                self.deliver(msg)?;
+            }
+        }
+        assert!(self.owners[0].may_answer(self.owner_clock(0)), "nothing hindered it");
+        Ok(())
+    }
+
+    /// Everything works again: some owner must come to serve. False: nobody does.
+    pub fn heal(&mut self) -> Result<bool, String> {
+        self.cut.clear();
+        self.paused.fill(false);
+        for round in 0..60 {
+            self.now_us += 300_000;
+            self.heartbeats()?;
+            for _ in 0..400 {
+                if self.net.is_empty() {
+                    break;
+                }
+                let msg = self.net.remove(0);
+                self.deliver(msg)?;
+            }
+            let serves = (0..self.owners.len()).any(|o| self.owners[o].may_answer(self.owner_clock(o)));
+            if serves {
+                return Ok(true);
+            }
+            let owner = round % self.owners.len();
+            if self.owners.iter().all(|o| o.serving().is_none()) {
+                match self.owners[owner].phase {
+                    Phase::Idle | Phase::Ended => self.seize(owner)?,
+                    _ => {
+                        for seat in self.owners[owner].waiting_for() {
+                            self.act(owner, |o, out| o.on_unreachable(seat, out))?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The body of a message, for scenarios that look for one.
+pub fn is_write(body: &Body) -> bool {
+    matches!(body, Body::Write { .. })
+}
