@@ -266,28 +266,48 @@ fn in_flight_limits_hold_while_the_disk_is_slow() {
             ..Options::default()
         },
     );
-    let wait = Some(Duration::from_millis(400));
-    served.disk("disk", move |d| {
-        d.set_faults(Faults {
-            wait,
-            ..Faults::default()
+    let slow = |served: &Served, wait| {
+        served.disk("disk", move |d| {
+            d.set_faults(Faults {
+                wait,
+                ..Faults::default()
+            })
         })
-    });
+    };
+    let counts = |served: &Served| served.disk("disk", |d| d.counts());
+    let settle = |served: &Served, running| {
+        let start = Instant::now();
+        while counts(served).1 < running {
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "{:?}",
+                counts(served)
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Time for one more, if the limit does not hold.
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let second = Some(Duration::from_millis(1000));
+    slow(&served, second);
     let mut c = Client::unix(&served.socket()).go("disk", false);
     for _ in 0..25 {
         c.send(READ, 0, 0, 512);
     }
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(served.disk("disk", |d| d.counts()), (0, 10));
+    settle(&served, 10);
+    assert_eq!(counts(&served), (0, 10));
+    slow(&served, None);
     for _ in 0..25 {
         assert_eq!(c.answer(512).error, 0);
     }
-    // Bytes: 64 MiB are two reads of 32 MiB less their own bookkeeping, so the third, and here the second, waits.
+    // Bytes: 64 MiB are two reads of 32 MiB less their own bookkeeping, so the second waits.
+    slow(&served, second);
     for _ in 0..4 {
         c.send(READ, 0, 0, 32 << 20);
     }
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(served.disk("disk", |d| d.counts().1), 1);
+    settle(&served, 1);
+    assert_eq!(counts(&served), (25, 1));
+    slow(&served, None);
     for _ in 0..4 {
         assert_eq!(c.answer(32 << 20).error, 0);
     }
@@ -318,5 +338,55 @@ fn clients_that_vanish_in_the_middle_leave_nothing_behind() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_serves(&served);
+    served.stop();
+}
+
+#[test]
+fn a_client_that_does_not_listen_cannot_hold_up_the_stop() {
+    let stop_grace = Duration::from_millis(300);
+    let served = serve(
+        &[("disk", 64 * MIB)],
+        Options {
+            stop_grace,
+            ..Options::default()
+        },
+    );
+    served.disk("disk", |d| d.fill());
+    let mut deaf = negotiated(&served);
+    flood(&mut deaf, &request(READ, 0, 7, 0, 1 << 20).repeat(10), 2800);
+    let start = Instant::now();
+    served.stop();
+    let took = start.elapsed();
+    assert!(
+        (stop_grace..Duration::from_secs(5)).contains(&took),
+        "{took:?}"
+    );
+}
+
+#[test]
+fn one_busy_client_does_not_starve_another() {
+    let served = serve(&[("disk", 64 * MIB)], Options::default());
+    served.disk("disk", |d| d.fill());
+    let busy = negotiated(&served);
+    let mut requests = busy.try_clone().expect("clone");
+    let sender = std::thread::spawn(move || {
+        let unit = request(READ, 0, 7, 0, 4096).repeat(100);
+        while requests.write_all(&unit).is_ok() {}
+    });
+    let mut answers = busy.try_clone().expect("clone");
+    let reader = std::thread::spawn(move || {
+        let mut rest = vec![0; 1 << 20];
+        while matches!(answers.read(&mut rest), Ok(n) if n > 0) {}
+    });
+    let mut polite = Client::unix(&served.socket()).go("disk", true);
+    let start = Instant::now();
+    for _ in 0..200 {
+        polite.read(0, 4096);
+    }
+    let took = start.elapsed();
+    busy.shutdown(Shutdown::Both).expect("end the flood");
+    sender.join().expect("the sender");
+    reader.join().expect("the reader");
+    assert!(took < Duration::from_secs(5), "200 reads took {took:?}");
     served.stop();
 }
