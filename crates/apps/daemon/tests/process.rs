@@ -1,0 +1,106 @@
+//! The daemon as a process: ready, answering, alone on its data directory, stopped by a signal, counted at each start.
+
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::net::{UnixDatagram, UnixStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// A start makes and fills files, on a machine that may be busy.
+const START_WAIT: Duration = Duration::from_secs(60);
+
+/// A daemon that dies with its test.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn command(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cairnd"));
+    command.args(["--embedded-hosts", "3", "--embedded-cache", "64MiB", "--embedded-capacity", "128MiB"]);
+    command.args(["--listen-api", "", "--listen-nbd", "", "--data-dir"]).arg(dir);
+    command
+}
+
+/// Starts a daemon and waits until it says that it is ready; hands back what it says to the service manager.
+fn start(dir: &Path) -> (Daemon, UnixDatagram) {
+    let socket = dir.with_extension("notify");
+    let _ = std::fs::remove_file(&socket);
+    let notify = UnixDatagram::bind(&socket).unwrap();
+    notify.set_read_timeout(Some(START_WAIT)).unwrap();
+    let log = std::fs::File::create(dir.with_extension("log")).unwrap();
+    let child = command(dir).env("NOTIFY_SOCKET", &socket).stderr(log).spawn().unwrap();
+    let daemon = Daemon(child);
+    let said = hear(&notify, dir);
+    assert!(said.starts_with("READY=1"), "{said}");
+    (daemon, notify)
+}
+
+fn hear(notify: &UnixDatagram, dir: &Path) -> String {
+    let mut said = [0; 4096];
+    let len = notify.recv(&mut said).unwrap_or_else(|error| {
+        let log = std::fs::read_to_string(dir.with_extension("log")).unwrap_or_default();
+        panic!("the daemon says nothing ({error}); its log:\n{log}")
+    });
+    String::from_utf8_lossy(&said[..len]).into_owned()
+}
+
+fn get(dir: &Path, path: &str) -> Value {
+    let mut stream = UnixStream::connect(dir.join("api.sock")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    serde_json::from_str(body).unwrap()
+}
+
+/// Asks it to stop and waits for its exit code.
+fn stop(mut daemon: Daemon) -> i32 {
+    let pid = daemon.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = daemon.0.try_wait().unwrap() {
+            return status.code().expect("it ends by itself");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not stop");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_life_of_a_daemon() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("data");
+    let (daemon, notify) = start(&dir);
+    let cluster = get(&dir, "/api/v1/cluster");
+    assert_eq!((&cluster["hosts_total"], &cluster["disk_groups"]), (&3.into(), &3.into()), "{cluster}");
+    let incarnation = |dir: &Path| get(dir, "/api/v1/hosts/host-1")["incarnation"].clone();
+    assert_eq!(incarnation(&dir), 1);
+
+    // A second one on the same directory is refused, and does the first no harm.
+    let second = command(&dir).stdout(Stdio::null()).output().unwrap();
+    let error = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{error}");
+    assert!(error.contains("in use by another cairnd"), "{error}");
+    assert_eq!(get(&dir, "/api/v1/cluster")["id"], cluster["id"]);
+
+    assert_eq!(stop(daemon), 0);
+    assert_eq!(hear(&notify, &dir).trim(), "STOPPING=1");
+    assert!(!dir.join("api.sock").exists());
+
+    // The same cluster comes back, counted once more.
+    let (daemon, _notify) = start(&dir);
+    assert_eq!(get(&dir, "/api/v1/cluster")["id"], cluster["id"]);
+    assert_eq!(incarnation(&dir), 2);
+    assert_eq!(stop(daemon), 0);
+}
