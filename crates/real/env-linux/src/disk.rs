@@ -180,7 +180,7 @@ fn again(cause: &std::io::Error) -> bool {
 fn as_device_takes(mut parts: Vec<Bytes>, len: usize) -> Vec<Bytes> {
     parts.retain(|part| !part.is_empty());
     let aligned = |part: &Bytes| {
-        part.as_ptr() as usize % BUFFER_ALIGN == 0 && part.len().is_multiple_of(BUFFER_ALIGN)
+        (part.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) && part.len().is_multiple_of(BUFFER_ALIGN)
     };
     if parts.len() <= SLICES_MAX && parts.iter().all(aligned) {
         return parts;

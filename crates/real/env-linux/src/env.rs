@@ -145,7 +145,7 @@ impl LinuxEnv {
 fn one_piece(mut parts: Vec<Bytes>) -> Bytes {
     match parts.as_slice() {
         [] => return Bytes::new(),
-        [one] if one.as_ptr() as usize % BUFFER_ALIGN == 0 => {
+        [one] if (one.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) => {
             return parts.pop().expect("there is one");
         }
         _ => {}

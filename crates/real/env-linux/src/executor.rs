@@ -126,6 +126,8 @@ impl ShardHandle {
 /// How a shard stands, as its own tasks tell it.
 pub(crate) type EndCell = Rc<std::cell::RefCell<Option<ShardEnd>>>;
 
+pub(crate) type OnEnd = Box<dyn FnOnce(&ShardEnd)>;
+
 /// One shard on its thread.
 pub(crate) struct ShardSlot {
     pub key: u64,
@@ -134,7 +136,7 @@ pub(crate) struct ShardSlot {
     pub end: EndCell,
     pub in_flight: InFlight,
     /// Called once, right after the tasks were dropped: the host is told.
-    pub on_end: Option<Box<dyn FnOnce(&ShardEnd)>>,
+    pub on_end: Option<OnEnd>,
     /// Fires, or is dropped, when nothing of the shard is left.
     pub over: Option<oneshot::Sender<()>>,
     pub ended: Option<oneshot::Sender<ShardEnd>>,

@@ -134,7 +134,7 @@ impl HostShared {
     pub fn deliver(&self, event: NetEvent, route: Route, bounded: bool) -> bool {
         let bytes_max = if bounded { BYTES_MAX } else { usize::MAX };
         let shard = &self.shards[self.resolve(route)];
-        shard.inbox.push(event, bytes_max).is_ok()
+        shard.inbox.push(event, bytes_max)
     }
 
     pub fn register_disk_group(&self, group: DiskGroupId, shard: u8) {
@@ -375,10 +375,15 @@ impl Host {
     }
 }
 
+/// Connections that the kernel completes before we accept them.
+const BACKLOG: i32 = 1024;
+
 /// A listening socket that does not block.
 fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
+    // The standard library asks for 128 only: a burst beyond that waits seconds for its SYN to be sent again.
+    rustix::net::listen(&listener, BACKLOG)?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))
 }

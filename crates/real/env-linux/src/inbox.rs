@@ -60,12 +60,12 @@ impl Inbox {
         below
     }
 
-    /// Appends one event, unless more than `bytes_max` wait: then it is given back.
-    pub fn push(&self, event: NetEvent, bytes_max: usize) -> Result<(), NetEvent> {
+    /// Appends one event, unless more than `bytes_max` would wait: then it is dropped, and the answer is false.
+    pub fn push(&self, event: NetEvent, bytes_max: usize) -> bool {
         let mut state = self.lock();
         let bytes = state.bytes + bytes_of(&event);
         if bytes > bytes_max {
-            return Err(event);
+            return false;
         }
         state.bytes = bytes;
         state.events.push(event);
@@ -74,13 +74,13 @@ impl Inbox {
         if let Some(waker) = waker {
             waker.wake();
         }
-        Ok(())
+        true
     }
 
     /// Appends an event that is never refused: ups, downs, and what a host sends itself.
     pub fn push_always(&self, event: NetEvent) {
         let taken = self.push(event, usize::MAX);
-        debug_assert!(taken.is_ok());
+        debug_assert!(taken);
     }
 
     /// Moves all events to `into`; waits where there are none.

@@ -2,7 +2,10 @@
 
 mod common;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskErrorKind, Durability, Env, PageBuf};
@@ -19,7 +22,7 @@ fn disk_file(directory: &tempfile::TempDir) -> PathBuf {
     path
 }
 
-fn open(env: &LinuxEnv, path: &PathBuf) -> LinuxDisk {
+fn open(env: &LinuxEnv, path: &Path) -> LinuxDisk {
     LinuxDisk::open(env, path, &DiskOptions::default()).expect("an open disk")
 }
 

@@ -62,7 +62,7 @@ async fn exchange(env: &cairn_env_linux::LinuxEnv, to: HostId, count: u32) {
             for (block, bytes) in got.payload.chunks(4096).enumerate() {
                 assert!(bytes.iter().all(|&b| b == number as u8 ^ block as u8));
             }
-            assert!(blocks == 0 || got.payload.as_ptr() as usize % 4096 == 0);
+            assert!(blocks == 0 || (got.payload.as_ptr() as usize).is_multiple_of(4096));
             number += 1;
         }
     }
