@@ -63,7 +63,8 @@ pub struct Rejoin {
     pub state: ComponentState,
     /// To be undone on it first, newest first: what it holds above `stale_since` may have been undone elsewhere.
     ///
-    /// An undone operation may still be copied back: undo bars writes of that number, not copies.
+    /// An undone operation may still be copied back: undo bars writes of that number, not copies; and it counts once,
+    /// so that one that comes twice does not take the copy away.
     pub undo: Vec<OpId>,
 }
 

@@ -16,7 +16,7 @@ use model::{
 const RUNS: u64 = 100_000;
 
 /// Steps of one.
-const STEPS: usize = 160;
+const STEPS: usize = 250;
 
 fn shape(seed: u64) -> (&'static str, &'static str, usize) {
     match seed % 4 {

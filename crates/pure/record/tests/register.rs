@@ -2,7 +2,7 @@
 //!
 //! Each line states a cluster and what its owners may do; every state is checked for I2 (one chain of configurations),
 //! I3 and I4 (acknowledged operations are on every active component), I5 (equal after settling). Careless variants
-//! must be caught.
+//! must be caught. The head of `model/explore.rs` tells what "every schedule" means.
 
 mod model;
 
@@ -14,10 +14,11 @@ use model::{
 const MIRROR: Setup = Setup {
     config: "A1 B1 w1",
     spare: "",
-    writes: [1, 0],
+    writes: [0, 0],
     seizes: [0, 1],
     replace: None,
     rejoins: 0,
+    dies: false,
     restarts: 0,
     canary: Canary::None,
 };
@@ -26,8 +27,9 @@ fn run(name: &str, setup: Setup, states_max: usize) -> Found {
     let started = std::time::Instant::now();
     let found = Explorer::new(setup).run(states_max);
     println!(
-        "{name}: {} states, {} steps, {} wins, {} acknowledgements, {} failed seizures, {:.1?}{}",
+        "{name}: {} states{}, {} steps, {} wins, {} acknowledgements, {} failed seizures, {:.1?}{}",
         found.states,
+        if found.complete { " (all)" } else { "" },
         found.steps,
         found.won,
         found.acked,
@@ -38,13 +40,67 @@ fn run(name: &str, setup: Setup, states_max: usize) -> Found {
     found
 }
 
+/// Every state is visited and right.
 fn right(name: &str, setup: Setup) {
-    let found = run(name, setup, 1_000_000);
+    let found = run(name, setup, 2_000_000);
     assert_eq!(found.wrong, None, "{name}");
-    assert!(found.won > 0 && found.acked > 0, "{name} did nothing");
+    assert!(found.complete, "{name}: the bounds of the model are too wide");
+    assert!(found.won > 0, "{name} did nothing");
+}
+
+/// The first `states` states, in order of the number of steps that lead to them, are right.
+fn right_so_far(name: &str, setup: Setup, states: usize) {
+    let found = run(name, setup, states);
+    assert_eq!(found.wrong, None, "{name}");
+    assert!(found.won > 0, "{name} did nothing");
 }
 
 #[test]
-fn a_writer_and_a_seizer() {
-    right("mirror, 1 write, 1 seizure", MIRROR);
+fn a_writing_owner_and_a_seizer() {
+    right("mirror, 1 write, 1 seizure", Setup { writes: [1, 0], ..MIRROR });
+    right("the owner dies with 2 writes on their way, 1 seizure", Setup { writes: [2, 0], dies: true, ..MIRROR });
+    right("the same with 3 copies", Setup { config: "A1 B1 D1 w1", writes: [1, 0], dies: true, ..MIRROR });
+}
+
+#[test]
+fn a_writing_owner_a_seizer_and_a_restart() {
+    right("mirror, 1 write, 1 seizure, 1 restart", Setup { writes: [1, 0], restarts: 1, ..MIRROR });
+}
+
+#[test]
+fn a_copy_comes_back_and_somebody_seizes() {
+    let stale = Setup { config: "A1 B1- w1", rejoins: 1, ..MIRROR };
+    right("stale copy, 1 rejoin, 1 seizure", stale.clone());
+    right_so_far("the same with 1 write", Setup { writes: [1, 0], ..stale }, 200_000);
+}
+
+#[test]
+fn a_copy_is_replaced_and_somebody_seizes() {
+    let moving = Setup { spare: "D1", replace: Some(('B', 'D')), ..MIRROR };
+    right_so_far("mirror, B replaced by D, 1 seizure", moving, 300_000);
+}
+
+#[test]
+fn two_seizers_and_what_a_dead_owner_left() {
+    let contending = Setup { writes: [1, 0], seizes: [1, 1], dies: true, ..MIRROR };
+    right_so_far("the owner dies with 1 write on its way, 2 seizers", contending, 300_000);
+    let three = Setup { config: "A1 B1 D1 w1", writes: [1, 0], ..MIRROR };
+    right_so_far("3 copies and a witness, 1 write, 1 seizure", three, 200_000);
+}
+
+#[test]
+fn careless_variants_are_caught() {
+    let writing = Setup { writes: [1, 0], ..MIRROR };
+    let stale = Setup { config: "A1 B1- w1", rejoins: 1, ..writing.clone() };
+    let moving = Setup { spare: "D1", replace: Some(('B', 'D')), ..MIRROR };
+    for (name, setup) in [
+        ("a change by majority of the new members", Setup { canary: Canary::NotJoint, ..moving }),
+        ("no promise", Setup { canary: Canary::NoPromise, ..writing.clone() }),
+        ("acknowledged before recorded absent", Setup { canary: Canary::AckBeforeAbsent, ..writing.clone() }),
+        ("no undo", Setup { canary: Canary::NoUndo, ..writing }),
+        ("active without resync", Setup { canary: Canary::NoResync, ..stale.clone() }),
+        ("served too early", Setup { canary: Canary::ServeTooEarly, ..stale }),
+    ] {
+        assert!(run(name, setup, 600_000).wrong.is_some(), "{name} was not caught");
+    }
 }

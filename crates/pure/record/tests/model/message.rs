@@ -41,8 +41,8 @@ pub enum Body {
     HeartbeatAnswer(HeartbeatAnswer),
     /// Ask for a lease.
     Confirm { epoch: Epoch, token: u64 },
-    /// To it.
-    ConfirmAnswer { token: u64, granted: bool },
+    /// To it, with the seat's promise.
+    ConfirmAnswer { token: u64, granted: bool, promised: Epoch },
     /// Give it up.
     Release { epoch: Epoch },
 }

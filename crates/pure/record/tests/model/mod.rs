@@ -42,7 +42,7 @@ pub enum Canary {
     NoResync,
     /// Activation does not carry `decided`.
     NoDecided,
-    /// Operations of an earlier admission are applied.
+    /// Operations of an earlier admission are applied, over later ones too.
     NoSession,
     /// A seizer does not wait for in-sync components.
     ServeTooEarly,

@@ -257,7 +257,10 @@ impl OwnerNode {
                 leases.on_heartbeat_answer(seat_of(seat).host, answer);
                 self.confirm(now, out);
             }
-            Body::ConfirmAnswer { token, granted } => {
+            Body::ConfirmAnswer { token, granted, promised } => {
+                if self.epoch().is_some_and(|e| *promised > e) {
+                    return self.end(out);
+                }
                 if let (Some(asked), true) = (self.tokens.remove(token), *granted) {
                     self.leases.as_mut().expect("a model with time").on_confirmed(asked);
                 }

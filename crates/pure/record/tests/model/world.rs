@@ -68,6 +68,8 @@ pub struct World {
     pub owners: Vec<OwnerNode>,
     pub seats: Vec<SeatNode>,
     pub net: Vec<Msg>,
+    /// Messages on a long way, and the step in which they arrive.
+    late: Vec<(usize, Msg)>,
     pub ghost: Ghost,
     pub counts: Counts,
     /// Real time, in microseconds.
@@ -107,6 +109,7 @@ impl World {
             owners: (0..owners).map(|n| OwnerNode::new(n, canary, first.clone(), Some(LEASE))).collect(),
             ghost: Ghost::new(&first),
             net: Vec::new(),
+            late: Vec::new(),
             counts: Counts::default(),
             now_us: 10_000_000,
             clocks,
@@ -155,6 +158,10 @@ impl World {
     /// One random step. An error names the invariant that does not hold.
     pub fn step(&mut self) -> Result<(), String> {
         self.counts.steps += 1;
+        if let Some(place) = self.late.iter().position(|(due, _)| *due <= self.counts.steps) {
+            let (_, msg) = self.late.swap_remove(place);
+            self.net.insert(0, msg);
+        }
         match self.rng.below(100) {
             0..62 => self.deliver_any(),
             62..65 => {
@@ -168,22 +175,26 @@ impl World {
             }
             91..95 | 97 => self.answer_read(),
             95 => {
-                let cut = (self.rng.below(self.owners.len()), self.seats[self.rng.below(self.seats.len())].letter);
-                match self.cut.iter().position(|c| *c == cut) {
-                    Some(place) => drop(self.cut.remove(place)),
-                    None => self.cut.push(cut),
+                if !self.cut.is_empty() && !self.rng.one_in(3) {
+                    self.cut.remove(0);
+                } else {
+                    let cut = (self.rng.below(self.owners.len()), self.seats[self.rng.below(self.seats.len())].letter);
+                    self.say(|| format!("cut {cut:?}"));
+                    self.cut.push(cut);
                 }
-                self.say(|| format!("cut or healed {cut:?}"));
                 Ok(())
             }
             96 => {
                 let owner = self.rng.below(self.owners.len());
-                self.paused[owner] ^= true;
+                let pause = !self.paused.contains(&true) && self.rng.one_in(3);
+                self.paused.fill(false);
+                self.paused[owner] = pause;
                 self.say(|| format!("owner {owner} paused or goes on"));
                 Ok(())
             }
             98 => {
-                self.now_us += if self.rng.one_in(8) { self.rng.next() % 4_000_000 } else { 0 };
+                let nobody = self.paused.contains(&true) || self.owners.iter().all(|o| o.serving().is_none());
+                self.now_us += if nobody || self.rng.one_in(12) { self.rng.next() % 4_000_000 } else { 0 };
                 Ok(())
             }
             _ => if self.rng.one_in(2) { self.restart() } else { Ok(()) },
@@ -220,6 +231,12 @@ impl World {
         let place = self.rng.below(among);
         if self.rng.one_in(30) {
             self.net.remove(place);
+            return Ok(());
+        }
+        if self.rng.one_in(if is_write(&self.net[place].body) { 12 } else { 60 }) {
+            // Stuck somewhere, to arrive when everybody has forgotten it.
+            let due = self.counts.steps + 20 + self.rng.below(150);
+            self.late.push((due, self.net.remove(place)));
             return Ok(());
         }
         let twice = self.rng.one_in(30);
@@ -307,11 +324,13 @@ impl World {
                 continue;
             }
             let now = self.owner_clock(owner);
-            for place in 0..self.seats.len() {
-                let letter = self.seats[place].letter;
-                self.act(owner, |o, out| o.heartbeat(letter, now, out))?;
+            let leases = self.owners[owner].leases.as_ref().expect("a model with time");
+            for seat in leases.seats(super::OBJECT) {
+                self.act(owner, |o, out| o.heartbeat(letter_of(seat), now, out))?;
             }
-            self.act(owner, |o, out| o.resend(now, out))?;
+            if self.rng.one_in(2) {
+                self.act(owner, |o, out| o.resend(now, out))?;
+            }
         }
         Ok(())
     }
@@ -319,10 +338,13 @@ impl World {
     /// Something that an owner may do of itself.
     fn owner_acts(&mut self, owner: usize) -> Result<(), String> {
         if matches!(self.owners[owner].phase, Phase::Idle | Phase::Ended) {
-            return if self.rng.one_in(20) { self.seize(owner) } else { Ok(()) };
+            // Impatient when nobody serves, curious otherwise.
+            let odds = if self.owners.iter().any(|o| o.serving().is_some()) { 12 } else { 3 };
+            return if self.rng.one_in(odds) { self.seize(owner) } else { Ok(()) };
         }
         let waiting = self.owners[owner].waiting_for();
-        if !waiting.is_empty() && self.rng.one_in(12) {
+        let patience = if self.owners[owner].serving().is_some() { 12 } else { 5 };
+        if !waiting.is_empty() && self.rng.one_in(patience) {
             let seat = self.rng.pick(&waiting).expect("not empty");
             self.say(|| format!("owner {owner} waits for {seat} no longer"));
             return self.act(owner, |o, out| o.on_unreachable(seat, out));
@@ -331,20 +353,19 @@ impl World {
             return Ok(());
         }
         match self.rng.below(16) {
-            0..5 => self.act(owner, |o, out| { o.start_write(out); }),
-            5..8 => self.fetch(owner),
-            8..10 => self.fill(owner),
+            0..5 => self.act(owner, |o, out| {
+                o.start_write(out);
+            }),
+            5..7 => self.fetch(owner),
+            7..10 => self.fill(owner),
             10..13 => self.come_back(owner),
-            13 => {
+            13 if self.rng.one_in(8) => {
                 self.owners[owner].forget_coming();
                 Ok(())
             }
-            14 if self.rng.one_in(4) => self.replace(owner),
-            15 if self.rng.one_in(8) => self.act(owner, |o, out| o.end(out)),
-            _ => {
-                let now = self.owner_clock(owner);
-                self.act(owner, |o, out| o.resend(now, out))
-            }
+            14 if self.rng.one_in(6) => self.replace(owner),
+            15 if self.rng.one_in(3) => self.act(owner, |o, out| o.end(out)),
+            _ => Ok(()),
         }
     }
 
@@ -435,8 +456,10 @@ impl World {
     }
 
     fn come_back(&mut self, owner: usize) -> Result<(), String> {
-        let letters: Vec<char> = self.seats.iter().map(|s| s.letter).collect();
-        let letter = self.rng.pick(&letters).expect("seats");
+        let Some(serving) = self.owners[owner].serving() else { return Ok(()) };
+        let away = |m: &&cairn_types::Member| matches!(m.state, cairn_types::ComponentState::Absent { .. });
+        let away: Vec<char> = serving.config.members.iter().filter(away).map(|m| letter_of(m.seat())).collect();
+        let Some(letter) = self.rng.pick(&away) else { return Ok(()) };
         self.act(owner, |o, out| { o.start_coming(letter, None, out); })
     }
 
