@@ -15,6 +15,11 @@ use model::{
 /// Schedules in all.
 const RUNS: u64 = 100_000;
 
+/// More of them: `RECORD_RUNS=1000000`.
+fn runs_wanted() -> u64 {
+    std::env::var("RECORD_RUNS").map_or(RUNS, |n| n.parse().expect("a number"))
+}
+
 /// Steps of one.
 const STEPS: usize = 250;
 
@@ -76,7 +81,8 @@ fn a_hundred_thousand_schedules() {
         return;
     }
     let started = std::time::Instant::now();
-    let halves = [0..RUNS / 2, RUNS / 2..RUNS].map(|seeds| std::thread::spawn(|| runs(seeds, Canary::None)));
+    let all = runs_wanted();
+    let halves = [0..all / 2, all / 2..all].map(|seeds| std::thread::spawn(|| runs(seeds, Canary::None)));
     for half in halves {
         let (counts, wrong) = half.join().expect("a run panicked");
         println!("{counts:?} {:.1?}", started.elapsed());

@@ -490,6 +490,53 @@ impl World {
         Ok(())
     }
 
+    /// Delivers, in order, every message that fits, and what follows from it, until none does.
+    pub fn deliver_all(&mut self, fits: impl Fn(&Msg) -> bool) {
+        while let Some(place) = self.net.iter().position(&fits) {
+            let msg = self.net.remove(place);
+            self.deliver(msg).expect("an invariant");
+        }
+    }
+
+    /// Lets an owner do something.
+    pub fn lets(&mut self, owner: usize, act: impl FnOnce(&mut OwnerNode, &mut Out)) {
+        self.act(owner, act).expect("an invariant");
+    }
+
+    /// The owner dies: nothing that it sent arrives any more, unless it has.
+    pub fn dies(&mut self, owner: usize) {
+        self.owners[owner].phase = Phase::Ended;
+        self.net.retain(|m| m.owner != owner);
+    }
+
+    /// Time passes without heartbeats.
+    pub fn pass(&mut self, time: Duration) {
+        self.now_us += time.as_micros() as u64;
+    }
+
+    /// The owner reaches these seats only.
+    pub fn reach(&mut self, owner: usize, letters: &str) {
+        self.cut.retain(|(o, _)| *o != owner);
+        let beyond = self.seats.iter().map(|s| s.letter).filter(|l| !letters.contains(*l));
+        self.cut.extend(beyond.map(|l| (owner, l)));
+    }
+
+    pub fn seat(&self, letter: char) -> &SeatNode {
+        &self.seats[self.place(letter)]
+    }
+
+    pub fn seat_mut(&mut self, letter: char) -> &mut SeatNode {
+        let place = self.place(letter);
+        &mut self.seats[place]
+    }
+
+    /// Copies what is stale to a component that is being filled.
+    pub fn copy_to(&mut self, owner: usize, letter: char) {
+        let seats: Vec<&SeatNode> = self.seats.iter().collect();
+        let target = resync(&mut self.owners[owner], &seats, letter).expect("a copy is possible");
+        *self.seat_mut(letter) = target;
+    }
+
     /// Everything works again: some owner must come to serve. False: nobody does.
     pub fn heal(&mut self) -> Result<bool, String> {
         self.cut.clear();

@@ -1,0 +1,418 @@
+//! Ways that the design goes wrong when built carelessly, one by one, with the order of events that does it.
+
+mod model;
+
+use std::time::Duration;
+
+use cairn_record::{Grants, PeerLeases, Seizure, SeizureEffect, SeizureFailure};
+use cairn_types::{ComponentState, DiskGroupId, Epoch, Incarnation, OpId, SeatRecord, Time};
+use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, PeerSession, SeizeAnswer};
+use model::{
+    Canary, OBJECT, closed, config_of, epoch,
+    message::{Body, Msg},
+    owner::{Out, Phase},
+    picture_of, seat_of,
+    world::{LEASE, World},
+};
+
+fn world(config: &str, spare: &str) -> World {
+    let mut world = World::new(1, Canary::None, config, spare, 3);
+    world.begin().expect("an invariant");
+    world.deliver_all(|_| true);
+    world
+}
+
+fn to(letters: &'static str) -> impl Fn(&Msg) -> bool {
+    move |m| letters.contains(m.seat)
+}
+
+/// Owner `owner` seizes; only `letters` can be reached. Again when it learns of newer epochs.
+fn seize(world: &mut World, owner: usize, letters: &'static str) {
+    world.reach(owner, letters);
+    for _ in 0..3 {
+        world.seize(owner).expect("an invariant");
+        loop {
+            world.deliver_all(move |m| m.owner == owner && letters.contains(m.seat));
+            match world.owners[owner].waiting_for().into_iter().find(|l| !letters.contains(*l)) {
+                Some(letter) => world.lets(owner, |o, out| o.on_unreachable(letter, out)),
+                None => break,
+            }
+        }
+        world.net.retain(|m| m.owner != owner);
+        if world.owners[owner].serving().is_some() {
+            return;
+        }
+        world.pass(LEASE * 2);
+    }
+}
+
+fn serves(world: &World, owner: usize) -> Option<String> {
+    world.owners[owner].serving().map(|s| picture_of(&s.config))
+}
+
+/// Writes; the copies at `letters` get it and answer.
+fn write(world: &mut World, owner: usize, letters: &'static str) -> OpId {
+    let mut op = None;
+    world.lets(owner, |o, out| op = o.start_write(out));
+    world.deliver_all(move |m| m.owner == owner && letters.contains(m.seat));
+    op.expect("no block is locked")
+}
+
+/// The component comes back and is filled, but not proposed active.
+fn comes_back(world: &mut World, owner: usize, letter: char) {
+    world.lets(owner, |o, out| assert!(o.start_coming(letter, None, out)));
+    world.deliver_all(move |m| m.owner == owner);
+    world.copy_to(owner, letter);
+}
+
+fn activate(world: &mut World, owner: usize, letter: char) {
+    world.lets(owner, |o, out| assert!(o.start_activation(letter, out)));
+    world.deliver_all(move |m| m.owner == owner);
+}
+
+/// Half-accepted config elects its own owner. Goal: only one side of a cut serves. Method: the change of B to D is
+/// accepted by A and D; the owner dies; {A, D} and {B, w} cannot see each other.
+#[test]
+fn scenario_1_half_accepted_config() {
+    let mut w = world("A1 B1 w1", "D1");
+    w.lets(0, |o, out| assert!(o.start_coming('D', Some('B'), out)));
+    w.deliver_all(|m| matches!(m.body, Body::Seize { .. } | Body::SeizeAnswer { .. }));
+    w.deliver_all(to("AD"));
+    assert!(w.seat('A').record.as_ref().is_some_and(|r| r.accepted.as_ref().is_some_and(|a| a.base.is_some())));
+    w.dies(0);
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "AD");
+    assert_eq!(serves(&w, 1), None, "A and D are a majority of the half-accepted configuration only");
+    w.pass(LEASE * 2);
+    seize(&mut w, 2, "Bw");
+    assert_eq!(serves(&w, 2).as_deref(), Some("A1- B1 w1"));
+    // The other way round: whoever sees A and w finds the open record, and finishes it.
+    let mut w = world("A1 B1 w1", "D1");
+    w.lets(0, |o, out| assert!(o.start_coming('D', Some('B'), out)));
+    w.deliver_all(|m| matches!(m.body, Body::Seize { .. } | Body::SeizeAnswer { .. }));
+    w.deliver_all(to("AD"));
+    w.dies(0);
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "ADw");
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1 D1~ w1"));
+}
+
+/// Undo after a quick rejoin. Goal: an operation acknowledged while B was away stands although B's log never held it.
+/// Method: `decided` of the activation is above it.
+#[test]
+fn scenario_2_undo_after_quick_rejoin() {
+    let mut w = world("A1 B1 w1", "");
+    let op = write(&mut w, 0, "A");
+    w.lets(0, |o, out| o.on_unreachable('B', out));
+    w.deliver_all(to("Aw"));
+    assert!(w.ghost.acked.contains(&op));
+    w.net.clear();
+    comes_back(&mut w, 0, 'B');
+    activate(&mut w, 0, 'B');
+    assert_eq!(serves(&w, 0).as_deref(), Some("A1 B1 w1"));
+    assert!(!w.seat('B').component.window.contains(&op), "it came by copy");
+    w.dies(0);
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "ABw");
+    assert!(w.seat('A').component.ops.contains(&op) && w.seat('B').component.ops.contains(&op));
+}
+
+/// Damaged log. Goal: B's lack of an operation does not undo it on A. Method: B's log lost it and says so.
+#[test]
+fn scenario_3_damaged_log() {
+    let mut w = world("A1 B1 w1", "");
+    let op = write(&mut w, 0, "AB");
+    assert!(w.ghost.acked.contains(&op));
+    w.dies(0);
+    let damaged = &mut w.seat_mut('B').component;
+    damaged.damaged = true;
+    damaged.ops.clear();
+    damaged.window.clear();
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "ABw");
+    assert!(w.seat('A').component.ops.contains(&op));
+    let b = w.owners[1].serving().expect("A is a full copy").config.members[1].state;
+    assert_eq!(b, ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 }, "all of B is copied anew");
+    // And with B alone nothing is served.
+    let mut w = world("A1 B1 w1", "");
+    write(&mut w, 0, "AB");
+    w.dies(0);
+    w.seat_mut('B').component.damaged = true;
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "Bw");
+    assert_eq!(serves(&w, 1), None);
+}
+
+/// Resync target at owner death. Goal: D is not active without what A and B acknowledged, and what D alone holds
+/// vanishes. Method: D is full; one more operation reaches A and B only, another D only; the owner dies.
+#[test]
+fn scenario_5_resync_target_at_owner_death() {
+    let mut w = world("A1 B1 D1 w1", "");
+    let first = write(&mut w, 0, "AB");
+    w.lets(0, |o, out| o.on_unreachable('D', out));
+    w.deliver_all(to("ABw"));
+    w.net.clear();
+    comes_back(&mut w, 0, 'D');
+    let acked = write(&mut w, 0, "AB");
+    assert!(w.ghost.acked.contains(&acked) && w.ghost.acked.contains(&first));
+    w.net.clear();
+    let alone = write(&mut w, 0, "D");
+    assert!(w.seat('D').component.ops.contains(&alone) && !w.ghost.acked.contains(&alone));
+    w.dies(0);
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "ABDw");
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1 D1~ w1"));
+    assert!(!w.seat('D').component.ops.contains(&alone), "undone");
+    w.lets(1, |o, out| assert!(!o.start_activation('D', out), "it begins over"));
+    w.copy_to(1, 'D');
+    activate(&mut w, 1, 'D');
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1 D1 w1"));
+    assert_eq!(w.seat('D').component.ops, w.seat('A').component.ops);
+}
+
+/// A reused seq. Goal: op 1 of the dead owner on B is not taken for op 1 of the next. Method: B alone has it, is
+/// unreachable while the next owner writes his, and comes back.
+#[test]
+fn scenario_9_reused_seq() {
+    let mut w = world("A1 B1 w1", "");
+    let lost = write(&mut w, 0, "B");
+    w.dies(0);
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "Aw");
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1- w1"));
+    let kept = write(&mut w, 1, "A");
+    assert!(kept.seq == lost.seq && w.ghost.acked.contains(&kept));
+    w.reach(1, "ABw");
+    comes_back(&mut w, 1, 'B');
+    activate(&mut w, 1, 'B');
+    assert_eq!(w.seat('B').component.ops, w.seat('A').component.ops);
+    assert!(!w.seat('B').component.ops.contains(&lost));
+}
+
+/// Delayed write of the same epoch. Goal: what was sent before B was recorded absent is refused after it came back.
+#[test]
+fn scenario_10_delayed_write_after_rejoin() {
+    let mut w = world("A1 B1 w1", "");
+    let op = write(&mut w, 0, "A");
+    w.lets(0, |o, out| o.on_unreachable('B', out));
+    let late = w.net.iter().position(|m| m.seat == 'B' && matches!(m.body, Body::Write { .. })).expect("on its way");
+    let late = w.net.remove(late);
+    w.deliver_all(to("Aw"));
+    w.net.clear();
+    comes_back(&mut w, 0, 'B');
+    activate(&mut w, 0, 'B');
+    let before = w.seat('B').component.clone();
+    w.deliver(late).expect("an invariant");
+    assert_eq!(w.seat('B').component, before, "refused: {op:?}");
+}
+
+/// Serving too early. Goal: a majority without a copy in sync does not serve, and says what it waits for.
+#[test]
+fn scenario_11_serving_too_early() {
+    let hint = closed(epoch(1, 0), 4, config_of("A1 B1- w1"));
+    let (mut seizure, _) = Seizure::start(epoch(2, 1), hint.clone(), 0);
+    let seat = |letter| model::seat::SeatNode::new(letter, Canary::None, Some(hint.clone()));
+    let answers = ['B', 'w'].map(|l| {
+        let (answer, _) = seat(l).handle(1, &Body::Seize { epoch: epoch(2, 1), overrule: false, anew: false }, Time(0));
+        let Some(Body::SeizeAnswer { answer, .. }) = answer else { panic!("answers") };
+        (seat_of(l), answer)
+    });
+    for (seat, answer) in answers {
+        assert_eq!(seizure.on_seize_answer(seat, answer), []);
+    }
+    // Cold start: nobody is recorded absent while the driver's grace time runs.
+    assert_eq!(seizure.waiting_for(), [seat_of('A')]);
+    let effects = seizure.on_unreachable(seat_of('A'));
+    let [SeizureEffect::Failed(SeizureFailure::NoQuorum(why))] = effects.as_slice() else { panic!("{effects:?}") };
+    assert!(!why.lacks_votes());
+    assert_eq!(why.sets.len(), 1);
+    assert_eq!(why.sets[0].in_sync[0].1, seat_of('A').host);
+}
+
+/// Amnesia. Goal: a witness that was made anew under its old id does not vote. Method: A accepted alone with the old
+/// witness what B never heard of.
+#[test]
+fn scenario_12_amnesia() {
+    let mut w = world("A1 B1 w1", "");
+    let op = write(&mut w, 0, "A");
+    w.lets(0, |o, out| o.on_unreachable('B', out));
+    w.deliver_all(to("Aw"));
+    assert!(w.ghost.acked.contains(&op));
+    w.dies(0);
+    *w.seat_mut('w') = model::seat::SeatNode::new('w', Canary::None, None);
+    w.seat_mut('w').grants = Some(Grants::new(Time(0), LEASE, 1 << 30));
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "Bw");
+    assert_eq!(serves(&w, 1), None, "B alone is no majority");
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "ABw");
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1- w1"));
+    // A seat whose record is gone has no vote either, and its data is degraded.
+    w.dies(1);
+    w.seat_mut('B').record = None;
+    w.pass(LEASE * 2);
+    seize(&mut w, 2, "ABw");
+    assert_eq!(serves(&w, 2).as_deref(), Some("A1 B1x w1"));
+}
+
+/// A lease on one seat, by hand.
+struct Pair {
+    owner: PeerLeases,
+    grantor: Grants,
+    epoch: Epoch,
+    lost: u64,
+}
+
+impl Pair {
+    fn new(lease: Duration) -> Self {
+        let mut owner = PeerLeases::new(lease);
+        owner.own(OBJECT, epoch(1, 0), &[seat_of('A')]);
+        Self { owner, grantor: Grants::new(Time(0), lease, 7), epoch: epoch(1, 0), lost: 0 }
+    }
+
+    /// A heartbeat sent at `sent`, handled at `handled` by the grantor's clock; answered at once, or never.
+    fn heartbeat(&mut self, sent: Time, handled: Time, answered: bool) -> Option<PeerSession> {
+        let (number, session, owned) = self.owner.heartbeat(seat_of('A').host, sent);
+        let heartbeat = Heartbeat { number, session, remembered: Vec::new(), summary: HostSummary::default(), owned };
+        let session = self.grantor.on_heartbeat((self.epoch.host, self.epoch.incarnation), &heartbeat, handled)?;
+        let answer = HeartbeatAnswer { number, session, grantor: (seat_of('A').host, Incarnation(1)) };
+        if answered {
+            self.owner.on_heartbeat_answer(seat_of('A').host, &answer);
+        } else {
+            self.lost += 1;
+        }
+        Some(session)
+    }
+
+    fn confirm(&mut self, sent: Time, handled: Time) -> bool {
+        let due = self.owner.due(OBJECT, sent);
+        let granted = |g: &mut Grants, e| g.on_confirm(DiskGroupId(model::id_of('A')), OBJECT, e, e, handled);
+        for asked in due {
+            if !granted(&mut self.grantor, self.epoch) {
+                return false;
+            }
+            self.owner.on_confirmed(asked);
+        }
+        true
+    }
+
+    fn holds(&self, now: Time) -> bool {
+        self.owner.holds(OBJECT, self.epoch, &config_of("A1"), now)
+    }
+
+    /// Whether another host could get the promise.
+    fn free(&self, now: Time) -> bool {
+        let record = SeatRecord { object: OBJECT, promised: self.epoch, accepted: None };
+        self.grantor.may_promise(DiskGroupId(model::id_of('A')), &record, epoch(2, 1), false, now).is_ok()
+    }
+}
+
+fn ms(n: u64) -> Time {
+    Time(n * 1_000_000)
+}
+
+/// A lapsed session is not revived by a late heartbeat. Goal: after it nothing is held before it is confirmed anew.
+#[test]
+fn scenario_13_lapsed_session() {
+    let mut p = Pair::new(LEASE);
+    p.heartbeat(ms(5000), ms(5000), true);
+    assert!(p.confirm(ms(5001), ms(5001)));
+    assert!(p.holds(ms(5100)) && !p.free(ms(5100)));
+    p.heartbeat(ms(5500), ms(5500), true);
+    assert!(p.holds(ms(7400)) && !p.holds(ms(7500)), "from when it was sent, less the margin");
+    assert!(!p.free(ms(7499)) && p.free(ms(7501)));
+    p.heartbeat(ms(6000), ms(9000), true);
+    assert!(!p.holds(ms(7900)), "the late one began another session");
+    assert!(p.free(ms(9000)));
+    assert!(p.confirm(ms(9001), ms(9001)));
+    assert!(p.holds(ms(9002)) && !p.free(ms(9002)));
+    // An object that is no longer listed is free with the next heartbeat, not after a lease.
+    p.heartbeat(ms(9100), ms(9100), true);
+    p.owner.abandon(OBJECT, p.epoch);
+    p.heartbeat(ms(9200), ms(9200), true);
+    assert!(p.free(ms(9200)));
+}
+
+/// Two failed seizers do not protect each other's claims for ever. Method: each has one seat's promise; both give up.
+#[test]
+fn scenario_13_claims_end() {
+    let group = DiskGroupId(model::id_of('A'));
+    let mut grants = Grants::new(Time(0), LEASE, 1);
+    grants.on_promised(group, OBJECT, epoch(2, 1), ms(5000));
+    let record = SeatRecord { object: OBJECT, promised: epoch(2, 1), accepted: None };
+    let held = grants.may_promise(group, &record, epoch(3, 2), false, ms(6500));
+    assert_eq!(held, Err(SeizeAnswer::LeaseHeld { by: epoch(2, 1), for_ms: 501 }));
+    assert_eq!(grants.may_promise(group, &record, epoch(3, 2), false, ms(7000)), Ok(()));
+    // At once when it is released, or when a majority has promised elsewhere.
+    assert_eq!(grants.may_promise(group, &record, epoch(3, 2), true, ms(6000)), Ok(()));
+    grants.on_release(group, OBJECT, epoch(2, 1));
+    assert_eq!(grants.may_promise(group, &record, epoch(3, 2), false, ms(6000)), Ok(()));
+}
+
+/// Grantor restarts 0.3 s after granting. Goal: nobody but the recorded owner's host gets the promise for one lease.
+#[test]
+fn scenario_14_grantor_restarts() {
+    let mut p = Pair::new(LEASE);
+    p.heartbeat(ms(5000), ms(5000), true);
+    assert!(p.confirm(ms(5000), ms(5000)));
+    p.grantor = Grants::new(ms(5300), LEASE, 99);
+    assert!(p.holds(ms(6900)));
+    assert!(!p.free(ms(5300)) && !p.free(ms(7299)) && p.free(ms(7300)));
+    let record = SeatRecord { object: OBJECT, promised: p.epoch, accepted: None };
+    let group = DiskGroupId(model::id_of('A'));
+    assert_eq!(p.grantor.may_promise(group, &record, epoch(2, 0), false, ms(5300)), Ok(()), "its own host may");
+    // A newer incarnation of the owner's host ends the older one's leases at once.
+    let mut p = Pair::new(LEASE);
+    p.heartbeat(ms(5000), ms(5000), true);
+    assert!(p.confirm(ms(5000), ms(5000)));
+    p.epoch.incarnation = Incarnation(2);
+    p.heartbeat(ms(5100), ms(5100), true);
+    assert!(p.free(ms(5100)));
+    p.epoch.incarnation = Incarnation(1);
+    assert_eq!(p.heartbeat(ms(5200), ms(5200), true), None, "the older one is not answered");
+}
+
+/// Clocks at both ends of their allowed rates, every delay of a heartbeat. Goal: the owner never holds what the grantor
+/// gives to another. Method: all delays in steps of 50 ms, the owner's clock slow and the grantor's fast.
+#[test]
+fn scenario_14_clocks_at_their_ends() {
+    let owner = |real_us: u64| Time(real_us * 995);
+    let grantor = |real_us: u64| Time(real_us * 1005);
+    let mut cases = 0;
+    for delay in (0..2500).step_by(50) {
+        for second in (0..3000).step_by(100) {
+            for answered in [true, false] {
+                let mut p = Pair::new(LEASE);
+                let at = |ms: u64| (10_000 + ms) * 1000;
+                p.heartbeat(owner(at(0)), grantor(at(delay)), true);
+                p.confirm(owner(at(delay)), grantor(at(delay)));
+                p.heartbeat(owner(at(delay + second)), grantor(at(2 * delay + second)), answered);
+                for now in (0..9000).step_by(10) {
+                    let now = at(2 * delay + second + now);
+                    assert!(!(p.holds(owner(now)) && p.free(grantor(now))), "delay {delay}, second {second}");
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("{cases} moments checked");
+}
+
+/// A majority frees what an unreachable owner's lease would hold. Goal: an owner that only B still hears does not make
+/// the object inaccessible. Method: A's and w's leases have lapsed, B's stands.
+#[test]
+fn a_majority_overrules_a_lease() {
+    let mut w = world("A1 B1 w1", "");
+    w.pass(LEASE * 3 / 2);
+    let now = w.owner_clock(0);
+    let mut out = Out::default();
+    w.owners[0].heartbeat('B', now, &mut out);
+    w.net.extend(out.send);
+    w.deliver_all(|_| true);
+    w.pass(LEASE * 3 / 4);
+    w.seize(1).expect("an invariant");
+    w.deliver_all(|m| m.owner == 1);
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1 w1"));
+    assert!(matches!(w.owners[0].phase, Phase::Serving(_)), "it has not heard of it");
+    assert!(!w.owners[0].may_answer(w.owner_clock(0)));
+}
