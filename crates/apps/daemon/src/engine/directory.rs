@@ -138,7 +138,8 @@ async fn init(registry: &Registry, plan: &Plan, cluster: ClusterId) -> Result<()
 fn start_member(plan: &Plan, cluster: ClusterId, index: usize, config: &DirectoryConfig) -> Result<Member, StartError> {
     let own = &config.members[index];
     let data_dir = &plan.hosts[0].data_dir;
-    let program = (!config.etcd_program.as_os_str().is_empty()).then(|| config.etcd_program.clone());
+    // A bare name is looked for where programs are; only what names a folder is taken by the letter.
+    let program = (config.etcd_program.components().count() > 1).then(|| config.etcd_program.clone());
     let member = MemberConfig {
         cluster,
         name: own.host.clone(),
