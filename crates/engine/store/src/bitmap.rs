@@ -72,7 +72,9 @@ impl BaseBits {
         for (&region, bits) in self.regions.range(regions) {
             let base = u64::from(region) * u64::from(REGION_BLOCKS);
             let whole = BlockRange::new(base, REGION_BLOCKS);
-            let Some(part) = whole.intersection(range) else { continue };
+            let Some(part) = whole.intersection(range) else {
+                continue;
+            };
             let (from, to) = ((part.first - base) as u32, (part.end() - base) as u32);
             for (word, value) in bits.iter().enumerate() {
                 sum += u64::from((value & mask(word, from, to)).count_ones());
@@ -82,11 +84,22 @@ impl BaseBits {
     }
     pub fn set(&mut self, range: BlockRange, value: bool) {
         if !value {
-            let touched: Vec<RegionIndex> = self.regions.range(range.regions()).map(|(&r, _)| r).collect();
+            let touched: Vec<RegionIndex> = self
+                .regions
+                .range(range.regions())
+                .map(|(&r, _)| r)
+                .collect();
             for region in touched {
                 let base = u64::from(region) * u64::from(REGION_BLOCKS);
-                let Some(part) = BlockRange::new(base, REGION_BLOCKS).intersection(range) else { continue };
-                self.set_part(region, (part.first - base) as u32, (part.end() - base) as u32, false);
+                let Some(part) = BlockRange::new(base, REGION_BLOCKS).intersection(range) else {
+                    continue;
+                };
+                self.set_part(
+                    region,
+                    (part.first - base) as u32,
+                    (part.end() - base) as u32,
+                    false,
+                );
             }
             return;
         }
@@ -99,7 +112,11 @@ impl BaseBits {
         for (word, slot) in bits.iter_mut().enumerate() {
             let mask = mask(word, from, to);
             let before = slot.count_ones();
-            if value { *slot |= mask } else { *slot &= !mask }
+            if value {
+                *slot |= mask
+            } else {
+                *slot &= !mask
+            }
             self.total = self.total + u64::from(slot.count_ones()) - u64::from(before);
         }
         if bits.iter().all(|&w| w == 0) {
@@ -111,7 +128,9 @@ impl BaseBits {
         let mut runs: Vec<BlockRange> = Vec::new();
         for (&region, bits) in self.regions.range(range.regions()) {
             let base = u64::from(region) * u64::from(REGION_BLOCKS);
-            let Some(part) = BlockRange::new(base, REGION_BLOCKS).intersection(range) else { continue };
+            let Some(part) = BlockRange::new(base, REGION_BLOCKS).intersection(range) else {
+                continue;
+            };
             for block in part.first..part.end() {
                 let bit = block - base;
                 if bits[bit as usize / 64] >> (bit % 64) & 1 == 0 {

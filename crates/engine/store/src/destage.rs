@@ -22,7 +22,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     index::{Body, Place, Record, RecordId},
     map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
-    segments::RunPlace,
+    segments::{RunPlace, Segments},
     state::State,
     transaction::{Folded, MadePending, Transaction},
 };
@@ -90,14 +90,18 @@ impl<E: Env> Inner<E> {
         }
         let error = StoreError::new(StoreErrorKind::Media, "the disk group was closed");
         let waiters = std::mem::take(&mut self.state.borrow_mut().drain_waiters);
-        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
+        waiters
+            .into_iter()
+            .for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
         self.destager_ended.raise();
     }
 
     fn stop(&self, error: StoreError) {
         let mut state = self.state.borrow_mut();
         let waiters = std::mem::take(&mut state.drain_waiters);
-        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
+        waiters
+            .into_iter()
+            .for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
         state.stopped.get_or_insert(error);
     }
 
@@ -113,7 +117,12 @@ impl<E: Env> Inner<E> {
             waiter
         };
         self.destager.raise();
-        waiter.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Media, "the disk group was closed")))
+        waiter.await.unwrap_or_else(|_| {
+            Err(StoreError::new(
+                StoreErrorKind::Media,
+                "the disk group was closed",
+            ))
+        })
     }
 
     /// Puts what was read of a damaged log into the capacity tier, and begins a log beyond it.
@@ -124,9 +133,13 @@ impl<E: Env> Inner<E> {
             state.ring.head
         };
         while self.state.borrow().ring.tail < closed {
-            let part = self.state.borrow().ring.tail + self.state.borrow().round_bytes(&self.tuning);
+            let part =
+                self.state.borrow().ring.tail + self.state.borrow().round_bytes(&self.tuning);
             if !self.round(part.min(closed)).await? {
-                return Err(StoreError::new(StoreErrorKind::NoSpace, "no room to destage the rest of a damaged log"));
+                return Err(StoreError::new(
+                    StoreErrorKind::NoSpace,
+                    "no room to destage the rest of a damaged log",
+                ));
             }
         }
         let mut transaction = Transaction::default();
@@ -138,7 +151,12 @@ impl<E: Env> Inner<E> {
 
     /// One round up to `new_tail`. False when there is no room to write to.
     async fn round(&self, new_tail: u64) -> Result<bool, StoreError> {
-        self.state.borrow_mut().records.hold();
+        {
+            let mut state = self.state.borrow_mut();
+            // A round before that found no room left blocks that nobody waits for.
+            state.devices.iter_mut().for_each(Segments::free_unused);
+            state.records.hold();
+        }
         let result = self.round_held(new_tail).await;
         self.state.borrow_mut().records.unhold();
         result
@@ -152,21 +170,29 @@ impl<E: Env> Inner<E> {
         self.trim_zeroes(&zeroes).await?;
         if !self.make_room(&items).await? {
             // A smaller round needs less room at once.
-            new_tail = new_tail.min(self.state.borrow().ring.tail + self.state.borrow().ring.segment_bytes);
+            new_tail = new_tail
+                .min(self.state.borrow().ring.tail + self.state.borrow().ring.segment_bytes);
             items = self.state.borrow().gather_items(new_tail);
             if !self.make_room(&items).await? {
                 return Ok(false);
             }
         }
         let segments = self.read_segments(new_tail, &items).await?;
-        let Some(slots) = self.write_items(&items, &segments).await? else { return Ok(false) };
+        let Some(slots) = self.write_items(&items, &segments).await? else {
+            return Ok(false);
+        };
         drop(segments);
         let mut leaves: BTreeMap<LeafKey, Rc<Leaf>> = BTreeMap::new();
         let transaction = loop {
             let missing = self.state.borrow().leaves_missing(&items, &leaves);
             if missing.is_empty() {
                 let leaves = std::mem::take(&mut leaves).into_iter().collect();
-                break self.state.borrow_mut().plan_round(&items, &slots, Transaction::with_leaves(leaves), new_tail);
+                break self.state.borrow_mut().plan_round(
+                    &items,
+                    &slots,
+                    Transaction::with_leaves(leaves),
+                    new_tail,
+                );
             }
             leaves.extend(self.fetch_leaves(&missing).await?);
         };
@@ -181,7 +207,11 @@ impl<E: Env> Inner<E> {
     /// Cleans until every device has free segments for what it gets.
     async fn make_room(&self, items: &[Item]) -> Result<bool, StoreError> {
         for device in 0..self.capacity.len() as u8 {
-            let blocks: u64 = items.iter().filter(|i| i.device == device && i.data.is_some()).map(|i| u64::from(i.range.count)).sum();
+            let blocks: u64 = items
+                .iter()
+                .filter(|i| i.device == device && i.data.is_some())
+                .map(|i| u64::from(i.range.count))
+                .sum();
             if !self.clean_for(device, blocks).await? {
                 return Ok(false);
             }
@@ -190,14 +220,20 @@ impl<E: Env> Inner<E> {
     }
 
     /// The log segments that hold the items' data, by start.
-    async fn read_segments(&self, new_tail: u64, items: &[Item]) -> Result<BTreeMap<u64, Bytes>, StoreError> {
+    async fn read_segments(
+        &self,
+        new_tail: u64,
+        items: &[Item],
+    ) -> Result<BTreeMap<u64, Bytes>, StoreError> {
         let (tail, len) = {
             let state = self.state.borrow();
             (state.ring.tail, state.ring.segment_bytes)
         };
         let mut segments = BTreeMap::new();
         for start in (tail..new_tail).step_by(len as usize) {
-            let wanted = items.iter().any(|i| i.data.is_some_and(|d| d >= start && d < start + len));
+            let wanted = items
+                .iter()
+                .any(|i| i.data.is_some_and(|d| d >= start && d < start + len));
             if !wanted {
                 continue;
             }
@@ -224,14 +260,23 @@ impl<E: Env> Inner<E> {
     }
 
     /// Writes the data of all items, device by device in parallel, and flushes. None when a device has no room.
-    async fn write_items(&self, items: &[Item], segments: &BTreeMap<u64, Bytes>) -> Result<Option<Slots>, StoreError> {
+    async fn write_items(
+        &self,
+        items: &[Item],
+        segments: &BTreeMap<u64, Bytes>,
+    ) -> Result<Option<Slots>, StoreError> {
         let mut by_device: BTreeMap<u8, Vec<(RecordId, OutBlock)>> = BTreeMap::new();
         for item in items {
             let Some(position) = item.data else { continue };
-            let (&start, data) = segments.range(..=position).next_back().expect("the segment of an item was read");
+            let (&start, data) = segments
+                .range(..=position)
+                .next_back()
+                .expect("the segment of an item was read");
             let state = self.state.borrow();
             // Gone since it was gathered: superseded or undone.
-            let Some(record) = state.records.get(item.record) else { continue };
+            let Some(record) = state.records.get(item.record) else {
+                continue;
+            };
             for block in item.range.first..item.range.end() {
                 let from = (position - start + (block - item.range.first) * PAGE) as usize;
                 let out = OutBlock {
@@ -241,18 +286,25 @@ impl<E: Env> Inner<E> {
                     pending: item.pending,
                     data: data.slice(from..from + PAGE as usize),
                 };
-                by_device.entry(item.device).or_default().push((item.record, out));
+                by_device
+                    .entry(item.device)
+                    .or_default()
+                    .push((item.record, out));
             }
         }
-        let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
-            blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
-            let (records, blocks): (Vec<RecordId>, Vec<OutBlock>) = blocks.into_iter().unzip();
-            let slots = self.write_blocks(device, &blocks).await;
-            (records, blocks, slots)
-        });
+        let writes = by_device
+            .into_iter()
+            .map(|(device, mut blocks)| async move {
+                blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
+                let (records, blocks): (Vec<RecordId>, Vec<OutBlock>) = blocks.into_iter().unzip();
+                let slots = self.write_blocks(device, &blocks).await;
+                (records, blocks, slots)
+            });
         let mut slots = Slots::new();
         for (records, blocks, written) in join_all(writes).await {
-            let Some(written) = written else { return Ok(None) };
+            let Some(written) = written else {
+                return Ok(None);
+            };
             // Empty when the device failed: its components are lost.
             for ((record, block), slot) in records.into_iter().zip(&blocks).zip(written) {
                 slots.insert((record, block.block), slot);
@@ -280,7 +332,12 @@ impl<E: Env> Inner<E> {
             rest = later;
             let run = assemble(place, u32::from(device), log_id, now);
             slots.extend((0..u64::from(place.entries)).map(|at| place.first_slot() + at));
-            if self.disk(device).write(offset, vec![run], Durability::Buffered).await.is_err() {
+            if self
+                .disk(device)
+                .write(offset, vec![run], Durability::Buffered)
+                .await
+                .is_err()
+            {
                 self.state.borrow_mut().fail_device(device);
                 return Some(Vec::new());
             }
@@ -294,13 +351,27 @@ impl<E: Env> Inner<E> {
 }
 
 fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutBlock]) -> Bytes {
-    let entry = |b: &OutBlock| RunEntry { component: b.component, block: b.block, crc: b.crc, pending: b.pending };
+    let entry = |b: &OutBlock| RunEntry {
+        component: b.component,
+        block: b.block,
+        crc: b.crc,
+        pending: b.pending,
+    };
     let entries = blocks.iter().map(entry).collect();
-    let header = encode_run_header(&RunHeader { log_id, device, segment: place.segment, generation: place.generation, entries });
+    let header = encode_run_header(&RunHeader {
+        log_id,
+        device,
+        segment: place.segment,
+        generation: place.generation,
+        entries,
+    });
     assert_eq!(header.len() as u64, u64::from(place.header_pages) * PAGE);
     let mut run = PageBuf::dirty(header.len() + blocks.len() * PAGE as usize);
     run[..header.len()].copy_from_slice(&header);
-    for (to, block) in run[header.len()..].chunks_exact_mut(PAGE as usize).zip(blocks) {
+    for (to, block) in run[header.len()..]
+        .chunks_exact_mut(PAGE as usize)
+        .zip(blocks)
+    {
         to.copy_from_slice(&block.data);
     }
     run.freeze()
@@ -325,7 +396,9 @@ impl State {
             if self.ring.tail >= target {
                 // All is in segments; one more transaction for what is not in the log: marks, deletions, losses.
                 self.drain_to = None;
-                return Work::Round { new_tail: self.ring.tail };
+                return Work::Round {
+                    new_tail: self.ring.tail,
+                };
             }
             if closed < target {
                 self.close_wanted = true;
@@ -333,13 +406,19 @@ impl State {
             if closed == self.ring.tail {
                 return Work::Wait;
             }
-            return Work::Round { new_tail: part.min(closed) };
+            return Work::Round {
+                new_tail: part.min(closed),
+            };
         }
         if full && closed > self.ring.tail {
-            return Work::Round { new_tail: part.min(closed) };
+            return Work::Round {
+                new_tail: part.min(closed),
+            };
         }
         if std::mem::take(&mut self.tidy) {
-            return Work::Round { new_tail: self.ring.tail };
+            return Work::Round {
+                new_tail: self.ring.tail,
+            };
         }
         Work::Wait
     }
@@ -347,7 +426,9 @@ impl State {
     fn answer_drains(&mut self) {
         if self.drain_to.is_none() {
             let waiters = std::mem::take(&mut self.drain_waiters);
-            waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Ok(()))));
+            waiters
+                .into_iter()
+                .for_each(|(_, waiter)| drop(waiter.send(Ok(()))));
         }
     }
 
@@ -357,15 +438,18 @@ impl State {
         let mut items = Vec::new();
         for id in self.records.in_segments_below(end, self.ring.segment_bytes) {
             let record = self.records.of(id);
-            let Some(component) = self.components.get(&record.component) else { continue };
+            let Some(component) = self.components.get(&record.component) else {
+                continue;
+            };
             for span in component.extents.spans(record.range) {
                 if !span.versions.contains(&id) {
                     continue;
                 }
                 let data = match &record.body {
-                    Body::Data { place: Place::Log(first), .. } => {
-                        Some(first + (span.range.first - record.range.first) * PAGE)
-                    }
+                    Body::Data {
+                        place: Place::Log(first),
+                        ..
+                    } => Some(first + (span.range.first - record.range.first) * PAGE),
                     _ => None,
                 };
                 items.push(Item {
@@ -387,10 +471,20 @@ impl State {
         let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
         for id in self.resolvable() {
             let record = self.records.of(id);
-            if let Body::Zero { keep_allocated: false } = record.body {
+            if let Body::Zero {
+                keep_allocated: false,
+            } = record.body
+            {
                 let device = self.components[&record.component].device;
                 let (component, range) = (record.component, record.range);
-                zeroes.push(Item { record: id, component, device, range, pending: false, data: None });
+                zeroes.push(Item {
+                    record: id,
+                    component,
+                    device,
+                    range,
+                    pending: false,
+                    data: None,
+                });
             }
         }
         zeroes
@@ -403,15 +497,28 @@ impl State {
             let leaves = range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS;
             keys.extend(leaves.map(|leaf| (component, leaf)));
         };
-        let ranges = items.iter().map(|item| (item.record, item.component, item.range));
-        let resolved = self.resolvable().into_iter().map(|id| (id, self.records.of(id).component, self.records.of(id).range));
+        let ranges = items
+            .iter()
+            .map(|item| (item.record, item.component, item.range));
+        let resolved = self
+            .resolvable()
+            .into_iter()
+            .map(|id| (id, self.records.of(id).component, self.records.of(id).range));
         for (id, component, range) in ranges.chain(resolved) {
-            let (Some(record), Some(known)) = (self.records.get(id), self.components.get(&component)) else { continue };
+            let (Some(record), Some(known)) =
+                (self.records.get(id), self.components.get(&component))
+            else {
+                continue;
+            };
             match record.allocates() {
                 true => want(component, range),
                 // What is mapped under a zero was trimmed before, unless it was settled only now.
                 false if record.op <= known.settled => {
-                    known.base.runs(range).into_iter().for_each(|run| want(component, run));
+                    known
+                        .base
+                        .runs(range)
+                        .into_iter()
+                        .for_each(|run| want(component, run));
                 }
                 false => {}
             }
@@ -426,13 +533,26 @@ impl State {
     fn resolvable(&self) -> Vec<RecordId> {
         let settled = |id: &RecordId| {
             let record = self.records.of(*id);
-            self.components.get(&record.component).is_some_and(|c| record.op <= c.settled)
+            self.components
+                .get(&record.component)
+                .is_some_and(|c| record.op <= c.settled)
         };
-        self.records.pending.iter().copied().filter(settled).collect()
+        self.records
+            .pending
+            .iter()
+            .copied()
+            .filter(settled)
+            .collect()
     }
 
     /// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
-    fn plan_round(&mut self, items: &[Item], slots: &Slots, mut transaction: Transaction, new_tail: u64) -> Transaction {
+    fn plan_round(
+        &mut self,
+        items: &[Item],
+        slots: &Slots,
+        mut transaction: Transaction,
+        new_tail: u64,
+    ) -> Transaction {
         transaction.move_tail(new_tail);
         for id in self.resolvable() {
             self.plan_resolve(id, &mut transaction);
@@ -449,8 +569,13 @@ impl State {
         let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
         transaction.resolve(self, id, live);
         let slot_of = |block: u64| match &record.body {
-            Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
-            Body::Zero { keep_allocated: true } => ZERO_SLOT,
+            Body::Data {
+                place: Place::Slots(slots),
+                ..
+            } => slots[(block - record.range.first) as usize],
+            Body::Zero {
+                keep_allocated: true,
+            } => ZERO_SLOT,
             _ => NO_SLOT,
         };
         for span in &spans {
@@ -459,20 +584,43 @@ impl State {
     }
 
     /// Where `id` still stands among the versions.
-    fn live_spans(&self, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
-        let Some(component) = self.components.get(&component) else { return Vec::new() };
+    fn live_spans(
+        &self,
+        id: RecordId,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> Vec<BlockRange> {
+        let Some(component) = self.components.get(&component) else {
+            return Vec::new();
+        };
         let spans = component.extents.spans(range);
-        spans.into_iter().filter(|s| s.versions.contains(&id)).map(|s| s.range).collect()
+        spans
+            .into_iter()
+            .filter(|s| s.versions.contains(&id))
+            .map(|s| s.range)
+            .collect()
     }
 
     fn plan_item(&mut self, item: &Item, slots: &Slots, transaction: &mut Transaction) {
-        let Some(record) = self.records.get(item.record).cloned() else { return };
-        let Some(component) = self.components.get(&item.component) else { return };
+        let Some(record) = self.records.get(item.record).cloned() else {
+            return;
+        };
+        let Some(component) = self.components.get(&item.component) else {
+            return;
+        };
         let unsettled = record.op > component.settled;
-        let client = component.window.get(&record.op).map(|u| u.info.client).unwrap_or_default();
+        let client = component
+            .window
+            .get(&record.op)
+            .map(|u| u.info.client)
+            .unwrap_or_default();
         let slot_of = |block: u64| match &record.body {
-            Body::Data { .. } => *slots.get(&(item.record, block)).expect("what is live was written"),
-            Body::Zero { keep_allocated: true } => ZERO_SLOT,
+            Body::Data { .. } => *slots
+                .get(&(item.record, block))
+                .expect("what is live was written"),
+            Body::Zero {
+                keep_allocated: true,
+            } => ZERO_SLOT,
             Body::Zero { .. } => NO_SLOT,
         };
         for span in self.live_spans(item.record, item.component, item.range) {
@@ -483,17 +631,34 @@ impl State {
             let body = match &record.body {
                 Body::Data { crcs, .. } => {
                     let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
-                    list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
+                    list.iter()
+                        .for_each(|&slot| transaction.add_slot(item.device, slot));
                     let from = (span.first - record.range.first) as usize;
                     let crcs = crcs[from..from + span.count as usize].into();
-                    Body::Data { place: Place::Slots(list), crcs }
+                    Body::Data {
+                        place: Place::Slots(list),
+                        crcs,
+                    }
                 }
                 zero => zero.clone(),
             };
             let number = self.next_pending;
             self.next_pending += 1;
-            let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
-            transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
+            let made = Record {
+                range: span,
+                body,
+                live: 0,
+                row: Some(number),
+                ..record.clone()
+            };
+            transaction.make_pending(
+                MadePending {
+                    old: item.record,
+                    number,
+                    record: made,
+                },
+                client,
+            );
         }
     }
 
@@ -509,11 +674,18 @@ impl State {
     ) {
         let component = &self.components[&record.component];
         // A zero may span a whole disk: only what is mapped changes.
-        let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
+        let runs = if record.allocates() {
+            vec![span]
+        } else {
+            component.base.runs(span)
+        };
         for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
             let slot = slot_of(block);
             // A component never applies an operation to a block that holds a later one.
-            if transaction.entry(component.id, block).is_some_and(|e| e.op > record.op) {
+            if transaction
+                .entry(component.id, block)
+                .is_some_and(|e| e.op > record.op)
+            {
                 if !new {
                     transaction.drop_slot(component.device, slot);
                 }
@@ -522,9 +694,17 @@ impl State {
             if new {
                 transaction.add_slot(component.device, slot);
             }
-            let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
+            let entry = (slot != NO_SLOT).then(|| Entry {
+                slot,
+                crc: record.crc(block),
+                op: record.op,
+            });
             transaction.set_entry(component, block, entry);
         }
-        transaction.fold(Folded { record: id, component: record.component, range: span });
+        transaction.fold(Folded {
+            record: id,
+            component: record.component,
+            range: span,
+        });
     }
 }

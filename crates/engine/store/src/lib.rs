@@ -20,6 +20,7 @@ mod destage;
 mod disk_group;
 mod error;
 mod index;
+mod invariants;
 mod log;
 mod map;
 mod meta;

@@ -52,8 +52,17 @@ fn fail(error: impl std::fmt::Display) -> MetaError {
 
 impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
-    pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
-        let backend = Region { disk, offset, region_bytes, len: Mutex::new(0) };
+    pub fn create(
+        disk: Arc<dyn BlockingDisk>,
+        offset: u64,
+        region_bytes: u64,
+    ) -> Result<(), MetaError> {
+        let backend = Region {
+            disk,
+            offset,
+            region_bytes,
+            len: Mutex::new(0),
+        };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -63,17 +72,31 @@ impl RedbMeta {
     }
 
     /// Opens the store that [`Self::create`] made.
-    pub fn open(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<Self, MetaError> {
+    pub fn open(
+        disk: Arc<dyn BlockingDisk>,
+        offset: u64,
+        region_bytes: u64,
+    ) -> Result<Self, MetaError> {
         let len = read_len(&*disk, offset, region_bytes)?;
         if len == 0 {
             return Err(MetaError("the metadata region is empty".into()));
         }
-        let backend = Region { disk, offset, region_bytes, len: Mutex::new(len) };
-        Ok(Self { database: Self::build(backend)? })
+        let backend = Region {
+            disk,
+            offset,
+            region_bytes,
+            len: Mutex::new(len),
+        };
+        Ok(Self {
+            database: Self::build(backend)?,
+        })
     }
 
     fn build(backend: Region) -> Result<Database, MetaError> {
-        Database::builder().set_cache_size(REDB_CACHE_BYTES).create_with_backend(backend).map_err(fail)
+        Database::builder()
+            .set_cache_size(REDB_CACHE_BYTES)
+            .create_with_backend(backend)
+            .map_err(fail)
     }
 }
 
@@ -81,7 +104,12 @@ impl Meta for RedbMeta {
     fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, MetaError> {
         let transaction = self.database.begin_read().map_err(fail)?;
         let table = transaction.open_table(TABLE).map_err(fail)?;
-        let one = |key: &Vec<u8>| Ok(table.get(key.as_slice()).map_err(fail)?.map(|v| v.value().to_vec()));
+        let one = |key: &Vec<u8>| {
+            Ok(table
+                .get(key.as_slice())
+                .map_err(fail)?
+                .map(|v| v.value().to_vec()))
+        };
         keys.iter().map(one).collect()
     }
 
@@ -104,7 +132,11 @@ impl Meta for RedbMeta {
             let mut table = transaction.open_table(TABLE).map_err(fail)?;
             for (key, value) in &batch {
                 match value {
-                    Some(value) => drop(table.insert(key.as_slice(), value.as_slice()).map_err(fail)?),
+                    Some(value) => drop(
+                        table
+                            .insert(key.as_slice(), value.as_slice())
+                            .map_err(fail)?,
+                    ),
                     None => drop(table.remove(key.as_slice()).map_err(fail)?),
                 }
             }
@@ -135,8 +167,16 @@ fn read_len(disk: &dyn BlockingDisk, offset: u64, region_bytes: u64) -> Result<u
     disk.read_at(offset, &mut sector).map_err(fail)?;
     let len = u64::from_le_bytes(sector[8..16].try_into().expect("eight bytes"));
     let crc = u32::from_le_bytes(sector[16..20].try_into().expect("four bytes"));
-    let sound = sector[..8] == LEN_MAGIC && crc == crc32c(&sector[..16]) && len <= region_bytes - HEAD_BYTES;
-    if sound { Ok(len) } else { Err(MetaError("the head of the metadata region is damaged".into())) }
+    let sound = sector[..8] == LEN_MAGIC
+        && crc == crc32c(&sector[..16])
+        && len <= region_bytes - HEAD_BYTES;
+    if sound {
+        Ok(len)
+    } else {
+        Err(MetaError(
+            "the head of the metadata region is damaged".into(),
+        ))
+    }
 }
 
 impl Region {
@@ -146,12 +186,17 @@ impl Region {
         sector[8..16].copy_from_slice(&len.to_le_bytes());
         let crc = crc32c(&sector[..16]);
         sector[16..20].copy_from_slice(&crc.to_le_bytes());
-        self.disk.write_at(self.offset, &sector).map_err(io::Error::other)
+        self.disk
+            .write_at(self.offset, &sector)
+            .map_err(io::Error::other)
     }
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
         let end = offset.saturating_add(len as u64);
         if end > *self.len.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the metadata"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "beyond the end of the metadata",
+            ));
         }
         Ok(self.offset + HEAD_BYTES + offset)
     }
@@ -167,7 +212,10 @@ impl StorageBackend for Region {
     }
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         if len > self.region_bytes - HEAD_BYTES {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "the metadata region is full"));
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                "the metadata region is full",
+            ));
         }
         let mut current = self.len.lock().unwrap_or_else(PoisonError::into_inner);
         // redb asks that what it grows into reads zero; the device may hold anything there.

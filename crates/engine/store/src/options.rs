@@ -86,10 +86,16 @@ pub(crate) fn cache_regions(
     let log_offset = REGIONS_OFFSET + metadata_bytes;
     let room = device_bytes.saturating_sub(log_offset);
     let wanted = options.log_bytes.unwrap_or_else(|| {
-        room.min(LOG_BYTES_MAX).min(INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * page)
+        room.min(LOG_BYTES_MAX)
+            .min(INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * page)
     });
     let segment = options.log_segment_bytes.map_or_else(
-        || (wanted / 16).clamp(128 << 10, 4 << 20).next_power_of_two().min(4 << 20),
+        || {
+            (wanted / 16)
+                .clamp(128 << 10, 4 << 20)
+                .next_power_of_two()
+                .min(4 << 20)
+        },
         |bytes| u64::from(bytes).next_multiple_of(page),
     );
     // One log segment must fit what a full capacity device keeps free for cleaning.
@@ -103,7 +109,9 @@ pub(crate) fn cache_regions(
         )));
     }
     if segment < (32 << 10) {
-        return Err(refuse(format!("a log segment of {segment} bytes is too small: use at least 32 KiB")));
+        return Err(refuse(format!(
+            "a log segment of {segment} bytes is too small: use at least 32 KiB"
+        )));
     }
     Ok(CacheRegions {
         metadata_offset: REGIONS_OFFSET,

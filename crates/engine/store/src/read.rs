@@ -55,7 +55,11 @@ enum Plan {
 }
 
 impl<E: Env> Inner<E> {
-    pub(crate) async fn read(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Vec<ReadPiece>, StoreError> {
+    pub(crate) async fn read(
+        self: Rc<Self>,
+        id: ComponentId,
+        range: BlockRange,
+    ) -> Result<Vec<ReadPiece>, StoreError> {
         let mut bad = Vec::new();
         // Twice: bytes that were wrong on their way from the device are right the second time.
         for _ in 0..2 {
@@ -97,7 +101,10 @@ impl<E: Env> Inner<E> {
     }
 
     /// Reads leaves from the metadata; one that is not there is empty.
-    pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Rc<Leaf>)>, StoreError> {
+    pub(crate) async fn fetch_leaves(
+        &self,
+        wanted: &[LeafKey],
+    ) -> Result<Vec<(LeafKey, Rc<Leaf>)>, StoreError> {
         let (mut ready, mut wanted_rows) = (Vec::new(), Vec::new());
         {
             let mut state = self.state.borrow_mut();
@@ -112,12 +119,20 @@ impl<E: Env> Inner<E> {
             return Ok(ready);
         }
         let wanted = wanted_rows;
-        let keys: Vec<Vec<u8>> = wanted.iter().map(|&(component, leaf)| rows::leaf_key(component, leaf)).collect();
+        let keys: Vec<Vec<u8>> = wanted
+            .iter()
+            .map(|&(component, leaf)| rows::leaf_key(component, leaf))
+            .collect();
         let meta = self.meta.clone();
-        let values = self.env.run_blocking(move || meta.get_many(&keys)).await.map_err(damaged)?;
+        let values = self
+            .env
+            .run_blocking(move || meta.get_many(&keys))
+            .await
+            .map_err(damaged)?;
         let decode = |(&key, value): (&LeafKey, Option<Vec<u8>>)| {
             let leaf = match value {
-                Some(bytes) => Leaf::decode(&bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?,
+                Some(bytes) => Leaf::decode(&bytes)
+                    .ok_or_else(|| damaged("a leaf of the block map is not readable"))?,
                 None => Leaf::default(),
             };
             Ok((key, Rc::new(leaf)))
@@ -129,13 +144,24 @@ impl<E: Env> Inner<E> {
     }
 
     /// Carries the plan out. Returns the pieces in order, and the blocks that were wrong.
-    async fn fetch(&self, id: ComponentId, range: BlockRange, sources: Vec<Source>) -> Result<(Vec<ReadPiece>, Vec<u64>), StoreError> {
+    async fn fetch(
+        &self,
+        id: ComponentId,
+        range: BlockRange,
+        sources: Vec<Source>,
+    ) -> Result<(Vec<ReadPiece>, Vec<u64>), StoreError> {
         let reads = sources.iter().map(|source| {
             let read = match source {
                 Source::Device(stretch) => Some(self.read_stretch(stretch)),
                 _ => None,
             };
-            async move { if let Some(read) = read { Some(read.await) } else { None } }
+            async move {
+                if let Some(read) = read {
+                    Some(read.await)
+                } else {
+                    None
+                }
+            }
         });
         let results = join_all(reads).await;
         let (mut pieces, mut wrong) = (Vec::new(), Vec::new());
@@ -150,12 +176,19 @@ impl<E: Env> Inner<E> {
                         self.keep(id, &stretch, &data);
                     }
                     wrong.extend(bad);
-                    pieces.push(ReadPiece::Data { first_block: stretch.first_block, data, crcs: stretch.crcs });
+                    pieces.push(ReadPiece::Data {
+                        first_block: stretch.first_block,
+                        data,
+                        crcs: stretch.crcs,
+                    });
                 }
                 (Source::Device(stretch), Some(Err(error))) => {
                     if stretch.device != LOG && error.kind == DiskErrorKind::Gone {
                         self.fail_device(stretch.device);
-                        return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: {error}")));
+                        return Err(StoreError::new(
+                            StoreErrorKind::Lost,
+                            format!("component {id} is lost: {error}"),
+                        ));
                     }
                     wrong.extend(self.unreadable(&stretch).await);
                 }
@@ -173,7 +206,9 @@ impl<E: Env> Inner<E> {
             // it is kept only while the plan still holds.
             let block = stretch.first_block + at as u64;
             if state.crc_now(id, block) == Some(crc) {
-                state.cache.insert(id, block, &data[from..from + BLOCK_BYTES as usize], crc);
+                state
+                    .cache
+                    .insert(id, block, &data[from..from + BLOCK_BYTES as usize], crc);
             }
         }
     }
@@ -196,15 +231,29 @@ impl<E: Env> Inner<E> {
         bad
     }
 
-    pub(crate) async fn allocated(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Vec<(BlockRange, bool)>, StoreError> {
+    pub(crate) async fn allocated(
+        self: Rc<Self>,
+        id: ComponentId,
+        range: BlockRange,
+    ) -> Result<Vec<(BlockRange, bool)>, StoreError> {
         let state = self.state.borrow();
         state.allocated(id, range)
     }
 }
 
 fn bad_blocks(id: ComponentId, blocks: Vec<u64>) -> StoreError {
-    let text = format!("{} blocks of component {id} are unreadable or have a wrong checksum, the first is {}", blocks.len(), blocks[0]);
-    StoreError::new(StoreErrorKind::BadBlock { component: id, blocks }, text)
+    let text = format!(
+        "{} blocks of component {id} are unreadable or have a wrong checksum, the first is {}",
+        blocks.len(),
+        blocks[0]
+    );
+    StoreError::new(
+        StoreErrorKind::BadBlock {
+            component: id,
+            blocks,
+        },
+        text,
+    )
 }
 
 pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
@@ -213,39 +262,84 @@ pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
 
 fn wrong_blocks(stretch: &Stretch, data: &Bytes) -> Vec<u64> {
     let blocks = data.chunks_exact(BLOCK_BYTES as usize);
-    let bad = |(at, (block, &crc)): (usize, (&[u8], &u32))| (crc32c(block) != crc).then_some(stretch.first_block + at as u64);
-    blocks.zip(&stretch.crcs).enumerate().filter_map(bad).collect()
+    let bad = |(at, (block, &crc)): (usize, (&[u8], &u32))| {
+        (crc32c(block) != crc).then_some(stretch.first_block + at as u64)
+    };
+    blocks
+        .zip(&stretch.crcs)
+        .enumerate()
+        .filter_map(bad)
+        .collect()
 }
 
 impl State {
-    fn plan<E: Env>(&mut self, id: ComponentId, range: BlockRange, fetched: &BTreeMap<LeafKey, Rc<Leaf>>, inner: &Inner<E>) -> Result<Plan, StoreError> {
-        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
+    fn plan<E: Env>(
+        &mut self,
+        id: ComponentId,
+        range: BlockRange,
+        fetched: &BTreeMap<LeafKey, Rc<Leaf>>,
+        inner: &Inner<E>,
+    ) -> Result<Plan, StoreError> {
+        let component = self
+            .components
+            .get(&id)
+            .ok_or_else(|| StoreError::unknown(id))?;
         if component.lost {
-            return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: its capacity device failed")));
-        }
-        if range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks) {
             return Err(StoreError::new(
-                StoreErrorKind::Refused,
-                format!("blocks {}..+{} are not within the component's {} blocks", range.first, range.count, component.size_blocks),
+                StoreErrorKind::Lost,
+                format!("component {id} is lost: its capacity device failed"),
             ));
         }
-        let mut planner = Planner { sources: Vec::new(), wanted: Vec::new(), missing: Vec::new() };
+        if range
+            .first
+            .checked_add(u64::from(range.count))
+            .is_none_or(|end| end > component.size_blocks)
+        {
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                format!(
+                    "blocks {}..+{} are not within the component's {} blocks",
+                    range.first, range.count, component.size_blocks
+                ),
+            ));
+        }
+        let mut planner = Planner {
+            sources: Vec::new(),
+            wanted: Vec::new(),
+            missing: Vec::new(),
+        };
         let mut at = range.first;
         let spans = component.extents.spans(range);
         for span in spans {
             if span.range.first > at {
-                planner.base(self, id, BlockRange::new(at, (span.range.first - at) as u32), fetched, inner);
+                planner.base(
+                    self,
+                    id,
+                    BlockRange::new(at, (span.range.first - at) as u32),
+                    fetched,
+                    inner,
+                );
             }
             planner.version(self, id, span.versions[0], span.range, inner);
             at = span.range.end();
         }
         if at < range.end() {
-            planner.base(self, id, BlockRange::new(at, (range.end() - at) as u32), fetched, inner);
+            planner.base(
+                self,
+                id,
+                BlockRange::new(at, (range.end() - at) as u32),
+                fetched,
+                inner,
+            );
         }
         if !planner.wanted.is_empty() {
             return Ok(Plan::Leaves(planner.wanted));
         }
-        if planner.missing.is_empty() { Ok(Plan::Sources(planner.sources)) } else { Err(bad_blocks(id, planner.missing)) }
+        if planner.missing.is_empty() {
+            Ok(Plan::Sources(planner.sources))
+        } else {
+            Err(bad_blocks(id, planner.missing))
+        }
     }
 
     /// The CRC that a block has now, as far as memory tells.
@@ -258,12 +352,22 @@ impl State {
         leaf.get(block).map(|entry| entry.crc)
     }
 
-    fn allocated(&self, id: ComponentId, range: BlockRange) -> Result<Vec<(BlockRange, bool)>, StoreError> {
-        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
+    fn allocated(
+        &self,
+        id: ComponentId,
+        range: BlockRange,
+    ) -> Result<Vec<(BlockRange, bool)>, StoreError> {
+        let component = self
+            .components
+            .get(&id)
+            .ok_or_else(|| StoreError::unknown(id))?;
         let mut parts: Vec<(BlockRange, bool)> = Vec::new();
         let base = |from: u64, to: u64, parts: &mut Vec<(BlockRange, bool)>| {
             let mut at = from;
-            for run in component.base.runs(BlockRange::new(from, (to - from) as u32)) {
+            for run in component
+                .base
+                .runs(BlockRange::new(from, (to - from) as u32))
+            {
                 parts.push((BlockRange::new(at, (run.first - at) as u32), false));
                 parts.push((run, true));
                 at = run.end();
@@ -308,7 +412,14 @@ impl Planner {
         }
     }
 
-    fn version<E: Env>(&mut self, state: &mut State, id: ComponentId, record: u32, range: BlockRange, inner: &Inner<E>) {
+    fn version<E: Env>(
+        &mut self,
+        state: &mut State,
+        id: ComponentId,
+        record: u32,
+        range: BlockRange,
+        inner: &Inner<E>,
+    ) {
         for block in range.first..range.end() {
             let record = state.records.of(record);
             let crc = record.crc(block);
@@ -318,13 +429,19 @@ impl Planner {
                     self.hole(BlockRange::new(block, (range.end() - block) as u32));
                     return;
                 }
-                Body::Data { place: Place::Log(position), .. } => {
+                Body::Data {
+                    place: Place::Log(position),
+                    ..
+                } => {
                     let position = position + index * u64::from(BLOCK_BYTES);
                     let offset = state.ring.device_offset(position);
                     let segment = state.ring.physical(state.ring.segment_of(position));
                     self.block(state, id, block, crc, (LOG, offset, segment), inner);
                 }
-                Body::Data { place: Place::Slots(slots), .. } => {
+                Body::Data {
+                    place: Place::Slots(slots),
+                    ..
+                } => {
                     let slot = slots[index as usize];
                     self.slot(state, id, block, crc, slot, inner);
                 }
@@ -332,7 +449,15 @@ impl Planner {
         }
     }
 
-    fn slot<E: Env>(&mut self, state: &mut State, id: ComponentId, block: u64, crc: u32, slot: u64, inner: &Inner<E>) {
+    fn slot<E: Env>(
+        &mut self,
+        state: &mut State,
+        id: ComponentId,
+        block: u64,
+        crc: u32,
+        slot: u64,
+        inner: &Inner<E>,
+    ) {
         if slot == ZERO_SLOT {
             self.hole(BlockRange::new(block, 1));
             return;
@@ -340,13 +465,29 @@ impl Planner {
         assert!(slot != NO_SLOT, "a live version has a slot");
         let device = state.components[&id].device;
         let segments = &state.devices[device as usize];
-        let place = (device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
+        let place = (
+            device,
+            segments.device_offset(slot),
+            u64::from(segments.segment_of(slot)),
+        );
         self.block(state, id, block, crc, place, inner);
     }
 
-    fn block<E: Env>(&mut self, state: &mut State, id: ComponentId, block: u64, crc: u32, (device, offset, segment): (u8, u64, u64), inner: &Inner<E>) {
+    fn block<E: Env>(
+        &mut self,
+        state: &mut State,
+        id: ComponentId,
+        block: u64,
+        crc: u32,
+        (device, offset, segment): (u8, u64, u64),
+        inner: &Inner<E>,
+    ) {
         if let Some(data) = state.cache.get(id, block, crc) {
-            self.sources.push(Source::Ready(ReadPiece::Data { first_block: block, data, crcs: vec![crc] }));
+            self.sources.push(Source::Ready(ReadPiece::Data {
+                first_block: block,
+                data,
+                crcs: vec![crc],
+            }));
             return;
         }
         if let Some(Source::Device(last)) = self.sources.last_mut() {
@@ -362,11 +503,25 @@ impl Planner {
             }
         }
         let _pin = inner.pins.pin(device, segment);
-        self.sources.push(Source::Device(Stretch { first_block: block, crcs: vec![crc], device, offset, segment, _pin }));
+        self.sources.push(Source::Device(Stretch {
+            first_block: block,
+            crcs: vec![crc],
+            device,
+            offset,
+            segment,
+            _pin,
+        }));
     }
 
     /// Blocks that only the map knows.
-    fn base<E: Env>(&mut self, state: &mut State, id: ComponentId, range: BlockRange, fetched: &BTreeMap<LeafKey, Rc<Leaf>>, inner: &Inner<E>) {
+    fn base<E: Env>(
+        &mut self,
+        state: &mut State,
+        id: ComponentId,
+        range: BlockRange,
+        fetched: &BTreeMap<LeafKey, Rc<Leaf>>,
+        inner: &Inner<E>,
+    ) {
         let runs = state.components[&id].base.runs(range);
         let mut at = range.first;
         for run in runs {
@@ -379,7 +534,10 @@ impl Planner {
                 let number = block / LEAF_BLOCKS;
                 if leaf.as_ref().is_none_or(|(n, _)| *n != number) {
                     let key = (id, number);
-                    let found = fetched.get(&key).cloned().or_else(|| state.leaves.get(key).cloned());
+                    let found = fetched
+                        .get(&key)
+                        .cloned()
+                        .or_else(|| state.leaves.get(key).cloned());
                     let Some(found) = found else {
                         if self.wanted.last() != Some(&key) {
                             self.wanted.push(key);

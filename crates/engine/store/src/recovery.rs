@@ -25,7 +25,10 @@ use crate::{
     read::damaged,
     read_cache::ReadCache,
     replay::{Replayed, replay},
-    rows::{self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow},
+    rows::{
+        self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow,
+        SegmentRow, StateRow,
+    },
     segments::{Pins, Segments},
     signal::Signal,
     state::{Deleted, ObjectState, State},
@@ -55,16 +58,24 @@ impl<E: Env> DiskGroup<E> {
         if devices.capacity.len() != ids.len() {
             let text = format!(
                 "disk group {} has {} capacity devices, {} are given: give all of them, in order",
-                superblock.disk_group, ids.len(), devices.capacity.len()
+                superblock.disk_group,
+                ids.len(),
+                devices.capacity.len()
             );
             return Err(StoreError::new(StoreErrorKind::Missing, text));
         }
         for (index, disk) in devices.capacity.iter().enumerate() {
             capacity.push(open_capacity(disk, index as u8, &superblock, &ids, &regions).await?);
         }
-        let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
+        let regions = CacheRegions {
+            open_count: regions.open_count + 1,
+            ..regions
+        };
         superblock.generation += 1;
-        superblock.role = DeviceRole::Cache { regions, capacity: ids };
+        superblock.role = DeviceRole::Cache {
+            regions,
+            capacity: ids,
+        };
         write_superblock(&devices.cache, &superblock).await?;
         let (meta, rows) = load(&env, &devices.cache, &regions).await?;
         let mut state = State::empty(&regions, &capacity, options);
@@ -78,7 +89,12 @@ impl<E: Env> DiskGroup<E> {
             host: superblock.host,
             open_count: regions.open_count,
             cache: devices.cache,
-            capacity: devices.capacity.into_iter().zip(&state.devices).map(|(d, s)| (!s.failed).then_some(d)).collect(),
+            capacity: devices
+                .capacity
+                .into_iter()
+                .zip(&state.devices)
+                .map(|(d, s)| (!s.failed).then_some(d))
+                .collect(),
             tuning: options.clone(),
             meta,
             pins: Rc::new(Pins::new(writer.clone())),
@@ -99,17 +115,25 @@ fn wrong(kind: StoreErrorKind, text: String) -> StoreError {
     StoreError::new(kind, text)
 }
 
-async fn open_cache<D: Disk>(disk: &D, expect: Expect) -> Result<(Superblock, CacheRegions, Vec<DeviceId>), StoreError> {
+async fn open_cache<D: Disk>(
+    disk: &D,
+    expect: Expect,
+) -> Result<(Superblock, CacheRegions, Vec<DeviceId>), StoreError> {
     let name = disk.name();
     let superblock = match read_superblock(disk).await {
         Found::Good(found) => *found,
         Found::Nothing => {
-            return Err(wrong(StoreErrorKind::Missing, format!("{name} is not formatted: create the disk group first")));
+            return Err(wrong(
+                StoreErrorKind::Missing,
+                format!("{name} is not formatted: create the disk group first"),
+            ));
         }
         Found::Bad(why) => {
             return Err(wrong(
                 StoreErrorKind::Damaged,
-                format!("both superblocks of {name} are unreadable ({why}): replace the device; its disk group is lost"),
+                format!(
+                    "both superblocks of {name} are unreadable ({why}): replace the device; its disk group is lost"
+                ),
             ));
         }
     };
@@ -117,7 +141,9 @@ async fn open_cache<D: Disk>(disk: &D, expect: Expect) -> Result<(Superblock, Ca
     let DeviceRole::Cache { regions, capacity } = superblock.role.clone() else {
         return Err(wrong(
             StoreErrorKind::Swapped,
-            format!("{name} is a capacity device, given as cache device: swap the devices in the configuration"),
+            format!(
+                "{name} is a capacity device, given as cache device: swap the devices in the configuration"
+            ),
         ));
     };
     check_length(disk, &superblock)?;
@@ -126,19 +152,27 @@ async fn open_cache<D: Disk>(disk: &D, expect: Expect) -> Result<(Superblock, Ca
 
 fn check_owner(name: &str, superblock: &Superblock, expect: Expect) -> Result<(), StoreError> {
     let foreign = |what: &str, has: String, wants: String| {
-        let text = format!("{name} belongs to {what} {has}, not to {wants}: connect it there, or format it anew");
+        let text = format!(
+            "{name} belongs to {what} {has}, not to {wants}: connect it there, or format it anew"
+        );
         Err(wrong(StoreErrorKind::Foreign, text))
     };
     if superblock.cluster != expect.cluster {
-        return foreign("cluster", superblock.cluster.to_string(), expect.cluster.to_string());
+        return foreign(
+            "cluster",
+            superblock.cluster.to_string(),
+            expect.cluster.to_string(),
+        );
     }
     if superblock.host != expect.host {
         return foreign("host", superblock.host.to_string(), expect.host.to_string());
     }
     match expect.disk_group {
-        Some(id) if superblock.disk_group != id => {
-            foreign("disk group", superblock.disk_group.to_string(), id.to_string())
-        }
+        Some(id) if superblock.disk_group != id => foreign(
+            "disk group",
+            superblock.disk_group.to_string(),
+            id.to_string(),
+        ),
         _ => Ok(()),
     }
 }
@@ -147,7 +181,9 @@ fn check_length<D: Disk>(disk: &D, superblock: &Superblock) -> Result<(), StoreE
     if disk.len_bytes() < superblock.device_bytes {
         let text = format!(
             "{} has {} bytes, it had {} when it was formatted: it was truncated; restore its size or replace it",
-            disk.name(), disk.len_bytes(), superblock.device_bytes
+            disk.name(),
+            disk.len_bytes(),
+            superblock.device_bytes
         );
         return Err(wrong(StoreErrorKind::Truncated, text));
     }
@@ -168,18 +204,32 @@ async fn open_capacity<D: Disk>(
         // Dead or blank: the group goes on without it, its components are lost.
         Found::Nothing | Found::Bad(_) => return Ok(None),
     };
-    let expect = Expect { cluster: cache.cluster, host: cache.host, disk_group: Some(cache.disk_group) };
+    let expect = Expect {
+        cluster: cache.cluster,
+        host: cache.host,
+        disk_group: Some(cache.disk_group),
+    };
     check_owner(&name, &superblock, expect)?;
-    let DeviceRole::Capacity { regions: own, index: own_index } = superblock.role else {
-        let text = format!("{name} is a cache device, given as capacity device: swap the devices in the configuration");
+    let DeviceRole::Capacity {
+        regions: own,
+        index: own_index,
+    } = superblock.role
+    else {
+        let text = format!(
+            "{name} is a cache device, given as capacity device: swap the devices in the configuration"
+        );
         return Err(wrong(StoreErrorKind::Swapped, text));
     };
     if own_index != index || ids[index as usize] != superblock.device {
-        let text = format!("{name} is capacity device {own_index}, given as number {index}: put the devices in their order");
+        let text = format!(
+            "{name} is capacity device {own_index}, given as number {index}: put the devices in their order"
+        );
         return Err(wrong(StoreErrorKind::Swapped, text));
     }
     if own.log_id != regions.log_id {
-        let text = format!("{name} is of an earlier format of this disk group: it is not part of it; format the group anew");
+        let text = format!(
+            "{name} is of an earlier format of this disk group: it is not part of it; format the group anew"
+        );
         return Err(wrong(StoreErrorKind::Foreign, text));
     }
     check_length(disk, &superblock)?;
@@ -189,13 +239,28 @@ async fn open_capacity<D: Disk>(
 type KeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Opens the metadata and reads every row but the map's leaves.
-async fn load<E: Env>(env: &E, disk: &E::Disk, regions: &CacheRegions) -> Result<(Arc<dyn Meta>, KeyedRows), StoreError> {
-    let (disk, offset, bytes) = (disk.blocking(), regions.metadata_offset, regions.metadata_bytes);
+async fn load<E: Env>(
+    env: &E,
+    disk: &E::Disk,
+    regions: &CacheRegions,
+) -> Result<(Arc<dyn Meta>, KeyedRows), StoreError> {
+    let (disk, offset, bytes) = (
+        disk.blocking(),
+        regions.metadata_offset,
+        regions.metadata_bytes,
+    );
     let job = move || -> Result<(Arc<dyn Meta>, KeyedRows), MetaError> {
         let meta = RedbMeta::open(disk, offset, bytes)?;
         let mut rows = Vec::new();
         for kind in [
-            rows::STATE, rows::COMPONENT, rows::DELETED, rows::REGION, rows::PENDING, rows::SEGMENT, rows::OBJECT, rows::CLIENT,
+            rows::STATE,
+            rows::COMPONENT,
+            rows::DELETED,
+            rows::REGION,
+            rows::PENDING,
+            rows::SEGMENT,
+            rows::OBJECT,
+            rows::CLIENT,
         ] {
             let mut from = vec![kind];
             loop {
@@ -213,9 +278,18 @@ async fn load<E: Env>(env: &E, disk: &E::Disk, regions: &CacheRegions) -> Result
 }
 
 impl State {
-    fn empty(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], options: &StoreOptions) -> Self {
+    fn empty(
+        regions: &CacheRegions,
+        capacity: &[Option<CapacityRegions>],
+        options: &StoreOptions,
+    ) -> Self {
         let segments = |(index, regions): (usize, &Option<CapacityRegions>)| {
-            let blank = CapacityRegions { segments_offset: 0, segment_count: 0, segment_bytes: 4 << 20, log_id: 0 };
+            let blank = CapacityRegions {
+                segments_offset: 0,
+                segment_count: 0,
+                segment_bytes: 4 << 20,
+                log_id: 0,
+            };
             let mut segments = Segments::new(index as u8, regions.as_ref().unwrap_or(&blank));
             segments.failed = regions.is_none();
             segments
@@ -232,6 +306,7 @@ impl State {
             devices: capacity.iter().enumerate().map(segments).collect(),
             leaves: LeafCache::new((options.map_cache_bytes / LEAF_CACHED_BYTES).max(16) as usize),
             map_generation: 0,
+            committing: false,
             next_pending: 0,
             pending_rows: Default::default(),
             cache: ReadCache::new(options.read_cache_bytes),
@@ -256,17 +331,26 @@ impl State {
         for (key, bytes) in rows {
             match key[0] {
                 rows::STATE => stored = Some(rows::decode::<StateRow>(&key, &bytes)?),
-                rows::COMPONENT => self.load_component(rows::component_of(&key)?, rows::decode(&key, &bytes)?),
-                rows::DELETED => self.load_deleted(rows::component_of(&key)?, rows::decode(&key, &bytes)?),
+                rows::COMPONENT => {
+                    self.load_component(rows::component_of(&key)?, rows::decode(&key, &bytes)?)
+                }
+                rows::DELETED => {
+                    self.load_deleted(rows::component_of(&key)?, rows::decode(&key, &bytes)?)
+                }
                 rows::REGION => {
                     let row: RegionRow = rows::decode(&key, &bytes)?;
                     self.load_region(rows::component_of(&key)?, rows::short_number_of(&key)?, row);
                 }
-                rows::PENDING => self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?,
+                rows::PENDING => {
+                    self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?
+                }
                 rows::SEGMENT => {
                     let row: SegmentRow = rows::decode(&key, &bytes)?;
                     self.round = self.round.max(row.written + 1);
-                    let device = self.devices.get_mut(key[1] as usize).ok_or_else(|| rows::malformed(&key))?;
+                    let device = self
+                        .devices
+                        .get_mut(key[1] as usize)
+                        .ok_or_else(|| rows::malformed(&key))?;
                     if !device.failed && !device.load(rows::short_number_of(&key)?, row) {
                         return Err(rows::malformed(&key));
                     }
@@ -274,11 +358,19 @@ impl State {
                 rows::OBJECT => {
                     let row: ObjectRow = rows::decode(&key, &bytes)?;
                     let bytes = key.get(1..17).ok_or_else(|| rows::malformed(&key))?;
-                    let object = ObjectId(u128::from_be_bytes(bytes.try_into().expect("sixteen bytes")));
+                    let object = ObjectId(u128::from_be_bytes(
+                        bytes.try_into().expect("sixteen bytes"),
+                    ));
                     if row.bytes.is_empty() {
                         self.dirty_objects.insert(object);
                     }
-                    self.objects.insert(object, ObjectState { position: row.position, bytes: row.bytes.into() });
+                    self.objects.insert(
+                        object,
+                        ObjectState {
+                            position: row.position,
+                            bytes: row.bytes.into(),
+                        },
+                    );
                 }
                 rows::CLIENT => {
                     let row: ClientRow = rows::decode(&key, &bytes)?;
@@ -290,7 +382,9 @@ impl State {
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;
         self.next_pending = stored.next_pending;
         if stored.tail % self.ring.segment_bytes != 0 {
-            return Err(MetaError("the log's tail is not at a segment's start".into()));
+            return Err(MetaError(
+                "the log's tail is not at a segment's start".into(),
+            ));
         }
         self.ring.tail = stored.tail;
         self.ring.head = stored.tail;
@@ -300,7 +394,13 @@ impl State {
     }
 
     fn load_component(&mut self, id: ComponentId, row: ComponentRow) {
-        let mut component = Component::new(id, row.object, row.size_blocks, row.reserved_blocks, row.device);
+        let mut component = Component::new(
+            id,
+            row.object,
+            row.size_blocks,
+            row.reserved_blocks,
+            row.device,
+        );
         component.lost = row.lost;
         component.settled = row.settled;
         component.undone = row.undone.into_iter().collect();
@@ -309,7 +409,13 @@ impl State {
     }
 
     fn load_deleted(&mut self, id: ComponentId, row: DeletedRow) {
-        let deleted = Deleted { device: row.device, position: row.position, base_blocks: 0, emptied: row.emptied, dirty: false };
+        let deleted = Deleted {
+            device: row.device,
+            position: row.position,
+            base_blocks: 0,
+            emptied: row.emptied,
+            dirty: false,
+        };
         self.deleted.insert(id, deleted);
     }
 
@@ -318,7 +424,11 @@ impl State {
             component.region_ops.insert(region, row.op);
             component.base.load(region, row.base);
         } else if let Some(deleted) = self.deleted.get_mut(&id) {
-            deleted.base_blocks += row.base.iter().map(|w| u64::from(w.count_ones())).sum::<u64>();
+            deleted.base_blocks += row
+                .base
+                .iter()
+                .map(|w| u64::from(w.count_ones()))
+                .sum::<u64>();
         }
     }
 
@@ -329,13 +439,26 @@ impl State {
                 if slots.len() != row.range.count as usize || crcs.len() != slots.len() {
                     return Err(MetaError("a pending row is not readable".into()));
                 }
-                Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into() }
+                Body::Data {
+                    place: Place::Slots(slots.into()),
+                    crcs: crcs.into(),
+                }
             }
         };
         self.pending_rows.insert(number);
-        let Some(component) = self.components.get_mut(&row.component) else { return Ok(()) };
+        let Some(component) = self.components.get_mut(&row.component) else {
+            return Ok(());
+        };
         let (range, component_id, op) = (row.range, row.component, row.op);
-        let record = Record { component: component_id, op, range, position: row.position, body, live: 0, row: Some(number) };
+        let record = Record {
+            component: component_id,
+            op,
+            range,
+            position: row.position,
+            body,
+            live: 0,
+            row: Some(number),
+        };
         component.put(record, row.client, None, &mut self.records);
         Ok(())
     }
@@ -353,7 +476,10 @@ impl State {
         let ids: Vec<ComponentId> = self.components.keys().copied().collect();
         for id in ids {
             let component = self.components.get_mut(&id).expect("a key just listed");
-            let failed = self.devices.get(component.device as usize).is_none_or(|d| d.failed);
+            let failed = self
+                .devices
+                .get(component.device as usize)
+                .is_none_or(|d| d.failed);
             if component.lost || failed {
                 component.lose(&mut self.records);
                 component.base = Default::default();

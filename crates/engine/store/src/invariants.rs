@@ -1,0 +1,310 @@
+//! What must hold of a disk group at any moment, as predicates for tests, the simulator and `cairn inspect`.
+//!
+//! | what | invariant |
+//! |---|---|
+//! | versions, records, charges and windows agree with a recount | I6, I9 |
+//! | the map's entries are exactly the bits, each slot has one reference | I7 |
+//! | a segment's count of slots in use is the number of references to it | I7 |
+//! | every mapped and every buffered block has the CRC that is on record | I7 |
+//!
+//! A check walks everything: for tests and small groups.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use cairn_env::{Disk, Env};
+use cairn_format::crc32c;
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+
+use crate::{
+    disk_group::{DiskGroup, Inner},
+    index::{Body, Place},
+    map::{LEAF_BLOCKS, Leaf, NO_SLOT, ZERO_SLOT},
+    rows,
+    segments::LOG,
+    state::State,
+};
+
+/// Attempts before the check gives up on a group whose map never rests.
+const ATTEMPTS: u32 = 20;
+
+impl<E: Env> DiskGroup<E> {
+    /// Checks every invariant; the text says which is broken and where. Bad media count as broken.
+    pub async fn check_invariants(&self) -> Result<(), String> {
+        let inner = self.inner();
+        for _ in 0..ATTEMPTS {
+            let (generation, busy) = (
+                inner.state.borrow().map_generation,
+                inner.state.borrow().committing,
+            );
+            inner.state.borrow().check_counts()?;
+            let result = inner.check_media().await;
+            // What a transaction changed meanwhile proves nothing.
+            let state = inner.state.borrow();
+            if state.map_generation == generation && !state.committing && !busy {
+                return result;
+            }
+            drop(state);
+            inner.env.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        Err("the map never rested long enough to be checked".into())
+    }
+}
+
+/// A block to be read and compared.
+struct Check {
+    device: u8,
+    offset: u64,
+    crc: u32,
+    what: String,
+}
+
+impl<E: Env> Inner<E> {
+    async fn check_media(self: &Rc<Self>) -> Result<(), String> {
+        let meta = self.meta.clone();
+        let (from, to) = (vec![rows::LEAF], vec![rows::LEAF + 1]);
+        let scan = self
+            .env
+            .run_blocking(move || meta.scan(&from, &to, usize::MAX))
+            .await;
+        let leaves = scan.map_err(|e| e.to_string())?;
+        let checks = self.state.borrow().check_map(&leaves)?;
+        for check in checks {
+            let data = self
+                .disk(check.device)
+                .read(check.offset, BLOCK_BYTES)
+                .await;
+            let data = data.map_err(|e| format!("{}: {e}", check.what))?;
+            if crc32c(&data) != check.crc {
+                return Err(format!(
+                    "{}: the checksum of the stored bytes is wrong",
+                    check.what
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Counts everything that is kept as a sum anew.
+    pub(crate) fn check_counts(&self) -> Result<(), String> {
+        let mut live: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut charged = vec![0; self.devices.len()];
+        for component in self.components.values() {
+            let id = component.id;
+            for span in component.extents.all() {
+                let ops: Vec<_> = span
+                    .versions
+                    .iter()
+                    .map(|&v| self.records.of(v).op)
+                    .collect();
+                if !ops.windows(2).all(|w| w[0] >= w[1]) {
+                    return Err(format!(
+                        "{id:?} {:?}: versions are out of order",
+                        span.range
+                    ));
+                }
+                if ops.iter().filter(|op| **op <= component.settled).count() > 1 {
+                    return Err(format!(
+                        "{id:?} {:?}: more than one settled version is kept",
+                        span.range
+                    ));
+                }
+                for (&version, op) in span.versions.iter().zip(&ops) {
+                    *live.entry(version).or_default() += u64::from(span.range.count);
+                    if *op > component.settled && !component.window.contains_key(op) {
+                        return Err(format!(
+                            "{id:?} {:?}: an unsettled version is not in the window",
+                            span.range
+                        ));
+                    }
+                }
+            }
+            if component.extents.new_blocks()
+                != component.extents.recount(&component.base, &self.records)
+            {
+                return Err(format!("{id:?}: new blocks are miscounted"));
+            }
+            if component
+                .window
+                .keys()
+                .next()
+                .is_some_and(|op| *op <= component.settled)
+            {
+                return Err(format!("{id:?}: a settled operation is in the window"));
+            }
+            charged[component.device as usize] += component.charge();
+        }
+        for deleted in self.deleted.values() {
+            charged[deleted.device as usize] += deleted.base_blocks;
+        }
+        for (device, segments) in self.devices.iter().enumerate() {
+            if !segments.failed && segments.charged != charged[device] {
+                return Err(format!(
+                    "device {device}: {} blocks charged, {} counted",
+                    segments.charged, charged[device]
+                ));
+            }
+        }
+        for (id, record) in self.records.iter() {
+            if record.live == 0 || live.get(&id).copied().unwrap_or(0) != record.live {
+                return Err(format!(
+                    "record {id} of {:?}: {} blocks live, {:?} counted",
+                    record.component,
+                    record.live,
+                    live.get(&id)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the map's leaves with bits and segment counts; returns the blocks to be read.
+    fn check_map(&self, leaves: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Check>, String> {
+        let mut checks = Vec::new();
+        let mut references: BTreeMap<(u8, u64), u32> = BTreeMap::new();
+        let mut mapped: BTreeMap<ComponentId, u64> = BTreeMap::new();
+        for (key, bytes) in leaves {
+            let id = rows::component_of(key).map_err(|e| e.to_string())?;
+            let number = rows::number_of(key).map_err(|e| e.to_string())?;
+            let leaf = Leaf::decode(bytes)
+                .ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
+            let known = self.components.get(&id);
+            let device = known
+                .map(|c| c.device)
+                .or_else(|| self.deleted.get(&id).map(|d| d.device));
+            let device = device
+                .ok_or_else(|| format!("leaf {number} belongs to {id:?}, which is not here"))?;
+            if self.devices[device as usize].failed {
+                continue;
+            }
+            for (at, entry) in leaf.entries() {
+                let block = number * LEAF_BLOCKS + at;
+                let what = format!("{id:?} block {block} in slot {}", entry.slot);
+                if known.is_some_and(|c| !c.base.get(block)) {
+                    return Err(format!("{what}: its bit is not set"));
+                }
+                *mapped.entry(id).or_default() += 1;
+                if entry.slot != ZERO_SLOT {
+                    *references.entry((device, entry.slot)).or_default() += 1;
+                    let offset = self.devices[device as usize].device_offset(entry.slot);
+                    checks.push(Check {
+                        device,
+                        offset,
+                        crc: entry.crc,
+                        what,
+                    });
+                }
+            }
+        }
+        for component in self.components.values().filter(|c| !c.lost) {
+            let have = mapped.get(&component.id).copied().unwrap_or(0);
+            if have != component.base.total() {
+                return Err(format!(
+                    "{:?}: {} bits, {have} mapped blocks",
+                    component.id,
+                    component.base.total()
+                ));
+            }
+        }
+        self.check_records(&mut references, &mut checks);
+        self.check_segments(&references)?;
+        Ok(checks)
+    }
+
+    fn check_records(&self, references: &mut BTreeMap<(u8, u64), u32>, checks: &mut Vec<Check>) {
+        for garbage in &self.records.garbage {
+            let device = self.components.get(&garbage.component).map(|c| c.device);
+            let device = device.or_else(|| self.deleted.get(&garbage.component).map(|d| d.device));
+            for &slot in garbage.slots.iter().filter(|s| **s != ZERO_SLOT) {
+                device
+                    .into_iter()
+                    .for_each(|d| *references.entry((d, slot)).or_default() += 1);
+            }
+        }
+        for (_, record) in self.records.iter() {
+            let Body::Data { place, crcs } = &record.body else {
+                continue;
+            };
+            let component = &self.components[&record.component];
+            for (at, &crc) in crcs.iter().enumerate() {
+                let block = record.range.first + at as u64;
+                let (device, offset) = match place {
+                    Place::Log(position) => (
+                        LOG,
+                        self.ring
+                            .device_offset(position + at as u64 * u64::from(BLOCK_BYTES)),
+                    ),
+                    Place::Slots(slots) => {
+                        if slots[at] == NO_SLOT {
+                            continue;
+                        }
+                        if record.row.is_some() {
+                            *references.entry((component.device, slots[at])).or_default() += 1;
+                        }
+                        (
+                            component.device,
+                            self.devices[component.device as usize].device_offset(slots[at]),
+                        )
+                    }
+                };
+                // Only where the record still stands: the log behind a superseded block may be anything.
+                let spans = component.extents.spans(BlockRange::new(block, 1));
+                let stands = spans.iter().any(|s| {
+                    s.versions
+                        .iter()
+                        .any(|&v| std::ptr::eq(self.records.of(v), record))
+                });
+                if stands {
+                    let what = format!(
+                        "{:?} block {block} of operation {}",
+                        record.component, record.op.seq
+                    );
+                    checks.push(Check {
+                        device,
+                        offset,
+                        crc,
+                        what,
+                    });
+                }
+            }
+        }
+    }
+
+    fn check_segments(&self, references: &BTreeMap<(u8, u64), u32>) -> Result<(), String> {
+        if let Some(((device, slot), count)) = references.iter().find(|(_, count)| **count > 1) {
+            return Err(format!(
+                "slot {slot} of device {device} has {count} references"
+            ));
+        }
+        let mut counted: BTreeMap<(u8, u32), u32> = BTreeMap::new();
+        for &(device, slot) in references.keys() {
+            *counted
+                .entry((device, self.devices[device as usize].segment_of(slot)))
+                .or_default() += 1;
+        }
+        for (device, segments) in (0u8..).zip(&self.devices).filter(|(_, s)| !s.failed) {
+            let mut total = 0;
+            for segment in 0..segments.count() as u32 {
+                let (row, count) = (
+                    segments.row(segment),
+                    counted.get(&(device, segment)).copied().unwrap_or(0),
+                );
+                total += u64::from(row.live);
+                if row.live != count {
+                    return Err(format!(
+                        "segment {segment} of device {device}: {} slots counted as in use, {count} are",
+                        row.live
+                    ));
+                }
+            }
+            if total != segments.live() {
+                return Err(format!(
+                    "device {device}: {} slots in use, {total} in its segments",
+                    segments.live()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
