@@ -1,0 +1,306 @@
+//! A cluster of hosts with its network, its folder and its logs; and the questions that tests ask of it.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    Host, Outcome, TimeLine,
+    network::Network,
+    process::tail,
+    tools::{need_root, target},
+    wait::{check, wait_until},
+};
+
+/// What a cluster is made of.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Hosts.
+    pub hosts: u8,
+    /// The first so many have a disk group.
+    pub hosts_with_disks: u8,
+    /// The first so many run an etcd member: 1, 3 or 5.
+    pub etcd_members: u8,
+    /// The lease.
+    pub lease_ms: u64,
+    /// The repair delay.
+    pub repair_delay_s: u64,
+    /// Size of each cache file.
+    pub cache_mib: u64,
+    /// Size of each capacity file.
+    pub capacity_mib: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            hosts: 4,
+            hosts_with_disks: 4,
+            etcd_members: 3,
+            lease_ms: 2000,
+            repair_delay_s: 3600,
+            cache_mib: 256,
+            capacity_mib: 1024,
+        }
+    }
+}
+
+/// A running cluster. Dropping it ends and removes everything but the logs.
+#[derive(Debug)]
+pub struct Cluster {
+    /// What happened when.
+    pub time: TimeLine,
+    /// The network.
+    pub network: Network,
+    /// Logs of all processes.
+    pub logs: PathBuf,
+    /// Files of the test.
+    pub folder: PathBuf,
+    hosts: Vec<Host>,
+}
+
+/// How long hosts may take to come up: etcd members elect a leader on a busy machine.
+const UP_LIMIT: Duration = Duration::from_secs(60);
+
+impl Cluster {
+    /// Starts a cluster for the test `name` and waits until all hosts are up.
+    ///
+    /// # Errors
+    /// What did not start.
+    pub fn start(name: &str, shape: &Shape) -> Outcome<Self> {
+        let mut cluster = Self::prepare(name, shape)?;
+        let begin = Instant::now();
+        cluster.start_all()?;
+        let (hosts, etcd) = (shape.hosts, shape.etcd_members);
+        cluster.say(format!(
+            "{hosts} hosts and {etcd} etcd members up after {:.1} s",
+            begin.elapsed().as_secs_f64()
+        ));
+        Ok(cluster)
+    }
+
+    /// Network, folders and configuration files, with nothing started.
+    ///
+    /// # Errors
+    /// What could not be made.
+    pub fn prepare(name: &str, shape: &Shape) -> Outcome<Self> {
+        need_root();
+        let time = TimeLine::new(name);
+        let logs = target().join("e2e-logs").join(name);
+        let _ = std::fs::remove_dir_all(&logs);
+        let network = Network::new(shape.hosts)?;
+        let folder = target().join("tmp").join(format!("e2e-{}", network.id()));
+        for path in [&logs, &folder] {
+            std::fs::create_dir_all(path)
+                .map_err(|e| format!("cannot make {}: {e}", path.display()))?;
+        }
+        let hosts = (1..=shape.hosts).map(|n| Host::new(n, shape, &network, &folder, &logs));
+        let hosts = hosts.collect::<Outcome<Vec<_>>>()?;
+        Ok(Self {
+            time,
+            network,
+            logs,
+            folder,
+            hosts,
+        })
+    }
+
+    /// Starts every host that is not running, and waits until all see each other.
+    ///
+    /// # Errors
+    /// What did not start.
+    pub fn start_all(&mut self) -> Outcome<()> {
+        for host in self.hosts.iter_mut().filter(|host| !host.running()) {
+            host.start(&self.network)?;
+        }
+        for host in &mut self.hosts {
+            host.wait_serving(UP_LIMIT)?;
+        }
+        let all = self.hosts.len();
+        wait_until("all hosts see each other", UP_LIMIT, || {
+            for host in &self.hosts {
+                let up = host.api().call(&["cluster", "status"])?["hosts_up"].as_u64();
+                check(up == Some(all as u64), || {
+                    format!("{} sees {up:?} hosts up", host.name())
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Says something on the time line.
+    pub fn say(&self, words: impl AsRef<str>) {
+        self.time.say(words);
+    }
+
+    /// Host `n`, from 1.
+    pub fn host(&self, n: u8) -> &Host {
+        &self.hosts[usize::from(n) - 1]
+    }
+
+    /// Host `n`, from 1.
+    pub fn host_mut(&mut self, n: u8) -> &mut Host {
+        &mut self.hosts[usize::from(n) - 1]
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// kill -9 of all that runs on host `n`.
+    ///
+    /// # Errors
+    /// When something survives it.
+    pub fn kill(&mut self, n: u8) -> Outcome<()> {
+        self.say(format!("kill -9 of h{n}, its etcd member included"));
+        self.hosts[usize::from(n) - 1].kill(&self.network)
+    }
+
+    /// Starts host `n` again and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn restart(&mut self, n: u8) -> Outcome<()> {
+        let host = &mut self.hosts[usize::from(n) - 1];
+        host.start(&self.network)?;
+        host.wait_serving(UP_LIMIT)?;
+        self.say(format!("h{n} is back and serves"));
+        Ok(())
+    }
+
+    /// Makes a disk of `mib` MiB with the default policy, owned by host `owner`.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn create_disk(&self, name: &str, mib: u64, owner: u8) -> Outcome<()> {
+        let host = self.host(owner);
+        let size = format!("{mib}MiB");
+        host.api().call(&[
+            "disk",
+            "create",
+            name,
+            "--size",
+            &size,
+            "--host",
+            &host.name(),
+        ])?;
+        host.api()
+            .call(&["disk", "attach", name, "--host", &host.name()])?;
+        let disk = self.disk(owner, name)?;
+        self.say(format!("disk {name}, {size}: {}", describe(&disk)));
+        Ok(())
+    }
+
+    /// What host `n` says of a disk.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn disk(&self, n: u8, name: &str) -> Outcome<Value> {
+        self.host(n).api().call(&["disk", "show", name])
+    }
+
+    /// The hosts of a disk's data components.
+    ///
+    /// # Errors
+    /// When host `n` cannot tell.
+    pub fn replicas(&self, n: u8, name: &str) -> Outcome<Vec<u8>> {
+        let disk = self.disk(n, name)?;
+        let components = disk["components"].as_array().cloned().unwrap_or_default();
+        Ok(components
+            .iter()
+            .filter(|c| c["role"] == "data")
+            .filter_map(|c| number(&c["host_name"]))
+            .collect())
+    }
+
+    /// The host that owns a disk, as host `n` knows it.
+    ///
+    /// # Errors
+    /// When host `n` cannot tell, or knows none.
+    pub fn owner(&self, n: u8, name: &str) -> Outcome<u8> {
+        let disk = self.disk(n, name)?;
+        number(&disk["owner"]).ok_or_else(|| format!("nobody owns {name}"))
+    }
+
+    /// Waits until the disk is healthy in the eyes of host `n`.
+    ///
+    /// # Errors
+    /// How it is at the deadline.
+    pub fn wait_healthy(&self, n: u8, name: &str, limit: Duration) -> Outcome<()> {
+        let begin = Instant::now();
+        wait_until(&format!("disk {name} is healthy"), limit, || {
+            let disk = self.disk(n, name)?;
+            check(disk["health"] == "healthy", || describe(&disk))
+        })?;
+        self.say(format!(
+            "disk {name} is healthy again after {:.1} s: {}",
+            begin.elapsed().as_secs_f64(),
+            describe(&self.disk(n, name)?)
+        ));
+        Ok(())
+    }
+
+    /// Runs `test` on the cluster; prints the ends of all logs when it fails.
+    ///
+    /// # Panics
+    /// When the test fails.
+    pub fn run(mut self, test: impl FnOnce(&mut Self) -> Outcome<()>) {
+        let outcome = test(&mut self);
+        self.conclude(outcome);
+    }
+
+    fn conclude(&self, outcome: Outcome<()>) {
+        let Err(words) = outcome else {
+            self.say("passed");
+            return;
+        };
+        self.say(format!("FAILED: {words}"));
+        for host in &self.hosts {
+            println!("-- end of {}\n{}", host.log.display(), tail(&host.log, 25));
+        }
+        panic!("{words}");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for host in &mut self.hosts {
+            let _ = host.kill(&self.network);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(format!("/run/cairn-e2e-{}", self.network.id()));
+    }
+}
+
+/// The number of the host named `h<number>`.
+fn number(name: &Value) -> Option<u8> {
+    name.as_str()?.strip_prefix('h')?.parse().ok()
+}
+
+/// A disk in one line.
+pub fn describe(disk: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let components = disk["components"].as_array().cloned().unwrap_or_default();
+    let parts: Vec<String> = components
+        .iter()
+        .map(|c| {
+            format!(
+                "{} on {} {}",
+                text(&c["role"]),
+                text(&c["host_name"]),
+                text(&c["state"])
+            )
+        })
+        .collect();
+    format!(
+        "{}, owner {}, csn {}: {}",
+        text(&disk["health"]),
+        text(&disk["owner"]),
+        disk["csn"],
+        parts.join(", ")
+    )
+}
