@@ -210,6 +210,11 @@ impl<E: Env> Node<E> {
         &self.inner.shard
     }
 
+    /// The disk groups that are open here: for checks from outside.
+    pub fn stores(&self) -> Vec<GroupStore<E>> {
+        self.inner.seats.stores()
+    }
+
     /// The hosts that answer now.
     pub fn peers_up(&self) -> Vec<HostId> {
         self.inner.rpc.peers_up().into_keys().collect()

@@ -1,0 +1,288 @@
+//! Guests: tasks that write and read a disk through some host, and check every byte that comes back.
+//!
+//! Each writer has sectors of its own; all read everywhere. A guest whose host dies goes on at another.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cairn_volume::Volume;
+
+use crate::{
+    cluster::{Client, Cluster, Lost, PATIENCE},
+    model::{Model, SECTOR},
+};
+
+/// No request takes longer on a host that runs: patience, one call, one takeover.
+pub const STUCK_AFTER: Duration = Duration::from_secs(PATIENCE.as_secs() + 25);
+
+/// The guests of one disk.
+#[derive(Clone)]
+pub struct Guests {
+    pub cluster: Cluster,
+    pub disk: String,
+    pub model: Rc<RefCell<Model>>,
+    stop: Rc<Cell<bool>>,
+    running: Rc<Cell<u32>>,
+    pub failures: Rc<RefCell<Vec<String>>>,
+    pub done: Rc<Cell<u64>>,
+    pub errors: Rc<Cell<u64>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Read,
+    Write,
+    Zero,
+}
+
+impl Guests {
+    pub fn new(cluster: &Cluster, disk: &str, size_bytes: u64) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            disk: disk.to_owned(),
+            model: Rc::new(RefCell::new(Model::new(7, size_bytes))),
+            stop: Rc::default(),
+            running: Rc::default(),
+            failures: Rc::default(),
+            done: Rc::default(),
+            errors: Rc::default(),
+        }
+    }
+
+    /// Starts `count` guests.
+    pub fn start(&self, count: u64, pause_max_ms: u64) {
+        for number in 0..count {
+            self.running.set(self.running.get() + 1);
+            let guests = self.clone();
+            let home = (number as usize) % self.cluster.members.len();
+            self.cluster.world.spawn(async move {
+                guests.run(number, count, home, pause_max_ms).await;
+                guests.running.set(guests.running.get() - 1);
+            });
+        }
+    }
+
+    /// Stops them and waits for their last requests.
+    pub async fn stop(&self) {
+        self.stop.set(true);
+        while self.running.get() > 0 {
+            self.cluster.world.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn fail(&self, text: String) {
+        self.cluster.log.add(format!("FAILURE: {text}"));
+        self.failures.borrow_mut().push(text);
+        self.stop.set(true);
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.cluster.world.random_below(bound)
+    }
+
+    async fn run(&self, number: u64, of: u64, home: usize, pause_max_ms: u64) {
+        let mut at = home;
+        while !self.stop.get() {
+            let pause = Duration::from_micros(self.below(pause_max_ms * 1000 + 1));
+            self.cluster.world.sleep(pause).await;
+            match self.cluster.client(at, &self.disk).await {
+                Some(client) => {
+                    if self.once(at, &client, number, of).await == Err(Lost::Crashed) {
+                        at = self.below(self.cluster.members.len() as u64) as usize;
+                    }
+                }
+                None => {
+                    at = self.below(self.cluster.members.len() as u64) as usize;
+                    self.cluster.world.sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    /// A run of sectors: mostly whole blocks, some with odd edges. Writers stay in blocks of their own.
+    fn choose(&self, act: Act, number: u64, of: u64) -> (u64, u64) {
+        let all = self.model.borrow().len_sectors();
+        let (low, high) = match act {
+            Act::Read => (0, all),
+            // Slices end at blocks, so that nobody's edge is another's.
+            _ => (
+                all / 8 * number / of * 8,
+                if number + 1 == of {
+                    all
+                } else {
+                    all / 8 * (number + 1) / of * 8
+                },
+            ),
+        };
+        let blocks = match self.below(20) {
+            0 => 1 + self.below(64),
+            1..=3 => 1 + self.below(9),
+            _ => 1,
+        };
+        // Few hot blocks make overlaps, a few strangers the rest.
+        let span = (high - low).div_ceil(8);
+        let block = if self.below(2) == 0 {
+            self.below(span.min(24))
+        } else {
+            self.below(span)
+        };
+        let (mut first, mut count) = (low + block * 8, blocks * 8);
+        if self.below(4) == 0 {
+            let skip = self.below(8);
+            first += skip;
+            count = 1 + self.below(count);
+        }
+        first = first.min(high - 1);
+        (first, count.min(high - first))
+    }
+
+    async fn once(&self, at: usize, client: &Client, number: u64, of: u64) -> Result<(), Lost> {
+        let act = match self.below(10) {
+            0..=3 => Act::Read,
+            4 => Act::Zero,
+            _ => Act::Write,
+        };
+        let (first, count) = self.choose(act, number, of);
+        let result = match act {
+            Act::Read => self.read(at, client, first, count).await,
+            _ => {
+                self.change(at, client, first, count, matches!(act, Act::Zero))
+                    .await
+            }
+        };
+        self.done.set(self.done.get() + 1);
+        result
+    }
+
+    async fn change(
+        &self,
+        at: usize,
+        client: &Client,
+        first: u64,
+        count: u64,
+        zero: bool,
+    ) -> Result<(), Lost> {
+        let version = self.model.borrow_mut().begin(first, count, zero);
+        let data = Bytes::from(self.model.borrow().bytes(first, count, version));
+        let (client, offset, keep) = (client.clone(), first * SECTOR, self.below(2) == 0);
+        let host = &self.cluster.members[at].host;
+        let process = host.incarnation();
+        let ran = self
+            .cluster
+            .run_on(at, STUCK_AFTER, async move {
+                match zero {
+                    true => client.write_zeroes(offset, count * SECTOR, keep).await,
+                    false => client.write(offset, data).await,
+                }
+            })
+            .await;
+        match &ran {
+            Ok(Ok(())) => {
+                // An answer of a process that has died meanwhile was not delivered; here it was.
+                self.model.borrow_mut().acked(first, count, version);
+            }
+            other => {
+                self.model.borrow_mut().unknown(first, count, version);
+                self.note(
+                    at,
+                    process.0,
+                    &format!("change of sectors {first}+{count} to {version}"),
+                    other.as_ref().map(|r| r.as_ref().err()),
+                );
+            }
+        }
+        ran.map(drop)
+    }
+
+    fn note(
+        &self,
+        at: usize,
+        process: u64,
+        what: &str,
+        how: Result<Option<&cairn_volume::VolumeError>, &Lost>,
+    ) {
+        let host = &self.cluster.members[at].host;
+        match how {
+            Ok(error) => {
+                self.errors.set(self.errors.get() + 1);
+                self.cluster
+                    .log
+                    .add(format!("guest at h{at}: {what} failed: {error:?}"));
+            }
+            Err(Lost::TimedOut) if host.is_up() && host.incarnation().0 == process => {
+                self.fail(format!(
+                    "stuck: {what} at h{at} has no answer after {STUCK_AFTER:?}"
+                ));
+            }
+            Err(_) => {}
+        }
+    }
+
+    pub async fn read(
+        &self,
+        at: usize,
+        client: &Client,
+        first: u64,
+        count: u64,
+    ) -> Result<(), Lost> {
+        let snapshot = self.model.borrow().begin_read(first, count);
+        let (client, process) = (
+            client.clone(),
+            self.cluster.members[at].host.incarnation().0,
+        );
+        let read = client.read(first * SECTOR, (count * SECTOR) as u32);
+        let ran = self.cluster.run_on(at, STUCK_AFTER, read).await;
+        match &ran {
+            Ok(Ok(parts)) => {
+                let data = parts.concat();
+                if data.len() as u64 != count * SECTOR {
+                    self.fail(format!(
+                        "read of {count} sectors at h{at} returned {} bytes",
+                        data.len()
+                    ));
+                } else if let Err(why) = self.model.borrow_mut().check_read(&snapshot, &data) {
+                    self.fail(format!("wrong bytes at h{at}: {why}"));
+                }
+            }
+            other => {
+                let how = other.as_ref().map(|r| r.as_ref().err());
+                self.note(
+                    at,
+                    process,
+                    &format!("read of sectors {first}+{count}"),
+                    how,
+                );
+            }
+        }
+        ran.map(drop)
+    }
+
+    /// Reads the whole disk at every host.
+    pub async fn verify_everywhere(&self) -> Result<(), String> {
+        let all = self.model.borrow().len_sectors();
+        for at in 0..self.cluster.members.len() {
+            let client = self.cluster.client(at, &self.disk).await;
+            let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+            let mut first = 0;
+            while first < all {
+                let count = (all - first).min(2048);
+                let before = self.errors.get();
+                let read = self.read(at, &client, first, count).await;
+                if read.is_err() || self.errors.get() > before {
+                    return Err(format!(
+                        "h{at} cannot read sectors {first}+{count}: {read:?}"
+                    ));
+                }
+                first += count;
+            }
+        }
+        match self.failures.borrow().first() {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+}
