@@ -38,9 +38,6 @@ pub struct Flags {
     /// Overrides host.data_dir
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Overrides host.shards
-    #[arg(long, value_name = "COUNT")]
-    pub shards: Option<u32>,
     /// Overrides listen.peers
     #[arg(long, value_name = "ADDRESS")]
     pub listen_peers: Option<String>,
@@ -117,9 +114,6 @@ impl Flags {
         set(&mut config.log.level, &self.log_level);
         if let Some(dir) = &self.data_dir {
             config.host.data_dir.clone_from(dir);
-        }
-        if let Some(shards) = self.shards {
-            config.host.shards = shards;
         }
         if let Some(format) = self.log_format {
             config.log.format = format;

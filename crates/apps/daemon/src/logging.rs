@@ -1,5 +1,7 @@
 //! Logs: structured events on standard error, as text or one JSON object per line.
 
+use std::io::{self, IsTerminal as _};
+
 use tracing_subscriber::{EnvFilter, fmt, prelude::*, registry};
 
 use crate::config::{ConfigError, LogConfig, LogFormat};
@@ -16,8 +18,11 @@ pub fn start(config: &LogConfig) -> Result<(), ConfigError> {
         ))
     })?;
     let layer = match config.format {
-        LogFormat::Text => fmt::layer().with_writer(std::io::stderr).boxed(),
-        LogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).boxed(),
+        LogFormat::Text => fmt::layer()
+            .with_ansi(io::stderr().is_terminal())
+            .with_writer(io::stderr)
+            .boxed(),
+        LogFormat::Json => fmt::layer().json().with_writer(io::stderr).boxed(),
     };
     // A second logger can only come from a test harness in one process: the first one stays.
     let _ = registry().with(filter).with(layer).try_init();

@@ -30,8 +30,8 @@ pub struct Plan {
     pub hosts: Vec<HostPlan>,
     /// Memory for cached reads, per disk group, in bytes.
     pub read_cache_bytes: u64,
-    /// Bytes of the log of a new disk group, at most.
-    pub log_bytes_max: u64,
+    /// Bytes of the log of a disk group that is being made; none: chosen from the devices' sizes.
+    pub log_bytes: Option<u64>,
 }
 
 /// Where the directory is.
@@ -106,7 +106,7 @@ fn single(config: &Config) -> Plan {
         name: config.host.name.clone(),
         fault_domain: config.host.fault_domain.clone(),
         data_dir: config.host.data_dir.clone(),
-        shards: shards(config.host.shards),
+        shards: config.host.shards,
         peers,
         advertise: address(&listen.advertise)
             .filter(|_| several_processes)
@@ -146,7 +146,7 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
             HostPlan {
                 name: format!("host-{number}"),
                 fault_domain: format!("host-{number}"),
-                shards: config.host.shards.max(1),
+                shards: config.host.shards,
                 peers: None,
                 advertise: None,
                 nbd: address(&config.listen.nbd).map(|nbd| nth(nbd, number - 1)),
@@ -185,7 +185,7 @@ fn base(config: &Config) -> Plan {
         api: ApiPlan::default(),
         hosts: Vec::new(),
         read_cache_bytes: config.tuning.read_cache.0,
-        log_bytes_max: config.tuning.log_max.0,
+        log_bytes: (config.tuning.log.0 > 0).then_some(config.tuning.log.0),
     }
 }
 
@@ -241,13 +241,4 @@ fn nth(address: SocketAddr, n: u32) -> SocketAddr {
                 .saturating_add(u16::try_from(n).unwrap_or(u16::MAX)),
         ),
     }
-}
-
-fn shards(configured: u32) -> u32 {
-    if configured > 0 {
-        return configured;
-    }
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-    // Over 8 one disk group per shard leaves most of them idle: a host has at most 5.
-    u32::try_from(processors).unwrap_or(8).min(8)
 }

@@ -55,7 +55,7 @@ fn each_wrong_value_names_its_key_and_what_to_write() {
         ("[cluster]\nlease_ms = 10", "configuration key cluster", "1000 to 60000"),
         ("[cluster]\nlease_ms = \"2 s\"", "line 2", "u64"),
         ("[host]\nname = \"a b\"", "host.name", "letters"),
-        ("[host]\nshards = 1000", "host.shards", "64"),
+        ("[host]\nshards = 4", "host.shards", "one in this release"),
         ("[listen]\npeers = \"10.0.0.1\"", "listen.peers", "10.0.0.1:9600"),
         ("[listen]\napi = \"0.0.0.0:9610\"", "listen.api", "api_trusted_network"),
         ("[directory]\nkind = \"zookeeper\"", "line 2", "`embedded`"),
@@ -121,15 +121,30 @@ fn the_printed_configuration_reads_back_as_itself() {
     }
 }
 
+/// `cargo run -p cairnd -- --print-config --config /dev/null --host-name NAME` shows the same with this machine's names.
+#[test]
+fn the_packaged_configuration_is_the_default_one() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../packaging/cairnd.toml"
+    );
+    let packaged = std::fs::read_to_string(path).expect("packaging/cairnd.toml is committed");
+    assert_eq!(
+        Config::parse(&packaged, "packaged").unwrap(),
+        Config::default()
+    );
+    assert!(
+        packaged == config::print(&Config::default()),
+        "packaging/cairnd.toml is out of date: it is to be\n{}",
+        config::print(&Config::default())
+    );
+}
+
 #[test]
 fn flags_stand_over_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.toml");
-    std::fs::write(
-        &path,
-        "[host]\nname = \"a\"\nshards = 3\n[log]\nlevel = \"debug\"\n",
-    )
-    .unwrap();
+    std::fs::write(&path, "[host]\nname = \"a\"\n[log]\nlevel = \"debug\"\n").unwrap();
     let flags = Flags::parse_from([
         "cairnd",
         "--config",
@@ -140,7 +155,7 @@ fn flags_stand_over_the_file() {
         "",
     ]);
     let config = flags.effective_config().unwrap();
-    assert_eq!((config.host.name.as_str(), config.host.shards), ("b", 3));
+    assert_eq!(config.host.name, "b");
     assert_eq!(config.host.fault_domain, "b");
     assert_eq!(config.log.level, "debug");
     let plan = Plan::new(&config, &flags).unwrap();

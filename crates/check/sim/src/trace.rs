@@ -17,6 +17,7 @@ pub(crate) struct Trace {
     pub(crate) hash: u64,
     pub(crate) steps: u64,
     lines: Option<VecDeque<String>>,
+    print: bool,
 }
 
 impl Trace {
@@ -31,8 +32,15 @@ impl Trace {
         self.lines.get_or_insert_default();
     }
 
-    /// Keeps a line when lines are kept; `line` is only called then.
+    pub(crate) fn print_lines(&mut self) {
+        self.print = true;
+    }
+
+    /// Keeps (or prints) a line when lines are kept; `line` is only called then.
     pub(crate) fn line(&mut self, line: impl FnOnce() -> String) {
+        if self.print {
+            return println!("{}", line());
+        }
         if let Some(lines) = &mut self.lines {
             if lines.len() == LINES_KEPT_MAX {
                 lines.pop_front();

@@ -142,6 +142,11 @@ impl World {
         self.core().trace.borrow_mut().keep_lines();
     }
 
+    /// Prints the trace as it happens: for a person who looks at one failing seed.
+    pub fn print_trace(&self) {
+        self.core().trace.borrow_mut().print_lines();
+    }
+
     /// The kept lines: crashes, restarts, cuts, faults, disk operations and messages with their times.
     pub fn trace_lines(&self) -> Vec<String> {
         self.core().trace.borrow().lines()

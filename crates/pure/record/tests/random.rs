@@ -82,11 +82,15 @@ fn a_hundred_thousand_schedules() {
     }
     let started = std::time::Instant::now();
     let all = runs_wanted();
-    let halves = [0..all / 2, all / 2..all].map(|seeds| std::thread::spawn(|| runs(seeds, Canary::None)));
+    let halves =
+        [0..all / 2, all / 2..all].map(|seeds| std::thread::spawn(|| runs(seeds, Canary::None)));
     for half in halves {
         let (counts, wrong) = half.join().expect("a run panicked");
         println!("{counts:?} {:.1?}", started.elapsed());
-        assert_eq!(wrong, None, "seed and what is wrong (run it with RECORD_SEED)");
+        assert_eq!(
+            wrong, None,
+            "seed and what is wrong (run it with RECORD_SEED)"
+        );
     }
 }
 

