@@ -1,0 +1,197 @@
+//! One run of the workload: what was sent and answered, when, and an image of all devices at every disk operation.
+
+use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+
+use cairn_env::Env;
+use cairn_sim::{CrashImage, Host, Medium, World};
+use cairn_store::{DiskGroup, Operation, StoreError, StoreErrorKind, StoreStats};
+use cairn_types::HostId;
+use futures::{channel::oneshot, future::join_all};
+
+use crate::{
+    model::Model,
+    script::{Script, Step},
+    shape::{Group, add_devices, devices, identity, open, options},
+};
+
+/// Operations in flight at a time, at most: 2^4 ways in which a crash may leave them.
+const IN_FLIGHT_MAX: usize = 4;
+
+impl Log {
+    /// The model of the workload's end.
+    pub fn last_quiet(&self) -> Model {
+        self.quiet
+            .last()
+            .expect("the script ends with a barrier")
+            .2
+            .clone()
+    }
+}
+
+/// One appended operation and when, in images, it was sent and answered.
+pub struct Sent {
+    operation: Operation,
+    tag: u64,
+    sent_at: u64,
+    answer: Option<(u64, Result<(), StoreError>)>,
+}
+
+#[derive(Default)]
+pub struct Log {
+    sent: Vec<Sent>,
+    /// The model where nothing was in flight: with the number of operations and of images by then.
+    quiet: Vec<(usize, u64, Model)>,
+}
+
+/// Runs the script on a fresh disk group; returns what was sent, and an image at every disk operation.
+pub struct Recording {
+    pub log: Log,
+    pub images: Vec<CrashImage>,
+    pub stats: StoreStats,
+    pub log_wraps: u64,
+    pub operations: u64,
+    pub host_id: HostId,
+    pub trace: u64,
+    /// The devices after the group was closed, and the log's end.
+    pub at_rest: Vec<(String, Medium)>,
+    pub position: u64,
+}
+
+pub fn record(seed: u64, length: usize) -> Recording {
+    let world = World::new(seed);
+    let host = world.add_host("a");
+    add_devices(&host);
+    let (env, parts, who) = (host.env(), devices(&host), identity(&host));
+    let formatted = host.run(async move { DiskGroup::format(env, parts, who, &options()).await });
+    assert_eq!(formatted, Ok(Ok(())));
+    host.count_disk_operations_from_zero();
+    host.capture_crash_images();
+    let log = Rc::new(RefCell::new(Log::default()));
+    let (task_host, task_log) = (host.clone(), log.clone());
+    let ran = host.run(async move {
+        let group = open(task_host.env(), devices(&task_host)).await.unwrap();
+        workload(&group, &task_host, &task_log, Script::new(seed, length)).await;
+        let ended = (group.stats(), group.durable_position());
+        group.close().await;
+        ended
+    });
+    let (stats, position) = ran.unwrap();
+    let names = host.disk_names();
+    Recording {
+        at_rest: names
+            .into_iter()
+            .map(|name| (name.clone(), host.disk(&name).image()))
+            .collect(),
+        position,
+        log: log.take(),
+        images: host.take_crash_images(),
+        log_wraps: position / stats.log_bytes,
+        stats,
+        operations: host.disk_operations(),
+        host_id: host.id(),
+        trace: world.trace_hash(),
+    }
+}
+
+async fn workload(group: &Group, host: &Host, log: &Rc<RefCell<Log>>, script: Vec<Step>) {
+    let mut in_flight = VecDeque::new();
+    let mut model = Model::default();
+    let mut applied = 0;
+    for (tag, step) in script.into_iter().enumerate() {
+        match step {
+            Step::Append(operation) => {
+                in_flight.push_back(send(group, host, log, operation, tag as u64));
+                if in_flight.len() > IN_FLIGHT_MAX {
+                    let _ = in_flight.pop_front().expect("several").await;
+                }
+                continue;
+            }
+            Step::Drain => group.drain().await.unwrap(),
+            Step::Barrier => {}
+        }
+        join_all(in_flight.drain(..)).await;
+        quiet(log, host, &mut model, &mut applied);
+    }
+}
+
+/// Sends an operation; its answer is noted when it comes, and then the receiver resolves.
+fn send(
+    group: &Group,
+    host: &Host,
+    log: &Rc<RefCell<Log>>,
+    operation: Operation,
+    tag: u64,
+) -> oneshot::Receiver<()> {
+    let at = log.borrow().sent.len();
+    log.borrow_mut().sent.push(Sent {
+        operation: operation.clone(),
+        tag,
+        sent_at: host.crash_images_taken(),
+        answer: None,
+    });
+    let answer = group.append(operation);
+    let (answered, receiver) = oneshot::channel();
+    let (log, env, host) = (log.clone(), host.env(), host.clone());
+    env.spawn(async move {
+        let answer = answer.await;
+        log.borrow_mut().sent[at].answer = Some((host.crash_images_taken(), answer));
+        let _ = answered.send(());
+    });
+    receiver
+}
+
+/// Nothing is in flight: brings the model up to date.
+fn quiet(log: &Rc<RefCell<Log>>, host: &Host, model: &mut Model, applied: &mut usize) {
+    let mut log = log.borrow_mut();
+    for sent in &log.sent[*applied..] {
+        let (_, answer) = sent.answer.as_ref().expect("nothing is in flight");
+        match answer {
+            Ok(()) => model.apply(&sent.operation, sent.tag),
+            Err(error) => assert!(
+                matches!(
+                    error.kind,
+                    StoreErrorKind::NoSpace | StoreErrorKind::Undone | StoreErrorKind::NotFound
+                ),
+                "{:?}: {error}",
+                sent.operation
+            ),
+        }
+    }
+    *applied = log.sent.len();
+    let at = host.crash_images_taken();
+    let model = model.clone();
+    let count = *applied;
+    log.quiet.push((count, at, model));
+}
+
+/// What an image may show: every model that agrees with what was answered by then.
+pub fn allowed(log: &Log, image: u64) -> Vec<Model> {
+    let (from, model) = log
+        .quiet
+        .iter()
+        .rev()
+        .find(|(_, at, _)| *at <= image)
+        .map_or((0, Model::default()), |(count, _, model)| {
+            (*count, model.clone())
+        });
+    let mut models = vec![model];
+    for sent in log.sent[from..]
+        .iter()
+        .take_while(|sent| sent.sent_at <= image)
+    {
+        let answer = sent.answer.as_ref().filter(|(at, _)| *at <= image);
+        match answer {
+            Some((_, Err(_))) => {}
+            Some((_, Ok(()))) => models
+                .iter_mut()
+                .for_each(|m| m.apply(&sent.operation, sent.tag)),
+            None => {
+                let mut with = models.clone();
+                with.iter_mut()
+                    .for_each(|m| m.apply(&sent.operation, sent.tag));
+                models.extend(with);
+            }
+        }
+    }
+    models
+}

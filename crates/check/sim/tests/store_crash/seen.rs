@@ -1,0 +1,181 @@
+//! Everything that a disk group says about itself, and how that differs from what a model says.
+
+use std::collections::BTreeMap;
+
+use cairn_store::{ReadPiece, StoreError};
+use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+
+use crate::{
+    model::{self, Model, Value},
+    script::tag_of,
+    shape::Group,
+};
+
+/// Everything that a disk group says about itself.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub components: BTreeMap<ComponentId, SeenComponent>,
+    pub records: BTreeMap<ObjectId, Vec<u8>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct SeenComponent {
+    pub object: ObjectId,
+    pub size_blocks: u64,
+    pub reserved_blocks: u64,
+    pub settled: OpId,
+    pub window: Vec<(OpId, BlockRange)>,
+    pub regions: Vec<(u32, OpId)>,
+    pub clients: Vec<(ClientTag, OpId)>,
+    /// Per block: the tag of its data, or none for zeroes.
+    pub blocks: Vec<Option<u64>>,
+    pub allocated: Vec<bool>,
+}
+
+pub fn expected(model: &Model) -> Seen {
+    let component = |(&id, c): (&ComponentId, &model::Component)| {
+        let tag = |block| match c.visible(block) {
+            Some(Value::Data(tag)) => Some(tag),
+            _ => None,
+        };
+        let seen = SeenComponent {
+            object: c.object,
+            size_blocks: c.size_blocks,
+            reserved_blocks: c.reserved_blocks,
+            settled: c.settled,
+            window: c.window(),
+            regions: c.regions.iter().map(|(r, op)| (*r, *op)).collect(),
+            clients: c.clients.clone(),
+            blocks: (0..c.size_blocks).map(tag).collect(),
+            allocated: (0..c.size_blocks).map(|block| c.allocated(block)).collect(),
+        };
+        (id, seen)
+    };
+    Seen {
+        components: model.components.iter().map(component).collect(),
+        records: model.records.clone(),
+    }
+}
+
+pub async fn look(group: &Group) -> Result<Seen, StoreError> {
+    let mut components = BTreeMap::new();
+    for info in group.components() {
+        assert!(!info.lost, "no device failed");
+        let range = BlockRange::new(0, info.size_blocks as u32);
+        let pieces = group.read(info.id, range).await?;
+        let mut allocated = vec![];
+        for (range, yes) in group.allocated(info.id, range).await? {
+            assert_eq!(range.first, allocated.len() as u64, "runs are back to back");
+            allocated.extend((0..range.count).map(|_| yes));
+        }
+        let seen = SeenComponent {
+            object: info.object,
+            size_blocks: info.size_blocks,
+            reserved_blocks: info.reserved_blocks,
+            settled: group.settled(info.id),
+            window: group
+                .window(info.id)
+                .iter()
+                .map(|u| (u.op, u.range))
+                .collect(),
+            regions: group.regions_after(info.id, OpId::ZERO),
+            clients: group.recent_clients(info.id),
+            blocks: tags(info.id, 0, pieces),
+            allocated,
+        };
+        components.insert(info.id, seen);
+    }
+    let records = group.records().into_iter().map(|(id, b)| (id, b.to_vec()));
+    Ok(Seen {
+        components,
+        records: records.collect(),
+    })
+}
+
+/// The tags of some blocks.
+pub async fn look_at_blocks(
+    group: &Group,
+    component: ComponentId,
+    range: BlockRange,
+) -> Result<Vec<Option<u64>>, StoreError> {
+    let pieces = group.read(component, range).await?;
+    Ok(tags(component, range.first, pieces))
+}
+
+/// Which write each block is of: all of its bytes must be that write's, for that place.
+fn tags(component: ComponentId, first: u64, pieces: Vec<ReadPiece>) -> Vec<Option<u64>> {
+    let mut tags = vec![];
+    for piece in pieces {
+        assert_eq!(
+            piece.range().first,
+            first + tags.len() as u64,
+            "pieces are back to back"
+        );
+        match piece {
+            ReadPiece::Hole { range } => tags.extend((0..range.count).map(|_| None)),
+            ReadPiece::Data { data, .. } => {
+                for bytes in data.chunks(4096) {
+                    let block = first + tags.len() as u64;
+                    tags.push(shown(bytes, component, block));
+                }
+            }
+        }
+    }
+    tags
+}
+
+fn shown(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
+    if bytes.iter().all(|b| *b == 0) {
+        return None;
+    }
+    Some(tag_of(bytes, component, block).unwrap_or_else(|foreign| panic!("{foreign}")))
+}
+
+/// Where the group differs from the last allowed model (the one in which everything in flight took effect).
+pub fn difference(expected: &[Seen], seen: &Seen) -> String {
+    let mut lines = vec![format!("none of {} allowed states", expected.len())];
+    for expected in [expected.first(), expected.last()].into_iter().flatten() {
+        lines.push("against one:".into());
+        if expected.records != seen.records {
+            lines.push(format!(
+                "records {:?}, expected {:?}",
+                seen.records, expected.records
+            ));
+        }
+        if !expected.components.keys().eq(seen.components.keys()) {
+            lines.push(format!(
+                "components {:?}, expected {:?}",
+                seen.components.keys(),
+                expected.components.keys()
+            ));
+        }
+        for (id, want) in &expected.components {
+            let Some(have) = seen.components.get(id) else {
+                continue;
+            };
+            if (have.settled, &have.window) != (want.settled, &want.window) {
+                lines.push(format!(
+                    "{id:?} settled {:?} window {:?}, expected {:?} {:?}",
+                    have.settled.seq, have.window, want.settled.seq, want.window
+                ));
+            }
+            if (&have.regions, &have.clients) != (&want.regions, &want.clients) {
+                lines.push(format!(
+                    "{id:?} regions {:?} clients {:?}, expected {:?} {:?}",
+                    have.regions, have.clients, want.regions, want.clients
+                ));
+            }
+            for block in 0..want.blocks.len() {
+                let (h, w) = (
+                    (have.blocks[block], have.allocated[block]),
+                    (want.blocks[block], want.allocated[block]),
+                );
+                if h != w {
+                    lines.push(format!("{id:?} block {block}: {h:?}, expected {w:?}"));
+                }
+            }
+        }
+    }
+    lines.truncate(40);
+    lines.join("\n")
+}

@@ -1,0 +1,55 @@
+//! The disk group under test: small devices and settings, so that a short script goes through everything.
+
+use cairn_env::Env;
+use cairn_sim::{Host, SimDisk, SimEnv};
+use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, StoreError, StoreOptions};
+use cairn_types::{ClusterId, DiskGroupId};
+
+pub type Group = DiskGroup<SimEnv>;
+
+pub const CAPACITY: [&str; 2] = ["capacity-0", "capacity-1"];
+
+pub fn options() -> StoreOptions {
+    StoreOptions {
+        log_bytes: Some(512 << 10),
+        metadata_bytes: Some(6 << 20),
+        log_segment_bytes: Some(64 << 10),
+        segment_bytes: 64 << 10,
+        read_cache_bytes: 64 << 10,
+        map_cache_bytes: 64 << 10,
+        destage_percent: 25,
+        ..StoreOptions::default()
+    }
+}
+
+pub fn identity(host: &Host) -> Identity {
+    Identity {
+        cluster: ClusterId(1),
+        host: host.id(),
+        disk_group: DiskGroupId(3),
+    }
+}
+
+pub fn devices(host: &Host) -> DiskGroupDevices<SimDisk> {
+    DiskGroupDevices {
+        cache: host.disk("cache"),
+        capacity: CAPACITY.map(|name| host.disk(name)).into(),
+    }
+}
+
+pub async fn open(env: SimEnv, devices: DiskGroupDevices<SimDisk>) -> Result<Group, StoreError> {
+    let expect = Expect {
+        cluster: ClusterId(1),
+        host: env.host(),
+        disk_group: None,
+    };
+    DiskGroup::open(env, devices, expect, &options()).await
+}
+
+/// Adds blank devices.
+pub fn add_devices(host: &Host) {
+    host.add_disk("cache", 8 << 20);
+    for name in CAPACITY {
+        host.add_disk(name, (1 << 20) + (24 * 64 << 10));
+    }
+}
