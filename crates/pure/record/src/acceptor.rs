@@ -35,11 +35,7 @@ pub enum AcceptRefused {
 /// `known` must include every epoch that this process has used for the object: a [`crate::Seizure`] that failed has
 /// burnt its own.
 pub fn next_epoch(known: Epoch, host: HostId, incarnation: Incarnation) -> Epoch {
-    Epoch {
-        number: known.number + 1,
-        host,
-        incarnation,
-    }
+    Epoch { number: known.number + 1, host, incarnation }
 }
 
 /// Promises `epoch`: older epochs are refused from now on. Leases are checked before ([`crate::Grants::may_promise`]).
@@ -48,17 +44,11 @@ pub fn next_epoch(known: Epoch, host: HostId, incarnation: Incarnation) -> Epoch
 /// A newer epoch was promised; the record did not change.
 pub fn promise(record: &mut SeatRecord, epoch: Epoch) -> Result<BeforeSend, PromiseRefused> {
     if epoch < record.promised {
-        return Err(PromiseRefused {
-            promised: record.promised,
-        });
+        return Err(PromiseRefused { promised: record.promised });
     }
     let news = epoch > record.promised;
     record.promised = epoch;
-    Ok(if news {
-        BeforeSend::PersistRecord
-    } else {
-        BeforeSend::Nothing
-    })
+    Ok(if news { BeforeSend::PersistRecord } else { BeforeSend::Nothing })
 }
 
 /// Accepts `proposal`, which promises its epoch too. Once more with the same one: accepted again.
@@ -78,11 +68,7 @@ pub fn accept(record: &mut SeatRecord, proposal: Accepted) -> Result<BeforeSend,
     {
         // One proposer per epoch and one proposal per csn: an equal csn is the same proposal again.
         let again = accepted.csn == proposal.csn;
-        return if again {
-            Ok(BeforeSend::Nothing)
-        } else {
-            Err(AcceptRefused::Csn(accepted.csn))
-        };
+        return if again { Ok(BeforeSend::Nothing) } else { Err(AcceptRefused::Csn(accepted.csn)) };
     }
     record.promised = proposal.epoch;
     record.accepted = Some(proposal);
@@ -96,36 +82,20 @@ mod tests {
     use cairn_types::ObjectId;
 
     fn epoch(number: u64) -> Epoch {
-        Epoch {
-            number,
-            ..Epoch::default()
-        }
+        Epoch { number, ..Epoch::default() }
     }
 
     fn proposal(number: u64, csn: u64) -> Accepted {
-        Accepted {
-            epoch: epoch(number),
-            csn: Csn(csn),
-            base: None,
-            config: config_of("A1 B1 w1"),
-        }
+        Accepted { epoch: epoch(number), csn: Csn(csn), base: None, config: config_of("A1 B1 w1") }
     }
 
     /// Every order of three promises and three proposals: the promise and (epoch, csn) only grow, what is answered
     /// with Nothing changed nothing, and a refusal leaves no trace.
     #[test]
     fn a_seat_never_goes_back() {
-        let steps: Vec<Result<u64, (u64, u64)>> =
-            vec![Ok(1), Ok(2), Ok(3), Err((1, 5)), Err((2, 1)), Err((2, 2))];
+        let steps: Vec<Result<u64, (u64, u64)>> = vec![Ok(1), Ok(2), Ok(3), Err((1, 5)), Err((2, 1)), Err((2, 2))];
         let mut runs = 0;
-        let mut walk = vec![(
-            SeatRecord {
-                object: ObjectId(1),
-                promised: Epoch::default(),
-                accepted: None,
-            },
-            0,
-        )];
+        let mut walk = vec![(SeatRecord { object: ObjectId(1), promised: Epoch::default(), accepted: None }, 0)];
         while let Some((record, depth)) = walk.pop() {
             runs += 1;
             if depth == 5 {
@@ -137,8 +107,7 @@ mod tests {
                     Ok(e) => promise(&mut next, epoch(e)).map_err(|_| ()),
                     Err((e, csn)) => accept(&mut next, proposal(e, csn)).map_err(|_| ()),
                 };
-                let key =
-                    |r: &SeatRecord| (r.promised, r.accepted.as_ref().map(|a| (a.epoch, a.csn)));
+                let key = |r: &SeatRecord| (r.promised, r.accepted.as_ref().map(|a| (a.epoch, a.csn)));
                 assert!(next.promised >= record.promised);
                 assert!(key(&next).1 >= key(&record).1);
                 assert_eq!(answer == Ok(BeforeSend::PersistRecord), next != record);

@@ -12,9 +12,7 @@ pub(crate) fn voters(record: &Accepted) -> impl Iterator<Item = &ObjectConfig> {
 
 /// Every seat of the record, each once, in order.
 pub(crate) fn seats(record: &Accepted) -> Vec<Seat> {
-    let all: BTreeSet<Seat> = voters(record)
-        .flat_map(|c| c.members.iter().map(Member::seat))
-        .collect();
+    let all: BTreeSet<Seat> = voters(record).flat_map(|c| c.members.iter().map(Member::seat)).collect();
     all.into_iter().collect()
 }
 
@@ -29,16 +27,9 @@ pub(crate) fn decided_by_members(record: &Accepted, votes: impl Fn(&Member) -> b
 }
 
 /// Why the record cannot be decided by `present` seats.
-pub(crate) fn waits_for(
-    record: &Accepted,
-    present: &BTreeSet<Seat>,
-    usable: impl Fn(&Member) -> bool,
-) -> Inaccessible {
+pub(crate) fn waits_for(record: &Accepted, present: &BTreeSet<Seat>, usable: impl Fn(&Member) -> bool) -> Inaccessible {
     let judged = accessible(&record.config, present, usable);
-    let base = record
-        .base
-        .as_deref()
-        .map(|b| accessible(b, present, |_| true));
+    let base = record.base.as_deref().map(|b| accessible(b, present, |_| true));
     match (judged, base) {
         (Err(why), _) if why.lacks_votes() => why,
         (_, Some(Err(why))) if why.lacks_votes() => why,
@@ -55,8 +46,7 @@ pub(crate) fn newer(a: &Accepted, b: &Accepted) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use cairn_types::{
-        ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId,
-        OpId, Policy, Role,
+        ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Role,
     };
 
     /// "A1 B1- D1~ w1": letter = host, disk group and component; digit = votes; capital = data of set 0,
@@ -69,12 +59,7 @@ pub(crate) mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: String::new(),
-            layout: Layout {
-                chunk_bytes: 1 << 20,
-                stripe_width: 1,
-                strip_bytes: 1 << 20,
-                copies: 2,
-            },
+            layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
             members,
             decided: OpId::ZERO,
             deleted: false,
@@ -86,13 +71,8 @@ pub(crate) mod tests {
         let id = u128::from(u32::from(letters[0]));
         let state = match letters.get(2) {
             None => ComponentState::Active,
-            Some('-') => ComponentState::Absent {
-                stale_since: OpId::ZERO,
-                since_unix_ms: 0,
-            },
-            Some('~') => ComponentState::Resyncing {
-                stale_since: OpId::ZERO,
-            },
+            Some('-') => ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 },
+            Some('~') => ComponentState::Resyncing { stale_since: OpId::ZERO },
             Some(other) => panic!("{other} is no state"),
         };
         Member {
@@ -100,14 +80,7 @@ pub(crate) mod tests {
             host: HostId(id),
             disk_group: DiskGroupId(id),
             votes: letters[1].to_digit(10).expect("votes"),
-            role: if letters[0].is_uppercase() {
-                Role::Data {
-                    set: 0,
-                    copy: id as u32,
-                }
-            } else {
-                Role::Witness
-            },
+            role: if letters[0].is_uppercase() { Role::Data { set: 0, copy: id as u32 } } else { Role::Witness },
             state,
         }
     }

@@ -78,18 +78,8 @@ impl ConfigChange {
             ChangeKind::StateOnly => None,
             ChangeKind::Joint => Some(Box::new(current.clone())),
         };
-        let record = Accepted {
-            epoch,
-            csn: Csn(csn.0 + 1),
-            base,
-            config: target,
-        };
-        let change = Self {
-            seats: seats(&record),
-            record,
-            yes: BTreeSet::new(),
-            phase: Phase::Open,
-        };
+        let record = Accepted { epoch, csn: Csn(csn.0 + 1), base, config: target };
+        let change = Self { seats: seats(&record), record, yes: BTreeSet::new(), phase: Phase::Open };
         let effects = vec![change.ask(change.seats.clone())];
         Ok((change, effects))
     }
@@ -106,30 +96,17 @@ impl ConfigChange {
 
     /// Seats that have not accepted it: also after the end, the record is to reach them.
     pub fn laggards(&self) -> Vec<Seat> {
-        self.seats
-            .iter()
-            .copied()
-            .filter(|s| !self.yes.contains(s))
-            .collect()
+        self.seats.iter().copied().filter(|s| !self.yes.contains(s)).collect()
     }
 
     /// Asks the laggards again.
     pub fn on_timeout(&self) -> Vec<ChangeEffect> {
         let laggards = self.laggards();
-        if laggards.is_empty() {
-            Vec::new()
-        } else {
-            vec![self.ask(laggards)]
-        }
+        if laggards.is_empty() { Vec::new() } else { vec![self.ask(laggards)] }
     }
 
     /// A seat answered the record with number `csn`.
-    pub fn on_accept_answer(
-        &mut self,
-        seat: Seat,
-        csn: Csn,
-        answer: Result<(), AcceptRefused>,
-    ) -> Vec<ChangeEffect> {
+    pub fn on_accept_answer(&mut self, seat: Seat, csn: Csn, answer: Result<(), AcceptRefused>) -> Vec<ChangeEffect> {
         if let Err(AcceptRefused::Promised(promised)) = answer
             && promised > self.record.epoch
         {
@@ -149,35 +126,22 @@ impl ConfigChange {
                 self.record.csn.0 += 1;
                 self.yes.clear();
                 self.phase = Phase::Closing;
-                vec![
-                    ChangeEffect::Effective(Box::new(self.record.config.clone())),
-                    self.ask(self.seats.clone()),
-                ]
+                vec![ChangeEffect::Effective(Box::new(self.record.config.clone())), self.ask(self.seats.clone())]
             }
             Phase::Open => {
                 self.phase = Phase::Ended;
                 let effective = ChangeEffect::Effective(Box::new(self.record.config.clone()));
-                vec![
-                    effective,
-                    ChangeEffect::Closed {
-                        csn: self.record.csn,
-                    },
-                ]
+                vec![effective, ChangeEffect::Closed { csn: self.record.csn }]
             }
             Phase::Closing => {
                 self.phase = Phase::Ended;
-                vec![ChangeEffect::Closed {
-                    csn: self.record.csn,
-                }]
+                vec![ChangeEffect::Closed { csn: self.record.csn }]
             }
             Phase::Ended => Vec::new(),
         }
     }
 
     fn ask(&self, seats: Vec<Seat>) -> ChangeEffect {
-        ChangeEffect::Accept {
-            seats,
-            record: Box::new(self.record.clone()),
-        }
+        ChangeEffect::Accept { seats, record: Box::new(self.record.clone()) }
     }
 }

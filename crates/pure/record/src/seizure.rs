@@ -20,9 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_types::{
-    Accepted, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, Seat, SessionId,
-};
+use cairn_types::{Accepted, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, Seat, SessionId};
 use cairn_votes::{Inaccessible, accessible};
 use cairn_wire::{ComponentAnswer, SeizeAnswer};
 use serde::Serialize;
@@ -104,17 +102,9 @@ pub enum SeizureFailure {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 enum SeatAnswer {
-    Asked {
-        overruling: bool,
-    },
-    Promised {
-        nascent: bool,
-        components: Vec<ComponentAnswer>,
-    },
-    Held {
-        by: Epoch,
-        for_ms: u64,
-    },
+    Asked { overruling: bool },
+    Promised { nascent: bool, components: Vec<ComponentAnswer> },
+    Held { by: Epoch, for_ms: u64 },
     NoSeat,
     Unreachable,
 }
@@ -122,16 +112,9 @@ enum SeatAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 enum Phase {
     Gather,
-    WriteBack {
-        answers: Answers,
-    },
-    Undo {
-        pending: BTreeSet<ComponentId>,
-    },
-    Write {
-        record: Box<Accepted>,
-        answers: Answers,
-    },
+    WriteBack { answers: Answers },
+    Undo { pending: BTreeSet<ComponentId> },
+    Write { record: Box<Accepted>, answers: Answers },
     Ended,
 }
 
@@ -194,12 +177,7 @@ impl Seizure {
             Phase::WriteBack { answers } => answers.missing(&self.best),
             Phase::Write { record, answers } => answers.missing(record),
             Phase::Undo { pending } => {
-                let members = self
-                    .best
-                    .config
-                    .members
-                    .iter()
-                    .filter(|m| pending.contains(&m.component));
+                let members = self.best.config.members.iter().filter(|m| pending.contains(&m.component));
                 members.map(Member::seat).collect()
             }
             Phase::Ended => Vec::new(),
@@ -224,18 +202,12 @@ impl Seizure {
                 _ => SeatAnswer::Held { by, for_ms },
             },
             SeizeAnswer::NoSeat => SeatAnswer::NoSeat,
-            SeizeAnswer::Promised {
-                accepted,
-                components,
-            } => {
+            SeizeAnswer::Promised { accepted, components } => {
                 let nascent = accepted.is_none();
                 if let Some(accepted) = accepted.filter(|a| newer(a, &self.best)) {
                     self.best = *accepted;
                 }
-                SeatAnswer::Promised {
-                    nascent,
-                    components,
-                }
+                SeatAnswer::Promised { nascent, components }
             }
         };
         self.seats.insert(seat, answer);
@@ -259,10 +231,7 @@ impl Seizure {
             }
             Phase::Undo { pending } => {
                 let lost = self.best.config.members.iter().filter(|m| m.seat() == seat);
-                let lost: Vec<_> = lost
-                    .map(|m| m.component)
-                    .filter(|c| pending.remove(c))
-                    .collect();
+                let lost: Vec<_> = lost.map(|m| m.component).filter(|c| pending.remove(c)).collect();
                 self.failed.extend(lost);
                 self.after_undo()
             }
@@ -284,11 +253,7 @@ impl Seizure {
     }
 
     /// A component answered an undo. `refused` is the newer epoch that it promised; other failures: `Err(None)`.
-    pub fn on_undo_answer(
-        &mut self,
-        component: ComponentId,
-        done: Result<(), Option<Epoch>>,
-    ) -> Vec<SeizureEffect> {
+    pub fn on_undo_answer(&mut self, component: ComponentId, done: Result<(), Option<Epoch>>) -> Vec<SeizureEffect> {
         let Phase::Undo { pending } = &mut self.phase else {
             return Vec::new();
         };
@@ -308,12 +273,7 @@ impl Seizure {
     }
 
     /// A seat answered the record with number `csn`.
-    pub fn on_accept_answer(
-        &mut self,
-        seat: Seat,
-        csn: Csn,
-        answer: Result<(), AcceptRefused>,
-    ) -> Vec<SeizureEffect> {
+    pub fn on_accept_answer(&mut self, seat: Seat, csn: Csn, answer: Result<(), AcceptRefused>) -> Vec<SeizureEffect> {
         let asked = match &self.phase {
             Phase::WriteBack { .. } => self.best.csn,
             Phase::Write { record, .. } => record.csn,
@@ -343,28 +303,16 @@ impl Seizure {
     }
 
     fn asked(&self) -> impl Iterator<Item = Seat> {
-        self.seats
-            .iter()
-            .filter(|(_, a)| matches!(a, SeatAnswer::Asked { .. }))
-            .map(|(seat, _)| *seat)
+        self.seats.iter().filter(|(_, a)| matches!(a, SeatAnswer::Asked { .. })).map(|(seat, _)| *seat)
     }
 
     /// Asks seats not asked yet; goes on when enough have answered.
     fn gather(&mut self) -> Vec<SeizureEffect> {
         let mut effects = Vec::new();
-        let new: Vec<Seat> = seats(&self.best)
-            .into_iter()
-            .filter(|s| !self.seats.contains_key(s))
-            .collect();
+        let new: Vec<Seat> = seats(&self.best).into_iter().filter(|s| !self.seats.contains_key(s)).collect();
         if !new.is_empty() {
-            self.seats.extend(
-                new.iter()
-                    .map(|s| (*s, SeatAnswer::Asked { overruling: false })),
-            );
-            effects.push(SeizureEffect::Seize {
-                seats: new,
-                overrule_lease: false,
-            });
+            self.seats.extend(new.iter().map(|s| (*s, SeatAnswer::Asked { overruling: false })));
+            effects.push(SeizureEffect::Seize { seats: new, overrule_lease: false });
         }
         if decided_by_members(&self.best, |m| self.votes(m)) {
             effects.extend(self.overrule());
@@ -382,16 +330,10 @@ impl Seizure {
     /// A seat that never accepted anything votes only where it may not have yet: in a new object, or as the new
     /// member of an open record. Otherwise it is one that was made anew under its old id, and forgot.
     fn votes(&self, member: &Member) -> bool {
-        let Some(SeatAnswer::Promised {
-            nascent,
-            components,
-        }) = self.seats.get(&member.seat())
-        else {
+        let Some(SeatAnswer::Promised { nascent, components }) = self.seats.get(&member.seat()) else {
             return false;
         };
-        let holds = components
-            .iter()
-            .any(|c| c.component == member.component && c.present);
+        let holds = components.iter().any(|c| c.component == member.component && c.present);
         let may_be_nascent = || match &self.best.base {
             None => self.best.csn == Csn(0),
             Some(base) => base.member(member.component).is_none(),
@@ -407,20 +349,14 @@ impl Seizure {
                 held.push(*seat);
             }
         }
-        (!held.is_empty()).then_some(SeizureEffect::Seize {
-            seats: held,
-            overrule_lease: true,
-        })
+        (!held.is_empty()).then_some(SeizureEffect::Seize { seats: held, overrule_lease: true })
     }
 
     fn needed_have_answered(&self) -> bool {
         self.best.config.members.iter().all(|m| {
             m.set().is_none()
                 || !m.state.takes_writes()
-                || !matches!(
-                    self.seats.get(&m.seat()),
-                    Some(SeatAnswer::Asked { .. }) | None
-                )
+                || !matches!(self.seats.get(&m.seat()), Some(SeatAnswer::Asked { .. }) | None)
         })
     }
 
@@ -434,26 +370,17 @@ impl Seizure {
             return self.fail(SeizureFailure::LeaseHeld { by, for_ms });
         }
         let voting = |config: &ObjectConfig| -> Vec<Seat> {
-            config
-                .members
-                .iter()
-                .filter(|m| self.votes(m))
-                .map(Member::seat)
-                .collect()
+            config.members.iter().filter(|m| self.votes(m)).map(Member::seat).collect()
         };
         let base = self.best.base.as_deref().map(voting).unwrap_or_default();
         let present = voting(&self.best.config).into_iter().chain(base).collect();
-        let why = waits_for(&self.best, &present, |m| {
-            self.answer_of(m).is_some_and(usable)
-        });
+        let why = waits_for(&self.best, &present, |m| self.answer_of(m).is_some_and(usable));
         self.fail(SeizureFailure::NoQuorum(why))
     }
 
     fn answer_of(&self, member: &Member) -> Option<&ComponentAnswer> {
         match self.seats.get(&member.seat()) {
-            Some(SeatAnswer::Promised { components, .. })
-                if !self.failed.contains(&member.component) =>
-            {
+            Some(SeatAnswer::Promised { components, .. }) if !self.failed.contains(&member.component) => {
                 components.iter().find(|c| c.component == member.component)
             }
             _ => None,
@@ -466,11 +393,7 @@ impl Seizure {
             let SeatAnswer::Promised { components, .. } = answer else {
                 continue;
             };
-            let settled = components
-                .iter()
-                .map(|c| c.settled)
-                .max()
-                .unwrap_or(OpId::ZERO);
+            let settled = components.iter().map(|c| c.settled).max().unwrap_or(OpId::ZERO);
             self.watermark = self.watermark.max(settled);
         }
         self.watermark = self.watermark.max(self.best.config.decided);
@@ -481,13 +404,8 @@ impl Seizure {
             return self.undo();
         }
         self.best.epoch = self.epoch;
-        self.phase = Phase::WriteBack {
-            answers: Answers::default(),
-        };
-        vec![SeizureEffect::Accept {
-            seats: seats(&self.best),
-            record: Box::new(self.best.clone()),
-        }]
+        self.phase = Phase::WriteBack { answers: Answers::default() };
+        vec![SeizureEffect::Accept { seats: seats(&self.best), record: Box::new(self.best.clone()) }]
     }
 
     /// Whether each set keeps a copy when what did not answer is recorded absent. A tombstone needs none.
@@ -507,10 +425,7 @@ impl Seizure {
         for member in &mut config.members {
             member.state = self.state_to_write(member);
         }
-        config.decided = OpId {
-            epoch: self.epoch,
-            seq: 0,
-        };
+        config.decided = OpId { epoch: self.epoch, seq: 0 };
         config
     }
 
@@ -522,10 +437,9 @@ impl Seizure {
         let seat = self.seats.get(&member.seat());
         let gone = match seat {
             Some(SeatAnswer::NoSeat) => true,
-            Some(SeatAnswer::Promised { components, .. }) => components
-                .iter()
-                .find(|c| c.component == member.component)
-                .is_none_or(|c| c.lost || !c.present),
+            Some(SeatAnswer::Promised { components, .. }) => {
+                components.iter().find(|c| c.component == member.component).is_none_or(|c| c.lost || !c.present)
+            }
             _ => false,
         };
         let answer = self.answer_of(member);
@@ -533,21 +447,10 @@ impl Seizure {
         let since_unix_ms = self.now_unix_ms;
         match member.state {
             _ if gone => Degraded,
-            Active if damaged => Absent {
-                stale_since: OpId::ZERO,
-                since_unix_ms,
-            },
-            Active if answer.is_none() => Absent {
-                stale_since: self.watermark,
-                since_unix_ms,
-            },
-            Resyncing { .. } if damaged => Resyncing {
-                stale_since: OpId::ZERO,
-            },
-            Resyncing { stale_since } if answer.is_none() => Absent {
-                stale_since,
-                since_unix_ms,
-            },
+            Active if damaged => Absent { stale_since: OpId::ZERO, since_unix_ms },
+            Active if answer.is_none() => Absent { stale_since: self.watermark, since_unix_ms },
+            Resyncing { .. } if damaged => Resyncing { stale_since: OpId::ZERO },
+            Resyncing { stale_since } if answer.is_none() => Absent { stale_since, since_unix_ms },
             state => state,
         }
     }
@@ -555,56 +458,33 @@ impl Seizure {
     fn undo(&mut self) -> Vec<SeizureEffect> {
         let config = self.config_to_write();
         let taking = config.members.iter().filter(|m| m.state.takes_writes());
-        let answers: BTreeMap<_, _> = taking
-            .filter_map(|m| Some((m.component, self.answer_of(m)?)))
-            .collect();
+        let answers: BTreeMap<_, _> = taking.filter_map(|m| Some((m.component, self.answer_of(m)?))).collect();
         let settlement = settle(&config, &answers, self.watermark);
         let mut effects = Vec::new();
         for (component, ops) in &settlement.undo {
             let member = config.member(*component).expect("undone on a member");
             let session = answers[component].session;
-            effects.push(SeizureEffect::Undo {
-                seat: member.seat(),
-                component: *component,
-                session,
-                ops: ops.clone(),
-            });
+            effects.push(SeizureEffect::Undo { seat: member.seat(), component: *component, session, ops: ops.clone() });
         }
         self.committed = settlement.committed;
-        self.phase = Phase::Undo {
-            pending: settlement.undo.into_keys().collect(),
-        };
+        self.phase = Phase::Undo { pending: settlement.undo.into_keys().collect() };
         effects.extend(self.after_undo());
         effects
     }
 
     fn after_undo(&mut self) -> Vec<SeizureEffect> {
-        if self.phase
-            != (Phase::Undo {
-                pending: BTreeSet::new(),
-            })
-        {
+        if self.phase != (Phase::Undo { pending: BTreeSet::new() }) {
             return Vec::new();
         }
         if let Err(why) = self.copies_left() {
             return self.fail(SeizureFailure::NoQuorum(why));
         }
-        let record = Accepted {
-            epoch: self.epoch,
-            csn: Csn(self.best.csn.0 + 1),
-            base: None,
-            config: self.config_to_write(),
-        };
+        let record =
+            Accepted { epoch: self.epoch, csn: Csn(self.best.csn.0 + 1), base: None, config: self.config_to_write() };
         // Seats that leave with an open record learn from the closed one that they did.
         let seats = seats(&self.best);
-        self.phase = Phase::Write {
-            record: Box::new(record.clone()),
-            answers: Answers::default(),
-        };
-        vec![SeizureEffect::Accept {
-            seats,
-            record: Box::new(record),
-        }]
+        self.phase = Phase::Write { record: Box::new(record.clone()), answers: Answers::default() };
+        vec![SeizureEffect::Accept { seats, record: Box::new(record) }]
     }
 
     fn count_accepts(&mut self) -> Vec<SeizureEffect> {
@@ -628,48 +508,30 @@ impl Seizure {
     }
 
     fn hopeless(&mut self, why: Option<Inaccessible>) -> Vec<SeizureEffect> {
-        why.map(|why| self.fail(SeizureFailure::NoQuorum(why)))
-            .unwrap_or_default()
+        why.map(|why| self.fail(SeizureFailure::NoQuorum(why))).unwrap_or_default()
     }
 
     fn won(&self, record: &Accepted, answers: &Answers) -> Won {
-        let taking = record
-            .config
-            .members
-            .iter()
-            .filter(|m| m.state.takes_writes());
+        let taking = record.config.members.iter().filter(|m| m.state.takes_writes());
         Won {
             epoch: self.epoch,
             csn: record.csn,
             config: record.config.clone(),
-            sessions: taking
-                .filter_map(|m| Some((m.component, self.answer_of(m)?.session)))
-                .collect(),
+            sessions: taking.filter_map(|m| Some((m.component, self.answer_of(m)?.session))).collect(),
             committed: self.committed.clone(),
-            laggards: record
-                .config
-                .seats()
-                .into_iter()
-                .filter(|s| !answers.yes.contains(s))
-                .collect(),
+            laggards: record.config.seats().into_iter().filter(|s| !answers.yes.contains(s)).collect(),
         }
     }
 }
 
 impl Answers {
     fn missing(&self, record: &Accepted) -> Vec<Seat> {
-        seats(record)
-            .into_iter()
-            .filter(|s| !self.yes.contains(s) && !self.no.contains(s))
-            .collect()
+        seats(record).into_iter().filter(|s| !self.yes.contains(s) && !self.no.contains(s)).collect()
     }
 
     /// Why the record cannot be decided any more, when it cannot.
     fn hopeless(&self, record: &Accepted) -> Option<Inaccessible> {
-        let possible = seats(record)
-            .into_iter()
-            .filter(|s| !self.no.contains(s))
-            .collect();
+        let possible = seats(record).into_iter().filter(|s| !self.no.contains(s)).collect();
         (!decided_by(record, &possible)).then(|| waits_for(record, &possible, |_| true))
     }
 }

@@ -36,16 +36,10 @@ pub(crate) fn settle(
             continue;
         };
         if member.state.in_sync() {
-            participants
-                .entry(set)
-                .or_default()
-                .insert(member.component);
+            participants.entry(set).or_default().insert(member.component);
         }
         for unsettled in answer.window.iter().filter(|u| u.op > watermark) {
-            holders
-                .entry((unsettled.op, set))
-                .or_default()
-                .insert(member.component);
+            holders.entry((unsettled.op, set)).or_default().insert(member.component);
         }
     }
     let mut settlement = Settlement::default();
@@ -79,28 +73,13 @@ pub struct Rejoin {
 /// What an absent member that answered a Seize of its owner's epoch has to do to come back; none when it is lost.
 pub fn rejoin(member: &Member, answer: &ComponentAnswer) -> Option<Rejoin> {
     let stale_since = match member.state {
-        ComponentState::Absent { stale_since, .. } | ComponentState::Resyncing { stale_since } => {
-            stale_since
-        }
+        ComponentState::Absent { stale_since, .. } | ComponentState::Resyncing { stale_since } => stale_since,
         ComponentState::Active | ComponentState::Degraded => return None,
     };
     if answer.lost || !answer.present {
         return None;
     }
-    let stale_since = if answer.log_damaged {
-        OpId::ZERO
-    } else {
-        stale_since
-    };
-    let undo = answer
-        .window
-        .iter()
-        .rev()
-        .map(|u| u.op)
-        .filter(|op| *op > stale_since)
-        .collect();
-    Some(Rejoin {
-        state: ComponentState::Resyncing { stale_since },
-        undo,
-    })
+    let stale_since = if answer.log_damaged { OpId::ZERO } else { stale_since };
+    let undo = answer.window.iter().rev().map(|u| u.op).filter(|op| *op > stale_since).collect();
+    Some(Rejoin { state: ComponentState::Resyncing { stale_since }, undo })
 }

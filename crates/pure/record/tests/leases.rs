@@ -5,6 +5,8 @@
 //! while the owner may answer, no majority has promised the contender. Clocks of different rates are in the scenarios
 //! and in the random runs.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // measures; visited states are looked up, never walked
+
 mod model;
 
 use std::{
@@ -33,19 +35,9 @@ struct Budget {
 /// To the seat of a place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Msg {
-    Heartbeat {
-        place: usize,
-        number: u64,
-        session: PeerSession,
-        owned: Vec<(ObjectId, Epoch)>,
-    },
-    Confirm {
-        place: usize,
-        asked: PendingConfirm,
-    },
-    Seize {
-        place: usize,
-    },
+    Heartbeat { place: usize, number: u64, session: PeerSession, owned: Vec<(ObjectId, Epoch)> },
+    Confirm { place: usize, asked: PendingConfirm },
+    Seize { place: usize },
 }
 
 #[derive(Debug, Clone, Hash)]
@@ -76,21 +68,11 @@ impl Model {
     /// The owner holds all leases.
     fn first(&self, budget: Budget) -> State {
         let now = Time(LEASE.as_nanos() as u64 * 10);
-        let seat = |_| Seat {
-            grants: Grants::new(Time(0), LEASE, 1 << 10),
-            promised: self.owner,
-        };
+        let seat = |_| Seat { grants: Grants::new(Time(0), LEASE, 1 << 10), promised: self.owner };
         let mut owner = PeerLeases::new(LEASE);
         owner.own(OBJECT, self.owner, &self.config.seats());
         let seats = LETTERS.map(seat).to_vec();
-        let mut state = State {
-            owner,
-            seats,
-            promised: BTreeSet::new(),
-            net: BTreeSet::new(),
-            now,
-            budget,
-        };
+        let mut state = State { owner, seats, promised: BTreeSet::new(), net: BTreeSet::new(), now, budget };
         (0..3).for_each(|place| self.heartbeat(&mut state, place));
         while let Some(msg) = state.net.first().cloned() {
             self.deliver(&mut state, &msg);
@@ -100,32 +82,20 @@ impl Model {
     }
 
     fn holds(&self, state: &State) -> bool {
-        state
-            .owner
-            .holds(OBJECT, self.owner, &self.config, state.now)
+        state.owner.holds(OBJECT, self.owner, &self.config, state.now)
     }
 
     fn heartbeat(&self, state: &mut State, place: usize) {
         let host = seat_of(LETTERS[place]).host;
         let (number, session, owned) = state.owner.heartbeat(host, state.now);
-        state.net.insert(Msg::Heartbeat {
-            place,
-            number,
-            session,
-            owned,
-        });
+        state.net.insert(Msg::Heartbeat { place, number, session, owned });
     }
 
     fn deliver(&self, state: &mut State, msg: &Msg) {
         state.net.remove(msg);
         let now = state.now;
         match msg {
-            Msg::Heartbeat {
-                place,
-                number,
-                session,
-                owned,
-            } => {
+            Msg::Heartbeat { place, number, session, owned } => {
                 let seat = &mut state.seats[*place];
                 let summary = HostSummary::default();
                 let heartbeat = Heartbeat {
@@ -143,43 +113,25 @@ impl Model {
                     granted = *session;
                 }
                 let host = seat_of(LETTERS[*place]).host;
-                let answer = HeartbeatAnswer {
-                    number: *number,
-                    session: granted,
-                    grantor: (host, Incarnation(1)),
-                };
+                let answer = HeartbeatAnswer { number: *number, session: granted, grantor: (host, Incarnation(1)) };
                 state.owner.on_heartbeat_answer(host, &answer);
                 for asked in state.owner.due(OBJECT, now) {
-                    let place = LETTERS
-                        .iter()
-                        .position(|l| *l == letter_of(asked.seat))
-                        .expect("a seat");
+                    let place = LETTERS.iter().position(|l| *l == letter_of(asked.seat)).expect("a seat");
                     state.net.insert(Msg::Confirm { place, asked });
                 }
             }
             Msg::Confirm { place, asked } => {
                 let group = seat_of(LETTERS[*place]).disk_group;
                 let seat = &mut state.seats[*place];
-                if seat
-                    .grants
-                    .on_confirm(group, OBJECT, asked.epoch, seat.promised, now)
-                {
+                if seat.grants.on_confirm(group, OBJECT, asked.epoch, seat.promised, now) {
                     state.owner.on_confirmed(*asked);
                 }
             }
             Msg::Seize { place } => {
                 let group = seat_of(LETTERS[*place]).disk_group;
                 let seat = &mut state.seats[*place];
-                let record = SeatRecord {
-                    object: OBJECT,
-                    promised: seat.promised,
-                    accepted: None,
-                };
-                if seat
-                    .grants
-                    .may_promise(group, &record, self.contender, false, now)
-                    .is_ok()
-                {
+                let record = SeatRecord { object: OBJECT, promised: seat.promised, accepted: None };
+                if seat.grants.may_promise(group, &record, self.contender, false, now).is_ok() {
                     seat.promised = self.contender;
                     seat.grants.on_promised(group, OBJECT, self.contender, now);
                     state.promised.insert(LETTERS[*place]);
@@ -219,11 +171,7 @@ impl Model {
             if state.budget.restarts > 0 {
                 push(&|s| {
                     s.budget.restarts -= 1;
-                    let started = if self.canary == Canary::NoGrace {
-                        Time(0)
-                    } else {
-                        s.now
-                    };
+                    let started = if self.canary == Canary::NoGrace { Time(0) } else { s.now };
                     s.seats[place].grants = Grants::new(started, LEASE, 1 << 20);
                 });
             }
@@ -238,15 +186,10 @@ impl Model {
 
     /// R1.
     fn right(&self, state: &State) -> Result<(), String> {
-        let majority = has_majority_by(&self.config, |m| {
-            state.promised.contains(&letter_of(m.seat()))
-        });
+        let majority = has_majority_by(&self.config, |m| state.promised.contains(&letter_of(m.seat())));
         let serves = self.holds(state) || self.canary == Canary::NoLease;
         if majority && serves {
-            return Err(format!(
-                "{:?} promised the contender while the owner may answer",
-                state.promised
-            ));
+            return Err(format!("{:?} promised the contender while the owner may answer", state.promised));
         }
         Ok(())
     }
@@ -261,22 +204,12 @@ struct Found {
 
 fn explore(name: &str, canary: Canary, budget: Budget, states_max: usize) -> Found {
     let started = std::time::Instant::now();
-    let model = Model {
-        canary,
-        config: config_of("A1 B1 w1"),
-        owner: epoch(1, 0),
-        contender: epoch(2, 1),
-    };
+    let model = Model { canary, config: config_of("A1 B1 w1"), owner: epoch(1, 0), contender: epoch(2, 1) };
     let first = model.first(budget);
     let mut seen = HashSet::from([fingerprint(&first)]);
     let mut queue = VecDeque::from([first]);
     let mut next = Vec::new();
-    let mut found = Found {
-        states: 0,
-        complete: false,
-        taken: 0,
-        wrong: None,
-    };
+    let mut found = Found { states: 0, complete: false, taken: 0, wrong: None };
     while let Some(state) = queue.pop_front() {
         found.states += 1;
         found.taken += usize::from(state.promised.len() > 1);
@@ -298,11 +231,7 @@ fn explore(name: &str, canary: Canary, budget: Budget, states_max: usize) -> Fou
         if found.complete { " (all)" } else { "" },
         found.taken,
         started.elapsed(),
-        found
-            .wrong
-            .as_deref()
-            .map(|w| format!("; caught: {w}"))
-            .unwrap_or_default()
+        found.wrong.as_deref().map(|w| format!("; caught: {w}")).unwrap_or_default()
     );
     found
 }
@@ -316,67 +245,18 @@ fn fingerprint(state: &State) -> u128 {
     u128::from(half(1)) << 64 | u128::from(half(2))
 }
 
-const QUIET: Budget = Budget {
-    steps: 4,
-    heartbeats: [0; 3],
-    seizes: [2; 3],
-    restarts: 0,
-    gives_up: false,
-};
+const QUIET: Budget = Budget { steps: 4, heartbeats: [0; 3], seizes: [2; 3], restarts: 0, gives_up: false };
 
 #[test]
 fn no_majority_promises_while_the_owner_may_answer() {
     for (name, budget) in [
         ("a silent owner", QUIET),
-        (
-            "restarts",
-            Budget {
-                restarts: 2,
-                ..QUIET
-            },
-        ),
-        (
-            "heartbeats to two",
-            Budget {
-                heartbeats: [1, 1, 0],
-                seizes: [1; 3],
-                ..QUIET
-            },
-        ),
-        (
-            "two heartbeats to one",
-            Budget {
-                heartbeats: [2, 0, 0],
-                seizes: [1; 3],
-                ..QUIET
-            },
-        ),
-        (
-            "a heartbeat and a restart",
-            Budget {
-                heartbeats: [1, 0, 0],
-                seizes: [1; 3],
-                restarts: 1,
-                ..QUIET
-            },
-        ),
-        (
-            "it gives up",
-            Budget {
-                heartbeats: [1, 0, 0],
-                seizes: [1; 3],
-                gives_up: true,
-                ..QUIET
-            },
-        ),
-        (
-            "heartbeats to all, so far",
-            Budget {
-                heartbeats: [2, 2, 1],
-                seizes: [1; 3],
-                ..QUIET
-            },
-        ),
+        ("restarts", Budget { restarts: 2, ..QUIET }),
+        ("heartbeats to two", Budget { heartbeats: [1, 1, 0], seizes: [1; 3], ..QUIET }),
+        ("two heartbeats to one", Budget { heartbeats: [2, 0, 0], seizes: [1; 3], ..QUIET }),
+        ("a heartbeat and a restart", Budget { heartbeats: [1, 0, 0], seizes: [1; 3], restarts: 1, ..QUIET }),
+        ("it gives up", Budget { heartbeats: [1, 0, 0], seizes: [1; 3], gives_up: true, ..QUIET }),
+        ("heartbeats to all, so far", Budget { heartbeats: [2, 2, 1], seizes: [1; 3], ..QUIET }),
     ] {
         let found = explore(name, Canary::None, budget, 150_000);
         assert_eq!(found.wrong, None, "{name}");
@@ -387,27 +267,10 @@ fn no_majority_promises_while_the_owner_may_answer() {
 #[test]
 fn careless_leases_are_caught() {
     for (name, canary, budget) in [
-        (
-            "a lapsed session is revived",
-            Canary::ReviveSession,
-            Budget {
-                heartbeats: [1, 1, 1],
-                ..QUIET
-            },
-        ),
-        (
-            "a restarted grantor promises at once",
-            Canary::NoGrace,
-            Budget {
-                restarts: 2,
-                ..QUIET
-            },
-        ),
+        ("a lapsed session is revived", Canary::ReviveSession, Budget { heartbeats: [1, 1, 1], ..QUIET }),
+        ("a restarted grantor promises at once", Canary::NoGrace, Budget { restarts: 2, ..QUIET }),
         ("leases are not looked at", Canary::NoLease, QUIET),
     ] {
-        assert!(
-            explore(name, canary, budget, 400_000).wrong.is_some(),
-            "{name} was not caught"
-        );
+        assert!(explore(name, canary, budget, 400_000).wrong.is_some(), "{name} was not caught");
     }
 }

@@ -4,6 +4,8 @@
 //! I3 and I4 (acknowledged operations are on every active component), I5 (equal after settling). Careless variants
 //! must be caught. The head of `model/explore.rs` tells what "every schedule" means.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the test measures
+
 mod model;
 
 use model::{
@@ -35,11 +37,7 @@ fn run(name: &str, setup: Setup, states_max: usize) -> Found {
         found.acked,
         found.failed,
         started.elapsed(),
-        found
-            .wrong
-            .as_deref()
-            .map(|w| format!("; caught: {w}"))
-            .unwrap_or_default()
+        found.wrong.as_deref().map(|w| format!("; caught: {w}")).unwrap_or_default()
     );
     found
 }
@@ -48,10 +46,7 @@ fn run(name: &str, setup: Setup, states_max: usize) -> Found {
 fn right(name: &str, setup: Setup) {
     let found = run(name, setup, 2_000_000);
     assert_eq!(found.wrong, None, "{name}");
-    assert!(
-        found.complete,
-        "{name}: the bounds of the model are too wide"
-    );
+    assert!(found.complete, "{name}: the bounds of the model are too wide");
     assert!(found.won > 0, "{name} did nothing");
 }
 
@@ -64,156 +59,50 @@ fn right_so_far(name: &str, setup: Setup, states: usize) {
 
 #[test]
 fn a_writing_owner_and_a_seizer() {
-    right(
-        "mirror, 1 write, 1 seizure",
-        Setup {
-            writes: [1, 0],
-            ..MIRROR
-        },
-    );
-    right(
-        "the owner dies with 2 writes on their way, 1 seizure",
-        Setup {
-            writes: [2, 0],
-            dies: true,
-            ..MIRROR
-        },
-    );
-    right(
-        "the same with 3 copies",
-        Setup {
-            config: "A1 B1 D1 w1",
-            writes: [1, 0],
-            dies: true,
-            ..MIRROR
-        },
-    );
+    right("mirror, 1 write, 1 seizure", Setup { writes: [1, 0], ..MIRROR });
+    right("the owner dies with 2 writes on their way, 1 seizure", Setup { writes: [2, 0], dies: true, ..MIRROR });
+    right("the same with 3 copies", Setup { config: "A1 B1 D1 w1", writes: [1, 0], dies: true, ..MIRROR });
 }
 
 #[test]
 fn a_writing_owner_a_seizer_and_a_restart() {
-    right(
-        "mirror, 1 write, 1 seizure, 1 restart",
-        Setup {
-            writes: [1, 0],
-            restarts: 1,
-            ..MIRROR
-        },
-    );
+    right("mirror, 1 write, 1 seizure, 1 restart", Setup { writes: [1, 0], restarts: 1, ..MIRROR });
 }
 
 #[test]
 fn a_copy_comes_back_and_somebody_seizes() {
-    let stale = Setup {
-        config: "A1 B1- w1",
-        rejoins: 1,
-        ..MIRROR
-    };
+    let stale = Setup { config: "A1 B1- w1", rejoins: 1, ..MIRROR };
     right("stale copy, 1 rejoin, 1 seizure", stale.clone());
-    right_so_far(
-        "the same with 1 write",
-        Setup {
-            writes: [1, 0],
-            ..stale
-        },
-        200_000,
-    );
+    right_so_far("the same with 1 write", Setup { writes: [1, 0], ..stale }, 200_000);
 }
 
 #[test]
 fn a_copy_is_replaced_and_somebody_seizes() {
-    let moving = Setup {
-        spare: "D1",
-        replace: Some(('B', 'D')),
-        ..MIRROR
-    };
+    let moving = Setup { spare: "D1", replace: Some(('B', 'D')), ..MIRROR };
     right_so_far("mirror, B replaced by D, 1 seizure", moving, 300_000);
 }
 
 #[test]
 fn two_seizers_and_what_a_dead_owner_left() {
-    let contending = Setup {
-        writes: [1, 0],
-        seizes: [1, 1],
-        dies: true,
-        ..MIRROR
-    };
-    right_so_far(
-        "the owner dies with 1 write on its way, 2 seizers",
-        contending,
-        300_000,
-    );
-    let three = Setup {
-        config: "A1 B1 D1 w1",
-        writes: [1, 0],
-        ..MIRROR
-    };
+    let contending = Setup { writes: [1, 0], seizes: [1, 1], dies: true, ..MIRROR };
+    right_so_far("the owner dies with 1 write on its way, 2 seizers", contending, 300_000);
+    let three = Setup { config: "A1 B1 D1 w1", writes: [1, 0], ..MIRROR };
     right_so_far("3 copies and a witness, 1 write, 1 seizure", three, 200_000);
 }
 
 #[test]
 fn careless_variants_are_caught() {
-    let writing = Setup {
-        writes: [1, 0],
-        ..MIRROR
-    };
-    let stale = Setup {
-        config: "A1 B1- w1",
-        rejoins: 1,
-        ..writing.clone()
-    };
-    let moving = Setup {
-        spare: "D1",
-        replace: Some(('B', 'D')),
-        ..MIRROR
-    };
+    let writing = Setup { writes: [1, 0], ..MIRROR };
+    let stale = Setup { config: "A1 B1- w1", rejoins: 1, ..writing.clone() };
+    let moving = Setup { spare: "D1", replace: Some(('B', 'D')), ..MIRROR };
     for (name, setup) in [
-        (
-            "a change by majority of the new members",
-            Setup {
-                canary: Canary::NotJoint,
-                ..moving
-            },
-        ),
-        (
-            "no promise",
-            Setup {
-                canary: Canary::NoPromise,
-                ..writing.clone()
-            },
-        ),
-        (
-            "acknowledged before recorded absent",
-            Setup {
-                canary: Canary::AckBeforeAbsent,
-                ..writing.clone()
-            },
-        ),
-        (
-            "no undo",
-            Setup {
-                canary: Canary::NoUndo,
-                ..writing
-            },
-        ),
-        (
-            "active without resync",
-            Setup {
-                canary: Canary::NoResync,
-                ..stale.clone()
-            },
-        ),
-        (
-            "served too early",
-            Setup {
-                canary: Canary::ServeTooEarly,
-                ..stale
-            },
-        ),
+        ("a change by majority of the new members", Setup { canary: Canary::NotJoint, ..moving }),
+        ("no promise", Setup { canary: Canary::NoPromise, ..writing.clone() }),
+        ("acknowledged before recorded absent", Setup { canary: Canary::AckBeforeAbsent, ..writing.clone() }),
+        ("no undo", Setup { canary: Canary::NoUndo, ..writing }),
+        ("active without resync", Setup { canary: Canary::NoResync, ..stale.clone() }),
+        ("served too early", Setup { canary: Canary::ServeTooEarly, ..stale }),
     ] {
-        assert!(
-            run(name, setup, 600_000).wrong.is_some(),
-            "{name} was not caught"
-        );
+        assert!(run(name, setup, 600_000).wrong.is_some(), "{name} was not caught");
     }
 }

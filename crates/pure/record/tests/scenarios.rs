@@ -33,11 +33,7 @@ fn seize(world: &mut World, owner: usize, letters: &'static str) {
         world.seize(owner).expect("an invariant");
         loop {
             world.deliver_all(move |m| m.owner == owner && letters.contains(m.seat));
-            match world.owners[owner]
-                .waiting_for()
-                .into_iter()
-                .find(|l| !letters.contains(*l))
-            {
+            match world.owners[owner].waiting_for().into_iter().find(|l| !letters.contains(*l)) {
                 Some(letter) => world.lets(owner, |o, out| o.on_unreachable(letter, out)),
                 None => break,
             }
@@ -82,20 +78,11 @@ fn scenario_1_half_accepted_config() {
     w.lets(0, |o, out| assert!(o.start_coming('D', Some('B'), out)));
     w.deliver_all(|m| matches!(m.body, Body::Seize { .. } | Body::SeizeAnswer { .. }));
     w.deliver_all(to("AD"));
-    assert!(
-        w.seat('A')
-            .record
-            .as_ref()
-            .is_some_and(|r| r.accepted.as_ref().is_some_and(|a| a.base.is_some()))
-    );
+    assert!(w.seat('A').record.as_ref().is_some_and(|r| r.accepted.as_ref().is_some_and(|a| a.base.is_some())));
     w.dies(0);
     w.pass(LEASE * 2);
     seize(&mut w, 1, "AD");
-    assert_eq!(
-        serves(&w, 1),
-        None,
-        "A and D are a majority of the half-accepted configuration only"
-    );
+    assert_eq!(serves(&w, 1), None, "A and D are a majority of the half-accepted configuration only");
     w.pass(LEASE * 2);
     seize(&mut w, 2, "Bw");
     assert_eq!(serves(&w, 2).as_deref(), Some("A1- B1 w1"));
@@ -123,10 +110,7 @@ fn scenario_2_undo_after_quick_rejoin() {
     comes_back(&mut w, 0, 'B');
     activate(&mut w, 0, 'B');
     assert_eq!(serves(&w, 0).as_deref(), Some("A1 B1 w1"));
-    assert!(
-        !w.seat('B').component.window.contains(&op),
-        "it came by copy"
-    );
+    assert!(!w.seat('B').component.window.contains(&op), "it came by copy");
     w.dies(0);
     w.pass(LEASE * 2);
     seize(&mut w, 1, "ABw");
@@ -147,20 +131,8 @@ fn scenario_3_damaged_log() {
     w.pass(LEASE * 2);
     seize(&mut w, 1, "ABw");
     assert!(w.seat('A').component.ops.contains(&op));
-    let b = w.owners[1]
-        .serving()
-        .expect("A is a full copy")
-        .config
-        .members[1]
-        .state;
-    assert_eq!(
-        b,
-        ComponentState::Absent {
-            stale_since: OpId::ZERO,
-            since_unix_ms: 0
-        },
-        "all of B is copied anew"
-    );
+    let b = w.owners[1].serving().expect("A is a full copy").config.members[1].state;
+    assert_eq!(b, ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 }, "all of B is copied anew");
     // And with B alone nothing is served.
     let mut w = world("A1 B1 w1", "");
     write(&mut w, 0, "AB");
@@ -191,9 +163,7 @@ fn scenario_5_resync_target_at_owner_death() {
     seize(&mut w, 1, "ABDw");
     assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1 D1~ w1"));
     assert!(!w.seat('D').component.ops.contains(&alone), "undone");
-    w.lets(1, |o, out| {
-        assert!(!o.start_activation('D', out), "it begins over")
-    });
+    w.lets(1, |o, out| assert!(!o.start_activation('D', out), "it begins over"));
     w.copy_to(1, 'D');
     activate(&mut w, 1, 'D');
     assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1 D1 w1"));
@@ -225,11 +195,7 @@ fn scenario_10_delayed_write_after_rejoin() {
     let mut w = world("A1 B1 w1", "");
     let op = write(&mut w, 0, "A");
     w.lets(0, |o, out| o.on_unreachable('B', out));
-    let late = w
-        .net
-        .iter()
-        .position(|m| m.seat == 'B' && matches!(m.body, Body::Write { .. }))
-        .expect("on its way");
+    let late = w.net.iter().position(|m| m.seat == 'B' && matches!(m.body, Body::Write { .. })).expect("on its way");
     let late = w.net.remove(late);
     w.deliver_all(to("Aw"));
     w.net.clear();
@@ -247,18 +213,8 @@ fn scenario_11_serving_too_early() {
     let (mut seizure, _) = Seizure::start(epoch(2, 1), hint.clone(), 0);
     let seat = |letter| model::seat::SeatNode::new(letter, Canary::None, Some(hint.clone()));
     let answers = ['B', 'w'].map(|l| {
-        let (answer, _) = seat(l).handle(
-            1,
-            &Body::Seize {
-                epoch: epoch(2, 1),
-                overrule: false,
-                anew: false,
-            },
-            Time(0),
-        );
-        let Some(Body::SeizeAnswer { answer, .. }) = answer else {
-            panic!("answers")
-        };
+        let (answer, _) = seat(l).handle(1, &Body::Seize { epoch: epoch(2, 1), overrule: false, anew: false }, Time(0));
+        let Some(Body::SeizeAnswer { answer, .. }) = answer else { panic!("answers") };
         (seat_of(l), answer)
     });
     for (seat, answer) in answers {
@@ -267,9 +223,7 @@ fn scenario_11_serving_too_early() {
     // Cold start: nobody is recorded absent while the driver's grace time runs.
     assert_eq!(seizure.waiting_for(), [seat_of('A')]);
     let effects = seizure.on_unreachable(seat_of('A'));
-    let [SeizureEffect::Failed(SeizureFailure::NoQuorum(why))] = effects.as_slice() else {
-        panic!("{effects:?}")
-    };
+    let [SeizureEffect::Failed(SeizureFailure::NoQuorum(why))] = effects.as_slice() else { panic!("{effects:?}") };
     assert!(!why.lacks_votes());
     assert_eq!(why.sets.len(), 1);
     assert_eq!(why.sets[0].in_sync[0].1, seat_of('A').host);
@@ -313,34 +267,15 @@ impl Pair {
     fn new(lease: Duration) -> Self {
         let mut owner = PeerLeases::new(lease);
         owner.own(OBJECT, epoch(1, 0), &[seat_of('A')]);
-        Self {
-            owner,
-            grantor: Grants::new(Time(0), lease, 7),
-            epoch: epoch(1, 0),
-            lost: 0,
-        }
+        Self { owner, grantor: Grants::new(Time(0), lease, 7), epoch: epoch(1, 0), lost: 0 }
     }
 
     /// A heartbeat sent at `sent`, handled at `handled` by the grantor's clock; answered at once, or never.
     fn heartbeat(&mut self, sent: Time, handled: Time, answered: bool) -> Option<PeerSession> {
         let (number, session, owned) = self.owner.heartbeat(seat_of('A').host, sent);
-        let heartbeat = Heartbeat {
-            number,
-            session,
-            remembered: Vec::new(),
-            summary: HostSummary::default(),
-            owned,
-        };
-        let session = self.grantor.on_heartbeat(
-            (self.epoch.host, self.epoch.incarnation),
-            &heartbeat,
-            handled,
-        )?;
-        let answer = HeartbeatAnswer {
-            number,
-            session,
-            grantor: (seat_of('A').host, Incarnation(1)),
-        };
+        let heartbeat = Heartbeat { number, session, remembered: Vec::new(), summary: HostSummary::default(), owned };
+        let session = self.grantor.on_heartbeat((self.epoch.host, self.epoch.incarnation), &heartbeat, handled)?;
+        let answer = HeartbeatAnswer { number, session, grantor: (seat_of('A').host, Incarnation(1)) };
         if answered {
             self.owner.on_heartbeat_answer(seat_of('A').host, &answer);
         } else {
@@ -351,8 +286,7 @@ impl Pair {
 
     fn confirm(&mut self, sent: Time, handled: Time) -> bool {
         let due = self.owner.due(OBJECT, sent);
-        let granted =
-            |g: &mut Grants, e| g.on_confirm(DiskGroupId(model::id_of('A')), OBJECT, e, e, handled);
+        let granted = |g: &mut Grants, e| g.on_confirm(DiskGroupId(model::id_of('A')), OBJECT, e, e, handled);
         for asked in due {
             if !granted(&mut self.grantor, self.epoch) {
                 return false;
@@ -368,20 +302,8 @@ impl Pair {
 
     /// Whether another host could get the promise.
     fn free(&self, now: Time) -> bool {
-        let record = SeatRecord {
-            object: OBJECT,
-            promised: self.epoch,
-            accepted: None,
-        };
-        self.grantor
-            .may_promise(
-                DiskGroupId(model::id_of('A')),
-                &record,
-                epoch(2, 1),
-                false,
-                now,
-            )
-            .is_ok()
+        let record = SeatRecord { object: OBJECT, promised: self.epoch, accepted: None };
+        self.grantor.may_promise(DiskGroupId(model::id_of('A')), &record, epoch(2, 1), false, now).is_ok()
     }
 }
 
@@ -397,10 +319,7 @@ fn scenario_13_lapsed_session() {
     assert!(p.confirm(ms(5001), ms(5001)));
     assert!(p.holds(ms(5100)) && !p.free(ms(5100)));
     p.heartbeat(ms(5500), ms(5500), true);
-    assert!(
-        p.holds(ms(7400)) && !p.holds(ms(7500)),
-        "from when it was sent, less the margin"
-    );
+    assert!(p.holds(ms(7400)) && !p.holds(ms(7500)), "from when it was sent, less the margin");
     assert!(!p.free(ms(7499)) && p.free(ms(7501)));
     p.heartbeat(ms(6000), ms(9000), true);
     assert!(!p.holds(ms(7900)), "the late one began another session");
@@ -420,33 +339,14 @@ fn scenario_13_claims_end() {
     let group = DiskGroupId(model::id_of('A'));
     let mut grants = Grants::new(Time(0), LEASE, 1);
     grants.on_promised(group, OBJECT, epoch(2, 1), ms(5000));
-    let record = SeatRecord {
-        object: OBJECT,
-        promised: epoch(2, 1),
-        accepted: None,
-    };
+    let record = SeatRecord { object: OBJECT, promised: epoch(2, 1), accepted: None };
     let held = grants.may_promise(group, &record, epoch(3, 2), false, ms(6500));
-    assert_eq!(
-        held,
-        Err(SeizeAnswer::LeaseHeld {
-            by: epoch(2, 1),
-            for_ms: 501
-        })
-    );
-    assert_eq!(
-        grants.may_promise(group, &record, epoch(3, 2), false, ms(7000)),
-        Ok(())
-    );
+    assert_eq!(held, Err(SeizeAnswer::LeaseHeld { by: epoch(2, 1), for_ms: 501 }));
+    assert_eq!(grants.may_promise(group, &record, epoch(3, 2), false, ms(7000)), Ok(()));
     // At once when it is released, or when a majority has promised elsewhere.
-    assert_eq!(
-        grants.may_promise(group, &record, epoch(3, 2), true, ms(6000)),
-        Ok(())
-    );
+    assert_eq!(grants.may_promise(group, &record, epoch(3, 2), true, ms(6000)), Ok(()));
     grants.on_release(group, OBJECT, epoch(2, 1));
-    assert_eq!(
-        grants.may_promise(group, &record, epoch(3, 2), false, ms(6000)),
-        Ok(())
-    );
+    assert_eq!(grants.may_promise(group, &record, epoch(3, 2), false, ms(6000)), Ok(()));
 }
 
 /// Grantor restarts 0.3 s after granting. Goal: nobody but the recorded owner's host gets the promise for one lease.
@@ -458,18 +358,9 @@ fn scenario_14_grantor_restarts() {
     p.grantor = Grants::new(ms(5300), LEASE, 99);
     assert!(p.holds(ms(6900)));
     assert!(!p.free(ms(5300)) && !p.free(ms(7299)) && p.free(ms(7300)));
-    let record = SeatRecord {
-        object: OBJECT,
-        promised: p.epoch,
-        accepted: None,
-    };
+    let record = SeatRecord { object: OBJECT, promised: p.epoch, accepted: None };
     let group = DiskGroupId(model::id_of('A'));
-    assert_eq!(
-        p.grantor
-            .may_promise(group, &record, epoch(2, 0), false, ms(5300)),
-        Ok(()),
-        "its own host may"
-    );
+    assert_eq!(p.grantor.may_promise(group, &record, epoch(2, 0), false, ms(5300)), Ok(()), "its own host may");
     // A newer incarnation of the owner's host ends the older one's leases at once.
     let mut p = Pair::new(LEASE);
     p.heartbeat(ms(5000), ms(5000), true);
@@ -478,11 +369,7 @@ fn scenario_14_grantor_restarts() {
     p.heartbeat(ms(5100), ms(5100), true);
     assert!(p.free(ms(5100)));
     p.epoch.incarnation = Incarnation(1);
-    assert_eq!(
-        p.heartbeat(ms(5200), ms(5200), true),
-        None,
-        "the older one is not answered"
-    );
+    assert_eq!(p.heartbeat(ms(5200), ms(5200), true), None, "the older one is not answered");
 }
 
 /// Clocks at both ends of their allowed rates, every delay of a heartbeat. Goal: the owner never holds what the grantor
@@ -499,17 +386,10 @@ fn scenario_14_clocks_at_their_ends() {
                 let at = |ms: u64| (10_000 + ms) * 1000;
                 p.heartbeat(owner(at(0)), grantor(at(delay)), true);
                 p.confirm(owner(at(delay)), grantor(at(delay)));
-                p.heartbeat(
-                    owner(at(delay + second)),
-                    grantor(at(2 * delay + second)),
-                    answered,
-                );
+                p.heartbeat(owner(at(delay + second)), grantor(at(2 * delay + second)), answered);
                 for now in (0..9000).step_by(10) {
                     let now = at(2 * delay + second + now);
-                    assert!(
-                        !(p.holds(owner(now)) && p.free(grantor(now))),
-                        "delay {delay}, second {second}"
-                    );
+                    assert!(!(p.holds(owner(now)) && p.free(grantor(now))), "delay {delay}, second {second}");
                     cases += 1;
                 }
             }
@@ -533,9 +413,6 @@ fn a_majority_overrules_a_lease() {
     w.seize(1).expect("an invariant");
     w.deliver_all(|m| m.owner == 1);
     assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1 w1"));
-    assert!(
-        matches!(w.owners[0].phase, Phase::Serving(_)),
-        "it has not heard of it"
-    );
+    assert!(matches!(w.owners[0].phase, Phase::Serving(_)), "it has not heard of it");
     assert!(!w.owners[0].may_answer(w.owner_clock(0)));
 }

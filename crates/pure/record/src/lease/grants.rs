@@ -41,13 +41,7 @@ impl Grants {
     /// Nothing is granted. `first_session` is random: sessions of an earlier process must not be mistaken for ours.
     pub fn new(started: Time, lease: Duration, first_session: u64) -> Self {
         let next_session = (first_session >> 1).max(1);
-        Self {
-            lease,
-            started,
-            next_session,
-            sessions: BTreeMap::new(),
-            grants: BTreeMap::new(),
-        }
+        Self { lease, started, next_session, sessions: BTreeMap::new(), grants: BTreeMap::new() }
     }
 
     /// A heartbeat of `from` came; returns the session to answer with, or none for a process that is dead: no answer.
@@ -64,9 +58,7 @@ impl Grants {
         let (id, until) = match known {
             Some((alive, _)) if alive > incarnation => return None,
             // The live session, whatever the heartbeat believes: it may not have heard of it yet.
-            Some((alive, until)) if alive == incarnation && now < until => {
-                (self.sessions[&host].id, now + self.lease)
-            }
+            Some((alive, until)) if alive == incarnation && now < until => (self.sessions[&host].id, now + self.lease),
             _ => {
                 self.end_leases(host, incarnation, now);
                 let id = PeerSession(self.next_session);
@@ -74,27 +66,14 @@ impl Grants {
                 (id, now + self.lease)
             }
         };
-        self.sessions.insert(
-            host,
-            Session {
-                incarnation,
-                id,
-                until,
-            },
-        );
+        self.sessions.insert(host, Session { incarnation, id, until });
         if heartbeat.session == id {
             self.renew(from, heartbeat, id, now);
         }
         Some(id)
     }
 
-    fn renew(
-        &mut self,
-        from: (HostId, Incarnation),
-        heartbeat: &Heartbeat,
-        id: PeerSession,
-        now: Time,
-    ) {
+    fn renew(&mut self, from: (HostId, Incarnation), heartbeat: &Heartbeat, id: PeerSession, now: Time) {
         let until = now + self.lease;
         self.grants.retain(|(_, object), grant| {
             if (grant.epoch.host, grant.epoch.incarnation) != from || grant.confirmed != Some(id) {
@@ -115,8 +94,7 @@ impl Grants {
     /// A session lapsed or a process died. A dead process' leases end at once, a living one's when they run out: one
     /// confirmed just before the session lapsed still counts there.
     fn end_leases(&mut self, host: HostId, alive: Incarnation, now: Time) {
-        self.grants
-            .retain(|_, g| g.epoch.host != host || (g.epoch.incarnation >= alive && now < g.until));
+        self.grants.retain(|_, g| g.epoch.host != host || (g.epoch.incarnation >= alive && now < g.until));
     }
 
     /// Whether the seat may promise `epoch`: no other host's lease or claim stands.
@@ -148,36 +126,18 @@ impl Grants {
         }
         // Whom the process before this one granted a lease is not known, but it was the recorded owner.
         let quiet_until = self.started + self.lease;
-        if now < quiet_until
-            && record.promised != Epoch::default()
-            && record.promised.host != epoch.host
-        {
+        if now < quiet_until && record.promised != Epoch::default() && record.promised.host != epoch.host {
             return held(record.promised, quiet_until);
         }
         Ok(())
     }
 
     /// The seat promised `epoch`: a claim for one lease, in place of whatever stood.
-    pub fn on_promised(
-        &mut self,
-        disk_group: DiskGroupId,
-        object: ObjectId,
-        epoch: Epoch,
-        now: Time,
-    ) {
-        if self
-            .grants
-            .get(&(disk_group, object))
-            .is_some_and(|g| g.epoch == epoch && g.confirmed.is_some())
-        {
+    pub fn on_promised(&mut self, disk_group: DiskGroupId, object: ObjectId, epoch: Epoch, now: Time) {
+        if self.grants.get(&(disk_group, object)).is_some_and(|g| g.epoch == epoch && g.confirmed.is_some()) {
             return;
         }
-        let claim = Grant {
-            epoch,
-            until: now + self.lease,
-            confirmed: None,
-            listed: None,
-        };
+        let claim = Grant { epoch, until: now + self.lease, confirmed: None, listed: None };
         self.grants.insert((disk_group, object), claim);
     }
 
@@ -198,30 +158,15 @@ impl Grants {
         }
         let until = now + self.lease;
         let confirmed = Some(session.id);
-        let listed = self
-            .grants
-            .get(&(disk_group, object))
-            .filter(|g| g.epoch == epoch && g.confirmed == confirmed);
+        let listed = self.grants.get(&(disk_group, object)).filter(|g| g.epoch == epoch && g.confirmed == confirmed);
         let listed = listed.and_then(|g| g.listed);
-        self.grants.insert(
-            (disk_group, object),
-            Grant {
-                epoch,
-                until,
-                confirmed,
-                listed,
-            },
-        );
+        self.grants.insert((disk_group, object), Grant { epoch, until, confirmed, listed });
         true
     }
 
     /// The owner of `epoch` gave the object up.
     pub fn on_release(&mut self, disk_group: DiskGroupId, object: ObjectId, epoch: Epoch) {
-        if self
-            .grants
-            .get(&(disk_group, object))
-            .is_some_and(|g| g.epoch == epoch)
-        {
+        if self.grants.get(&(disk_group, object)).is_some_and(|g| g.epoch == epoch) {
             self.grants.remove(&(disk_group, object));
         }
     }
@@ -237,8 +182,6 @@ impl Grants {
     }
 
     fn standing(&self, disk_group: DiskGroupId, object: ObjectId, now: Time) -> Option<&Grant> {
-        self.grants
-            .get(&(disk_group, object))
-            .filter(|g| now < g.until)
+        self.grants.get(&(disk_group, object)).filter(|g| now < g.until)
     }
 }

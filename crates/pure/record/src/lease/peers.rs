@@ -63,19 +63,11 @@ const PENDING_MAX: usize = 16;
 impl PeerLeases {
     /// Nothing is held.
     pub fn new(lease: Duration) -> Self {
-        Self {
-            lease,
-            peers: BTreeMap::new(),
-            owned: BTreeMap::new(),
-        }
+        Self { lease, peers: BTreeMap::new(), owned: BTreeMap::new() }
     }
 
     /// The next heartbeat to `peer`: its number, its session and the objects to list. Send it with the clock at `now`.
-    pub fn heartbeat(
-        &mut self,
-        peer: HostId,
-        now: Time,
-    ) -> (u64, PeerSession, Vec<(ObjectId, Epoch)>) {
+    pub fn heartbeat(&mut self, peer: HostId, now: Time) -> (u64, PeerSession, Vec<(ObjectId, Epoch)>) {
         let state = self.peers.entry(peer).or_default();
         state.sent += 1;
         state.pending.insert(state.sent, now);
@@ -104,10 +96,7 @@ impl PeerLeases {
             return false;
         };
         // Overtaken: a later one has been answered, perhaps in a later session.
-        if state
-            .answered
-            .is_some_and(|(number, _)| number >= answer.number)
-        {
+        if state.answered.is_some_and(|(number, _)| number >= answer.number) {
             return false;
         }
         state.answered = Some((answer.number, sent_at));
@@ -120,11 +109,7 @@ impl PeerLeases {
     ///
     /// After a change of the configuration: again, with the new seats.
     pub fn own(&mut self, object: ObjectId, epoch: Epoch, seats: &[Seat]) {
-        let fresh = || Owned {
-            epoch,
-            listed_from: BTreeMap::new(),
-            seats: BTreeMap::new(),
-        };
+        let fresh = || Owned { epoch, listed_from: BTreeMap::new(), seats: BTreeMap::new() };
         let owned = self.owned.entry(object).or_insert_with(fresh);
         if owned.epoch != epoch {
             *owned = fresh();
@@ -144,13 +129,7 @@ impl PeerLeases {
         let due = owned.seats.iter().filter_map(|(seat, confirmed)| {
             let session = self.peers.get(&seat.host)?.session;
             let fresh = confirmed.as_ref().is_some_and(|c| c.session == session);
-            let confirm = PendingConfirm {
-                seat: *seat,
-                object,
-                epoch: owned.epoch,
-                session,
-                sent_at: now,
-            };
+            let confirm = PendingConfirm { seat: *seat, object, epoch: owned.epoch, session, sent_at: now };
             (session != PeerSession::default() && !fresh).then_some(confirm)
         });
         due.collect()
@@ -158,11 +137,7 @@ impl PeerLeases {
 
     /// The seat granted what was asked.
     pub fn on_confirmed(&mut self, asked: PendingConfirm) {
-        let Some(owned) = self
-            .owned
-            .get_mut(&asked.object)
-            .filter(|o| o.epoch == asked.epoch)
-        else {
+        let Some(owned) = self.owned.get_mut(&asked.object).filter(|o| o.epoch == asked.epoch) else {
             return;
         };
         let Some(slot) = owned.seats.get_mut(&asked.seat) else {
@@ -170,10 +145,7 @@ impl PeerLeases {
         };
         let newer = slot.as_ref().is_none_or(|c| c.sent_at < asked.sent_at);
         if newer {
-            *slot = Some(Confirmed {
-                session: asked.session,
-                sent_at: asked.sent_at,
-            });
+            *slot = Some(Confirmed { session: asked.session, sent_at: asked.sent_at });
         }
     }
 
@@ -182,11 +154,7 @@ impl PeerLeases {
         match self.owned.get(&object) {
             Some(owned) if owned.epoch == epoch => {
                 let owned = self.owned.remove(&object).expect("just seen");
-                owned
-                    .seats
-                    .into_keys()
-                    .map(|s| (s.host, s.disk_group))
-                    .collect()
+                owned.seats.into_keys().map(|s| (s.host, s.disk_group)).collect()
             }
             _ => Vec::new(),
         }
@@ -194,34 +162,21 @@ impl PeerLeases {
 
     /// The seats that the object is owned with; none when it is not listed.
     pub fn seats(&self, object: ObjectId) -> Vec<Seat> {
-        self.owned
-            .get(&object)
-            .map(|o| o.seats.keys().copied().collect())
-            .unwrap_or_default()
+        self.owned.get(&object).map(|o| o.seats.keys().copied().collect()).unwrap_or_default()
     }
 
     /// Objects that are listed, with their epochs.
     pub fn owned(&self) -> impl Iterator<Item = (ObjectId, Epoch)> {
-        self.owned
-            .iter()
-            .map(|(object, owned)| (*object, owned.epoch))
+        self.owned.iter().map(|(object, owned)| (*object, owned.epoch))
     }
 
     /// Until when the owner of `epoch` holds leases from more than half of the votes of `config`, the one in force.
     ///
     /// The moment stays true whatever happens later, so it may be kept until the next event; none: not held.
-    pub fn held_until(
-        &self,
-        object: ObjectId,
-        epoch: Epoch,
-        config: &ObjectConfig,
-    ) -> Option<Time> {
+    pub fn held_until(&self, object: ObjectId, epoch: Epoch, config: &ObjectConfig) -> Option<Time> {
         let owned = self.owned.get(&object).filter(|o| o.epoch == epoch)?;
-        let mut ends: Vec<(Time, u32)> = owned
-            .seats
-            .keys()
-            .map(|seat| (self.seat_until(owned, *seat), config.votes_at(*seat)))
-            .collect();
+        let mut ends: Vec<(Time, u32)> =
+            owned.seats.keys().map(|seat| (self.seat_until(owned, *seat), config.votes_at(*seat))).collect();
         ends.sort_unstable_by(|a, b| b.cmp(a));
         let mut votes = 0;
         for (until, more) in ends {
@@ -235,8 +190,7 @@ impl PeerLeases {
 
     /// Whether the owner may answer now.
     pub fn holds(&self, object: ObjectId, epoch: Epoch, config: &ObjectConfig, now: Time) -> bool {
-        self.held_until(object, epoch, config)
-            .is_some_and(|until| now < until)
+        self.held_until(object, epoch, config).is_some_and(|until| now < until)
     }
 
     fn seat_until(&self, owned: &Owned, seat: Seat) -> Time {

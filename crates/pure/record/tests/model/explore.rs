@@ -6,6 +6,8 @@
 //! time, for any seat, without a reason) and whose request arrives then. Messages delivered twice are left to the
 //! random runs.
 
+#![allow(clippy::disallowed_types)] // hash maps of millions of entries, looked up and never walked
+
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use cairn_types::Time;
@@ -50,10 +52,7 @@ struct Arena<T> {
 
 impl<T: Serialize> Arena<T> {
     fn new() -> Self {
-        Self {
-            numbers: HashMap::new(),
-            parts: Vec::new(),
-        }
+        Self { numbers: HashMap::new(), parts: Vec::new() }
     }
 
     fn number(&mut self, part: T) -> u32 {
@@ -122,11 +121,7 @@ pub struct Explorer {
 
 impl Explorer {
     pub fn new(setup: Setup) -> Self {
-        let letters = |s: &str| {
-            s.split_whitespace()
-                .map(|w| w.chars().next().expect("a word"))
-                .collect::<Vec<_>>()
-        };
+        let letters = |s: &str| s.split_whitespace().map(|w| w.chars().next().expect("a word")).collect::<Vec<_>>();
         let all = [letters(setup.config), letters(setup.spare)].concat();
         Self {
             setup,
@@ -138,15 +133,7 @@ impl Explorer {
             owner_memo: HashMap::new(),
             ghost_memo: HashMap::new(),
             seat_memo: HashMap::new(),
-            found: Found {
-                states: 0,
-                steps: 0,
-                won: 0,
-                acked: 0,
-                failed: 0,
-                complete: false,
-                wrong: None,
-            },
+            found: Found { states: 0, steps: 0, won: 0, acked: 0, failed: 0, complete: false, wrong: None },
         }
     }
 
@@ -157,11 +144,7 @@ impl Explorer {
         let members = before.config.seats().len();
         let mut seats: Vec<SeatNode> = Vec::new();
         for (n, letter) in self.letters.iter().enumerate() {
-            seats.push(SeatNode::new(
-                *letter,
-                canary,
-                (n < members).then(|| before.clone()),
-            ));
+            seats.push(SeatNode::new(*letter, canary, (n < members).then(|| before.clone())));
         }
         let mut ghost = Ghost::new(&before);
         let mut owner = OwnerNode::new(0, canary, before.clone(), None);
@@ -169,15 +152,10 @@ impl Explorer {
         owner.start_seize(&mut out);
         let mut queue: VecDeque<Msg> = out.send.into();
         while let Some(msg) = queue.pop_front() {
-            let seat = seats
-                .iter_mut()
-                .find(|s| s.letter == msg.seat)
-                .expect("a seat");
+            let seat = seats.iter_mut().find(|s| s.letter == msg.seat).expect("a seat");
             let (answer, seen) = seat.handle(0, &msg.body, Time(0));
             if let Some(Seen::Accepted(record)) = seen {
-                ghost
-                    .on_accepted(msg.seat, &record)
-                    .expect("nobody contends");
+                ghost.on_accepted(msg.seat, &record).expect("nobody contends");
             }
             let mut out = Out::default();
             owner.handle(msg.seat, &answer.expect("answers"), Time(0), &mut out);
@@ -257,11 +235,7 @@ impl Explorer {
 
     fn deliver(&mut self, state: &State, msg: u32, next: &mut Vec<State>) {
         let letter = self.msgs.parts[msg as usize].seat;
-        let place = self
-            .letters
-            .iter()
-            .position(|l| *l == letter)
-            .expect("a seat");
+        let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
         let key = (state.seats[place], msg);
         let (seat, answer, accepted) = match self.seat_memo.get(&key) {
             Some(known) => *known,
@@ -269,13 +243,7 @@ impl Explorer {
                 let Msg { owner, body, .. } = self.msgs.parts[msg as usize].clone();
                 let mut seat = self.seats.parts[key.0 as usize].clone();
                 let (answer, seen) = seat.handle(owner, &body, Time(0));
-                let answer = answer.map(|body| {
-                    self.msgs.number(Msg {
-                        owner,
-                        seat: letter,
-                        body,
-                    })
-                });
+                let answer = answer.map(|body| self.msgs.number(Msg { owner, seat: letter, body }));
                 let done = (self.seats.number(seat), answer, seen.is_some());
                 self.seat_memo.insert(key, done);
                 done
@@ -301,9 +269,7 @@ impl Explorer {
             return *known;
         }
         let Msg { seat, body, .. } = &self.msgs.parts[msg as usize];
-        let super::message::Body::Accept(record) = body else {
-            panic!("only records are accepted")
-        };
+        let super::message::Body::Accept(record) = body else { panic!("only records are accepted") };
         let mut next = self.ghosts.parts[ghost as usize].clone();
         if let Err(wrong) = next.on_accepted(*seat, record) {
             self.found.wrong = Some(wrong);
@@ -328,11 +294,7 @@ impl Explorer {
         let mut out = Out::default();
         act(&mut node, &mut out);
         let send = out.send.into_iter().map(|m| self.msgs.number(m)).collect();
-        OwnerStep {
-            owner: self.owners.number(node),
-            send,
-            events: out.events,
-        }
+        OwnerStep { owner: self.owners.number(node), send, events: out.events }
     }
 
     fn owner_acts(&mut self, state: &State, owner: usize, next: &mut Vec<State>) {
@@ -362,10 +324,7 @@ impl Explorer {
             self.apply(state, owner, step, budget, next);
         }
         if let (0, true, Some((old, new))) = (owner, budget.replace, self.setup.replace) {
-            let budget = Budget {
-                replace: false,
-                ..budget
-            };
+            let budget = Budget { replace: false, ..budget };
             let step = self.owner_step(number, |o, out| {
                 o.start_coming(new, Some(old), out);
             });
@@ -373,10 +332,7 @@ impl Explorer {
         }
         if budget.rejoins > 0 {
             for letter in self.letters.clone() {
-                let budget = Budget {
-                    rejoins: budget.rejoins - 1,
-                    ..budget
-                };
+                let budget = Budget { rejoins: budget.rejoins - 1, ..budget };
                 let step = self.owner_step(number, |o, out| {
                     o.start_coming(letter, None, out);
                 });
@@ -392,16 +348,8 @@ impl Explorer {
     fn fill(&mut self, state: &State, owner: usize, letter: char, next: &mut Vec<State>) {
         let number = state.owners[owner];
         let mut node = self.owners.parts[number as usize].clone();
-        let seats: Vec<&SeatNode> = state
-            .seats
-            .iter()
-            .map(|s| &self.seats.parts[*s as usize])
-            .collect();
-        let place = self
-            .letters
-            .iter()
-            .position(|l| *l == letter)
-            .expect("a seat");
+        let seats: Vec<&SeatNode> = state.seats.iter().map(|s| &self.seats.parts[*s as usize]).collect();
+        let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
         let mut after = state.clone();
         if self.setup.canary != Canary::NoResync {
             let Some(target) = resync(&mut node, &seats, letter) else {
@@ -414,22 +362,11 @@ impl Explorer {
             return;
         }
         let send = out.send.into_iter().map(|m| self.msgs.number(m)).collect();
-        let step = OwnerStep {
-            owner: self.owners.number(node),
-            send,
-            events: out.events,
-        };
+        let step = OwnerStep { owner: self.owners.number(node), send, events: out.events };
         self.apply(&after, owner, step, state.budget, next);
     }
 
-    fn apply(
-        &mut self,
-        state: &State,
-        owner: usize,
-        step: OwnerStep,
-        budget: Budget,
-        next: &mut Vec<State>,
-    ) {
+    fn apply(&mut self, state: &State, owner: usize, step: OwnerStep, budget: Budget, next: &mut Vec<State>) {
         let mut after = state.clone();
         after.budget = budget;
         after.owners[owner] = step.owner;
@@ -445,8 +382,7 @@ impl Explorer {
                 Event::Won(epoch, config) => {
                     self.found.won += 1;
                     let ghost = &self.ghosts.parts[after.ghost as usize];
-                    if let Err(wrong) = ghost.check_equal(epoch, &config, |l| self.seat(&after, l))
-                    {
+                    if let Err(wrong) = ghost.check_equal(epoch, &config, |l| self.seat(&after, l)) {
                         self.found.wrong = Some(wrong);
                     }
                 }
@@ -457,11 +393,7 @@ impl Explorer {
     }
 
     fn seat(&self, state: &State, letter: char) -> &SeatNode {
-        let place = self
-            .letters
-            .iter()
-            .position(|l| *l == letter)
-            .expect("a seat");
+        let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
         &self.seats.parts[state.seats[place] as usize]
     }
 
@@ -511,53 +443,23 @@ pub fn resync(node: &mut OwnerNode, seats: &[&SeatNode], letter: char) -> Option
     let Phase::Serving(serving) = &mut node.phase else {
         return None;
     };
-    let seat = |l: char| {
-        seats
-            .iter()
-            .find(|s| s.letter == l)
-            .copied()
-            .expect("a seat")
-    };
+    let seat = |l: char| seats.iter().find(|s| s.letter == l).copied().expect("a seat");
     // Only who is admitted in the session answers.
     let usable = |l: char| {
         let admitted = seat(l).admitted;
-        serving
-            .links
-            .get(&l)
-            .is_some_and(|s| admitted == Some((serving.epoch, *s)))
-            .then(|| seat(l))
+        serving.links.get(&l).is_some_and(|s| admitted == Some((serving.epoch, *s))).then(|| seat(l))
     };
-    let member = |l: char| {
-        serving
-            .config
-            .members
-            .iter()
-            .find(|m| super::letter_of(m.seat()) == l)
-    };
+    let member = |l: char| serving.config.members.iter().find(|m| super::letter_of(m.seat()) == l);
     let Resyncing { stale_since } = member(letter)?.state else {
         return None;
     };
     let target = usable(letter)?;
-    let active = serving
-        .config
-        .members
-        .iter()
-        .filter(|m| m.set().is_some() && m.state == Active);
-    let sources: Option<Vec<&SeatNode>> =
-        active.map(|m| usable(super::letter_of(m.seat()))).collect();
+    let active = serving.config.members.iter().filter(|m| m.set().is_some() && m.state == Active);
+    let sources: Option<Vec<&SeatNode>> = active.map(|m| usable(super::letter_of(m.seat()))).collect();
     let sources = sources?;
     let mut stale: BTreeSet<u64> = serving.unsent_blocks(letter);
-    for touched in sources
-        .iter()
-        .map(|s| &s.component.touched)
-        .chain([&target.component.touched])
-    {
-        stale.extend(
-            touched
-                .iter()
-                .filter(|(_, op)| **op > stale_since)
-                .map(|(block, _)| *block),
-        );
+    for touched in sources.iter().map(|s| &s.component.touched).chain([&target.component.touched]) {
+        stale.extend(touched.iter().filter(|(_, op)| **op > stale_since).map(|(block, _)| *block));
     }
     // A copy runs under the block's lock.
     if stale.iter().any(|block| serving.locked(*block)) {

@@ -26,31 +26,15 @@ pub struct Ghost {
 impl Ghost {
     /// The history begins with `record`, accepted by all.
     pub fn new(record: &Accepted) -> Self {
-        let by = record
-            .config
-            .members
-            .iter()
-            .map(|m| letter_of(m.seat()))
-            .collect();
-        let first = Proposed {
-            record: record.clone(),
-            by,
-            effective: true,
-        };
-        Self {
-            proposed: BTreeMap::from([((record.epoch, record.csn), first)]),
-            acked: BTreeSet::new(),
-        }
+        let by = record.config.members.iter().map(|m| letter_of(m.seat())).collect();
+        let first = Proposed { record: record.clone(), by, effective: true };
+        Self { proposed: BTreeMap::from([((record.epoch, record.csn), first)]), acked: BTreeSet::new() }
     }
 
     /// A seat accepted a record. I2: one record per number, and effective ones form a chain.
     pub fn on_accepted(&mut self, seat: char, record: &Accepted) -> Result<(), String> {
         let key = (record.epoch, record.csn);
-        let fresh = || Proposed {
-            record: record.clone(),
-            by: BTreeSet::new(),
-            effective: false,
-        };
+        let fresh = || Proposed { record: record.clone(), by: BTreeSet::new(), effective: false };
         let proposed = self.proposed.entry(key).or_insert_with(fresh);
         if proposed.record != *record {
             return Err(format!("two records of number {key:?}"));
@@ -68,14 +52,8 @@ impl Ghost {
             if let Some(before) = before
                 && !next.accepted_by_majority_of(&before.record.config)
             {
-                let (a, b) = (
-                    picture_of(&before.record.config),
-                    picture_of(&next.record.config),
-                );
-                return Err(format!(
-                    "I2: {b} follows {a} without its majority ({:?})",
-                    next.by
-                ));
+                let (a, b) = (picture_of(&before.record.config), picture_of(&next.record.config));
+                return Err(format!("I2: {b} follows {a} without its majority ({:?})", next.by));
             }
             before = Some(next);
         }
@@ -117,29 +95,12 @@ impl Ghost {
         config: &ObjectConfig,
         seat: impl Fn(char) -> &'a SeatNode,
     ) -> Result<(), String> {
-        let active = config
-            .members
-            .iter()
-            .filter(|m| m.set().is_some() && m.state.in_sync());
+        let active = config.members.iter().filter(|m| m.set().is_some() && m.state.in_sync());
         let active = active.filter(|m| !seat(letter_of(m.seat())).component.damaged);
-        let older = |l: char| {
-            seat(l)
-                .component
-                .ops
-                .iter()
-                .filter(|op| op.epoch < epoch)
-                .copied()
-                .collect::<Vec<_>>()
-        };
-        let held: Vec<(char, Vec<OpId>)> = active
-            .map(|m| letter_of(m.seat()))
-            .map(|l| (l, older(l)))
-            .collect();
+        let older = |l: char| seat(l).component.ops.iter().filter(|op| op.epoch < epoch).copied().collect::<Vec<_>>();
+        let held: Vec<(char, Vec<OpId>)> = active.map(|m| letter_of(m.seat())).map(|l| (l, older(l))).collect();
         match held.windows(2).find(|pair| pair[0].1 != pair[1].1) {
-            Some(pair) => Err(format!(
-                "I5: after settling {:?} and {:?} differ",
-                pair[0], pair[1]
-            )),
+            Some(pair) => Err(format!("I5: after settling {:?} and {:?} differ", pair[0], pair[1])),
             None => Ok(()),
         }
     }
@@ -148,8 +109,7 @@ impl Ghost {
 impl Proposed {
     fn decided(&self) -> bool {
         let base = self.record.base.as_deref();
-        self.accepted_by_majority_of(&self.record.config)
-            && base.is_none_or(|b| self.accepted_by_majority_of(b))
+        self.accepted_by_majority_of(&self.record.config) && base.is_none_or(|b| self.accepted_by_majority_of(b))
     }
 
     fn accepted_by_majority_of(&self, config: &ObjectConfig) -> bool {

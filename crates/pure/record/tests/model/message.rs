@@ -20,51 +20,21 @@ pub struct Msg {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Body {
     /// Promise; `anew`: a rejoin, which begins another session.
-    Seize {
-        epoch: Epoch,
-        overrule: bool,
-        anew: bool,
-    },
+    Seize { epoch: Epoch, overrule: bool, anew: bool },
     /// To it.
-    SeizeAnswer {
-        epoch: Epoch,
-        anew: bool,
-        answer: SeizeAnswer,
-    },
+    SeizeAnswer { epoch: Epoch, anew: bool, answer: SeizeAnswer },
     /// Accept a record.
     Accept(Accepted),
     /// To it.
-    AcceptAnswer {
-        epoch: Epoch,
-        csn: Csn,
-        answer: Accepting,
-    },
+    AcceptAnswer { epoch: Epoch, csn: Csn, answer: Accepting },
     /// Undo.
-    Undo {
-        epoch: Epoch,
-        session: SessionId,
-        ops: Vec<OpId>,
-    },
+    Undo { epoch: Epoch, session: SessionId, ops: Vec<OpId> },
     /// To it.
-    UndoAnswer {
-        epoch: Epoch,
-        session: SessionId,
-        done: Result<(), Option<Epoch>>,
-    },
+    UndoAnswer { epoch: Epoch, session: SessionId, done: Result<(), Option<Epoch>> },
     /// An operation.
-    Write {
-        epoch: Epoch,
-        session: SessionId,
-        op: OpId,
-        settled: OpId,
-    },
+    Write { epoch: Epoch, session: SessionId, op: OpId, settled: OpId },
     /// To it.
-    WriteAnswer {
-        epoch: Epoch,
-        session: SessionId,
-        op: OpId,
-        done: Result<(), Option<Epoch>>,
-    },
+    WriteAnswer { epoch: Epoch, session: SessionId, op: OpId, done: Result<(), Option<Epoch>> },
     /// Lease messages; `token` finds the question.
     Heartbeat(Heartbeat),
     /// To it.
@@ -72,11 +42,7 @@ pub enum Body {
     /// Ask for a lease.
     Confirm { epoch: Epoch, token: u64 },
     /// To it, with the seat's promise.
-    ConfirmAnswer {
-        token: u64,
-        granted: bool,
-        promised: Epoch,
-    },
+    ConfirmAnswer { token: u64, granted: bool, promised: Epoch },
     /// Give it up.
     Release { epoch: Epoch },
 }

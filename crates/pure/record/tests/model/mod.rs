@@ -11,11 +11,12 @@ pub mod ghost;
 pub mod message;
 pub mod owner;
 pub mod seat;
+pub mod serving;
 pub mod world;
 
 use cairn_types::{
-    Accepted, ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout,
-    Member, ObjectConfig, ObjectId, OpId, Policy, Role, Seat,
+    Accepted, ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig,
+    ObjectId, OpId, Policy, Role, Seat,
 };
 use serde::Serialize;
 
@@ -68,10 +69,7 @@ pub fn id_of(letter: char) -> u128 {
 
 /// The seat of a letter.
 pub fn seat_of(letter: char) -> Seat {
-    Seat {
-        host: HostId(id_of(letter)),
-        disk_group: DiskGroupId(id_of(letter)),
-    }
+    Seat { host: HostId(id_of(letter)), disk_group: DiskGroupId(id_of(letter)) }
 }
 
 /// The letter of a seat.
@@ -81,11 +79,7 @@ pub fn letter_of(seat: Seat) -> char {
 
 /// An epoch of the owner number `owner`.
 pub fn epoch(number: u64, owner: usize) -> Epoch {
-    Epoch {
-        number,
-        host: HostId(1 + owner as u128),
-        incarnation: Incarnation(1),
-    }
+    Epoch { number, host: HostId(1 + owner as u128), incarnation: Incarnation(1) }
 }
 
 /// "A1 B1- D1~ w1": letter = host, disk group and component; digit = votes; capital = data of set 0, small = witness;
@@ -97,12 +91,7 @@ pub fn config_of(picture: &str) -> ObjectConfig {
         size_bytes: 1 << 20,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout {
-            chunk_bytes: 1 << 20,
-            stripe_width: 1,
-            strip_bytes: 1 << 20,
-            copies: 2,
-        },
+        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
         members: picture.split_whitespace().map(member_of).collect(),
         decided: OpId::ZERO,
         deleted: false,
@@ -114,13 +103,8 @@ pub fn member_of(word: &str) -> Member {
     let letters: Vec<char> = word.chars().collect();
     let state = match letters.get(2) {
         None => ComponentState::Active,
-        Some('-') => ComponentState::Absent {
-            stale_since: OpId::ZERO,
-            since_unix_ms: 0,
-        },
-        Some('~') => ComponentState::Resyncing {
-            stale_since: OpId::ZERO,
-        },
+        Some('-') => ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 },
+        Some('~') => ComponentState::Resyncing { stale_since: OpId::ZERO },
         Some(other) => panic!("{other} is no state"),
     };
     let seat = seat_of(letters[0]);
@@ -130,14 +114,7 @@ pub fn member_of(word: &str) -> Member {
         host: seat.host,
         disk_group: seat.disk_group,
         votes: letters[1].to_digit(10).expect("votes"),
-        role: if data {
-            Role::Data {
-                set: 0,
-                copy: letters[0] as u32,
-            }
-        } else {
-            Role::Witness
-        },
+        role: if data { Role::Data { set: 0, copy: letters[0] as u32 } } else { Role::Witness },
         state,
     }
 }
@@ -153,20 +130,10 @@ pub fn picture_of(config: &ObjectConfig) -> String {
         };
         format!("{}{}{state}", letter_of(m.seat()), m.votes)
     };
-    config
-        .members
-        .iter()
-        .map(word)
-        .collect::<Vec<_>>()
-        .join(" ")
+    config.members.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// A closed record of `config`.
 pub fn closed(epoch: Epoch, csn: u64, config: ObjectConfig) -> Accepted {
-    Accepted {
-        epoch,
-        csn: Csn(csn),
-        base: None,
-        config,
-    }
+    Accepted { epoch, csn: Csn(csn), base: None, config }
 }

@@ -6,12 +6,9 @@ use std::{
 };
 
 use cairn_record::{
-    ChangeEffect, ConfigChange, PeerLeases, PendingConfirm, Seizure, SeizureEffect, SeizureFailure,
-    next_epoch, rejoin,
+    ChangeEffect, ConfigChange, PeerLeases, PendingConfirm, Seizure, SeizureEffect, SeizureFailure, next_epoch, rejoin,
 };
-use cairn_types::{
-    Accepted, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, Seat, SessionId, Time,
-};
+use cairn_types::{Accepted, ComponentState, Epoch, Member, ObjectConfig, OpId, Seat, SessionId, Time};
 use cairn_votes::has_majority_by;
 use cairn_wire::{Heartbeat, HostSummary, SeizeAnswer};
 use serde::Serialize;
@@ -20,6 +17,7 @@ use super::{
     Canary, OBJECT, block_of, epoch, letter_of,
     message::{Body, Msg},
     seat_of,
+    serving::{Coming, Filling, InFlight, Serving},
 };
 
 /// What the world outside sees.
@@ -28,49 +26,6 @@ pub enum Event {
     Acked(OpId),
     Won(Epoch, Box<ObjectConfig>),
     Failed(SeizureFailure),
-}
-
-/// An operation in flight.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-pub struct InFlight {
-    /// Per component, whether it has it.
-    legs: BTreeMap<char, bool>,
-    pub acked: bool,
-}
-
-/// A component that is being filled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Filling {
-    /// Operations up to here were begun before it took writes.
-    linked_at: u64,
-    /// Blocks to copy; none: not looked up yet.
-    pub to_copy: Option<BTreeSet<u64>>,
-}
-
-/// An owner at work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Serving {
-    pub epoch: Epoch,
-    pub csn: Csn,
-    pub config: ObjectConfig,
-    change: Option<(ConfigChange, ObjectConfig)>,
-    /// The canary's change: majority of the new members only.
-    naive: Option<(Accepted, BTreeSet<char>)>,
-    pub links: BTreeMap<char, SessionId>,
-    failed: BTreeSet<char>,
-    next_seq: u64,
-    pub writes: BTreeMap<u64, InFlight>,
-    coming: Option<Coming>,
-    pub filling: BTreeMap<char, Filling>,
-}
-
-/// A component on its way back, or a new one that replaces `instead_of`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Coming {
-    letter: char,
-    instead_of: Option<char>,
-    session: SessionId,
-    state: Option<ComponentState>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -108,24 +63,11 @@ impl OwnerNode {
     pub fn new(index: usize, canary: Canary, known: Accepted, lease: Option<Duration>) -> Self {
         let number = known.epoch.number;
         let leases = lease.map(PeerLeases::new);
-        Self {
-            index,
-            canary,
-            known,
-            number,
-            phase: Phase::Idle,
-            leases,
-            tokens: BTreeMap::new(),
-            next_token: 0,
-        }
+        Self { index, canary, known, number, phase: Phase::Idle, leases, tokens: BTreeMap::new(), next_token: 0 }
     }
 
     pub fn serving(&self) -> Option<&Serving> {
-        if let Phase::Serving(serving) = &self.phase {
-            Some(serving)
-        } else {
-            None
-        }
+        if let Phase::Serving(serving) = &self.phase { Some(serving) } else { None }
     }
 
     /// The epoch that it serves or seizes at.
@@ -151,10 +93,7 @@ impl OwnerNode {
     /// Begins to seize.
     pub fn start_seize(&mut self, out: &mut Out) {
         let host = epoch(0, self.index);
-        let known = Epoch {
-            number: self.number,
-            ..Epoch::default()
-        };
+        let known = Epoch { number: self.number, ..Epoch::default() };
         let e = next_epoch(known, host.host, host.incarnation);
         self.number = e.number;
         let (seizure, effects) = Seizure::start(e, self.known.clone(), 0);
@@ -168,25 +107,14 @@ impl OwnerNode {
         self.phase = Phase::Ended;
         if let Some(leases) = &mut self.leases {
             for (host, _) in leases.abandon(OBJECT, e) {
-                let seat = letter_of(Seat {
-                    host,
-                    disk_group: cairn_types::DiskGroupId(host.0),
-                });
-                out.send.push(Msg {
-                    owner: self.index,
-                    seat,
-                    body: Body::Release { epoch: e },
-                });
+                let seat = letter_of(Seat { host, disk_group: cairn_types::DiskGroupId(host.0) });
+                out.send.push(Msg { owner: self.index, seat, body: Body::Release { epoch: e } });
             }
         }
     }
 
     fn ask(&self, seats: &[Seat], body: &Body, out: &mut Out) {
-        let to = |seat: &Seat| Msg {
-            owner: self.index,
-            seat: letter_of(*seat),
-            body: body.clone(),
-        };
+        let to = |seat: &Seat| Msg { owner: self.index, seat: letter_of(*seat), body: body.clone() };
         out.send.extend(seats.iter().map(to));
     }
 
@@ -197,48 +125,22 @@ impl OwnerNode {
             };
             let e = seizure.epoch();
             match effect {
-                SeizureEffect::Seize {
-                    seats,
-                    overrule_lease,
-                } => {
+                SeizureEffect::Seize { seats, overrule_lease } => {
                     if let Some(leases) = &mut self.leases {
                         // Listed before the first request leaves.
                         let mut all: Vec<Seat> = leases.seats(OBJECT);
                         all.extend(&seats);
                         leases.own(OBJECT, e, &all);
                     }
-                    self.ask(
-                        &seats,
-                        &Body::Seize {
-                            epoch: e,
-                            overrule: overrule_lease,
-                            anew: false,
-                        },
-                        out,
-                    );
+                    self.ask(&seats, &Body::Seize { epoch: e, overrule: overrule_lease, anew: false }, out);
                 }
-                SeizureEffect::Accept { seats, record } => {
-                    self.ask(&seats, &Body::Accept(*record), out)
-                }
-                SeizureEffect::Undo {
-                    seat,
-                    component,
-                    session,
-                    ops,
-                } => {
+                SeizureEffect::Accept { seats, record } => self.ask(&seats, &Body::Accept(*record), out),
+                SeizureEffect::Undo { seat, component, session, ops } => {
                     if self.canary == Canary::NoUndo {
                         let more = seizure.on_undo_answer(component, Ok(()));
                         self.on_seizure(more, out);
                     } else {
-                        self.ask(
-                            &[seat],
-                            &Body::Undo {
-                                epoch: e,
-                                session,
-                                ops,
-                            },
-                            out,
-                        );
+                        self.ask(&[seat], &Body::Undo { epoch: e, session, ops }, out);
                     }
                 }
                 SeizureEffect::Won(won) => {
@@ -260,10 +162,7 @@ impl OwnerNode {
                     let mut serving = serving;
                     for member in &members.members {
                         if matches!(member.state, ComponentState::Resyncing { .. }) {
-                            let filling = Filling {
-                                linked_at: 0,
-                                to_copy: None,
-                            };
+                            let filling = Filling { linked_at: 0, to_copy: None };
                             serving.filling.insert(letter_of(member.seat()), filling);
                         }
                     }
@@ -275,9 +174,7 @@ impl OwnerNode {
                     out.events.push(Event::Won(e, Box::new(won.config)));
                 }
                 SeizureEffect::Failed(why) => {
-                    if let SeizureFailure::Superseded(by) | SeizureFailure::LeaseHeld { by, .. } =
-                        why
-                    {
+                    if let SeizureFailure::Superseded(by) | SeizureFailure::LeaseHeld { by, .. } = why {
                         self.number = self.number.max(by.number);
                     }
                     self.end(out);
@@ -309,16 +206,8 @@ impl OwnerNode {
         match &self.phase {
             Phase::Seizing(seizure) => seizure.waiting_for().into_iter().map(letter_of).collect(),
             Phase::Serving(serving) => {
-                let legs = serving
-                    .writes
-                    .values()
-                    .flat_map(|w| &w.legs)
-                    .filter(|(_, done)| !**done)
-                    .map(|(l, _)| *l);
-                legs.filter(|l| serving.links.contains_key(l))
-                    .collect::<BTreeSet<_>>()
-                    .into_iter()
-                    .collect()
+                let legs = serving.writes.values().flat_map(|w| &w.legs).filter(|(_, done)| !**done).map(|(l, _)| *l);
+                legs.filter(|l| serving.links.contains_key(l)).collect::<BTreeSet<_>>().into_iter().collect()
             }
             Phase::Idle | Phase::Ended => Vec::new(),
         }
@@ -332,19 +221,12 @@ impl OwnerNode {
                 leases.on_heartbeat_answer(seat_of(seat).host, answer);
                 self.confirm(now, out);
             }
-            Body::ConfirmAnswer {
-                token,
-                granted,
-                promised,
-            } => {
+            Body::ConfirmAnswer { token, granted, promised } => {
                 if self.epoch().is_some_and(|e| *promised > e) {
                     return self.end(out);
                 }
                 if let (Some(asked), true) = (self.tokens.remove(token), *granted) {
-                    self.leases
-                        .as_mut()
-                        .expect("a model with time")
-                        .on_confirmed(asked);
+                    self.leases.as_mut().expect("a model with time").on_confirmed(asked);
                 }
             }
             _ => self.handle_object(seat, body, out),
@@ -353,37 +235,23 @@ impl OwnerNode {
 
     fn handle_object(&mut self, seat: char, body: &Body, out: &mut Out) {
         match (&mut self.phase, body) {
-            (
-                Phase::Seizing(seizure),
-                Body::SeizeAnswer {
-                    epoch,
-                    anew: false,
-                    answer,
-                },
-            ) if *epoch == seizure.epoch() => {
+            (Phase::Seizing(seizure), Body::SeizeAnswer { epoch, anew: false, answer })
+                if *epoch == seizure.epoch() =>
+            {
                 let mut answer = answer.clone();
-                if let (
-                    Canary::ServeTooEarly,
-                    SeizeAnswer::Promised {
-                        accepted: Some(accepted),
-                        ..
-                    },
-                ) = (self.canary, &mut answer)
+                if let (Canary::ServeTooEarly, SeizeAnswer::Promised { accepted: Some(accepted), .. }) =
+                    (self.canary, &mut answer)
                 {
                     promote_everyone(&mut accepted.config);
                 }
                 let effects = seizure.on_seize_answer(seat_of(seat), answer);
                 self.on_seizure(effects, out);
             }
-            (Phase::Seizing(seizure), Body::AcceptAnswer { epoch, csn, answer })
-                if *epoch == seizure.epoch() =>
-            {
+            (Phase::Seizing(seizure), Body::AcceptAnswer { epoch, csn, answer }) if *epoch == seizure.epoch() => {
                 let effects = seizure.on_accept_answer(seat_of(seat), *csn, answer.result());
                 self.on_seizure(effects, out);
             }
-            (Phase::Seizing(seizure), Body::UndoAnswer { epoch, done, .. })
-                if *epoch == seizure.epoch() =>
-            {
+            (Phase::Seizing(seizure), Body::UndoAnswer { epoch, done, .. }) if *epoch == seizure.epoch() => {
                 let component = cairn_types::ComponentId(super::id_of(seat));
                 let effects = seizure.on_undo_answer(component, *done);
                 self.on_seizure(effects, out);
@@ -416,12 +284,7 @@ impl OwnerNode {
                     return self.on_change(effects, out);
                 }
             }
-            Body::WriteAnswer {
-                epoch,
-                session,
-                op,
-                done,
-            } if *epoch == e => match done {
+            Body::WriteAnswer { epoch, session, op, done } if *epoch == e => match done {
                 Err(Some(_)) => return self.end(out),
                 Err(None) => {
                     if serving.links.get(&seat) == Some(session) {
@@ -430,34 +293,21 @@ impl OwnerNode {
                     }
                 }
                 Ok(()) => {
-                    let leg = serving
-                        .writes
-                        .get_mut(&op.seq)
-                        .and_then(|w| w.legs.get_mut(&seat));
+                    let leg = serving.writes.get_mut(&op.seq).and_then(|w| w.legs.get_mut(&seat));
                     if let Some(leg) = leg {
                         *leg = true;
                     }
                 }
             },
-            Body::SeizeAnswer {
-                epoch,
-                anew: true,
-                answer,
-            } if *epoch == e => {
+            Body::SeizeAnswer { epoch, anew: true, answer } if *epoch == e => {
                 if let SeizeAnswer::Promisee { .. } = answer {
                     return self.end(out);
                 }
                 self.on_rejoin_answer(seat, answer, out);
             }
-            Body::UndoAnswer {
-                epoch,
-                session,
-                done,
-            } if *epoch == e => {
+            Body::UndoAnswer { epoch, session, done } if *epoch == e => {
                 let coming = serving.coming.as_ref();
-                if coming
-                    .is_some_and(|c| c.letter == seat && c.session == *session && c.state.is_some())
-                {
+                if coming.is_some_and(|c| c.letter == seat && c.session == *session && c.state.is_some()) {
                     match done {
                         Ok(()) => self.propose_coming(out),
                         Err(_) => serving.coming = None,
@@ -475,9 +325,7 @@ impl OwnerNode {
                 return;
             };
             match effect {
-                ChangeEffect::Accept { seats, record } => {
-                    self.ask(&seats, &Body::Accept(*record), out)
-                }
+                ChangeEffect::Accept { seats, record } => self.ask(&seats, &Body::Accept(*record), out),
                 ChangeEffect::Effective(config) => {
                     serving.take_effect(*config);
                     let (e, seats) = (serving.epoch, serving.config.seats());
@@ -533,15 +381,10 @@ impl OwnerNode {
         for (seq, write) in &mut serving.writes {
             if !write.acked && required.iter().all(|l| write.legs.get(l) == Some(&true)) {
                 write.acked = true;
-                out.events.push(Event::Acked(OpId {
-                    epoch: e,
-                    seq: *seq,
-                }));
+                out.events.push(Event::Acked(OpId { epoch: e, seq: *seq }));
             }
         }
-        serving
-            .writes
-            .retain(|_, w| !w.acked || w.legs.values().any(|done| !done));
+        serving.writes.retain(|_, w| !w.acked || w.legs.values().any(|done| !done));
         if serving.failed.is_empty() || serving.change.is_some() || serving.naive.is_some() {
             return;
         }
@@ -554,10 +397,7 @@ impl OwnerNode {
                     ComponentState::Resyncing { stale_since } => stale_since,
                     _ => settled,
                 };
-                member.state = ComponentState::Absent {
-                    stale_since,
-                    since_unix_ms: 0,
-                };
+                member.state = ComponentState::Absent { stale_since, since_unix_ms: 0 };
                 news = true;
             }
         }
@@ -574,10 +414,7 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return None;
         };
-        let op = OpId {
-            epoch: serving.epoch,
-            seq: serving.next_seq,
-        };
+        let op = OpId { epoch: serving.epoch, seq: serving.next_seq };
         if serving.locked(block_of(op)) || !serving.failed.is_empty() {
             return None;
         }
@@ -585,21 +422,10 @@ impl OwnerNode {
         serving.next_seq += 1;
         let legs: BTreeMap<char, bool> = serving.links.keys().map(|l| (*l, false)).collect();
         for (seat, session) in &serving.links {
-            let body = Body::Write {
-                epoch: op.epoch,
-                session: *session,
-                op,
-                settled,
-            };
-            out.send.push(Msg {
-                owner: self.index,
-                seat: *seat,
-                body,
-            });
+            let body = Body::Write { epoch: op.epoch, session: *session, op, settled };
+            out.send.push(Msg { owner: self.index, seat: *seat, body });
         }
-        serving
-            .writes
-            .insert(op.seq, InFlight { legs, acked: false });
+        serving.writes.insert(op.seq, InFlight { legs, acked: false });
         Some(op)
     }
 
@@ -609,42 +435,17 @@ impl OwnerNode {
             return false;
         };
         let absent = |m: &Member| matches!(m.state, ComponentState::Absent { .. });
-        let member = serving
-            .config
-            .members
-            .iter()
-            .find(|m| letter_of(m.seat()) == letter);
+        let member = serving.config.members.iter().find(|m| letter_of(m.seat()) == letter);
         let fits = match instead_of {
             None => member.is_some_and(absent),
-            Some(old) => {
-                member.is_none()
-                    && serving
-                        .config
-                        .members
-                        .iter()
-                        .any(|m| letter_of(m.seat()) == old)
-            }
+            Some(old) => member.is_none() && serving.config.members.iter().any(|m| letter_of(m.seat()) == old),
         };
-        if !fits || serving.coming.is_some() || serving.change.is_some() || serving.naive.is_some()
-        {
+        if !fits || serving.coming.is_some() || serving.change.is_some() || serving.naive.is_some() {
             return false;
         }
-        serving.coming = Some(Coming {
-            letter,
-            instead_of,
-            session: SessionId(0),
-            state: None,
-        });
-        let body = Body::Seize {
-            epoch: serving.epoch,
-            overrule: false,
-            anew: true,
-        };
-        out.send.push(Msg {
-            owner: self.index,
-            seat: letter,
-            body,
-        });
+        serving.coming = Some(Coming { letter, instead_of, session: SessionId(0), state: None });
+        let body = Body::Seize { epoch: serving.epoch, overrule: false, anew: true };
+        out.send.push(Msg { owner: self.index, seat: letter, body });
         true
     }
 
@@ -661,11 +462,7 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return;
         };
-        let Some(coming) = serving
-            .coming
-            .as_mut()
-            .filter(|c| c.letter == seat && c.state.is_none())
-        else {
+        let Some(coming) = serving.coming.as_mut().filter(|c| c.letter == seat && c.state.is_none()) else {
             return;
         };
         let SeizeAnswer::Promised { components, .. } = answer else {
@@ -673,15 +470,9 @@ impl OwnerNode {
             return;
         };
         coming.session = components[0].session;
-        let member = serving
-            .config
-            .members
-            .iter()
-            .find(|m| letter_of(m.seat()) == seat);
+        let member = serving.config.members.iter().find(|m| letter_of(m.seat()) == seat);
         let Some(member) = member else {
-            coming.state = Some(ComponentState::Resyncing {
-                stale_since: OpId::ZERO,
-            });
+            coming.state = Some(ComponentState::Resyncing { stale_since: OpId::ZERO });
             return self.propose_coming(out);
         };
         let Some(plan) = rejoin(member, &components[0]) else {
@@ -693,16 +484,8 @@ impl OwnerNode {
         if plan.undo.is_empty() {
             return self.propose_coming(out);
         }
-        let body = Body::Undo {
-            epoch: serving.epoch,
-            session,
-            ops: plan.undo,
-        };
-        out.send.push(Msg {
-            owner: self.index,
-            seat,
-            body,
-        });
+        let body = Body::Undo { epoch: serving.epoch, session, ops: plan.undo };
+        out.send.push(Msg { owner: self.index, seat, body });
     }
 
     fn propose_coming(&mut self, out: &mut Out) {
@@ -714,10 +497,7 @@ impl OwnerNode {
         let state = coming.state.expect("answered");
         match coming.instead_of {
             None => {
-                let member = target
-                    .members
-                    .iter_mut()
-                    .find(|m| letter_of(m.seat()) == coming.letter);
+                let member = target.members.iter_mut().find(|m| letter_of(m.seat()) == coming.letter);
                 let Some(member) = member else {
                     serving.coming = None;
                     return;
@@ -725,16 +505,9 @@ impl OwnerNode {
                 member.state = state;
             }
             Some(old) => {
-                let place = target
-                    .members
-                    .iter()
-                    .position(|m| letter_of(m.seat()) == old)
-                    .expect("checked");
+                let place = target.members.iter().position(|m| letter_of(m.seat()) == old).expect("checked");
                 let word = format!("{}{}", coming.letter, target.members[place].votes);
-                target.members[place] = Member {
-                    state,
-                    ..super::member_of(&word)
-                };
+                target.members[place] = Member { state, ..super::member_of(&word) };
             }
         }
         if !self.propose(target, out)
@@ -753,17 +526,9 @@ impl OwnerNode {
         let Some(filling) = serving.filling.get(&letter) else {
             return false;
         };
-        let full =
-            canary == Canary::NoResync || filling.to_copy.as_ref().is_some_and(BTreeSet::is_empty);
-        let missing = serving
-            .writes
-            .values()
-            .any(|w| w.legs.get(&letter) == Some(&false));
-        if !full
-            || missing
-            || serving.settled().seq < filling.linked_at
-            || !serving.links.contains_key(&letter)
-        {
+        let full = canary == Canary::NoResync || filling.to_copy.as_ref().is_some_and(BTreeSet::is_empty);
+        let missing = serving.writes.values().any(|w| w.legs.get(&letter) == Some(&false));
+        if !full || missing || serving.settled().seq < filling.linked_at || !serving.links.contains_key(&letter) {
             return false;
         }
         let mut target = serving.config.clone();
@@ -798,15 +563,8 @@ impl OwnerNode {
             let token = self.next_token;
             self.next_token += 1;
             self.tokens.insert(token, asked);
-            let body = Body::Confirm {
-                epoch: serving.epoch,
-                token,
-            };
-            out.send.push(Msg {
-                owner: self.index,
-                seat: letter_of(asked.seat),
-                body,
-            });
+            let body = Body::Confirm { epoch: serving.epoch, token };
+            out.send.push(Msg { owner: self.index, seat: letter_of(asked.seat), body });
         }
     }
 
@@ -815,120 +573,13 @@ impl OwnerNode {
         let leases = self.leases.as_mut().expect("a model with time");
         let (number, session, owned) = leases.heartbeat(seat_of(seat).host, now);
         let summary = HostSummary::default();
-        let body = Body::Heartbeat(Heartbeat {
-            number,
-            session,
-            remembered: Vec::new(),
-            summary,
-            owned,
-        });
-        out.send.push(Msg {
-            owner: self.index,
-            seat,
-            body,
-        });
-    }
-}
-
-impl Serving {
-    /// Components that an acknowledgement needs: active ones, of a configuration on its way too.
-    fn required(&self, canary: Canary) -> BTreeSet<char> {
-        let pending = self.change.iter().map(|(_, target)| target);
-        let naive = self.naive.iter().map(|(record, _)| &record.config);
-        let configs = std::iter::once(&self.config).chain(pending).chain(naive);
-        let active = configs
-            .flat_map(|c| &c.members)
-            .filter(|m| m.set().is_some() && m.state.in_sync());
-        let mut required: BTreeSet<char> = active.map(|m| letter_of(m.seat())).collect();
-        if canary == Canary::AckBeforeAbsent {
-            required.retain(|l| self.links.contains_key(l));
-        }
-        required
-    }
-
-    /// Every operation up to this one is decided.
-    pub fn settled(&self) -> OpId {
-        let seq = self
-            .writes
-            .keys()
-            .next()
-            .map_or(self.next_seq, |first| *first)
-            - 1;
-        OpId {
-            epoch: self.epoch,
-            seq,
-        }
-    }
-
-    /// Whether an unacknowledged operation holds the block.
-    pub fn locked(&self, block: u64) -> bool {
-        self.writes
-            .iter()
-            .any(|(seq, w)| !w.acked && seq % super::BLOCKS == block)
-    }
-
-    /// The blocks of operations that the component was not sent.
-    pub fn unsent_blocks(&self, letter: char) -> BTreeSet<u64> {
-        let unsent = self
-            .writes
-            .iter()
-            .filter(|(_, w)| !w.legs.contains_key(&letter));
-        unsent.map(|(seq, _)| seq % super::BLOCKS).collect()
-    }
-
-    fn take_effect(&mut self, config: ObjectConfig) {
-        let members = config.members.clone();
-        self.config = config;
-        for member in members {
-            let letter = letter_of(member.seat());
-            match member.state {
-                ComponentState::Active => {
-                    self.filling.remove(&letter);
-                }
-                ComponentState::Resyncing { .. } => {
-                    if let Some(coming) = self.coming.take_if(|c| c.letter == letter) {
-                        self.links.insert(letter, coming.session);
-                        let filling = Filling {
-                            linked_at: self.next_seq - 1,
-                            to_copy: None,
-                        };
-                        self.filling.insert(letter, filling);
-                    }
-                }
-                ComponentState::Absent { .. } | ComponentState::Degraded => self.unlink(letter),
-            }
-        }
-        let gone: Vec<char> = self
-            .links
-            .keys()
-            .copied()
-            .filter(|l| !self.is_member(*l))
-            .collect();
-        gone.into_iter().for_each(|l| self.unlink(l));
-    }
-
-    fn is_member(&self, letter: char) -> bool {
-        self.config
-            .members
-            .iter()
-            .any(|m| letter_of(m.seat()) == letter)
-    }
-
-    fn unlink(&mut self, letter: char) {
-        self.links.remove(&letter);
-        self.failed.remove(&letter);
-        self.filling.remove(&letter);
-        for write in self.writes.values_mut() {
-            write.legs.remove(&letter);
-        }
+        let body = Body::Heartbeat(Heartbeat { number, session, remembered: Vec::new(), summary, owned });
+        out.send.push(Msg { owner: self.index, seat, body });
     }
 }
 
 fn promote_everyone(config: &mut ObjectConfig) {
-    config
-        .members
-        .iter_mut()
-        .for_each(|m| m.state = ComponentState::Active);
+    config.members.iter_mut().for_each(|m| m.state = ComponentState::Active);
 }
 
 fn letter(id: u128) -> char {

@@ -7,12 +7,9 @@ use std::{
 
 use cairn_record::{AcceptRefused, Grants, accept, promise};
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId,
-    Time,
+    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
 };
-use cairn_wire::{
-    ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer, UnsettledOp,
-};
+use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer, UnsettledOp};
 use serde::Serialize;
 
 use super::{
@@ -70,11 +67,7 @@ impl SeatNode {
         Self {
             letter,
             canary,
-            record: Some(SeatRecord {
-                object: OBJECT,
-                promised,
-                accepted,
-            }),
+            record: Some(SeatRecord { object: OBJECT, promised, accepted }),
             component: Component::default(),
             admitted: None,
             next_session: 1,
@@ -89,11 +82,7 @@ impl SeatNode {
             let first = (self.next_session + 1) << 20;
             self.next_session = first;
             // The canary is a grantor that believes it has run for ever.
-            let started = if self.canary == Canary::NoGrace {
-                Time(0)
-            } else {
-                now
-            };
+            let started = if self.canary == Canary::NoGrace { Time(0) } else { now };
             self.grants = Some(Grants::new(started, lease, first));
         }
     }
@@ -101,46 +90,19 @@ impl SeatNode {
     /// Handles a request; the answer, if there is one, and what it did.
     pub fn handle(&mut self, owner: usize, body: &Body, now: Time) -> (Option<Body>, Option<Seen>) {
         match body {
-            Body::Seize {
-                epoch,
-                overrule,
-                anew,
-            } => {
+            Body::Seize { epoch, overrule, anew } => {
                 let answer = self.seize(*epoch, *overrule, *anew, now);
-                (
-                    Some(Body::SeizeAnswer {
-                        epoch: *epoch,
-                        anew: *anew,
-                        answer,
-                    }),
-                    None,
-                )
+                (Some(Body::SeizeAnswer { epoch: *epoch, anew: *anew, answer }), None)
             }
             Body::Accept(record) => self.accept(record),
-            Body::Undo {
-                epoch,
-                session,
-                ops,
-            } => {
+            Body::Undo { epoch, session, ops } => {
                 let done = self.may_write(*epoch, *session);
                 if done.is_ok() {
                     ops.iter().for_each(|op| self.undo(*op));
                 }
-                (
-                    Some(Body::UndoAnswer {
-                        epoch: *epoch,
-                        session: *session,
-                        done,
-                    }),
-                    None,
-                )
+                (Some(Body::UndoAnswer { epoch: *epoch, session: *session, done }), None)
             }
-            Body::Write {
-                epoch,
-                session,
-                op,
-                settled,
-            } => {
+            Body::Write { epoch, session, op, settled } => {
                 let mut done = self.may_write(*epoch, *session);
                 if done.is_ok() && self.component.undone.contains(op) {
                     done = Err(None);
@@ -148,38 +110,19 @@ impl SeatNode {
                 if done.is_ok() {
                     if self.canary == Canary::NoSession {
                         // A log in which the last arrival wins.
-                        self.component
-                            .ops
-                            .retain(|o| o < op || block_of(*o) != block_of(*op));
+                        self.component.ops.retain(|o| o < op || block_of(*o) != block_of(*op));
                     }
                     self.write(*op, *settled);
                 }
-                (
-                    Some(Body::WriteAnswer {
-                        epoch: *epoch,
-                        session: *session,
-                        op: *op,
-                        done,
-                    }),
-                    None,
-                )
+                (Some(Body::WriteAnswer { epoch: *epoch, session: *session, op: *op, done }), None)
             }
             Body::Heartbeat(heartbeat) => (self.heartbeat(owner, heartbeat, now), None),
             Body::Confirm { epoch, token } => {
                 let promised = self.promised();
                 let seat = seat_of(self.letter);
-                let granted = self
-                    .grants
-                    .as_mut()
-                    .is_some_and(|g| g.on_confirm(seat.disk_group, OBJECT, *epoch, promised, now));
-                (
-                    Some(Body::ConfirmAnswer {
-                        token: *token,
-                        granted,
-                        promised,
-                    }),
-                    None,
-                )
+                let granted =
+                    self.grants.as_mut().is_some_and(|g| g.on_confirm(seat.disk_group, OBJECT, *epoch, promised, now));
+                (Some(Body::ConfirmAnswer { token: *token, granted, promised }), None)
             }
             Body::Release { epoch } => {
                 if let Some(grants) = &mut self.grants {
@@ -192,9 +135,7 @@ impl SeatNode {
     }
 
     fn promised(&self) -> Epoch {
-        self.record
-            .as_ref()
-            .map_or(Epoch::default(), |r| r.promised)
+        self.record.as_ref().map_or(Epoch::default(), |r| r.promised)
     }
 
     fn heartbeat(&mut self, owner: usize, heartbeat: &Heartbeat, now: Time) -> Option<Body> {
@@ -209,11 +150,7 @@ impl SeatNode {
             heartbeat.session = known;
         }
         let grantor = (seat_of(self.letter).host, Incarnation(1));
-        Some(Body::HeartbeatAnswer(HeartbeatAnswer {
-            number: heartbeat.number,
-            session,
-            grantor,
-        }))
+        Some(Body::HeartbeatAnswer(HeartbeatAnswer { number: heartbeat.number, session, grantor }))
     }
 
     fn seize(&mut self, epoch: Epoch, overrule: bool, anew: bool, now: Time) -> SeizeAnswer {
@@ -222,9 +159,7 @@ impl SeatNode {
             return SeizeAnswer::NoSeat;
         };
         if record.promised > epoch {
-            return SeizeAnswer::Promisee {
-                promised: record.promised,
-            };
+            return SeizeAnswer::Promisee { promised: record.promised };
         }
         if let Some(grants) = &mut self.grants {
             if let Err(held) = grants.may_promise(disk_group, record, epoch, overrule, now) {
@@ -233,32 +168,20 @@ impl SeatNode {
             grants.on_promised(disk_group, OBJECT, epoch, now);
         }
         if let Err(refused) = promise(record, epoch) {
-            return SeizeAnswer::Promisee {
-                promised: refused.promised,
-            };
+            return SeizeAnswer::Promisee { promised: refused.promised };
         }
         let admitted_already = self.admitted.filter(|(e, _)| *e == epoch && !anew);
         let (_, session) = admitted_already.unwrap_or((epoch, SessionId(self.next_session)));
         self.next_session = self.next_session.max(session.0 + 1);
         self.admitted = Some((epoch, session));
-        let accepted = self
-            .record
-            .as_ref()
-            .and_then(|r| r.accepted.clone())
-            .map(Box::new);
-        SeizeAnswer::Promised {
-            accepted,
-            components: vec![self.answer(session)],
-        }
+        let accepted = self.record.as_ref().and_then(|r| r.accepted.clone()).map(Box::new);
+        SeizeAnswer::Promised { accepted, components: vec![self.answer(session)] }
     }
 
     /// What the seat tells of its component.
     pub fn answer(&self, session: SessionId) -> ComponentAnswer {
-        let unsettled = |op: &OpId| UnsettledOp {
-            op: *op,
-            range: BlockRange::new(block_of(*op), 1),
-            client: ClientTag::default(),
-        };
+        let unsettled =
+            |op: &OpId| UnsettledOp { op: *op, range: BlockRange::new(block_of(*op), 1), client: ClientTag::default() };
         ComponentAnswer {
             component: ComponentId(id_of(self.letter)),
             present: true,
@@ -284,14 +207,7 @@ impl SeatNode {
             Err(AcceptRefused::Promised(epoch)) => Accepting::Promised(epoch),
             Err(AcceptRefused::Csn(csn)) => Accepting::Csn(csn),
         };
-        (
-            Some(Body::AcceptAnswer {
-                epoch: proposal.epoch,
-                csn: proposal.csn,
-                answer,
-            }),
-            seen,
-        )
+        (Some(Body::AcceptAnswer { epoch: proposal.epoch, csn: proposal.csn, answer }), seen)
     }
 
     fn may_write(&self, epoch: Epoch, session: SessionId) -> Result<(), Option<Epoch>> {
@@ -303,9 +219,7 @@ impl SeatNode {
             return Err(Some(promised));
         }
         match self.admitted {
-            Some((e, s)) if e == epoch && (s == session || self.canary == Canary::NoSession) => {
-                Ok(())
-            }
+            Some((e, s)) if e == epoch && (s == session || self.canary == Canary::NoSession) => Ok(()),
             _ => Err(None),
         }
     }
@@ -332,21 +246,13 @@ impl SeatNode {
 
     /// The newest visible operation of a block.
     pub fn read(&self, block: u64) -> OpId {
-        self.component
-            .ops
-            .iter()
-            .rev()
-            .copied()
-            .find(|op| block_of(*op) == block)
-            .unwrap_or(OpId::ZERO)
+        self.component.ops.iter().rev().copied().find(|op| block_of(*op) == block).unwrap_or(OpId::ZERO)
     }
 
     /// A copy of a block, from the resync source.
     pub fn copy(&mut self, block: u64, from: &Component) {
         self.component.ops.retain(|op| block_of(*op) != block);
-        self.component
-            .ops
-            .extend(from.ops.iter().filter(|op| block_of(**op) == block));
+        self.component.ops.extend(from.ops.iter().filter(|op| block_of(**op) == block));
         if let Some(theirs) = from.touched.get(&block) {
             let touched = self.component.touched.entry(block).or_default();
             *touched = (*touched).max(*theirs);

@@ -36,11 +36,7 @@ impl Rng {
         self.below(n) == 0
     }
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        if from.is_empty() {
-            None
-        } else {
-            Some(from[self.below(from.len())].clone())
-        }
+        if from.is_empty() { None } else { Some(from[self.below(from.len())].clone()) }
     }
 }
 
@@ -110,9 +106,7 @@ impl World {
             clocks.push((995_000 + rng.next() % 10_001, rng.next() % 1_000_000));
         }
         let mut world = Self {
-            owners: (0..owners)
-                .map(|n| OwnerNode::new(n, canary, first.clone(), Some(LEASE)))
-                .collect(),
+            owners: (0..owners).map(|n| OwnerNode::new(n, canary, first.clone(), Some(LEASE))).collect(),
             ghost: Ghost::new(&first),
             net: Vec::new(),
             late: Vec::new(),
@@ -158,20 +152,13 @@ impl World {
     }
 
     fn place(&self, letter: char) -> usize {
-        self.seats
-            .iter()
-            .position(|s| s.letter == letter)
-            .expect("a seat")
+        self.seats.iter().position(|s| s.letter == letter).expect("a seat")
     }
 
     /// One random step. An error names the invariant that does not hold.
     pub fn step(&mut self) -> Result<(), String> {
         self.counts.steps += 1;
-        if let Some(place) = self
-            .late
-            .iter()
-            .position(|(due, _)| *due <= self.counts.steps)
-        {
+        if let Some(place) = self.late.iter().position(|(due, _)| *due <= self.counts.steps) {
             let (_, msg) = self.late.swap_remove(place);
             self.net.insert(0, msg);
         }
@@ -184,21 +171,14 @@ impl World {
             }
             65..91 => {
                 let owner = self.rng.below(self.owners.len());
-                if self.paused[owner] {
-                    Ok(())
-                } else {
-                    self.owner_acts(owner)
-                }
+                if self.paused[owner] { Ok(()) } else { self.owner_acts(owner) }
             }
             91..95 | 97 => self.answer_read(),
             95 => {
                 if !self.cut.is_empty() && !self.rng.one_in(3) {
                     self.cut.remove(0);
                 } else {
-                    let cut = (
-                        self.rng.below(self.owners.len()),
-                        self.seats[self.rng.below(self.seats.len())].letter,
-                    );
+                    let cut = (self.rng.below(self.owners.len()), self.seats[self.rng.below(self.seats.len())].letter);
                     self.say(|| format!("cut {cut:?}"));
                     self.cut.push(cut);
                 }
@@ -213,13 +193,8 @@ impl World {
                 Ok(())
             }
             98 => {
-                let nobody = self.paused.contains(&true)
-                    || self.owners.iter().all(|o| o.serving().is_none());
-                self.now_us += if nobody || self.rng.one_in(12) {
-                    self.rng.next() % 4_000_000
-                } else {
-                    0
-                };
+                let nobody = self.paused.contains(&true) || self.owners.iter().all(|o| o.serving().is_none());
+                self.now_us += if nobody || self.rng.one_in(12) { self.rng.next() % 4_000_000 } else { 0 };
                 Ok(())
             }
             _ => {
@@ -249,12 +224,7 @@ impl World {
             component.ops.retain(|op| Some(*op) != gone);
             component.window.retain(|op| Some(*op) != gone);
         }
-        self.say(|| {
-            format!(
-                "seat {letter} restarts{}",
-                if damaged { ", damaged" } else { "" }
-            )
-        });
+        self.say(|| format!("seat {letter} restarts{}", if damaged { ", damaged" } else { "" }));
         self.check()
     }
 
@@ -263,32 +233,20 @@ impl World {
             return Ok(());
         }
         // Mostly in order, sometimes far out of it.
-        let among = if self.rng.one_in(6) {
-            self.net.len()
-        } else {
-            self.net.len().min(3)
-        };
+        let among = if self.rng.one_in(6) { self.net.len() } else { self.net.len().min(3) };
         let place = self.rng.below(among);
         if self.rng.one_in(30) {
             self.net.remove(place);
             return Ok(());
         }
-        if self.rng.one_in(if is_write(&self.net[place].body) {
-            12
-        } else {
-            60
-        }) {
+        if self.rng.one_in(if is_write(&self.net[place].body) { 12 } else { 60 }) {
             // Stuck somewhere, to arrive when everybody has forgotten it.
             let due = self.counts.steps + 20 + self.rng.below(150);
             self.late.push((due, self.net.remove(place)));
             return Ok(());
         }
         let twice = self.rng.one_in(30);
-        let msg = if twice {
-            self.net[place].clone()
-        } else {
-            self.net.remove(place)
-        };
+        let msg = if twice { self.net[place].clone() } else { self.net.remove(place) };
         self.deliver(msg)
     }
 
@@ -323,8 +281,7 @@ impl World {
 
     fn check(&self) -> Result<(), String> {
         let seats = &self.seats;
-        self.ghost
-            .check_acked(|l| seats.iter().find(|s| s.letter == l).expect("a seat"))
+        self.ghost.check_acked(|l| seats.iter().find(|s| s.letter == l).expect("a seat"))
     }
 
     fn out(&mut self, owner: usize, out: Out) -> Result<(), String> {
@@ -352,8 +309,7 @@ impl World {
             }
         }
         // R1: two owners may never both be allowed to answer.
-        let serving =
-            (0..self.owners.len()).filter(|o| self.owners[*o].may_answer(self.owner_clock(*o)));
+        let serving = (0..self.owners.len()).filter(|o| self.owners[*o].may_answer(self.owner_clock(*o)));
         let serving: Vec<usize> = serving.collect();
         if serving.len() > 1 {
             return Err(format!("R1: owners {serving:?} both hold leases"));
@@ -361,11 +317,7 @@ impl World {
         Ok(())
     }
 
-    fn act(
-        &mut self,
-        owner: usize,
-        act: impl FnOnce(&mut OwnerNode, &mut Out),
-    ) -> Result<(), String> {
+    fn act(&mut self, owner: usize, act: impl FnOnce(&mut OwnerNode, &mut Out)) -> Result<(), String> {
         let mut out = Out::default();
         act(&mut self.owners[owner], &mut out);
         self.out(owner, out)?;
@@ -378,10 +330,7 @@ impl World {
                 continue;
             }
             let now = self.owner_clock(owner);
-            let leases = self.owners[owner]
-                .leases
-                .as_ref()
-                .expect("a model with time");
+            let leases = self.owners[owner].leases.as_ref().expect("a model with time");
             for seat in leases.seats(super::OBJECT) {
                 self.act(owner, |o, out| o.heartbeat(letter_of(seat), now, out))?;
             }
@@ -396,23 +345,11 @@ impl World {
     fn owner_acts(&mut self, owner: usize) -> Result<(), String> {
         if matches!(self.owners[owner].phase, Phase::Idle | Phase::Ended) {
             // Impatient when nobody serves, curious otherwise.
-            let odds = if self.owners.iter().any(|o| o.serving().is_some()) {
-                12
-            } else {
-                3
-            };
-            return if self.rng.one_in(odds) {
-                self.seize(owner)
-            } else {
-                Ok(())
-            };
+            let odds = if self.owners.iter().any(|o| o.serving().is_some()) { 12 } else { 3 };
+            return if self.rng.one_in(odds) { self.seize(owner) } else { Ok(()) };
         }
         let waiting = self.owners[owner].waiting_for();
-        let patience = if self.owners[owner].serving().is_some() {
-            12
-        } else {
-            5
-        };
+        let patience = if self.owners[owner].serving().is_some() { 12 } else { 5 };
         if !waiting.is_empty() && self.rng.one_in(patience) {
             let seat = self.rng.pick(&waiting).expect("not empty");
             self.say(|| format!("owner {owner} waits for {seat} no longer"));
@@ -445,13 +382,9 @@ impl World {
             if self.cut.contains(&(owner, self.seats[place].letter)) {
                 continue;
             }
-            let accepted = self.seats[place]
-                .record
-                .as_ref()
-                .and_then(|r| r.accepted.as_ref());
+            let accepted = self.seats[place].record.as_ref().and_then(|r| r.accepted.as_ref());
             let known = &self.owners[owner].known;
-            if let Some(accepted) = accepted.filter(|a| (a.epoch, a.csn) > (known.epoch, known.csn))
-            {
+            if let Some(accepted) = accepted.filter(|a| (a.epoch, a.csn) > (known.epoch, known.csn)) {
                 self.owners[owner].known = accepted.clone();
             }
         }
@@ -464,11 +397,7 @@ impl World {
         let Some(serving) = self.owners[owner].serving() else {
             return Ok(());
         };
-        let active = serving
-            .config
-            .members
-            .iter()
-            .filter(|m| m.set().is_some() && m.state.in_sync());
+        let active = serving.config.members.iter().filter(|m| m.set().is_some() && m.state.in_sync());
         let active: Vec<char> = active.map(|m| letter_of(m.seat())).collect();
         let (Some(letter), false) = (self.rng.pick(&active), serving.locked(block)) else {
             return Ok(());
@@ -483,13 +412,7 @@ impl World {
         let at = |m: &BTreeMap<u64, OpId>| m.get(&block).copied().unwrap_or(OpId::ZERO);
         let floor = at(&self.shown).max(at(&self.acked));
         self.say(|| format!("owner {owner} reads {value:?} of {block} from {letter}"));
-        self.fetched.push(Fetched {
-            owner,
-            epoch,
-            block,
-            value,
-            floor,
-        });
+        self.fetched.push(Fetched { owner, epoch, block, value, floor });
         Ok(())
     }
 
@@ -506,10 +429,7 @@ impl World {
         self.counts.reads += 1;
         self.say(|| format!("read answered: {read:?}"));
         if read.value < read.floor {
-            return Err(format!(
-                "P3: a read returned {:?} after {:?}",
-                read.value, read.floor
-            ));
+            return Err(format!("P3: a read returned {:?} after {:?}", read.value, read.floor));
         }
         let shown = self.shown.entry(read.block).or_default();
         *shown = (*shown).max(read.value);
@@ -553,16 +473,8 @@ impl World {
         let Some(serving) = self.owners[owner].serving() else {
             return Ok(());
         };
-        let away = |m: &&cairn_types::Member| {
-            matches!(m.state, cairn_types::ComponentState::Absent { .. })
-        };
-        let away: Vec<char> = serving
-            .config
-            .members
-            .iter()
-            .filter(away)
-            .map(|m| letter_of(m.seat()))
-            .collect();
+        let away = |m: &&cairn_types::Member| matches!(m.state, cairn_types::ComponentState::Absent { .. });
+        let away: Vec<char> = serving.config.members.iter().filter(away).map(|m| letter_of(m.seat())).collect();
         let Some(letter) = self.rng.pick(&away) else {
             return Ok(());
         };
@@ -576,22 +488,11 @@ impl World {
         let Some(serving) = self.owners[owner].serving() else {
             return Ok(());
         };
-        let named: Vec<char> = serving
-            .config
-            .members
-            .iter()
-            .map(|m| letter_of(m.seat()))
-            .collect();
+        let named: Vec<char> = serving.config.members.iter().map(|m| letter_of(m.seat())).collect();
         let data: Vec<char> = named.iter().copied().filter(|l| l.is_uppercase()).collect();
         // Only a seat that never was a member: ids are not used again.
-        let fresh = self
-            .seats
-            .iter()
-            .filter(|s| s.record.as_ref().is_some_and(|r| r.accepted.is_none()));
-        let fresh: Vec<char> = fresh
-            .map(|s| s.letter)
-            .filter(|l| !named.contains(l))
-            .collect();
+        let fresh = self.seats.iter().filter(|s| s.record.as_ref().is_some_and(|r| r.accepted.is_none()));
+        let fresh: Vec<char> = fresh.map(|s| s.letter).filter(|l| !named.contains(l)).collect();
         let (Some(old), Some(new)) = (self.rng.pick(&data), self.rng.pick(&fresh)) else {
             return Ok(());
         };
@@ -611,10 +512,7 @@ impl World {
                 self.deliver(msg)?;
             }
         }
-        assert!(
-            self.owners[0].may_answer(self.owner_clock(0)),
-            "nothing hindered it"
-        );
+        assert!(self.owners[0].may_answer(self.owner_clock(0)), "nothing hindered it");
         Ok(())
     }
 
@@ -645,11 +543,7 @@ impl World {
     /// The owner reaches these seats only.
     pub fn reach(&mut self, owner: usize, letters: &str) {
         self.cut.retain(|(o, _)| *o != owner);
-        let beyond = self
-            .seats
-            .iter()
-            .map(|s| s.letter)
-            .filter(|l| !letters.contains(*l));
+        let beyond = self.seats.iter().map(|s| s.letter).filter(|l| !letters.contains(*l));
         self.cut.extend(beyond.map(|l| (owner, l)));
     }
 
@@ -683,8 +577,7 @@ impl World {
                 let msg = self.net.remove(0);
                 self.deliver(msg)?;
             }
-            let serves =
-                (0..self.owners.len()).any(|o| self.owners[o].may_answer(self.owner_clock(o)));
+            let serves = (0..self.owners.len()).any(|o| self.owners[o].may_answer(self.owner_clock(o)));
             if serves {
                 return Ok(true);
             }
