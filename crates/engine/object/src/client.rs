@@ -41,9 +41,7 @@ struct Inner<E: Env, S: LocalStore> {
 
 impl<E: Env, S: LocalStore> Clone for DiskClient<E, S> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-        }
+        Self { inner: self.inner.clone() }
     }
 }
 
@@ -68,14 +66,11 @@ enum Try {
 impl From<OpError> for Try {
     fn from(error: OpError) -> Self {
         match error {
-            OpError::Ended(Ended::Deleted) => {
-                Self::Fail(VolumeError::Shutdown("the disk was deleted".into()))
-            }
+            OpError::Ended(Ended::Deleted) => Self::Fail(VolumeError::Shutdown("the disk was deleted".into())),
             OpError::Ended(Ended::Inaccessible(text)) => Self::Repeat(text),
             OpError::Ended(ended) => Self::Repeat(format!("the owner changed ({ended:?})")),
             OpError::NoSpace => Self::Fail(VolumeError::NoSpace(
-                "a disk group that holds this disk is full: add capacity, or delete or trim disks"
-                    .into(),
+                "a disk group that holds this disk is full: add capacity, or delete or trim disks".into(),
             )),
             OpError::Io(text) => Self::Fail(VolumeError::Io(text)),
         }
@@ -84,19 +79,9 @@ impl From<OpError> for Try {
 
 impl<E: Env, S: LocalStore> DiskClient<E, S> {
     /// A front end's session with a disk. `hints`: hosts that may know its record.
-    pub fn new(
-        shard: &Shard<E, S>,
-        object: ObjectId,
-        info: VolumeInfo,
-        hints: Vec<HostId>,
-    ) -> Self {
+    pub fn new(shard: &Shard<E, S>, object: ObjectId, info: VolumeInfo, hints: Vec<HostId>) -> Self {
         let session = shard.inner.env.random_u64() | 1;
-        *shard
-            .inner
-            .front_ends
-            .borrow_mut()
-            .entry(object)
-            .or_default() += 1;
+        *shard.inner.front_ends.borrow_mut().entry(object).or_default() += 1;
         Self {
             inner: Rc::new(Inner {
                 shard: shard.clone(),
@@ -113,10 +98,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
     fn tag(&self) -> ClientTag {
         let number = self.inner.next_number.get();
         self.inner.next_number.set(number + 1);
-        ClientTag {
-            session: self.inner.session,
-            number,
-        }
+        ClientTag { session: self.inner.session, number }
     }
 
     async fn request<T>(
@@ -135,13 +117,10 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
             let retry = tries > 0;
             let outcome = if let Some(owned) = shard.owned(inner.object) {
                 local(owned, retry).await.map_err(Try::from)
-            } else if let Some(owner) = inner
-                .owner
-                .get()
-                .filter(|o| shard.inner.rpc.is_up(*o) && *o != shard.inner.env.host())
+            } else if let Some(owner) =
+                inner.owner.get().filter(|o| shard.inner.rpc.is_up(*o) && *o != shard.inner.env.host())
             {
-                self.forward(owner, remote(retry), payload.clone(), &answer)
-                    .await
+                self.forward(owner, remote(retry), payload.clone(), &answer).await
             } else {
                 match self.find_owner().await {
                     Ok(()) => continue_without_waiting(),
@@ -151,11 +130,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
             match outcome {
                 Ok(value) => {
                     let now = shard.inner.env.now();
-                    shard
-                        .inner
-                        .throttle
-                        .borrow_mut()
-                        .on_guest(now, now.since(began));
+                    shard.inner.throttle.borrow_mut().on_guest(now, now.since(began));
                     return Ok(value);
                 }
                 Err(Try::Fail(error)) => return Err(error),
@@ -165,9 +140,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                     tries += 1;
                     if shard.inner.env.now().since(began) > patience {
                         let after = patience.as_secs();
-                        return Err(VolumeError::Io(format!(
-                            "the disk was not accessible for {after} s: {why}"
-                        )));
+                        return Err(VolumeError::Io(format!("the disk was not accessible for {after} s: {why}")));
                     }
                     self.pause(tries, began).await;
                 }
@@ -195,16 +168,11 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let object = self.inner.object;
         let payload = payload.map(|p| vec![p]).unwrap_or_default();
         let request = Request::Guest { object, request };
-        let reply = self
-            .inner
-            .shard
-            .inner
-            .rpc
-            .call(owner, Route::Object(object), request, payload)
-            .await;
+        let reply = self.inner.shard.inner.rpc.call(owner, Route::Object(object), request, payload).await;
         match reply {
-            Ok((told, data)) => answer(told, data)
-                .ok_or_else(|| Try::Repeat("the owner's answer arrived damaged".into())),
+            Ok((told, data)) => {
+                answer(told, data).ok_or_else(|| Try::Repeat("the owner's answer arrived damaged".into()))
+            }
             Err(Refusal::NotOwner(other)) => {
                 self.inner.owner.set(other.filter(|o| *o != owner));
                 Err(Try::Repeat("the owner changed".into()))
@@ -229,17 +197,13 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let shard = &inner.shard;
         let hints = inner.hints.borrow().clone();
         let Some((known, owner)) = shard.look_up(inner.object, &hints).await else {
-            return Err(Try::Repeat(
-                "no host that answers has the disk's record".into(),
-            ));
+            return Err(Try::Repeat("no host that answers has the disk's record".into()));
         };
         if known.config.deleted {
             return Err(OpError::Ended(Ended::Deleted).into());
         }
         *inner.hints.borrow_mut() = known.config.members.iter().map(|m| m.host).collect();
-        if let Some(owner) =
-            owner.filter(|o| *o != shard.inner.env.host() && shard.inner.rpc.is_up(*o))
-        {
+        if let Some(owner) = owner.filter(|o| *o != shard.inner.env.host() && shard.inner.rpc.is_up(*o)) {
             inner.owner.set(Some(owner));
             return Ok(());
         }
@@ -270,49 +234,28 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
         self.inner.info.clone()
     }
 
-    fn read(
-        &self,
-        offset: u64,
-        len_bytes: u32,
-    ) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
+    fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
         let client = self.clone();
         async move {
             let remote = |_| GuestRequest::Read { offset, len_bytes };
             let local = async |owned: Rc<Owned<E, S>>, _| owned.guest_read(offset, len_bytes).await;
-            client
-                .request(None, remote, local, |answer, data| {
-                    checked(answer, data, len_bytes)
-                })
-                .await
+            client.request(None, remote, local, |answer, data| checked(answer, data, len_bytes)).await
         }
     }
 
-    fn write(
-        &self,
-        offset: u64,
-        data: Bytes,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         let client = self.clone();
         async move {
             let tag = client.tag();
             let crc = Cell::new(None);
             let remote = |retry| {
                 let crc = crc.get().unwrap_or_else(|| block_crc(&data));
-                GuestRequest::Write {
-                    offset,
-                    crc,
-                    client: tag,
-                    retry,
-                }
+                GuestRequest::Write { offset, crc, client: tag, retry }
             };
             let local = async |owned: Rc<Owned<E, S>>, retry| {
-                owned
-                    .guest_write(offset, data.clone(), Origin { client: tag, retry })
-                    .await
+                owned.guest_write(offset, data.clone(), Origin { client: tag, retry }).await
             };
-            client
-                .request(Some(data.clone()), remote, local, done)
-                .await
+            client.request(Some(data.clone()), remote, local, done).await
         }
     }
 
@@ -325,32 +268,15 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
         let client = self.clone();
         async move {
             let tag = client.tag();
-            let remote = |retry| GuestRequest::Zero {
-                offset,
-                len_bytes,
-                keep_allocated,
-                client: tag,
-                retry,
-            };
+            let remote = |retry| GuestRequest::Zero { offset, len_bytes, keep_allocated, client: tag, retry };
             let local = async |owned: Rc<Owned<E, S>>, retry| {
-                owned
-                    .guest_zero(
-                        offset,
-                        len_bytes,
-                        keep_allocated,
-                        Origin { client: tag, retry },
-                    )
-                    .await
+                owned.guest_zero(offset, len_bytes, keep_allocated, Origin { client: tag, retry }).await
             };
             client.request(None, remote, local, done).await
         }
     }
 
-    fn trim(
-        &self,
-        offset: u64,
-        len_bytes: u64,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+    fn trim(&self, offset: u64, len_bytes: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         self.write_zeroes(offset, len_bytes, false)
     }
 
@@ -367,8 +293,7 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
         let client = self.clone();
         async move {
             let remote = |_| GuestRequest::Status { offset, len_bytes };
-            let local =
-                async |owned: Rc<Owned<E, S>>, _| owned.guest_status(offset, len_bytes).await;
+            let local = async |owned: Rc<Owned<E, S>>, _| owned.guest_status(offset, len_bytes).await;
             let pieces = client
                 .request(None, remote, local, |answer, _| match answer {
                     Answer::Allocated(pieces) => Some(pieces),
@@ -379,11 +304,7 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
         }
     }
 
-    fn cache(
-        &self,
-        offset: u64,
-        len_bytes: u64,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+    fn cache(&self, offset: u64, len_bytes: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         let client = self.clone();
         async move {
             let mut at = offset;
@@ -410,10 +331,7 @@ fn checked(answer: Answer, data: Bytes, len_bytes: u32) -> Option<Vec<Bytes>> {
         return None;
     };
     let whole = data.len() == len_bytes as usize;
-    let right = data
-        .chunks(BLOCK_BYTES as usize)
-        .map(block_crc)
-        .eq(crcs.iter().copied());
+    let right = data.chunks(BLOCK_BYTES as usize).map(block_crc).eq(crcs.iter().copied());
     (whole && right).then(|| vec![data])
 }
 
@@ -429,10 +347,7 @@ fn extents(pieces: &[cairn_wire::AllocatedPiece], offset: u64, len_bytes: u64) -
         }
         match found.last_mut() {
             Some(last) if last.allocated == piece.allocated => last.len_bytes += to - from,
-            _ => found.push(Extent {
-                len_bytes: to - from,
-                allocated: piece.allocated,
-            }),
+            _ => found.push(Extent { len_bytes: to - from, allocated: piece.allocated }),
         }
     }
     found

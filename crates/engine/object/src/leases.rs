@@ -7,9 +7,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use cairn_env::{Env, Route};
 use cairn_record::{Grants, PeerLeases, PendingConfirm};
-use cairn_types::{
-    DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time,
-};
+use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time};
 use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Message, SeizeAnswer};
 
 use crate::rpc::Rpc;
@@ -25,10 +23,7 @@ pub struct LeaseOptions {
 
 impl Default for LeaseOptions {
     fn default() -> Self {
-        Self {
-            lease: Duration::from_secs(2),
-            heartbeat: Duration::from_millis(500),
-        }
+        Self { lease: Duration::from_secs(2), heartbeat: Duration::from_millis(500) }
     }
 }
 
@@ -74,9 +69,7 @@ struct Inner<E: Env> {
 
 impl<E: Env> Clone for Leases<E> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-        }
+        Self { inner: self.inner.clone() }
     }
 }
 
@@ -123,11 +116,7 @@ impl<E: Env> Leases<E> {
 
     /// A connection came up: it counts at once, and is asked for a session at once.
     pub fn on_peer_up(&self, host: HostId, incarnation: Incarnation) {
-        let connected = Connected {
-            incarnation,
-            heard: self.inner.env.now(),
-            silent: false,
-        };
+        let connected = Connected { incarnation, heard: self.inner.env.now(), silent: false };
         self.inner.connected.borrow_mut().insert(host, connected);
         self.inner.rpc.on_peer_up(host, incarnation);
         self.send_heartbeat(host, &self.summary());
@@ -152,12 +141,7 @@ impl<E: Env> Leases<E> {
         let mut changed = false;
         let now = inner.env.now();
         let silence = inner.options.lease * 3 / 4;
-        let peers: Vec<(HostId, Connected)> = inner
-            .connected
-            .borrow()
-            .iter()
-            .map(|(h, c)| (*h, *c))
-            .collect();
+        let peers: Vec<(HostId, Connected)> = inner.connected.borrow().iter().map(|(h, c)| (*h, *c)).collect();
         for (host, peer) in peers {
             if !peer.silent && now.since(peer.heard) > silence {
                 if let Some(c) = inner.connected.borrow_mut().get_mut(&host) {
@@ -177,19 +161,9 @@ impl<E: Env> Leases<E> {
         let inner = &self.inner;
         let (me, now) = ((inner.env.host(), inner.env.incarnation()), inner.env.now());
         let (number, session, owned) = inner.held.borrow_mut().heartbeat(me.0, now);
-        let heartbeat = Heartbeat {
-            number,
-            session,
-            remembered: Vec::new(),
-            summary: HostSummary::default(),
-            owned,
-        };
+        let heartbeat = Heartbeat { number, session, remembered: Vec::new(), summary: HostSummary::default(), owned };
         if let Some(session) = inner.grants.borrow_mut().on_heartbeat(me, &heartbeat, now) {
-            let answer = HeartbeatAnswer {
-                number,
-                session,
-                grantor: me,
-            };
+            let answer = HeartbeatAnswer { number, session, grantor: me };
             inner.held.borrow_mut().on_heartbeat_answer(me.0, &answer);
         }
     }
@@ -197,33 +171,16 @@ impl<E: Env> Leases<E> {
     fn send_heartbeat(&self, host: HostId, summary: &HostSummary) {
         let inner = &self.inner;
         let (number, session, owned) = inner.held.borrow_mut().heartbeat(host, inner.env.now());
-        let remembered = inner
-            .remembered
-            .borrow()
-            .get(&host)
-            .map(|r| r.iter().map(|(dg, (c, p))| (*dg, *c, *p)).collect());
+        let remembered =
+            inner.remembered.borrow().get(&host).map(|r| r.iter().map(|(dg, (c, p))| (*dg, *c, *p)).collect());
         let remembered = remembered.unwrap_or_default();
-        let heartbeat = Heartbeat {
-            number,
-            session,
-            remembered,
-            summary: summary.clone(),
-            owned,
-        };
-        inner.rpc.send(
-            host,
-            Route::Host,
-            &Message::Heartbeat(heartbeat),
-            Vec::new(),
-        );
+        let heartbeat = Heartbeat { number, session, remembered, summary: summary.clone(), owned };
+        inner.rpc.send(host, Route::Host, &Message::Heartbeat(heartbeat), Vec::new());
     }
 
     fn heard(&self, host: HostId, incarnation: Incarnation) {
         let mut connected = self.inner.connected.borrow_mut();
-        let Some(peer) = connected
-            .get_mut(&host)
-            .filter(|p| p.incarnation == incarnation)
-        else {
+        let Some(peer) = connected.get_mut(&host).filter(|p| p.incarnation == incarnation) else {
             return;
         };
         peer.heard = self.inner.env.now();
@@ -236,24 +193,11 @@ impl<E: Env> Leases<E> {
     /// A peer's heartbeat: answered at once.
     pub fn on_heartbeat(&self, from: HostId, incarnation: Incarnation, heartbeat: Heartbeat) {
         let inner = &self.inner;
-        let session = inner.grants.borrow_mut().on_heartbeat(
-            (from, incarnation),
-            &heartbeat,
-            inner.env.now(),
-        );
+        let session = inner.grants.borrow_mut().on_heartbeat((from, incarnation), &heartbeat, inner.env.now());
         if let Some(session) = session {
             let grantor = (inner.env.host(), inner.env.incarnation());
-            let answer = HeartbeatAnswer {
-                number: heartbeat.number,
-                session,
-                grantor,
-            };
-            inner.rpc.send(
-                from,
-                Route::Host,
-                &Message::HeartbeatAnswer(answer),
-                Vec::new(),
-            );
+            let answer = HeartbeatAnswer { number: heartbeat.number, session, grantor };
+            inner.rpc.send(from, Route::Host, &Message::HeartbeatAnswer(answer), Vec::new());
         }
         let listener = inner.on_remembered.borrow().clone();
         if let Some(listener) = listener {
@@ -267,30 +211,16 @@ impl<E: Env> Leases<E> {
             let seen = of_peer.entry(dg.disk_group).or_default();
             *seen = (*seen).max((dg.open_count, dg.durable_position));
         }
-        inner.peers.borrow_mut().insert(
-            from,
-            PeerState {
-                summary: heartbeat.summary,
-                incarnation,
-            },
-        );
+        inner.peers.borrow_mut().insert(from, PeerState { summary: heartbeat.summary, incarnation });
     }
 
     /// A heartbeat of ours was answered.
-    pub fn on_heartbeat_answer(
-        &self,
-        from: HostId,
-        incarnation: Incarnation,
-        answer: HeartbeatAnswer,
-    ) {
+    pub fn on_heartbeat_answer(&self, from: HostId, incarnation: Incarnation, answer: HeartbeatAnswer) {
         if answer.grantor != (from, incarnation) {
             return;
         }
         self.heard(from, incarnation);
-        self.inner
-            .held
-            .borrow_mut()
-            .on_heartbeat_answer(from, &answer);
+        self.inner.held.borrow_mut().on_heartbeat_answer(from, &answer);
     }
 
     pub(crate) fn may_promise(
@@ -300,20 +230,11 @@ impl<E: Env> Leases<E> {
         epoch: Epoch,
         overrule: bool,
     ) -> Result<(), SeizeAnswer> {
-        self.inner.grants.borrow().may_promise(
-            disk_group,
-            record,
-            epoch,
-            overrule,
-            self.inner.env.now(),
-        )
+        self.inner.grants.borrow().may_promise(disk_group, record, epoch, overrule, self.inner.env.now())
     }
 
     pub(crate) fn claim(&self, disk_group: DiskGroupId, object: ObjectId, epoch: Epoch) {
-        self.inner
-            .grants
-            .borrow_mut()
-            .on_promised(disk_group, object, epoch, self.inner.env.now());
+        self.inner.grants.borrow_mut().on_promised(disk_group, object, epoch, self.inner.env.now());
     }
 
     pub(crate) fn confirm_grant(
@@ -323,13 +244,7 @@ impl<E: Env> Leases<E> {
         epoch: Epoch,
         promised: Epoch,
     ) -> bool {
-        self.inner.grants.borrow_mut().on_confirm(
-            disk_group,
-            object,
-            epoch,
-            promised,
-            self.inner.env.now(),
-        )
+        self.inner.grants.borrow_mut().on_confirm(disk_group, object, epoch, promised, self.inner.env.now())
     }
 
     pub(crate) fn forget(&self, disk_group: DiskGroupId, object: ObjectId) {
@@ -338,10 +253,7 @@ impl<E: Env> Leases<E> {
 
     /// Who holds the object's lease at a seat of this shard.
     pub fn holder(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<Epoch> {
-        self.inner
-            .grants
-            .borrow()
-            .holder(disk_group, object, self.inner.env.now())
+        self.inner.grants.borrow().holder(disk_group, object, self.inner.env.now())
     }
 
     pub(crate) fn on_release(
@@ -352,10 +264,7 @@ impl<E: Env> Leases<E> {
         epoch: Epoch,
     ) {
         if (epoch.host, epoch.incarnation) == from {
-            self.inner
-                .grants
-                .borrow_mut()
-                .on_release(disk_group, object, epoch);
+            self.inner.grants.borrow_mut().on_release(disk_group, object, epoch);
         }
     }
 
@@ -379,28 +288,16 @@ impl<E: Env> Leases<E> {
         let seats = inner.held.borrow_mut().abandon(object, epoch);
         for (host, disk_group) in seats {
             if host == inner.env.host() {
-                inner
-                    .grants
-                    .borrow_mut()
-                    .on_release(disk_group, object, epoch);
+                inner.grants.borrow_mut().on_release(disk_group, object, epoch);
                 continue;
             }
-            let message = Message::Release {
-                disk_group,
-                object,
-                epoch,
-            };
-            inner
-                .rpc
-                .send(host, Route::DiskGroup(disk_group), &message, Vec::new());
+            let message = Message::Release { disk_group, object, epoch };
+            inner.rpc.send(host, Route::DiskGroup(disk_group), &message, Vec::new());
         }
     }
 
     /// Whether the owner may answer now.
     pub(crate) fn holds(&self, config: &ObjectConfig, epoch: Epoch) -> bool {
-        self.inner
-            .held
-            .borrow()
-            .holds(config.object, epoch, config, self.inner.env.now())
+        self.inner.held.borrow().holds(config.object, epoch, config, self.inner.env.now())
     }
 }

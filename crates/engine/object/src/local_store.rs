@@ -9,26 +9,14 @@ use futures::future::LocalBoxFuture;
 
 /// A change to a disk group. Changes become durable in the order in which they were appended.
 #[derive(Debug, Clone)]
-#[allow(
-    missing_docs,
-    reason = "the fields are the wire's: see cairn_wire::Request"
-)]
+#[allow(missing_docs, reason = "the fields are the wire's: see cairn_wire::Request")]
 pub enum Change {
     /// A new component; size 0 for a witness.
-    CreateComponent {
-        component: ComponentId,
-        object: ObjectId,
-        size_blocks: u64,
-        reserved_blocks: u64,
-    },
+    CreateComponent { component: ComponentId, object: ObjectId, size_blocks: u64, reserved_blocks: u64 },
     /// Remove a component and its data.
     DeleteComponent { component: ComponentId },
     /// Another size.
-    ResizeComponent {
-        component: ComponentId,
-        size_blocks: u64,
-        reserved_blocks: u64,
-    },
+    ResizeComponent { component: ComponentId, size_blocks: u64, reserved_blocks: u64 },
     /// Whole blocks.
     Write {
         component: ComponentId,
@@ -40,23 +28,9 @@ pub enum Change {
         data: Bytes,
     },
     /// Zero or trim.
-    Zero {
-        component: ComponentId,
-        op: OpId,
-        settled: OpId,
-        client: ClientTag,
-        range: BlockRange,
-        keep_allocated: bool,
-    },
+    Zero { component: ComponentId, op: OpId, settled: OpId, client: ClientTag, range: BlockRange, keep_allocated: bool },
     /// A region's contents as its source holds them.
-    Copy {
-        component: ComponentId,
-        op: OpId,
-        settled: OpId,
-        first_block: u64,
-        pieces: Vec<DataPiece>,
-        data: Bytes,
-    },
+    Copy { component: ComponentId, op: OpId, settled: OpId, first_block: u64, pieces: Vec<DataPiece>, data: Bytes },
     /// Take an operation back; refuse it if it arrives later.
     Undo { component: ComponentId, op: OpId },
     /// Every operation up to this one is decided.
@@ -84,6 +58,8 @@ pub trait LocalStore: Clone + 'static {
     fn disk_group(&self) -> DiskGroupId;
     /// Enqueues `change` before it returns; the future resolves when it is durable. Dropping the future changes nothing.
     fn append(&self, change: Change) -> LocalBoxFuture<'static, Result<(), Refusal>>;
+    /// Refuses queued writes of a component that have not reached the log yet: a promise must not be followed by them.
+    fn refuse_waiting(&self, component: ComponentId);
     /// Reads blocks, each checked against its CRC; pieces in order, and the data of all data pieces back to back.
     fn read(
         &self,

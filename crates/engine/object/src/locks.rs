@@ -46,34 +46,25 @@ pub(crate) struct Guard {
 
 impl RangeLocks {
     /// Waits for the lock. It is queued when this is called, before the future is polled.
-    pub(crate) fn lock(
-        &self,
-        range: BlockRange,
-        exclusive: bool,
-    ) -> impl Future<Output = Guard> + use<> {
+    pub(crate) fn lock(&self, range: BlockRange, exclusive: bool) -> impl Future<Output = Guard> + use<> {
         let claim = Claim { range, exclusive };
         let mut table = self.table.borrow_mut();
         let id = table.next;
         table.next += 1;
-        let blocked = table.held.values().any(|h| h.conflicts(claim))
-            || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim));
+        let blocked =
+            table.held.values().any(|h| h.conflicts(claim)) || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim));
         let waits = if blocked {
             let (sender, receiver) = oneshot::channel();
             table.waiting.push_back((id, claim, sender));
             Err(receiver)
         } else {
             table.held.insert(id, claim);
-            Ok(Guard {
-                table: self.table.clone(),
-                id,
-            })
+            Ok(Guard { table: self.table.clone(), id })
         };
         async move {
             match waits {
                 Ok(guard) => guard,
-                Err(receiver) => receiver
-                    .await
-                    .expect("a queued lock is granted, never dropped"),
+                Err(receiver) => receiver.await.expect("a queued lock is granted, never dropped"),
             }
         }
     }
@@ -103,13 +94,7 @@ impl Drop for Guard {
                     table.waiting.push_back((id, claim, sender));
                 } else {
                     table.held.insert(id, claim);
-                    granted.push((
-                        sender,
-                        Guard {
-                            table: self.table.clone(),
-                            id,
-                        },
-                    ));
+                    granted.push((sender, Guard { table: self.table.clone(), id }));
                 }
             }
         }
@@ -141,10 +126,7 @@ mod tests {
         drop((a, b));
         let writer = now(writer).expect("both readers are gone");
         let mut late_reader = Box::pin(late_reader);
-        assert!(
-            late_reader.as_mut().now_or_never().is_none(),
-            "the writer came first"
-        );
+        assert!(late_reader.as_mut().now_or_never().is_none(), "the writer came first");
         drop(writer);
         drop(now(late_reader).expect("the writer is gone"));
         drop(elsewhere);

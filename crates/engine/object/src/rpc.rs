@@ -50,9 +50,7 @@ struct Inner<E> {
 
 impl<E: Env> Clone for Rpc<E> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-        }
+        Self { inner: self.inner.clone() }
     }
 }
 
@@ -62,12 +60,7 @@ impl<E: Env> Rpc<E> {
         // The asking shard stands in the number, so that the answer finds back to it.
         let first = u64::from(env.shard()) << SHARD_SHIFT | 1;
         Self {
-            inner: Rc::new(Inner {
-                env,
-                next: Cell::new(first),
-                pending: RefCell::default(),
-                up: RefCell::default(),
-            }),
+            inner: Rc::new(Inner { env, next: Cell::new(first), pending: RefCell::default(), up: RefCell::default() }),
         }
     }
 
@@ -83,14 +76,7 @@ impl<E: Env> Rpc<E> {
         let (answer, receiver) = oneshot::channel();
         if to == inner.env.host() || inner.up.borrow().contains_key(&to) {
             let id = inner.next.replace(inner.next.get() + 1);
-            inner.pending.borrow_mut().insert(
-                id,
-                Pending {
-                    to,
-                    since: inner.env.now(),
-                    answer,
-                },
-            );
+            inner.pending.borrow_mut().insert(id, Pending { to, since: inner.env.now(), answer });
             self.send(to, route, &Message::Request { id, request }, payload);
         } else {
             drop(answer);
@@ -100,14 +86,7 @@ impl<E: Env> Rpc<E> {
 
     /// Sends a message that has no answer.
     pub fn send(&self, to: HostId, route: Route, message: &Message, payload: Vec<Bytes>) {
-        self.inner.env.send(
-            to,
-            OutMessage {
-                route,
-                body: encode(message),
-                payload,
-            },
-        );
+        self.inner.env.send(to, OutMessage { route, body: encode(message), payload });
     }
 
     /// Answers request `id` of `to`.
@@ -116,22 +95,11 @@ impl<E: Env> Rpc<E> {
             Ok((answer, payload)) => (Ok(answer), payload),
             Err(refusal) => (Err(refusal), Vec::new()),
         };
-        self.send(
-            to,
-            Route::Shard((id >> SHARD_SHIFT) as u8),
-            &Message::Answer { id, answer },
-            payload,
-        );
+        self.send(to, Route::Shard((id >> SHARD_SHIFT) as u8), &Message::Answer { id, answer }, payload);
     }
 
     /// An answer arrived.
-    pub fn on_answer(
-        &self,
-        from: HostId,
-        id: u64,
-        answer: Result<Answer, Refusal>,
-        payload: Bytes,
-    ) {
+    pub fn on_answer(&self, from: HostId, id: u64, answer: Result<Answer, Refusal>, payload: Bytes) {
         let mut pending = self.inner.pending.borrow_mut();
         // Another host's number is a bug or malice there; the call stays open for the right one.
         if pending.get(&id).is_some_and(|p| p.to == from) {
@@ -179,11 +147,7 @@ impl<E: Env> Rpc<E> {
 
     fn give_up(&self, mut which: impl FnMut(&Pending) -> bool) {
         let mut pending = self.inner.pending.borrow_mut();
-        let lost: Vec<u64> = pending
-            .iter()
-            .filter(|(_, p)| which(p))
-            .map(|(id, _)| *id)
-            .collect();
+        let lost: Vec<u64> = pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
         let lost: Vec<Pending> = lost.iter().filter_map(|id| pending.remove(id)).collect();
         drop(pending);
         for call in lost {

@@ -15,9 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{
-    ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId,
-};
+use cairn_types::{ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId};
 use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{LocalBoxFuture, ready};
 
@@ -56,9 +54,7 @@ struct Admission {
 
 impl<E: Env, S: LocalStore> Clone for Seats<E, S> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-        }
+        Self { inner: self.inner.clone() }
     }
 }
 
@@ -67,14 +63,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     pub fn new(env: E, leases: Leases<E>) -> Self {
         // Sessions of an earlier process must not be mistaken for ours: start at a random place.
         let first = env.random_u64() >> 1;
-        Self {
-            inner: Rc::new(Inner {
-                env,
-                leases,
-                groups: RefCell::default(),
-                next_session: Cell::new(first),
-            }),
-        }
+        Self { inner: Rc::new(Inner { env, leases, groups: RefCell::default(), next_session: Cell::new(first) }) }
     }
 
     /// Serves a disk group from now on; its records are read, nobody is admitted. Returns records that do not decode.
@@ -89,15 +78,8 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
                 _ => bad.push(object),
             }
         }
-        let group = Group {
-            store: store.clone(),
-            seats,
-            admitted: BTreeMap::new(),
-        };
-        self.inner
-            .groups
-            .borrow_mut()
-            .insert(store.disk_group(), group);
+        let group = Group { store: store.clone(), seats, admitted: BTreeMap::new() };
+        self.inner.groups.borrow_mut().insert(store.disk_group(), group);
         bad
     }
 
@@ -113,30 +95,18 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
 
     /// The store of a disk group.
     pub fn store(&self, disk_group: DiskGroupId) -> Option<S> {
-        self.inner
-            .groups
-            .borrow()
-            .get(&disk_group)
-            .map(|g| g.store.clone())
+        self.inner.groups.borrow().get(&disk_group).map(|g| g.store.clone())
     }
 
     /// All stores.
     pub fn stores(&self) -> Vec<S> {
-        self.inner
-            .groups
-            .borrow()
-            .values()
-            .map(|g| g.store.clone())
-            .collect()
+        self.inner.groups.borrow().values().map(|g| g.store.clone()).collect()
     }
 
     /// Every seat of this shard with its record.
     pub fn records(&self) -> Vec<(DiskGroupId, SeatRecord)> {
         let groups = self.inner.groups.borrow();
-        groups
-            .iter()
-            .flat_map(|(id, g)| g.seats.values().map(move |r| (*id, r.clone())))
-            .collect()
+        groups.iter().flat_map(|(id, g)| g.seats.values().map(move |r| (*id, r.clone()))).collect()
     }
 
     /// The highest record of an object here, and the disk groups that have a seat of it.
@@ -173,145 +143,52 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         payload: Bytes,
     ) -> LocalBoxFuture<'static, Served> {
         match request {
-            Request::Write {
-                to,
-                op,
-                settled,
-                client,
-                first_block,
-                crcs,
-            } => self.change(to, |component| Change::Write {
-                component,
-                op,
-                settled,
-                client,
-                first_block,
-                crcs,
-                data: payload,
-            }),
-            Request::Zero {
-                to,
-                op,
-                settled,
-                client,
-                range,
-                keep_allocated,
-            } => self.change(to, |component| Change::Zero {
-                component,
-                op,
-                settled,
-                client,
-                range,
-                keep_allocated,
-            }),
-            Request::Copy {
-                to,
-                op,
-                settled,
-                first_block,
-                pieces,
-            } => self.change(to, |component| Change::Copy {
-                component,
-                op,
-                settled,
-                first_block,
-                pieces,
-                data: payload,
-            }),
-            Request::Undo { to, ops } => self.undo(to, ops),
-            Request::Settle { to, upto } => {
-                self.change(to, |component| Change::Settle { component, upto })
+            Request::Seize { disk_group, object, epoch, only, overrule } => {
+                self.seize((from, incarnation), disk_group, object, epoch, &only, overrule)
             }
-            Request::ResizeComponent {
-                to,
-                size_blocks,
-                reserved_blocks,
-            } => self.change(to, |component| Change::ResizeComponent {
-                component,
-                size_blocks,
-                reserved_blocks,
-            }),
+            Request::Accept { disk_group, accepted } => self.accept(disk_group, *accepted),
+            Request::Confirm { disk_group, object, epoch } => {
+                ready(self.confirm(from, incarnation, disk_group, object, epoch)).boxed()
+            }
+            Request::CreateComponent { disk_group, component, object, size_blocks, reserved_blocks } => {
+                self.create(disk_group, Change::CreateComponent { component, object, size_blocks, reserved_blocks })
+            }
+            Request::DeleteComponent { disk_group, component, object } => self.delete(disk_group, component, object),
+            Request::WhoHas { object } => self.who_has(object),
+            request => match change_of(request, payload) {
+                Ok((to, change)) => self.change(to, change),
+                Err(request) => self.serve_component(*request),
+            },
+        }
+    }
+
+    /// Requests to one component that are not one change.
+    fn serve_component(&self, request: Request) -> LocalBoxFuture<'static, Served> {
+        match request {
+            Request::Undo { to, ops } => self.undo(to, ops),
             Request::Read { to, range } => self.with_admitted(to, |store| {
                 Box::pin(async move {
                     let (pieces, data) = store.read(to.component, range).await?;
                     Ok((Answer::Data { pieces }, data))
                 })
             }),
-            Request::Regions { to, after } => self.with_admitted(to, |store| {
-                done(Answer::Regions(store.regions_after(to.component, after)))
-            }),
-            Request::Allocated { to, range } => self.with_admitted(to, |store| {
-                Box::pin(async move {
-                    Ok((
-                        Answer::Allocated(store.allocated(to.component, range).await?),
-                        Vec::new(),
-                    ))
-                })
-            }),
-            Request::WasDone { to, client } => self.with_admitted(to, |store| {
-                done(Answer::WasDone(store.was_done(to.component, client)))
-            }),
-            Request::Seize {
-                disk_group,
-                object,
-                epoch,
-                only,
-                overrule,
-            } => self.seize(
-                (from, incarnation),
-                disk_group,
-                object,
-                epoch,
-                &only,
-                overrule,
-            ),
-            Request::Accept {
-                disk_group,
-                accepted,
-            } => self.accept(disk_group, *accepted),
-            Request::Confirm {
-                disk_group,
-                object,
-                epoch,
-            } => ready(self.confirm(from, incarnation, disk_group, object, epoch)).boxed(),
-            Request::CreateComponent {
-                disk_group,
-                component,
-                object,
-                size_blocks,
-                reserved_blocks,
-            } => self.create(
-                disk_group,
-                Change::CreateComponent {
-                    component,
-                    object,
-                    size_blocks,
-                    reserved_blocks,
-                },
-            ),
-            Request::DeleteComponent {
-                disk_group,
-                component,
-                object,
-            } => self.delete(disk_group, component, object),
-            Request::WhoHas { object } => self.who_has(object),
-            Request::Guest { .. }
-            | Request::HandOver { .. }
-            | Request::Attach { .. }
-            | Request::Manage { .. }
-            | Request::ManageHost { .. } => {
-                refuse(Refusal::Invalid("not a request to a seat".into()))
+            Request::Regions { to, after } => {
+                self.with_admitted(to, |store| done(Answer::Regions(store.regions_after(to.component, after))))
             }
+            Request::Allocated { to, range } => self.with_admitted(to, |store| {
+                Box::pin(async move { Ok((Answer::Allocated(store.allocated(to.component, range).await?), Vec::new())) })
+            }),
+            Request::WasDone { to, client } => {
+                self.with_admitted(to, |store| done(Answer::WasDone(store.was_done(to.component, client))))
+            }
+            _ => refuse(Refusal::Invalid("not a request to a seat".into())),
         }
     }
 
     /// The owner told that operations are decided; nobody waits for it.
     pub fn on_settled(&self, to: Target, upto: cairn_types::OpId) {
         if let Ok(store) = self.admitted(to) {
-            drop(store.append(Change::Settle {
-                component: to.component,
-                upto,
-            }));
+            drop(store.append(Change::Settle { component: to.component, upto }));
         }
     }
 
@@ -335,28 +212,17 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         }
     }
 
-    fn change(
-        &self,
-        to: Target,
-        change: impl FnOnce(ComponentId) -> Change,
-    ) -> LocalBoxFuture<'static, Served> {
+    fn change(&self, to: Target, change: Change) -> LocalBoxFuture<'static, Served> {
         self.with_admitted(to, |store| {
-            let durable = store.append(change(to.component));
+            let durable = store.append(change);
             Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
         })
     }
 
     fn undo(&self, to: Target, ops: Vec<cairn_types::OpId>) -> LocalBoxFuture<'static, Served> {
         self.with_admitted(to, |store| {
-            let durable: Vec<_> = ops
-                .into_iter()
-                .map(|op| {
-                    store.append(Change::Undo {
-                        component: to.component,
-                        op,
-                    })
-                })
-                .collect();
+            let durable: Vec<_> =
+                ops.into_iter().map(|op| store.append(Change::Undo { component: to.component, op })).collect();
             Box::pin(async move {
                 for one in durable {
                     one.await?;
@@ -385,10 +251,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let seats = self.clone();
         Box::pin(async move {
             durable.await?;
-            Ok((
-                Answer::Seize(seats.after_promise(&store, disk_group, object, epoch)),
-                Vec::new(),
-            ))
+            Ok((Answer::Seize(seats.after_promise(&store, disk_group, object, epoch)), Vec::new()))
         })
     }
 
@@ -408,95 +271,53 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         if known.is_none() && group.store.components_of(object).is_empty() {
             return Err(SeizeAnswer::NoSeat);
         }
-        let mut record = known.unwrap_or(SeatRecord {
-            object,
-            promised: Epoch::default(),
-            accepted: None,
-        });
+        let mut record = known.unwrap_or(SeatRecord { object, promised: Epoch::default(), accepted: None });
         if epoch < record.promised {
-            return Err(SeizeAnswer::Promisee {
-                promised: record.promised,
-            });
+            return Err(SeizeAnswer::Promisee { promised: record.promised });
         }
-        self.inner
-            .leases
-            .may_promise(disk_group, &record, epoch, overrule)?;
+        self.inner.leases.may_promise(disk_group, &record, epoch, overrule)?;
         // Persisted even when nothing changed: the answer says that every earlier append is durable too.
         let _ = cairn_record::promise(&mut record, epoch);
         let bytes = encode_record(&record);
         group.seats.insert(object, record);
         let all = only.is_empty() || group.admitted.is_empty();
         for component in group.store.components_of(object) {
-            let same_epoch = group
-                .admitted
-                .get(&component.component)
-                .is_some_and(|a| a.epoch == epoch);
+            let same_epoch = group.admitted.get(&component.component).is_some_and(|a| a.epoch == epoch);
             if same_epoch && !all && !only.contains(&component.component) {
                 continue;
             }
-            let session = SessionId(
-                self.inner
-                    .next_session
-                    .replace(self.inner.next_session.get() + 1),
-            );
-            group
-                .admitted
-                .insert(component.component, Admission { epoch, session });
+            if !same_epoch {
+                group.store.refuse_waiting(component.component);
+            }
+            let session = SessionId(self.inner.next_session.replace(self.inner.next_session.get() + 1));
+            group.admitted.insert(component.component, Admission { epoch, session });
         }
         self.inner.leases.claim(disk_group, object, epoch);
-        Ok((
-            group.store.append(Change::Record { object, bytes }),
-            group.store.clone(),
-        ))
+        Ok((group.store.append(Change::Record { object, bytes }), group.store.clone()))
     }
 
-    fn after_promise(
-        &self,
-        store: &S,
-        disk_group: DiskGroupId,
-        object: ObjectId,
-        epoch: Epoch,
-    ) -> SeizeAnswer {
+    fn after_promise(&self, store: &S, disk_group: DiskGroupId, object: ObjectId, epoch: Epoch) -> SeizeAnswer {
         let groups = self.inner.groups.borrow();
-        let Some((group, record)) = groups
-            .get(&disk_group)
-            .and_then(|g| Some((g, g.seats.get(&object)?)))
-        else {
+        let Some((group, record)) = groups.get(&disk_group).and_then(|g| Some((g, g.seats.get(&object)?))) else {
             return SeizeAnswer::NoSeat;
         };
         if record.promised != epoch {
-            return SeizeAnswer::Promisee {
-                promised: record.promised,
-            };
+            return SeizeAnswer::Promisee { promised: record.promised };
         }
         let damaged = store.log_damaged();
-        let components = store
-            .components_of(object)
-            .into_iter()
-            .map(|c| ComponentAnswer {
-                component: c.component,
-                present: true,
-                lost: c.lost,
-                session: group
-                    .admitted
-                    .get(&c.component)
-                    .map(|a| a.session)
-                    .unwrap_or_default(),
-                settled: store.settled(c.component),
-                window: store.window(c.component),
-                log_damaged: damaged,
-            });
-        SeizeAnswer::Promised {
-            accepted: record.accepted.clone().map(Box::new),
-            components: components.collect(),
-        }
+        let components = store.components_of(object).into_iter().map(|c| ComponentAnswer {
+            component: c.component,
+            present: true,
+            lost: c.lost,
+            session: group.admitted.get(&c.component).map(|a| a.session).unwrap_or_default(),
+            settled: store.settled(c.component),
+            window: store.window(c.component),
+            log_damaged: damaged,
+        });
+        SeizeAnswer::Promised { accepted: record.accepted.clone().map(Box::new), components: components.collect() }
     }
 
-    fn accept(
-        &self,
-        disk_group: DiskGroupId,
-        proposal: cairn_types::Accepted,
-    ) -> LocalBoxFuture<'static, Served> {
+    fn accept(&self, disk_group: DiskGroupId, proposal: cairn_types::Accepted) -> LocalBoxFuture<'static, Served> {
         let mut groups = self.inner.groups.borrow_mut();
         let Some(group) = groups.get_mut(&disk_group) else {
             return refuse(Refusal::NotFound);
@@ -525,20 +346,11 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         epoch: Epoch,
     ) -> Served {
         let groups = self.inner.groups.borrow();
-        let record = groups
-            .get(&disk_group)
-            .and_then(|g| g.seats.get(&object))
-            .ok_or(Refusal::NotFound)?;
+        let record = groups.get(&disk_group).and_then(|g| g.seats.get(&object)).ok_or(Refusal::NotFound)?;
         if record.promised != epoch || (epoch.host, epoch.incarnation) != (from, incarnation) {
-            return Err(Refusal::Fenced {
-                promised: record.promised,
-            });
+            return Err(Refusal::Fenced { promised: record.promised });
         }
-        match self
-            .inner
-            .leases
-            .confirm_grant(disk_group, object, epoch, record.promised)
-        {
+        match self.inner.leases.confirm_grant(disk_group, object, epoch, record.promised) {
             true => Ok((Answer::Done, Vec::new())),
             false => Err(Refusal::Session),
         }
@@ -563,22 +375,14 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let Some(group) = groups.get_mut(&disk_group) else {
             return refuse(Refusal::NotFound);
         };
-        if !group
-            .store
-            .components_of(object)
-            .iter()
-            .any(|c| c.component == component)
-        {
+        if !group.store.components_of(object).iter().any(|c| c.component == component) {
             return done(Answer::Done);
         }
         let accepted = group.seats.get(&object).and_then(|r| r.accepted.as_ref());
-        let may = accepted.is_none_or(|a| {
-            a.config.deleted || (a.base.is_none() && a.config.member(component).is_none())
-        });
+        let may =
+            accepted.is_none_or(|a| a.config.deleted || (a.base.is_none() && a.config.member(component).is_none()));
         if !may {
-            return refuse(Refusal::Invalid(
-                "the object's record still names the component".into(),
-            ));
+            return refuse(Refusal::Invalid("the object's record still names the component".into()));
         }
         group.admitted.remove(&component);
         let durable = group.store.append(Change::DeleteComponent { component });
@@ -586,25 +390,15 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     }
 
     /// Removes the record of an object that has no component here any more.
-    pub fn forget(
-        &self,
-        disk_group: DiskGroupId,
-        object: ObjectId,
-    ) -> LocalBoxFuture<'static, Result<(), Refusal>> {
+    pub fn forget(&self, disk_group: DiskGroupId, object: ObjectId) -> LocalBoxFuture<'static, Result<(), Refusal>> {
         let mut groups = self.inner.groups.borrow_mut();
         match groups.get_mut(&disk_group) {
             Some(group) if group.store.components_of(object).is_empty() => {
                 group.seats.remove(&object);
                 self.inner.leases.forget(disk_group, object);
-                group.store.append(Change::Record {
-                    object,
-                    bytes: Bytes::new(),
-                })
+                group.store.append(Change::Record { object, bytes: Bytes::new() })
             }
-            _ => ready(Err(Refusal::Invalid(
-                "the object still has a component here".into(),
-            )))
-            .boxed(),
+            _ => ready(Err(Refusal::Invalid("the object still has a component here".into()))).boxed(),
         }
     }
 
@@ -612,9 +406,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let Some((record, disk_groups)) = self.highest(object) else {
             return refuse(Refusal::NotFound);
         };
-        let owner = disk_groups
-            .iter()
-            .find_map(|dg| self.inner.leases.holder(*dg, object));
+        let owner = disk_groups.iter().find_map(|dg| self.inner.leases.holder(*dg, object));
         let _ = &self.inner.env;
         done(Answer::Record {
             promised: record.promised,
@@ -631,9 +423,7 @@ impl<S: LocalStore> Group<S> {
             return Refusal::NotFound;
         };
         match self.seats.get(&component.object) {
-            Some(record) if record.promised > to.epoch => Refusal::Fenced {
-                promised: record.promised,
-            },
+            Some(record) if record.promised > to.epoch => Refusal::Fenced { promised: record.promised },
             _ => Refusal::Session,
         }
     }
@@ -654,13 +444,31 @@ fn refuse(refusal: Refusal) -> LocalBoxFuture<'static, Served> {
     ready(Err(refusal)).boxed()
 }
 
+/// The change that a request asks of its component; the request back where it asks something else.
+fn change_of(request: Request, data: Bytes) -> Result<(Target, Change), Box<Request>> {
+    Ok(match request {
+        Request::Write { to, op, settled, client, first_block, crcs } => {
+            (to, Change::Write { component: to.component, op, settled, client, first_block, crcs, data })
+        }
+        Request::Zero { to, op, settled, client, range, keep_allocated } => {
+            (to, Change::Zero { component: to.component, op, settled, client, range, keep_allocated })
+        }
+        Request::Copy { to, op, settled, first_block, pieces } => {
+            (to, Change::Copy { component: to.component, op, settled, first_block, pieces, data })
+        }
+        Request::Settle { to, upto } => (to, Change::Settle { component: to.component, upto }),
+        Request::ResizeComponent { to, size_blocks, reserved_blocks } => {
+            (to, Change::ResizeComponent { component: to.component, size_blocks, reserved_blocks })
+        }
+        other => return Err(Box::new(other)),
+    })
+}
+
 /// Version of the encoded record.
 const RECORD_VERSION: u8 = 1;
 
 fn encode_record(record: &SeatRecord) -> Bytes {
-    postcard::to_extend(record, vec![RECORD_VERSION])
-        .expect("records have no unencodable values")
-        .into()
+    postcard::to_extend(record, vec![RECORD_VERSION]).expect("records have no unencodable values").into()
 }
 
 fn decode_record(bytes: &[u8]) -> Option<SeatRecord> {

@@ -17,48 +17,23 @@ use crate::{
 
 impl<E: Env, S: LocalStore> Shard<E, S> {
     /// Takes a message. What must keep its order (appends to the log) happens before this returns.
-    pub fn on_message(
-        &self,
-        from: HostId,
-        incarnation: Incarnation,
-        message: Message,
-        payload: Bytes,
-    ) {
+    pub fn on_message(&self, from: HostId, incarnation: Incarnation, message: Message, payload: Bytes) {
         match message {
             Message::Answer { id, answer } => self.inner.rpc.on_answer(from, id, answer, payload),
-            Message::Request { id, request } => {
-                self.on_request(from, incarnation, id, request, payload)
-            }
+            Message::Request { id, request } => self.on_request(from, incarnation, id, request, payload),
             Message::Settled { to, upto } => self.inner.seats.on_settled(to, upto),
-            Message::Release {
-                disk_group,
-                object,
-                epoch,
-            } => {
-                self.inner
-                    .leases
-                    .on_release((from, incarnation), disk_group, object, epoch);
+            Message::Release { disk_group, object, epoch } => {
+                self.inner.leases.on_release((from, incarnation), disk_group, object, epoch);
             }
-            Message::Heartbeat(heartbeat) => {
-                self.inner.leases.on_heartbeat(from, incarnation, heartbeat)
-            }
+            Message::Heartbeat(heartbeat) => self.inner.leases.on_heartbeat(from, incarnation, heartbeat),
             Message::HeartbeatAnswer(answer) => {
-                self.inner
-                    .leases
-                    .on_heartbeat_answer(from, incarnation, answer);
+                self.inner.leases.on_heartbeat_answer(from, incarnation, answer);
                 self.wake();
             }
         }
     }
 
-    fn on_request(
-        &self,
-        from: HostId,
-        incarnation: Incarnation,
-        id: u64,
-        request: Request,
-        payload: Bytes,
-    ) {
+    fn on_request(&self, from: HostId, incarnation: Incarnation, id: u64, request: Request, payload: Bytes) {
         let rpc = self.inner.rpc.clone();
         match request {
             Request::Guest { object, request } => {
@@ -78,10 +53,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             Request::Attach { object } => {
                 let shard = self.clone();
                 self.inner.env.spawn(async move {
-                    let attached = shard
-                        .attach(object, &[], true)
-                        .await
-                        .map_err(Refusal::Inaccessible);
+                    let attached = shard.attach(object, &[], true).await.map_err(Refusal::Inaccessible);
                     rpc.answer(from, id, attached.map(|()| (Answer::Done, Vec::new())));
                 });
             }
@@ -94,28 +66,15 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             }
             request => {
                 let served = self.inner.seats.serve(from, incarnation, request, payload);
-                self.inner
-                    .env
-                    .spawn(async move { rpc.answer(from, id, served.await) });
+                self.inner.env.spawn(async move { rpc.answer(from, id, served.await) });
             }
         }
     }
 
     fn not_owner(&self, object: ObjectId) -> Refusal {
-        let seats = self
-            .inner
-            .seats
-            .highest(object)
-            .map(|(_, at)| at)
-            .unwrap_or_default();
-        let holder = seats
-            .iter()
-            .find_map(|dg| self.inner.leases.holder(*dg, object));
-        Refusal::NotOwner(
-            holder
-                .map(|epoch| epoch.host)
-                .filter(|host| *host != self.inner.env.host()),
-        )
+        let seats = self.inner.seats.highest(object).map(|(_, at)| at).unwrap_or_default();
+        let holder = seats.iter().find_map(|dg| self.inner.leases.holder(*dg, object));
+        Refusal::NotOwner(holder.map(|epoch| epoch.host).filter(|host| *host != self.inner.env.host()))
     }
 
     async fn serve_guest(&self, object: ObjectId, request: GuestRequest, payload: Bytes) -> Served {
@@ -123,42 +82,22 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             return Err(self.not_owner(object));
         };
         let served = match request {
-            GuestRequest::Read { offset, len_bytes } => owned
-                .guest_read(offset, len_bytes)
-                .await
-                .map(with_checksums),
-            GuestRequest::Write {
-                offset,
-                crc,
-                client,
-                retry,
-            } => {
+            GuestRequest::Read { offset, len_bytes } => owned.guest_read(offset, len_bytes).await.map(with_checksums),
+            GuestRequest::Write { offset, crc, client, retry } => {
                 if block_crc(&payload) != crc {
                     return Err(Refusal::Lost);
                 }
                 let origin = Origin { client, retry };
-                owned
-                    .guest_write(offset, payload, origin)
-                    .await
-                    .map(|()| (Answer::Done, Vec::new()))
+                owned.guest_write(offset, payload, origin).await.map(|()| (Answer::Done, Vec::new()))
             }
-            GuestRequest::Zero {
-                offset,
-                len_bytes,
-                keep_allocated,
-                client,
-                retry,
-            } => {
+            GuestRequest::Zero { offset, len_bytes, keep_allocated, client, retry } => {
                 let origin = Origin { client, retry };
-                let zeroed = owned
-                    .guest_zero(offset, len_bytes, keep_allocated, origin)
-                    .await;
+                let zeroed = owned.guest_zero(offset, len_bytes, keep_allocated, origin).await;
                 zeroed.map(|()| (Answer::Done, Vec::new()))
             }
-            GuestRequest::Status { offset, len_bytes } => owned
-                .guest_status(offset, len_bytes)
-                .await
-                .map(|pieces| (Answer::Allocated(pieces), Vec::new())),
+            GuestRequest::Status { offset, len_bytes } => {
+                owned.guest_status(offset, len_bytes).await.map(|pieces| (Answer::Allocated(pieces), Vec::new()))
+            }
         };
         served.map_err(|error| match error {
             OpError::Ended(Ended::Inaccessible(text)) => Refusal::Inaccessible(text),
@@ -172,29 +111,18 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let Some(owned) = self.owned(object) else {
             return Err(self.not_owner(object));
         };
-        let command: Command =
-            serde_json::from_slice(command).map_err(|e| Refusal::Invalid(e.to_string()))?;
+        let command: Command = serde_json::from_slice(command).map_err(|e| Refusal::Invalid(e.to_string()))?;
         if command != Command::Status {
             owned.command(command).await.map_err(Refusal::Invalid)?;
         }
-        let status =
-            serde_json::to_vec(&owned.status()).map_err(|e| Refusal::Invalid(e.to_string()))?;
+        let status = serde_json::to_vec(&owned.status()).map_err(|e| Refusal::Invalid(e.to_string()))?;
         Ok((Answer::Managed(status), Vec::new()))
     }
 
     /// The highest record of an object that this host or any of `hints` has, and who is said to own it now.
-    pub async fn look_up(
-        &self,
-        object: ObjectId,
-        hints: &[HostId],
-    ) -> Option<(Accepted, Option<HostId>)> {
+    pub async fn look_up(&self, object: ObjectId, hints: &[HostId]) -> Option<(Accepted, Option<HostId>)> {
         let me = self.inner.env.host();
-        let local = self.inner.seats.serve(
-            me,
-            self.inner.env.incarnation(),
-            Request::WhoHas { object },
-            Bytes::new(),
-        );
+        let local = self.inner.seats.serve(me, self.inner.env.incarnation(), Request::WhoHas { object }, Bytes::new());
         let mut asked = vec![];
         let mut hosts: Vec<HostId> = hints.to_vec();
         if hosts.iter().all(|h| *h == me) {
@@ -202,52 +130,27 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         }
         hosts.sort_unstable();
         hosts.dedup();
-        for host in hosts
-            .into_iter()
-            .filter(|h| *h != me && self.inner.rpc.is_up(*h))
-        {
-            asked.push(self.inner.rpc.call(
-                host,
-                Route::Object(object),
-                Request::WhoHas { object },
-                Vec::new(),
-            ));
+        for host in hosts.into_iter().filter(|h| *h != me && self.inner.rpc.is_up(*h)) {
+            asked.push(self.inner.rpc.call(host, Route::Object(object), Request::WhoHas { object }, Vec::new()));
         }
-        let mut answers: Vec<Answer> = join_all(asked)
-            .await
-            .into_iter()
-            .flatten()
-            .map(|(a, _)| a)
-            .collect();
+        let mut answers: Vec<Answer> = join_all(asked).await.into_iter().flatten().map(|(a, _)| a).collect();
         answers.extend(local.await.ok().map(|(a, _)| a));
         let mut best: Option<Accepted> = None;
         let mut promised_max = 0;
         let mut owners: BTreeMap<HostId, u32> = BTreeMap::new();
         for answer in answers {
-            let Answer::Record {
-                accepted,
-                owner,
-                promised,
-                ..
-            } = answer
-            else {
+            let Answer::Record { accepted, owner, promised, .. } = answer else {
                 continue;
             };
             promised_max = promised_max.max(promised.number);
             if let Some(owner) = owner {
                 *owners.entry(owner).or_default() += 1;
             }
-            if let Some(a) = accepted.filter(|a| {
-                best.as_ref()
-                    .is_none_or(|b| (b.epoch, b.csn) < (a.epoch, a.csn))
-            }) {
+            if let Some(a) = accepted.filter(|a| best.as_ref().is_none_or(|b| (b.epoch, b.csn) < (a.epoch, a.csn))) {
                 best = Some(*a);
             }
         }
-        let owner = owners
-            .into_iter()
-            .max_by_key(|(_, n)| *n)
-            .map(|(host, _)| host);
+        let owner = owners.into_iter().max_by_key(|(_, n)| *n).map(|(host, _)| host);
         self.note_epoch(object, promised_max);
         best.map(|accepted| (accepted, owner))
     }
@@ -255,9 +158,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     /// Gives the object up, unless a front end of this host has it open and `force` is off.
     async fn hand_over(&self, object: ObjectId, force: bool) -> Result<(), Refusal> {
         if !force && self.front_ends(object) > 0 {
-            return Err(Refusal::Invalid(
-                "a front end of the owner's host has the disk open".into(),
-            ));
+            return Err(Refusal::Invalid("a front end of the owner's host has the disk open".into()));
         }
         if let Some(owned) = self.owned(object) {
             owned.give_up().await;
@@ -270,34 +171,20 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     ///
     /// # Errors
     /// Why the object cannot be owned here now, in words.
-    pub async fn attach(
-        &self,
-        object: ObjectId,
-        hints: &[HostId],
-        force: bool,
-    ) -> Result<(), String> {
+    pub async fn attach(&self, object: ObjectId, hints: &[HostId], force: bool) -> Result<(), String> {
         if self.owned(object).is_some() {
             return Ok(());
         }
         let Some((known, owner)) = self.look_up(object, hints).await else {
             return Err("no host that answers has the disk's record".into());
         };
-        if let Some(owner) =
-            owner.filter(|o| *o != self.inner.env.host() && self.inner.rpc.is_up(*o))
-        {
+        if let Some(owner) = owner.filter(|o| *o != self.inner.env.host() && self.inner.rpc.is_up(*o)) {
             let request = Request::HandOver { object, force };
-            if let Err(refusal) = self
-                .inner
-                .rpc
-                .call(owner, Route::Object(object), request, Vec::new())
-                .await
-            {
+            if let Err(refusal) = self.inner.rpc.call(owner, Route::Object(object), request, Vec::new()).await {
                 return Err(format!("the owner does not hand over: {refusal:?}"));
             }
         }
-        self.take_over(&known)
-            .await
-            .map_err(|error| error.to_string())
+        self.take_over(&known).await.map_err(|error| error.to_string())
     }
 
     /// Sends a command to the owner; here or elsewhere.
@@ -311,21 +198,12 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let answer = match self.owned(object) {
             Some(_) => self.serve_command(object, &bytes).await?.0,
             None => {
-                let request = Request::Manage {
-                    object,
-                    command: bytes,
-                };
-                self.inner
-                    .rpc
-                    .call(owner, Route::Object(object), request, Vec::new())
-                    .await?
-                    .0
+                let request = Request::Manage { object, command: bytes };
+                self.inner.rpc.call(owner, Route::Object(object), request, Vec::new()).await?.0
             }
         };
         match answer {
-            Answer::Managed(status) => {
-                serde_json::from_slice(&status).map_err(|e| Refusal::Invalid(e.to_string()))
-            }
+            Answer::Managed(status) => serde_json::from_slice(&status).map_err(|e| Refusal::Invalid(e.to_string())),
             _ => Err(Refusal::Invalid("not an answer to a command".into())),
         }
     }
@@ -334,23 +212,11 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
 /// Bytes of a read with a checksum per 4 KiB of the answer, so that the front end's host can check them.
 fn with_checksums(parts: Vec<Bytes>) -> (Answer, Vec<Bytes>) {
     let step = BLOCK_BYTES as usize;
-    let even = parts
-        .iter()
-        .rev()
-        .skip(1)
-        .all(|p| p.len().is_multiple_of(step));
+    let even = parts.iter().rev().skip(1).all(|p| p.len().is_multiple_of(step));
     let parts = match even {
         true => parts,
         false => vec![Bytes::from(parts.concat())],
     };
-    let crcs = parts
-        .iter()
-        .flat_map(|part| part.chunks(step).map(block_crc))
-        .collect();
-    (
-        Answer::Data {
-            pieces: vec![DataPiece::Data { crcs }],
-        },
-        parts,
-    )
+    let crcs = parts.iter().flat_map(|part| part.chunks(step).map(block_crc)).collect();
+    (Answer::Data { pieces: vec![DataPiece::Data { crcs }] }, parts)
 }

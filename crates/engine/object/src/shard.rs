@@ -9,11 +9,9 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, Route};
-use cairn_types::{
-    Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId,
-};
+use cairn_types::{Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId};
 use cairn_wire::{Answer, Refusal, Request};
-use futures::{FutureExt, future::LocalBoxFuture};
+use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
 use crate::{
     leases::Leases,
@@ -85,38 +83,15 @@ pub trait Placer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectEvent {
     /// This host became owner.
-    Owned {
-        object: ObjectId,
-        name: String,
-        epoch_number: u64,
-    },
+    Owned { object: ObjectId, name: String, epoch_number: u64 },
     /// It is owner no longer.
-    GivenUp {
-        object: ObjectId,
-        name: String,
-        why: String,
-    },
+    GivenUp { object: ObjectId, name: String, why: String },
     /// A component's state changed.
-    Component {
-        object: ObjectId,
-        name: String,
-        component: ComponentId,
-        host: HostId,
-        now: String,
-    },
+    Component { object: ObjectId, name: String, component: ComponentId, host: HostId, now: String },
     /// A resync ended.
-    Resynced {
-        object: ObjectId,
-        name: String,
-        component: ComponentId,
-        bytes: u64,
-    },
+    Resynced { object: ObjectId, name: String, component: ComponentId, bytes: u64 },
     /// A bad block was repaired from a good copy.
-    Repaired {
-        object: ObjectId,
-        component: ComponentId,
-        blocks: u32,
-    },
+    Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
 }
 
 /// The object layer of one shard. Cheap to clone.
@@ -142,27 +117,22 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) front_ends: RefCell<BTreeMap<ObjectId, usize>>,
     /// Objects that this shard is seizing just now; others wait for the outcome.
     pub(crate) seizing: RefCell<BTreeSet<ObjectId>>,
+    /// A seizure came to its end. Not `changed`: whoever failed and waits to try again must not wake the others to
+    /// do the same, for ever.
+    pub(crate) seized: Signal,
     /// The highest epoch number known of an object, those that this process has burnt included.
     epochs: RefCell<BTreeMap<ObjectId, u64>>,
 }
 
 impl<E: Env, S: LocalStore> Clone for Shard<E, S> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-        }
+        Self { inner: self.inner.clone() }
     }
 }
 
 impl<E: Env, S: LocalStore> Shard<E, S> {
     /// The object layer over these seats.
-    pub fn new(
-        env: E,
-        rpc: Rpc<E>,
-        seats: Seats<E, S>,
-        leases: Leases<E>,
-        options: ObjectOptions,
-    ) -> Self {
+    pub fn new(env: E, rpc: Rpc<E>, seats: Seats<E, S>, leases: Leases<E>, options: ObjectOptions) -> Self {
         Self {
             inner: Rc::new(ShardInner {
                 env,
@@ -179,6 +149,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 throttle: RefCell::default(),
                 front_ends: RefCell::default(),
                 seizing: RefCell::default(),
+                seized: Signal::default(),
                 epochs: RefCell::default(),
             }),
         }
@@ -228,12 +199,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
 
     /// Open front-end sessions of an object on this shard.
     pub fn front_ends(&self, object: ObjectId) -> usize {
-        self.inner
-            .front_ends
-            .borrow()
-            .get(&object)
-            .copied()
-            .unwrap_or(0)
+        self.inner.front_ends.borrow().get(&object).copied().unwrap_or(0)
     }
 
     /// An epoch number was heard of.
@@ -246,21 +212,8 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     /// An epoch of this process above every one known; never the same twice.
     pub(crate) fn next_epoch(&self, object: ObjectId) -> Epoch {
         let env = &self.inner.env;
-        let number = self
-            .inner
-            .epochs
-            .borrow()
-            .get(&object)
-            .copied()
-            .unwrap_or(0);
-        let epoch = cairn_record::next_epoch(
-            Epoch {
-                number,
-                ..Epoch::default()
-            },
-            env.host(),
-            env.incarnation(),
-        );
+        let number = self.inner.epochs.borrow().get(&object).copied().unwrap_or(0);
+        let epoch = cairn_record::next_epoch(Epoch { number, ..Epoch::default() }, env.host(), env.incarnation());
         self.note_epoch(object, epoch.number);
         epoch
     }
@@ -271,18 +224,23 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     /// Who is owner instead, or what is missing.
     pub async fn take_over(&self, known: &Accepted) -> Result<(), SeizeError> {
         let (inner, object) = (&self.inner, known.config.object);
-        inner
-            .changed
-            .until(|| (!inner.seizing.borrow().contains(&object)).then_some(()))
-            .await;
+        inner.seized.until(|| (!inner.seizing.borrow().contains(&object)).then_some(())).await;
         if self.owned(object).is_some() {
             return Ok(());
         }
         inner.seizing.borrow_mut().insert(object);
-        let won: Result<Won, SeizeError> = seize(self, known).await;
-        inner.seizing.borrow_mut().remove(&object);
-        inner.changed.notify();
-        won.map(|won| drop(Owned::begin(self, won)))
+        let (sender, receiver) = oneshot::channel();
+        let (shard, known) = (self.clone(), known.clone());
+        // A task of its own: a seizure left half way would hold its claims for ever if whoever asked goes away.
+        inner.env.spawn(async move {
+            let won: Result<Won, SeizeError> = seize(&shard, &known).await;
+            let result = won.map(|won| drop(Owned::begin(&shard, won)));
+            shard.inner.seizing.borrow_mut().remove(&object);
+            shard.inner.seized.notify();
+            let _ = sender.send(result);
+        });
+        let stopping = SeizeError::Inaccessible("the host is stopping".into());
+        receiver.await.unwrap_or(Err(stopping))
     }
 
     /// Sends a request to a disk group; in this shard by a plain call. Sent before this returns.
@@ -295,12 +253,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     ) -> LocalBoxFuture<'static, PartsReply> {
         let inner = &self.inner;
         if host == inner.env.host() && inner.seats.has(disk_group) {
-            return inner.seats.serve(
-                host,
-                inner.env.incarnation(),
-                request,
-                payload.unwrap_or_default(),
-            );
+            return inner.seats.serve(host, inner.env.incarnation(), request, payload.unwrap_or_default());
         }
         let payload = payload.map(|p| vec![p]).unwrap_or_default();
         inner
@@ -311,7 +264,12 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     }
 
     /// Asks a disk group something that carries no data.
-    pub fn ask(&self, host: HostId, disk_group: DiskGroupId, request: Request) -> LocalBoxFuture<'static, Result<(Answer, Vec<Bytes>), Refusal>> {
+    pub fn ask(
+        &self,
+        host: HostId,
+        disk_group: DiskGroupId,
+        request: Request,
+    ) -> LocalBoxFuture<'static, Result<(Answer, Vec<Bytes>), Refusal>> {
         self.request(host, disk_group, request, None)
     }
 
@@ -327,10 +285,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 (now == 0 || now + bytes <= max).then(|| inner.in_flight_bytes.set(now + bytes))
             })
             .await;
-        InFlight {
-            shard: self.clone(),
-            bytes,
-        }
+        InFlight { shard: self.clone(), bytes }
     }
 }
 
@@ -343,9 +298,7 @@ pub(crate) struct InFlight<E: Env, S: LocalStore> {
 impl<E: Env, S: LocalStore> Drop for InFlight<E, S> {
     fn drop(&mut self) {
         let inner = &self.shard.inner;
-        inner
-            .in_flight_bytes
-            .set(inner.in_flight_bytes.get() - self.bytes);
+        inner.in_flight_bytes.set(inner.in_flight_bytes.get() - self.bytes);
         inner.in_flight_less.notify();
     }
 }

@@ -52,11 +52,7 @@ impl Throttle {
     pub(crate) fn on_guest(&mut self, now: Time, latency: Duration) {
         let ns = latency.as_nanos() as u64;
         let smooth = |old: u64| {
-            if old == 0 {
-                ns
-            } else {
-                old - old / 16 + ns / 16
-            }
+            if old == 0 { ns } else { old - old / 16 + ns / 16 }
         };
         self.latency_ns = smooth(self.latency_ns);
         if now.since(self.last_copy) > IDLE_AFTER {
@@ -71,11 +67,7 @@ impl Throttle {
         if guests && now.since(self.judged) >= JUDGE_EVERY {
             self.judged = now;
             let slow = self.undisturbed_ns > 0 && self.latency_ns > 2 * self.undisturbed_ns;
-            self.rate = if slow {
-                self.rate - self.rate / 3
-            } else {
-                self.rate + self.rate / 12
-            };
+            self.rate = if slow { self.rate - self.rate / 3 } else { self.rate + self.rate / 12 };
             self.rate = self.rate.clamp(RATE_MIN, RATE_MAX);
         }
         self.last_copy = now;
@@ -124,14 +116,8 @@ mod tests {
         let calm = copied(&mut throttle, 1000, 1000, 220);
         let slow = copied(&mut throttle, 2000, 1000, 2000);
         let again = copied(&mut throttle, 3000, 2000, 220) / 2;
-        assert!(
-            slow * 3 < calm,
-            "slow guests: {slow} MiB/s, calm: {calm} MiB/s"
-        );
-        assert!(
-            again > 2 * slow,
-            "it recovers: {again} MiB/s after {slow} MiB/s"
-        );
+        assert!(slow * 3 < calm, "slow guests: {slow} MiB/s, calm: {calm} MiB/s");
+        assert!(again > 2 * slow, "it recovers: {again} MiB/s after {slow} MiB/s");
         assert!(slow >= 5, "never below the floor: {slow} MiB/s");
     }
 
@@ -146,9 +132,6 @@ mod tests {
             waited += pause;
             now = now + pause;
         }
-        assert!(
-            waited >= Duration::from_millis(1800),
-            "20 MiB at 10 MiB/s: {waited:?}"
-        );
+        assert!(waited >= Duration::from_millis(1800), "20 MiB at 10 MiB/s: {waited:?}");
     }
 }

@@ -38,21 +38,14 @@ impl Origin {
     fn part(self, block: u64) -> ClientTag {
         match self.client.session {
             0 => ClientTag::default(),
-            session => ClientTag {
-                session,
-                number: self.client.number << 32 | (block & 0xffff_ffff),
-            },
+            session => ClientTag { session, number: self.client.number << 32 | (block & 0xffff_ffff) },
         }
     }
 }
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Reads bytes.
-    pub(crate) async fn guest_read(
-        self: &Rc<Self>,
-        offset: u64,
-        len_bytes: u32,
-    ) -> Result<Vec<Bytes>, OpError> {
+    pub(crate) async fn guest_read(self: &Rc<Self>, offset: u64, len_bytes: u32) -> Result<Vec<Bytes>, OpError> {
         let blocks = self.check(offset, u64::from(len_bytes))?;
         if len_bytes == 0 {
             return Ok(Vec::new());
@@ -67,17 +60,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Writes bytes.
-    pub(crate) async fn guest_write(
-        self: &Rc<Self>,
-        offset: u64,
-        data: Bytes,
-        origin: Origin,
-    ) -> Result<(), OpError> {
+    pub(crate) async fn guest_write(self: &Rc<Self>, offset: u64, data: Bytes, origin: Origin) -> Result<(), OpError> {
         let blocks = self.check(offset, data.len() as u64)?;
         if data.is_empty() {
             return Ok(());
         }
         self.pace(data.len() as u64).await;
+        self.not_draining().await?;
         let _budget = self.shard.admit(blocks.bytes()).await;
         let _guard = self.locks.lock(blocks, true).await;
         let data = match offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes() {
@@ -99,11 +88,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let end = offset + len_bytes;
         let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
         // The disk's last block may be cut short by its size: what is past the end is nobody's.
-        let last = if end == self.size_bytes() {
-            blocks.end()
-        } else {
-            last
-        };
+        let last = if end == self.size_bytes() { blocks.end() } else { last };
         if first >= last {
             let zeros = PageBuf::zeroed(len_bytes as usize).freeze();
             return self.guest_write(offset, zeros, origin).await;
@@ -118,9 +103,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let mut next = first;
         while next < last {
-            let count = (last - next).min(u64::from(ZERO_BLOCKS_MAX)) as u32;
-            self.zero_blocks(BlockRange::new(next, count), keep_allocated, origin)
-                .await?;
+            let most = if keep_allocated { KEPT_ZERO_BLOCKS_MAX } else { ZERO_BLOCKS_MAX };
+            let count = (last - next).min(u64::from(most)) as u32;
+            self.zero_blocks(BlockRange::new(next, count), keep_allocated, origin).await?;
             next += u64::from(count);
         }
         Ok(())
@@ -138,35 +123,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for piece in cairn_geometry::split(&layout, size, all) {
             let legs = self.state.borrow().readable(piece.set);
             let me = self.shard.inner.env.host();
-            let Some(leg) = legs
-                .iter()
-                .find(|l| l.link.host == me)
-                .or(legs.first())
-                .copied()
-            else {
-                return Err(OpError::Io(format!(
-                    "no reachable copy of replica set {}",
-                    piece.set
-                )));
+            let Some(leg) = legs.iter().find(|l| l.link.host == me).or(legs.first()).copied() else {
+                return Err(OpError::Io(format!("no reachable copy of replica set {}", piece.set)));
             };
-            let request = Request::Allocated {
-                to: leg.link.target,
-                range: piece.range,
-            };
-            let reply = self
-                .shard
-                .request(leg.link.host, leg.link.target.disk_group, request, None)
-                .await;
+            let request = Request::Allocated { to: leg.link.target, range: piece.range };
+            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             let Ok((Answer::Allocated(pieces), _)) = reply else {
-                return Err(OpError::Io(
-                    "a component did not tell its allocation".into(),
-                ));
+                return Err(OpError::Io("a component did not tell its allocation".into()));
             };
             let shift = |p: AllocatedPiece| {
-                let range = BlockRange::new(
-                    p.range.first - piece.range.first + piece.object_first,
-                    p.range.count,
-                );
+                let range = BlockRange::new(p.range.first - piece.range.first + piece.object_first, p.range.count);
                 AllocatedPiece { range, ..p }
             };
             found.extend(pieces.into_iter().map(shift));
@@ -198,9 +164,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if rest.is_empty() {
             return Ok(self.read_piece(first).await?.into_bytes());
         }
-        let reads = std::iter::once(first)
-            .chain(rest)
-            .map(|piece| self.read_piece(piece));
+        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece));
         let mut parts = Vec::new();
         for read in join_all(reads).await {
             parts.extend(read.map(Contents::into_bytes)?);
@@ -209,12 +173,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Read-modify-write of the first and last block. The caller holds the exclusive lock.
-    async fn with_edges(
-        self: &Rc<Self>,
-        blocks: BlockRange,
-        offset: u64,
-        data: &Bytes,
-    ) -> Result<Bytes, OpError> {
+    async fn with_edges(self: &Rc<Self>, blocks: BlockRange, offset: u64, data: &Bytes) -> Result<Bytes, OpError> {
         let mut whole = PageBuf::dirty(blocks.bytes() as usize);
         let from = (offset - blocks.first * BLOCK) as usize;
         let to = from + data.len();
@@ -240,12 +199,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Ok(whole.freeze())
     }
 
-    async fn write_blocks(
-        self: &Rc<Self>,
-        blocks: BlockRange,
-        data: Bytes,
-        origin: Origin,
-    ) -> Result<(), OpError> {
+    async fn write_blocks(self: &Rc<Self>, blocks: BlockRange, data: Bytes, origin: Origin) -> Result<(), OpError> {
         let op_blocks = self.shard.inner.options.borrow().op_bytes_max / BLOCK_BYTES;
         let mut operations = Vec::new();
         for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
@@ -255,18 +209,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 let range = BlockRange::new(piece.range.first + u64::from(done), count);
                 let from = ((piece.object_first + u64::from(done) - blocks.first) * BLOCK) as usize;
                 let part = data.slice(from..from + range.bytes() as usize);
-                done += count;
+                // Named by its own first block: the block after it may begin another part of the same request.
                 let client = origin.part(piece.object_first + u64::from(done));
+                done += count;
                 if origin.retry && self.was_done(piece.set, client).await? {
                     continue;
                 }
                 let crcs = part.chunks_exact(BLOCK as usize).map(block_crc).collect();
-                operations.push(self.start(
-                    piece.set,
-                    range,
-                    client,
-                    Body::Write { crcs, data: part },
-                ));
+                operations.push(self.start(piece.set, range, client, Body::Write { crcs, data: part }));
             }
         }
         all_acknowledged(operations).await
@@ -278,6 +228,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         keep_allocated: bool,
         origin: Origin,
     ) -> Result<(), OpError> {
+        self.not_draining().await?;
         let _guard = self.locks.lock(blocks, true).await;
         let mut operations = Vec::new();
         for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
@@ -285,12 +236,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if origin.retry && self.was_done(piece.set, client).await? {
                 continue;
             }
-            operations.push(self.start(
-                piece.set,
-                piece.range,
-                client,
-                Body::Zero { keep_allocated },
-            ));
+            operations.push(self.start(piece.set, piece.range, client, Body::Zero { keep_allocated }));
         }
         all_acknowledged(operations).await
     }
@@ -299,21 +245,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn was_done(&self, set: u32, client: ClientTag) -> Result<bool, OpError> {
         let legs = self.state.borrow().readable(set);
         for leg in legs {
-            let request = Request::WasDone {
-                to: leg.link.target,
-                client,
-            };
-            let reply = self
-                .shard
-                .request(leg.link.host, leg.link.target.disk_group, request, None)
-                .await;
+            let request = Request::WasDone { to: leg.link.target, client };
+            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             if let Ok((Answer::WasDone(done), _)) = reply {
                 return Ok(done);
             }
         }
-        Err(OpError::Io(format!(
-            "no reachable copy of replica set {set}"
-        )))
+        Err(OpError::Io(format!("no reachable copy of replica set {set}")))
     }
 
     /// Delays requests above the policy's IOPS limit. One I/O is up to 32 KiB, as vSAN counts.
@@ -338,14 +276,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 /// Blocks of one zero operation, at most: 1 GiB, so that a trim of a whole disk is a few hundred operations.
 const ZERO_BLOCKS_MAX: u32 = (1 << 30) / BLOCK_BYTES;
 
+/// The same where the zeroes keep their space: each block becomes an entry of the component's map.
+const KEPT_ZERO_BLOCKS_MAX: u32 = (64 << 20) / BLOCK_BYTES;
+
 async fn all_acknowledged(operations: Vec<Operation>) -> Result<(), OpError> {
     let mut result = Ok(());
     for operation in operations {
         // A sender that is gone means that the host is going down.
-        let one = operation
-            .acknowledged
-            .await
-            .unwrap_or_else(|_| Err(OpError::Io("the host is stopping".into())));
+        let one = operation.acknowledged.await.unwrap_or_else(|_| Err(OpError::Io("the host is stopping".into())));
         if result.is_ok() {
             result = one;
         }

@@ -69,7 +69,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Records failed components absent or degraded; writes that wait for it go on.
-    async fn record_failures(self: &Rc<Self>) {
+    pub(crate) async fn record_failures(self: &Rc<Self>) {
         let unix_ms = self.shard.inner.env.unix_ms();
         let (next, taken) = self.state.borrow().config_with_failures(unix_ms);
         // The only thing that recording a failure can break: a set would be left without an in-sync copy.
@@ -80,9 +80,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if self.change(next).await {
             let mut state = self.state.borrow_mut();
             // Whatever failed again since is still in `failed` only if it still takes writes (`adopt`).
-            state
-                .failed
-                .retain(|component, _| !taken.contains_key(component));
+            state.failed.retain(|component, _| !taken.contains_key(component));
             drop(state);
             self.progressed.notify();
         }
@@ -146,18 +144,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let epoch = self.epoch();
         let leases = &self.shard.inner.leases;
         let due = leases.due(self.id);
-        let up = due
-            .into_iter()
-            .filter(|asked| self.shard.inner.rpc.is_up(asked.seat.host));
+        let up = due.into_iter().filter(|asked| self.shard.inner.rpc.is_up(asked.seat.host));
         let confirms = up.map(|asked| {
-            let request = Request::Confirm {
-                disk_group: asked.seat.disk_group,
-                object: self.id,
-                epoch,
-            };
-            let reply = self
-                .shard
-                .request(asked.seat.host, asked.seat.disk_group, request, None);
+            let request = Request::Confirm { disk_group: asked.seat.disk_group, object: self.id, epoch };
+            let reply = self.shard.request(asked.seat.host, asked.seat.disk_group, request, None);
             async move { (asked, reply.await) }
         });
         for (asked, reply) in join_all(confirms.collect::<Vec<_>>()).await {
@@ -166,9 +156,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     leases.on_confirmed(asked);
                     self.progressed.notify();
                 }
-                Err(Refusal::Fenced { promised }) if promised > epoch => {
-                    self.finish_owner(Ended::Fenced(promised))
-                }
+                Err(Refusal::Fenced { promised }) if promised > epoch => self.finish_owner(Ended::Fenced(promised)),
                 // The seat was away when we seized, or came back from a restart: it promises and learns the record.
                 Err(Refusal::Fenced { .. }) => self.bring_up(asked.seat).await,
                 Err(_) => {}
@@ -180,59 +168,31 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn bring_up(self: &Rc<Self>, seat: Seat) {
         let (config, csn, epoch) = (self.config(), self.csn(), self.epoch());
         // Data members that take writes have promised already, or are recorded absent and readmitted one by one.
-        let at_seat = config
-            .members
-            .iter()
-            .filter(|m| m.seat() == seat && !m.state.takes_writes() || m.set().is_none());
+        let at_seat =
+            config.members.iter().filter(|m| m.seat() == seat && !m.state.takes_writes() || m.set().is_none());
         let only: Vec<_> = at_seat.map(|m| m.component).collect();
         if only.is_empty() {
             return;
         }
         let (object, disk_group) = (self.id, seat.disk_group);
-        let seize = Request::Seize {
-            disk_group,
-            object,
-            epoch,
-            only,
-            overrule: true,
-        };
+        let seize = Request::Seize { disk_group, object, epoch, only, overrule: true };
         let reply = self.shard.request(seat.host, disk_group, seize, None).await;
         match reply {
             Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { .. }), _)) => {}
-            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promisee { promised }), _))
-                if promised > epoch =>
-            {
+            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promisee { promised }), _)) if promised > epoch => {
                 return self.finish_owner(Ended::Fenced(promised));
             }
             _ => return,
         }
-        let accepted = Box::new(Accepted {
-            epoch,
-            csn,
-            base: None,
-            config: (*config).clone(),
-        });
-        let _ = self
-            .shard
-            .request(
-                seat.host,
-                disk_group,
-                Request::Accept {
-                    disk_group,
-                    accepted,
-                },
-                None,
-            )
-            .await;
+        let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
+        let _ = self.shard.request(seat.host, disk_group, Request::Accept { disk_group, accepted }, None).await;
     }
 
     /// Members that were absent and whose host answers again: admitted, undone above what is decided, resynced.
     async fn readmit_returned(self: &Rc<Self>) {
         let config = self.config();
         for member in &config.members {
-            if !matches!(member.state, ComponentState::Absent { .. })
-                || !self.shard.inner.rpc.is_up(member.host)
-            {
+            if !matches!(member.state, ComponentState::Absent { .. }) || !self.shard.inner.rpc.is_up(member.host) {
                 continue;
             }
             if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
@@ -251,14 +211,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             only: vec![member.component],
             overrule: true,
         };
-        let reply = self
-            .shard
-            .request(member.host, member.disk_group, request, None)
-            .await;
+        let reply = self.shard.request(member.host, member.disk_group, request, None).await;
         let components = match reply {
-            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) => {
-                components
-            }
+            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) => components,
             Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promisee { promised }), _)) => {
                 self.finish_owner(Ended::Fenced(promised));
                 return;
@@ -269,16 +224,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             _ => return,
         };
-        let answer = components
-            .into_iter()
-            .find(|c| c.component == member.component && c.present && !c.lost);
+        let answer = components.into_iter().find(|c| c.component == member.component && c.present && !c.lost);
         let Some(answer) = answer else {
             return self.degrade(member).await;
         };
         let mut next = (*self.config()).clone();
-        let back = next
-            .member_mut(member.component)
-            .expect("a member of its config");
+        let back = next.member_mut(member.component).expect("a member of its config");
         if member.role == Role::Witness {
             // A witness has nothing to catch up with but the record, which this change brings.
             back.state = ComponentState::Active;
@@ -294,9 +245,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         if self.change(next).await {
             let config = self.config();
-            let now = config
-                .member(member.component)
-                .expect("a member of its config");
+            let now = config.member(member.component).expect("a member of its config");
             self.state.borrow_mut().link(now, answer.session);
             self.start_resync(member.component);
         }
@@ -318,31 +267,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let ComponentState::Resyncing { stale_since } = rejoin.state else {
             return false;
         };
-        let size_blocks = cairn_geometry::component_blocks(
-            &self.layout(),
-            self.size_bytes(),
-            member.set().unwrap_or(0),
-        );
+        let size_blocks =
+            cairn_geometry::component_blocks(&self.layout(), self.size_bytes(), member.set().unwrap_or(0));
         let reserved_blocks = self.reserved_blocks(size_blocks);
         let requests = [
-            Request::Undo {
-                to,
-                ops: rejoin.undo,
-            },
-            Request::Settle {
-                to,
-                upto: stale_since,
-            },
-            Request::ResizeComponent {
-                to,
-                size_blocks,
-                reserved_blocks,
-            },
+            Request::Undo { to, ops: rejoin.undo },
+            Request::Settle { to, upto: stale_since },
+            Request::ResizeComponent { to, size_blocks, reserved_blocks },
         ];
-        let asked = requests.map(|request| {
-            self.shard
-                .request(member.host, member.disk_group, request, None)
-        });
+        let asked = requests.map(|request| self.shard.request(member.host, member.disk_group, request, None));
         let mut good = true;
         for reply in asked {
             good &= reply.await.is_ok();
@@ -352,9 +285,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     async fn degrade(self: &Rc<Self>, member: Member) {
         let mut next = (*self.config()).clone();
-        next.member_mut(member.component)
-            .expect("a member of its config")
-            .state = ComponentState::Degraded;
+        next.member_mut(member.component).expect("a member of its config").state = ComponentState::Degraded;
         self.change(next).await;
     }
 
@@ -372,9 +303,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (config, now_ms) = (self.config(), inner.env.unix_ms());
         let delay_ms = inner.options.borrow().repair_delay.as_millis() as u64;
         let due = config.members.iter().find(|m| match m.state {
-            ComponentState::Absent { since_unix_ms, .. } => {
-                now_ms.saturating_sub(since_unix_ms) >= delay_ms
-            }
+            ComponentState::Absent { since_unix_ms, .. } => now_ms.saturating_sub(since_unix_ms) >= delay_ms,
             ComponentState::Degraded => true,
             _ => false,
         });
@@ -390,17 +319,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Makes the new components, admits them, and brings the new membership into effect (a joint change). What is
     /// gone is removed after the close.
-    pub(crate) async fn change_members(
-        self: &Rc<Self>,
-        change: MemberChange,
-        size_bytes: u64,
-    ) -> Result<(), String> {
+    pub(crate) async fn change_members(self: &Rc<Self>, change: MemberChange, size_bytes: u64) -> Result<(), String> {
         let mut sessions = Vec::new();
-        for member in change
-            .members
-            .iter()
-            .filter(|m| change.added.contains(&m.component))
-        {
+        for member in change.members.iter().filter(|m| change.added.contains(&m.component)) {
             sessions.push((*member, self.admit_new(member, size_bytes).await?));
         }
         let before = self.config();
@@ -414,9 +335,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         next.size_bytes = size_bytes;
         if !self.change(next).await {
-            return Err(
-                "the new members were not accepted by a majority; it is tried again".into(),
-            );
+            return Err("the new members were not accepted by a majority; it is tried again".into());
         }
         for (member, session) in sessions.into_iter().filter(|(m, _)| m.set().is_some()) {
             self.state.borrow_mut().link(&member, session);
@@ -424,65 +343,29 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 self.start_resync(member.component);
             }
         }
-        for gone in before
-            .members
-            .iter()
-            .filter(|m| change.removed.contains(&m.component))
-        {
+        for gone in before.members.iter().filter(|m| change.removed.contains(&m.component)) {
             let (disk_group, component) = (gone.disk_group, gone.component);
-            let delete = Request::DeleteComponent {
-                disk_group,
-                component,
-                object: self.id,
-            };
+            let delete = Request::DeleteComponent { disk_group, component, object: self.id };
             // When its host is away the component is removed when that host learns of the closed config.
             drop(self.shard.request(gone.host, gone.disk_group, delete, None));
         }
         Ok(())
     }
 
-    async fn admit_new(
-        &self,
-        member: &Member,
-        size_bytes: u64,
-    ) -> Result<cairn_types::SessionId, String> {
-        let blocks = member.set().map_or(0, |set| {
-            cairn_geometry::component_blocks(&self.layout(), size_bytes, set)
-        });
-        let (object, epoch, disk_group, component) =
-            (self.id, self.epoch(), member.disk_group, member.component);
+    async fn admit_new(&self, member: &Member, size_bytes: u64) -> Result<cairn_types::SessionId, String> {
+        let blocks = member.set().map_or(0, |set| cairn_geometry::component_blocks(&self.layout(), size_bytes, set));
+        let (object, epoch, disk_group, component) = (self.id, self.epoch(), member.disk_group, member.component);
         let reserved_blocks = self.reserved_blocks(blocks);
-        let create = Request::CreateComponent {
-            disk_group,
-            component,
-            object,
-            size_blocks: blocks,
-            reserved_blocks,
-        };
-        let made = self
-            .shard
-            .request(member.host, disk_group, create, None)
-            .await;
+        let create = Request::CreateComponent { disk_group, component, object, size_blocks: blocks, reserved_blocks };
+        let made = self.shard.request(member.host, disk_group, create, None).await;
         made.map_err(|refusal| format!("a component cannot be made: {refusal:?}"))?;
-        let seize = Request::Seize {
-            disk_group,
-            object,
-            epoch,
-            only: vec![component],
-            overrule: true,
-        };
-        let reply = self
-            .shard
-            .request(member.host, disk_group, seize, None)
-            .await;
-        let Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) = reply
-        else {
+        let seize = Request::Seize { disk_group, object, epoch, only: vec![component], overrule: true };
+        let reply = self.shard.request(member.host, disk_group, seize, None).await;
+        let Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) = reply else {
             return Err("a new component does not admit its owner".into());
         };
         let answer = components.into_iter().find(|c| c.component == component);
-        answer
-            .map(|a| a.session)
-            .ok_or_else(|| "a new component is not there".into())
+        answer.map(|a| a.session).ok_or_else(|| "a new component is not there".into())
     }
 
     fn settle_when_idle(&self) {
@@ -504,23 +387,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 self.shard.inner.seats.on_settled(to, settled);
             } else {
                 let route = cairn_env::Route::DiskGroup(to.disk_group);
-                self.shard.inner.rpc.send(
-                    host,
-                    route,
-                    &Message::Settled { to, upto: settled },
-                    Vec::new(),
-                );
+                self.shard.inner.rpc.send(host, route, &Message::Settled { to, upto: settled }, Vec::new());
             }
         }
     }
 
     fn resyncing(&self) -> Vec<cairn_types::ComponentId> {
         let state = self.state.borrow();
-        let resyncing = state
-            .config
-            .members
-            .iter()
-            .filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
+        let resyncing = state.config.members.iter().filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
         resyncing.map(|m| m.component).collect()
     }
 }

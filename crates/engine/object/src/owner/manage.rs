@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     local_store::LocalStore,
-    owner::{Ended, Owned},
+    owner::{Ended, OpError, Owned},
 };
 
 /// A command to the owner, as it travels between hosts (JSON).
@@ -78,12 +78,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// The state now.
     pub fn status(&self) -> ObjectStatus {
         let config = (*self.config()).clone();
-        ObjectStatus {
-            epoch: self.epoch(),
-            csn: self.csn().0,
-            resyncs: self.resync_status(),
-            config,
-        }
+        ObjectStatus { epoch: self.epoch(), csn: self.csn().0, resyncs: self.resync_status(), config }
     }
 
     /// The resyncs under way.
@@ -107,40 +102,63 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Carries out a command; `Status` is answered by [`Self::status`].
     pub async fn command(self: &Rc<Self>, command: Command) -> Result<(), String> {
         let (sender, receiver) = oneshot::channel();
-        self.commands
-            .borrow_mut()
-            .push(Queued::Command(command, sender));
+        self.commands.borrow_mut().push(Queued::Command(command, sender));
         self.work.notify();
-        receiver
-            .await
-            .unwrap_or_else(|_| Err("the object changed its owner meanwhile; ask again".into()))
+        receiver.await.unwrap_or_else(|_| Err("the object changed its owner meanwhile; ask again".into()))
     }
 
     /// Drains and gives the object up, so that another host may seize it at once.
     pub async fn give_up(self: &Rc<Self>) {
-        self.drain().await;
+        self.drain(false).await;
         self.finish_owner(Ended::GivenUp);
     }
 
-    async fn drain(self: &Rc<Self>) {
-        self.state.borrow_mut().draining = true;
+    /// Waits while the object drains: whoever comes then goes to the next owner. An error when it ended.
+    pub(crate) async fn not_draining(&self) -> Result<(), OpError> {
+        if !self.state.borrow().draining {
+            return Ok(());
+        }
         self.progressed
             .until(|| {
                 let state = self.state.borrow();
-                (state.ended.is_some() || state.settled() == state.last()).then_some(())
+                match &state.ended {
+                    Some(ended) => Some(Err(OpError::Ended(ended.clone()))),
+                    None => (!state.draining).then_some(Ok(())),
+                }
             })
-            .await;
+            .await
+    }
+
+    fn stop_draining(&self) {
+        self.state.borrow_mut().draining = false;
+        self.progressed.notify();
+    }
+
+    /// Lets nothing new begin and waits until everything is decided. The keeper itself records failures on the way:
+    /// operations wait for that, and nobody else does it.
+    async fn drain(self: &Rc<Self>, by_keeper: bool) {
+        self.state.borrow_mut().draining = true;
+        loop {
+            let failed = self
+                .progressed_or_failed(|state| {
+                    if state.ended.is_some() || state.settled() == state.last() {
+                        return Some(false);
+                    }
+                    (by_keeper && !state.failed.is_empty()).then_some(true)
+                })
+                .await;
+            if !failed {
+                break;
+            }
+            self.record_failures().await;
+        }
         let (settled, links) = {
             let state = self.state.borrow();
             (state.settled(), state.links())
         };
         let told = links.iter().map(|leg| {
-            let request = Request::Settle {
-                to: leg.link.target,
-                upto: settled,
-            };
-            self.shard
-                .request(leg.link.host, leg.link.target.disk_group, request, None)
+            let request = Request::Settle { to: leg.link.target, upto: settled };
+            self.shard.request(leg.link.host, leg.link.target.disk_group, request, None)
         });
         futures::future::join_all(told.collect::<Vec<_>>()).await;
     }
@@ -149,9 +167,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let queued = std::mem::take(&mut *self.commands.borrow_mut());
         for one in queued {
             match one {
-                Queued::Activate(component, session) => {
-                    self.propose_active(component, session).await
-                }
+                Queued::Activate(component, session) => self.propose_active(component, session).await,
                 Queued::Command(command, answer) => {
                     let result = match command {
                         Command::Status => Ok(()),
@@ -176,13 +192,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         cairn_geometry::check_size(size_bytes).map_err(|e| e.to_string())?;
         let sets = cairn_geometry::replica_sets(&config.layout, config.size_bytes);
         if cairn_geometry::replica_sets(&config.layout, size_bytes) != sets {
-            let placer = self
-                .shard
-                .inner
-                .placer
-                .borrow()
-                .clone()
-                .ok_or("this host cannot place components yet")?;
+            let placer = self.shard.inner.placer.borrow().clone().ok_or("this host cannot place components yet")?;
             let change = placer.extend(&config, size_bytes)?;
             self.resize_components(&config, size_bytes).await?;
             return self.change_members(change, size_bytes).await;
@@ -196,11 +206,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
     }
 
-    async fn resize_components(
-        &self,
-        config: &ObjectConfig,
-        size_bytes: u64,
-    ) -> Result<(), String> {
+    async fn resize_components(&self, config: &ObjectConfig, size_bytes: u64) -> Result<(), String> {
         let links = self.state.borrow().links();
         for leg in links {
             let Some(set) = config.member(leg.component).and_then(|m| m.set()) else {
@@ -208,25 +214,29 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             };
             let size_blocks = cairn_geometry::component_blocks(&config.layout, size_bytes, set);
             let reserved_blocks = self.reserved_blocks(size_blocks);
-            let request = Request::ResizeComponent {
-                to: leg.link.target,
-                size_blocks,
-                reserved_blocks,
-            };
-            let reply = self
-                .shard
-                .request(leg.link.host, leg.link.target.disk_group, request, None)
-                .await;
+            let request = Request::ResizeComponent { to: leg.link.target, size_blocks, reserved_blocks };
+            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             reply.map_err(|refusal| format!("a component cannot grow: {refusal:?}"))?;
         }
         Ok(())
     }
 
+    /// Waits for a state; failures wake too, by way of `work`.
+    async fn progressed_or_failed<T>(&self, ready: impl Fn(&super::state::State) -> Option<T>) -> T {
+        loop {
+            if let Some(value) = ready(&self.state.borrow()) {
+                return value;
+            }
+            futures::future::select(self.progressed.wait(), self.work.wait()).await;
+        }
+    }
+
     async fn delete(self: &Rc<Self>) -> Result<(), String> {
-        self.drain().await;
+        self.drain(true).await;
         let mut next = (*self.config()).clone();
         next.deleted = true;
         if !self.change(next).await {
+            self.stop_draining();
             return Err("the tombstone was not accepted by a majority; ask again".into());
         }
         let config = self.config();
@@ -238,24 +248,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 object: self.id,
             };
             // A host that is away removes its part when it comes back and learns of the tombstone.
-            drop(
-                self.shard
-                    .request(member.host, member.disk_group, request, None),
-            );
+            drop(self.shard.request(member.host, member.disk_group, request, None));
         }
         Ok(())
     }
 
     async fn degrade_now(self: &Rc<Self>, component: ComponentId) -> Result<(), String> {
         let mut next = (*self.config()).clone();
-        let member = next
-            .member_mut(component)
-            .ok_or("the object has no such component")?;
+        let member = next.member_mut(component).ok_or("the object has no such component")?;
         if member.state.in_sync() {
-            return Err(
-                "the component is in sync: evacuating a healthy component is not in this release"
-                    .into(),
-            );
+            return Err("the component is in sync: evacuating a healthy component is not in this release".into());
         }
         member.state = ComponentState::Degraded;
         match self.change(next).await {

@@ -74,18 +74,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),
         });
-        let before = shard
-            .inner
-            .owned
-            .borrow_mut()
-            .insert(owned.id, owned.clone());
+        let before = shard.inner.owned.borrow_mut().insert(owned.id, owned.clone());
         assert!(before.is_none(), "one shard owns an object once");
         let (epoch, name) = (owned.epoch(), owned.name());
-        shard.tell(ObjectEvent::Owned {
-            object: owned.id,
-            name,
-            epoch_number: epoch.number,
-        });
+        shard.tell(ObjectEvent::Owned { object: owned.id, name, epoch_number: epoch.number });
         let keeper = owned.clone();
         shard.inner.env.spawn(async move { keeper.keep().await });
         owned
@@ -110,11 +102,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             Ended::GivenUp => "handed over".into(),
             Ended::Deleted => "deleted".into(),
         };
-        self.shard.tell(ObjectEvent::GivenUp {
-            object: self.id,
-            name: self.name(),
-            why,
-        });
+        self.shard.tell(ObjectEvent::GivenUp { object: self.id, name: self.name(), why });
     }
 
     /// Waits for a lease; after one lease time without, the object is given up.
@@ -134,15 +122,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 return Ok(());
             }
             if env.now().since(since) > leases.lease() {
-                let why = Ended::Inaccessible(
-                    "the leases of more than half of the votes are lost".into(),
-                );
+                let why = Ended::Inaccessible("the leases of more than half of the votes are lost".into());
                 self.finish_owner(why.clone());
                 return Err(OpError::Ended(why));
             }
             self.work.notify();
-            futures::future::select(self.progressed.wait(), env.sleep(Duration::from_millis(10)))
-                .await;
+            futures::future::select(self.progressed.wait(), env.sleep(Duration::from_millis(10))).await;
         }
     }
 

@@ -64,10 +64,7 @@ impl Contents {
     /// All data in one aligned piece: for a region copy.
     pub(crate) fn joined(self) -> (Vec<DataPiece>, Bytes) {
         if self.data.len() <= 1 {
-            return (
-                self.pieces,
-                self.data.into_iter().next().unwrap_or_default(),
-            );
+            return (self.pieces, self.data.into_iter().next().unwrap_or_default());
         }
         let mut all = PageBuf::dirty(self.data.iter().map(Bytes::len).sum());
         let mut at = 0;
@@ -81,41 +78,19 @@ impl Contents {
     /// Lengths and, for what came over the network, checksums.
     fn check(&self, blocks: u32, verify: bool) -> Result<(), String> {
         let told: u32 = self.pieces.iter().map(DataPiece::blocks).sum();
-        let with_data: usize = self
-            .pieces
-            .iter()
-            .map(|p| {
-                if let DataPiece::Data { crcs } = p {
-                    crcs.len()
-                } else {
-                    0
-                }
-            })
-            .sum();
+        let with_data: usize =
+            self.pieces.iter().map(|p| if let DataPiece::Data { crcs } = p { crcs.len() } else { 0 }).sum();
         let bytes: usize = self.data.iter().map(Bytes::len).sum();
         if told != blocks || bytes != with_data * BLOCK_BYTES as usize {
-            return Err(format!(
-                "asked for {blocks} blocks, told {told} with {bytes} bytes"
-            ));
+            return Err(format!("asked for {blocks} blocks, told {told} with {bytes} bytes"));
         }
         if !verify {
             return Ok(());
         }
-        let crcs = self.pieces.iter().flat_map(|p| {
-            if let DataPiece::Data { crcs } = p {
-                crcs.as_slice()
-            } else {
-                &[]
-            }
-        });
-        let found = self
-            .data
-            .iter()
-            .flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize));
-        match crcs
-            .zip(found)
-            .position(|(crc, block)| *crc != block_crc(block))
-        {
+        let crcs =
+            self.pieces.iter().flat_map(|p| if let DataPiece::Data { crcs } = p { crcs.as_slice() } else { &[] });
+        let found = self.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize));
+        match crcs.zip(found).position(|(crc, block)| *crc != block_crc(block)) {
             Some(at) => Err(format!("data block {at} arrived with a wrong checksum")),
             None => Ok(()),
         }
@@ -144,9 +119,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     self.finish_owner(super::Ended::Fenced(promised));
                 }
                 Err(refusal) => {
-                    self.state
-                        .borrow_mut()
-                        .fail(leg.component, refusal == Refusal::NotFound);
+                    self.state.borrow_mut().fail(leg.component, refusal == Refusal::NotFound);
                     self.work.notify();
                 }
             }
@@ -155,26 +128,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Reads one copy, checked.
     pub(crate) async fn read_leg(&self, leg: Leg, range: BlockRange) -> Result<Contents, Refusal> {
-        let request = Request::Read {
-            to: leg.link.target,
-            range,
-        };
+        let request = Request::Read { to: leg.link.target, range };
         let local = leg.link.host == self.shard.inner.env.host();
-        let reply = self
-            .shard
-            .request(leg.link.host, leg.link.target.disk_group, request, None)
-            .await;
+        let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
         let (Answer::Data { pieces }, data) = reply? else {
             return Err(Refusal::Invalid("not an answer to a read".into()));
         };
-        let contents = Contents {
-            pieces,
-            data: data.into_iter().filter(|d| !d.is_empty()).collect(),
-        };
+        let contents = Contents { pieces, data: data.into_iter().filter(|d| !d.is_empty()).collect() };
         // The store has just checked a local copy in this very memory; only a copy that travelled is checked again.
-        contents
-            .check(range.count, !local)
-            .map_err(|_| Refusal::Lost)?;
+        contents.check(range.count, !local).map_err(|_| Refusal::Lost)?;
         Ok(contents)
     }
 
@@ -188,9 +150,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         legs.retain(|l| !tried.contains(&l.component));
         let me = self.shard.inner.env.host();
         let local = legs.iter().position(|l| l.link.host == me);
-        let at = local.or_else(|| {
-            (!legs.is_empty()).then(|| (piece.range.first >> 8) as usize % legs.len())
-        })?;
+        let at = local.or_else(|| (!legs.is_empty()).then(|| (piece.range.first >> 8) as usize % legs.len()))?;
         Some(legs[at])
     }
 
@@ -199,16 +159,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return OpError::Ended(ended.clone());
         }
         match bad.is_empty() {
-            true => OpError::Ended(super::Ended::Inaccessible(format!(
-                "no reachable copy of replica set {set}"
-            ))),
+            true => OpError::Ended(super::Ended::Inaccessible(format!("no reachable copy of replica set {set}"))),
             false => OpError::Io(format!(
                 "{} blocks of replica set {set} are bad on every reachable copy",
-                bad.iter()
-                    .flat_map(|(_, r)| r)
-                    .map(|r| r.count)
-                    .max()
-                    .unwrap_or(0)
+                bad.iter().flat_map(|(_, r)| r).map(|r| r.count).max().unwrap_or(0)
             )),
         }
     }
@@ -227,9 +181,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let layout = self.state.borrow().config.layout;
         for object_range in cairn_geometry::to_object(&layout, set, range) {
             let guard = self.locks.lock(object_range, true).await;
-            let Some(piece) =
-                cairn_geometry::split(&layout, self.size_bytes(), object_range).next()
-            else {
+            let Some(piece) = cairn_geometry::split(&layout, self.size_bytes(), object_range).next() else {
                 continue;
             };
             // Somebody may have written it meanwhile: then there is nothing to repair.
@@ -244,11 +196,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let operation = self.start(set, piece.range, ClientTag::default(), body);
             if matches!(operation.acknowledged.await, Ok(Ok(()))) {
                 let (object, component) = (self.id, leg.component);
-                self.shard.tell(ObjectEvent::Repaired {
-                    object,
-                    component,
-                    blocks: piece.range.count,
-                });
+                self.shard.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
             }
             drop(guard);
         }

@@ -12,8 +12,8 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
-    BlockRange, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES,
-    RegionIndex, ReplicaSetIndex, SessionId, Time,
+    BlockRange, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES, RegionIndex, ReplicaSetIndex,
+    SessionId, Time,
 };
 use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
@@ -55,20 +55,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let done = owned.resync(component, progress.session).await;
             let mut resyncs = owned.resyncs.borrow_mut();
             // A newer admission of the same component has its own entry.
-            if resyncs
-                .get(&component)
-                .is_some_and(|p| p.session == progress.session)
-            {
+            if resyncs.get(&component).is_some_and(|p| p.session == progress.session) {
                 let last = resyncs.remove(&component).expect("just seen");
                 drop(resyncs);
                 if done.is_some() {
                     let (object, name) = (owned.id, owned.config().name.clone());
-                    owned.shard.tell(ObjectEvent::Resynced {
-                        object,
-                        name,
-                        component,
-                        bytes: last.bytes_done,
-                    });
+                    owned.shard.tell(ObjectEvent::Resynced { object, name, component, bytes: last.bytes_done });
                 }
             }
         });
@@ -79,19 +71,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (set, stale_since) = self.stage(component, session)?;
         // Operations begun before the target took writes are not in the survivors' region tables for certain until
         // they are decided.
-        self.decided_upto(self.state.borrow().last(), component, session)
-            .await?;
+        // Fetched apart: a borrow inside the awaited expression would live until it resolves.
+        let begun = self.state.borrow().last();
+        self.decided_upto(begun, component, session).await?;
         let regions = self.stale_regions(component, set, stale_since).await?;
-        self.progress(component, session, |p| {
-            p.bytes_total = regions.len() as u64 * u64::from(REGION_BYTES)
-        });
-        let at_once = self
-            .shard
-            .inner
-            .options
-            .borrow()
-            .resync_regions_in_flight_max
-            .max(1) as usize;
+        self.progress(component, session, |p| p.bytes_total = regions.len() as u64 * u64::from(REGION_BYTES));
+        let at_once = self.shard.inner.options.borrow().resync_regions_in_flight_max.max(1) as usize;
         let mut copies = stream::iter(regions)
             .map(|region| self.copy_region(component, session, set, region))
             .buffer_unordered(at_once);
@@ -112,16 +97,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let ComponentState::Resyncing { stale_since } = member.state else {
             return None;
         };
-        (state.link_of(component)?.target.session == session)
-            .then_some((member.set()?, stale_since))
+        (state.link_of(component)?.target.session == session).then_some((member.set()?, stale_since))
     }
 
-    async fn decided_upto(
-        &self,
-        op: OpId,
-        component: ComponentId,
-        session: SessionId,
-    ) -> Option<()> {
+    async fn decided_upto(&self, op: OpId, component: ComponentId, session: SessionId) -> Option<()> {
         self.progressed
             .until(|| {
                 if self.stage(component, session).is_none() {
@@ -140,20 +119,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         after: OpId,
     ) -> Option<BTreeSet<RegionIndex>> {
         let mut legs: Vec<Leg> = self.state.borrow().readable(set);
-        legs.push(Leg {
-            component,
-            link: self.state.borrow().link_of(component)?,
-        });
+        legs.push(Leg { component, link: self.state.borrow().link_of(component)? });
         let mut regions = BTreeSet::new();
         for leg in legs {
-            let request = Request::Regions {
-                to: leg.link.target,
-                after,
-            };
-            let reply = self
-                .shard
-                .request(leg.link.host, leg.link.target.disk_group, request, None)
-                .await;
+            let request = Request::Regions { to: leg.link.target, after };
+            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             let Ok((Answer::Regions(touched), _)) = reply else {
                 // A survivor that cannot tell may know of regions that nobody else does: it is no survivor then.
                 self.state.borrow_mut().fail(leg.component, false);
@@ -178,6 +148,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let first = u64::from(region) * u64::from(REGION_BLOCKS);
         let count = blocks.saturating_sub(first).min(u64::from(REGION_BLOCKS)) as u32;
         for object_range in cairn_geometry::to_object(&layout, set, BlockRange::new(first, count)) {
+            self.not_draining().await.ok()?;
             let _guard = self.locks.lock(object_range, true).await;
             self.stage(component, session)?;
             let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
@@ -189,9 +160,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let _ = copy.acknowledged.await;
             self.copy_ended(op, component, session).await?;
         }
-        self.progress(component, session, |p| {
-            p.bytes_done += u64::from(REGION_BYTES)
-        });
+        self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
         Some(())
     }
 
@@ -210,21 +179,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Y2: the barrier, then the proposal, which the keeper makes.
     async fn activate(self: &Rc<Self>, component: ComponentId, session: SessionId) -> Option<()> {
         self.stage(component, session)?;
-        self.state.borrow_mut().require(component);
-        self.decided_upto(self.state.borrow().last(), component, session)
-            .await?;
-        self.commands
-            .borrow_mut()
-            .push(Queued::Activate(component, session));
+        let begun = {
+            let mut state = self.state.borrow_mut();
+            state.require(component);
+            state.last()
+        };
+        self.decided_upto(begun, component, session).await?;
+        self.commands.borrow_mut().push(Queued::Activate(component, session));
         self.work.notify();
         self.progressed
             .until(|| {
                 let state = self.state.borrow();
-                if state
-                    .config
-                    .member(component)
-                    .is_some_and(|m| m.state.in_sync())
-                {
+                if state.config.member(component).is_some_and(|m| m.state.in_sync()) {
                     return Some(Some(()));
                 }
                 drop(state);
@@ -234,29 +200,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// The keeper's half of the activation.
-    pub(crate) async fn propose_active(
-        self: &Rc<Self>,
-        component: ComponentId,
-        session: SessionId,
-    ) {
+    pub(crate) async fn propose_active(self: &Rc<Self>, component: ComponentId, session: SessionId) {
         if self.stage(component, session).is_none() {
             return;
         }
         let mut next = (*self.config()).clone();
         // `decided` travels with the activation: whoever settles later never undoes what the target got by copy.
         next.decided = next.decided.max(self.state.borrow().settled());
-        next.member_mut(component)
-            .expect("a member of its config")
-            .state = ComponentState::Active;
+        next.member_mut(component).expect("a member of its config").state = ComponentState::Active;
         self.change(next).await;
     }
 
-    fn progress(
-        &self,
-        component: ComponentId,
-        session: SessionId,
-        change: impl FnOnce(&mut Progress),
-    ) {
+    fn progress(&self, component: ComponentId, session: SessionId, change: impl FnOnce(&mut Progress)) {
         let mut resyncs = self.resyncs.borrow_mut();
         if let Some(progress) = resyncs.get_mut(&component).filter(|p| p.session == session) {
             change(progress);
@@ -267,11 +222,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn throttle(&self) {
         let inner = &self.shard.inner;
         let limit = inner.options.borrow().resync_bytes_per_s_max;
-        let pause =
-            inner
-                .throttle
-                .borrow_mut()
-                .next(inner.env.now(), limit, u64::from(REGION_BYTES));
+        let pause = inner.throttle.borrow_mut().next(inner.env.now(), limit, u64::from(REGION_BYTES));
         if pause > Duration::ZERO {
             inner.env.sleep(pause).await;
         }

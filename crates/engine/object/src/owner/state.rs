@@ -6,8 +6,7 @@ use std::{
 };
 
 use cairn_types::{
-    ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex,
-    SessionId,
+    ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId,
 };
 use cairn_wire::Target;
 
@@ -83,10 +82,7 @@ impl State {
             draining: false,
         };
         let members = state.config.members.clone();
-        for member in members
-            .iter()
-            .filter(|m| m.set().is_some() && m.state.takes_writes())
-        {
+        for member in members.iter().filter(|m| m.set().is_some() && m.state.takes_writes()) {
             if let Some(&session) = sessions.get(&member.component) {
                 state.link(member, session);
             }
@@ -97,37 +93,16 @@ impl State {
 
     /// Writes go to the member from now on.
     pub(crate) fn link(&mut self, member: &Member, session: SessionId) {
-        let target = Target {
-            disk_group: member.disk_group,
-            component: member.component,
-            epoch: self.epoch,
-            session,
-        };
-        self.links.insert(
-            member.component,
-            Link {
-                host: member.host,
-                target,
-                required: member.state.in_sync(),
-            },
-        );
+        let target = Target { disk_group: member.disk_group, component: member.component, epoch: self.epoch, session };
+        self.links.insert(member.component, Link { host: member.host, target, required: member.state.in_sync() });
         self.rebuild_legs();
     }
 
     fn rebuild_legs(&mut self) {
-        let sets = self
-            .config
-            .members
-            .iter()
-            .filter_map(Member::set)
-            .max()
-            .map_or(0, |s| s as usize + 1);
+        let sets = self.config.members.iter().filter_map(Member::set).max().map_or(0, |s| s as usize + 1);
         self.legs = vec![Vec::new(); sets];
         for member in &self.config.members {
-            if let Some(set) = member
-                .set()
-                .filter(|_| self.links.contains_key(&member.component))
-            {
+            if let Some(set) = member.set().filter(|_| self.links.contains_key(&member.component)) {
                 self.legs[set as usize].push(member.component);
             }
         }
@@ -140,13 +115,7 @@ impl State {
 
     /// Every component that takes writes.
     pub(crate) fn links(&self) -> Vec<Leg> {
-        self.links
-            .iter()
-            .map(|(component, link)| Leg {
-                component: *component,
-                link: *link,
-            })
-            .collect()
+        self.links.iter().map(|(component, link)| Leg { component: *component, link: *link }).collect()
     }
 
     /// Begins an operation on a replica set: its id and the copies that it goes to.
@@ -155,26 +124,9 @@ impl State {
         self.next_seq += 1;
         self.in_flight.insert(seq);
         self.wrote = true;
-        let legs = self
-            .legs
-            .get(set as usize)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let legs = legs
-            .iter()
-            .map(|c| Leg {
-                component: *c,
-                link: self.links[c],
-            })
-            .collect();
-        (
-            OpId {
-                epoch: self.epoch,
-                seq,
-            },
-            self.settled(),
-            legs,
-        )
+        let legs = self.legs.get(set as usize).map(Vec::as_slice).unwrap_or_default();
+        let legs = legs.iter().map(|c| Leg { component: *c, link: self.links[c] }).collect();
+        (OpId { epoch: self.epoch, seq }, self.settled(), legs)
     }
 
     /// The operation is decided on every component that it was sent to, or that component is recorded absent.
@@ -184,14 +136,8 @@ impl State {
 
     /// Every operation up to this one is decided.
     pub(crate) fn settled(&self) -> OpId {
-        let seq = self
-            .in_flight
-            .first()
-            .map_or(self.next_seq - 1, |first| first - 1);
-        OpId {
-            epoch: self.epoch,
-            seq,
-        }
+        let seq = self.in_flight.first().map_or(self.next_seq - 1, |first| first - 1);
+        OpId { epoch: self.epoch, seq }
     }
 
     /// Whether the operation has begun and not ended.
@@ -201,10 +147,7 @@ impl State {
 
     /// The last operation that was begun.
     pub(crate) fn last(&self) -> OpId {
-        OpId {
-            epoch: self.epoch,
-            seq: self.next_seq - 1,
-        }
+        OpId { epoch: self.epoch, seq: self.next_seq - 1 }
     }
 
     /// Whether every operation up to `op` is decided.
@@ -238,20 +181,12 @@ impl State {
         self.config
             .replica_set(set)
             .filter(|m| m.state.in_sync() && !self.failed.contains_key(&m.component))
-            .filter_map(|m| {
-                Some(Leg {
-                    component: m.component,
-                    link: self.link_of(m.component)?,
-                })
-            })
+            .filter_map(|m| Some(Leg { component: m.component, link: self.link_of(m.component)? }))
             .collect()
     }
 
     /// The next configuration: failures recorded. Returns the failures taken in.
-    pub(crate) fn config_with_failures(
-        &self,
-        unix_ms: u64,
-    ) -> (ObjectConfig, BTreeMap<ComponentId, bool>) {
+    pub(crate) fn config_with_failures(&self, unix_ms: u64) -> (ObjectConfig, BTreeMap<ComponentId, bool>) {
         let mut config = (*self.config).clone();
         let settled = self.settled();
         for (component, for_good) in &self.failed {
@@ -259,16 +194,12 @@ impl State {
                 continue;
             };
             let stale_since = match member.state {
-                ComponentState::Resyncing { stale_since }
-                | ComponentState::Absent { stale_since, .. } => stale_since,
+                ComponentState::Resyncing { stale_since } | ComponentState::Absent { stale_since, .. } => stale_since,
                 ComponentState::Active | ComponentState::Degraded => settled,
             };
             member.state = match for_good {
                 true => ComponentState::Degraded,
-                false => ComponentState::Absent {
-                    stale_since,
-                    since_unix_ms: unix_ms,
-                },
+                false => ComponentState::Absent { stale_since, since_unix_ms: unix_ms },
             };
         }
         config.decided = config.decided.max(settled);
@@ -280,19 +211,13 @@ impl State {
         assert!(csn > self.csn, "configurations only go forward");
         self.config = Rc::new(config);
         self.csn = csn;
-        let members: BTreeMap<ComponentId, ComponentState> = self
-            .config
-            .members
-            .iter()
-            .map(|m| (m.component, m.state))
-            .collect();
-        self.links
-            .retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
+        let members: BTreeMap<ComponentId, ComponentState> =
+            self.config.members.iter().map(|m| (m.component, m.state)).collect();
+        self.links.retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
         for (component, link) in &mut self.links {
             link.required |= members[component].in_sync();
         }
-        self.failed
-            .retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
+        self.failed.retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
         self.rebuild_legs();
     }
 }

@@ -6,9 +6,7 @@
 use std::{collections::VecDeque, fmt, time::Duration};
 
 use cairn_env::Env;
-use cairn_record::{
-    AcceptRefused, ChangeEffect, ConfigChange, Seizure, SeizureEffect, SeizureFailure,
-};
+use cairn_record::{AcceptRefused, ChangeEffect, ConfigChange, Seizure, SeizureEffect, SeizureFailure};
 use cairn_types::{Accepted, ComponentId, Csn, Epoch, ObjectConfig, Seat};
 use cairn_wire::{Answer, Refusal, Request, SeizeAnswer, Target};
 use futures::{
@@ -50,16 +48,12 @@ pub enum SeizeError {
 impl fmt::Display for SeizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Superseded(epoch) => write!(
-                f,
-                "host {} is taking the disk over (epoch {})",
-                epoch.host, epoch.number
-            ),
-            Self::LeaseHeld { by, for_ms } => write!(
-                f,
-                "host {} holds the disk's lease for up to {for_ms} ms",
-                by.host
-            ),
+            Self::Superseded(epoch) => {
+                write!(f, "host {} is taking the disk over (epoch {})", epoch.host, epoch.number)
+            }
+            Self::LeaseHeld { by, for_ms } => {
+                write!(f, "host {} holds the disk's lease for up to {for_ms} ms", by.host)
+            }
             Self::Inaccessible(text) => f.write_str(text),
             Self::Deleted => f.write_str("the disk was deleted"),
         }
@@ -89,10 +83,7 @@ enum Input {
 type Inputs = FuturesUnordered<LocalBoxFuture<'static, Input>>;
 
 /// Takes ownership, starting from the highest record known.
-pub(crate) async fn seize<E: Env, S: LocalStore>(
-    shard: &Shard<E, S>,
-    known: &Accepted,
-) -> Result<Won, SeizeError> {
+pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Accepted) -> Result<Won, SeizeError> {
     let object = known.config.object;
     shard.note_epoch(object, known.epoch.number);
     let epoch = shard.next_epoch(object);
@@ -125,10 +116,7 @@ pub(crate) async fn seize<E: Env, S: LocalStore>(
         // A timeout that moved nothing and a seizure that asks nothing would wait for ever.
         if effects.is_empty() && inputs.is_empty() && !seizure.ended() {
             effects.extend(seizure.on_timeout());
-            assert!(
-                !effects.is_empty() || seizure.ended(),
-                "a seizure that waits has asked"
-            );
+            assert!(!effects.is_empty() || seizure.ended(), "a seizure that waits has asked");
         }
     }
 }
@@ -141,10 +129,7 @@ fn seats_of(known: &Accepted) -> Vec<Seat> {
     seats
 }
 
-async fn next_input<E: Env, S: LocalStore>(
-    shard: &Shard<E, S>,
-    inputs: &mut Inputs,
-) -> Option<Input> {
+async fn next_input<E: Env, S: LocalStore>(shard: &Shard<E, S>, inputs: &mut Inputs) -> Option<Input> {
     if inputs.is_empty() {
         return None;
     }
@@ -162,19 +147,10 @@ fn ask<E: Env, S: LocalStore>(
     inputs: &Inputs,
 ) {
     match effect {
-        SeizureEffect::Seize {
-            seats,
-            overrule_lease,
-        } => {
+        SeizureEffect::Seize { seats, overrule_lease } => {
             for seat in seats {
                 let (disk_group, only) = (seat.disk_group, Vec::new());
-                let request = Request::Seize {
-                    disk_group,
-                    object,
-                    epoch,
-                    only,
-                    overrule: overrule_lease,
-                };
+                let request = Request::Seize { disk_group, object, epoch, only, overrule: overrule_lease };
                 let reply = shard.request(seat.host, disk_group, request, None);
                 inputs.push(reply.map(move |r| Input::Seized(seat, r)).boxed_local());
             }
@@ -182,36 +158,15 @@ fn ask<E: Env, S: LocalStore>(
         SeizureEffect::Accept { seats, record } => {
             for seat in seats {
                 let (disk_group, csn) = (seat.disk_group, record.csn);
-                let request = Request::Accept {
-                    disk_group,
-                    accepted: record.clone(),
-                };
+                let request = Request::Accept { disk_group, accepted: record.clone() };
                 let reply = shard.request(seat.host, disk_group, request, None);
-                inputs.push(
-                    reply
-                        .map(move |r| Input::Accepted(seat, csn, r))
-                        .boxed_local(),
-                );
+                inputs.push(reply.map(move |r| Input::Accepted(seat, csn, r)).boxed_local());
             }
         }
-        SeizureEffect::Undo {
-            seat,
-            component,
-            session,
-            ops,
-        } => {
-            let to = Target {
-                disk_group: seat.disk_group,
-                component,
-                epoch,
-                session,
-            };
+        SeizureEffect::Undo { seat, component, session, ops } => {
+            let to = Target { disk_group: seat.disk_group, component, epoch, session };
             let reply = shard.request(seat.host, seat.disk_group, Request::Undo { to, ops }, None);
-            inputs.push(
-                reply
-                    .map(move |r| Input::Undone(component, r))
-                    .boxed_local(),
-            );
+            inputs.push(reply.map(move |r| Input::Undone(component, r)).boxed_local());
         }
         SeizureEffect::Won(_) | SeizureEffect::Failed(_) => unreachable!("handled by the caller"),
     }
@@ -219,12 +174,8 @@ fn ask<E: Env, S: LocalStore>(
 
 fn feed(seizure: &mut Seizure, input: Input) -> Vec<SeizureEffect> {
     match input {
-        Input::Seized(seat, Ok((Answer::Seize(answer), _))) => {
-            seizure.on_seize_answer(seat, answer)
-        }
-        Input::Seized(seat, Err(Refusal::NotFound)) => {
-            seizure.on_seize_answer(seat, SeizeAnswer::NoSeat)
-        }
+        Input::Seized(seat, Ok((Answer::Seize(answer), _))) => seizure.on_seize_answer(seat, answer),
+        Input::Seized(seat, Err(Refusal::NotFound)) => seizure.on_seize_answer(seat, SeizeAnswer::NoSeat),
         Input::Seized(seat, _) => seizure.on_unreachable(seat),
         Input::Accepted(seat, csn, reply) => match accept_answer(reply) {
             Some(answer) => seizure.on_accept_answer(seat, csn, answer),
@@ -280,18 +231,14 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
     };
     let (env, began) = (&shard.inner.env, shard.inner.env.now());
     let mut effects = VecDeque::from(effects);
-    let mut inputs: FuturesUnordered<LocalBoxFuture<'static, (Seat, Csn, PartsReply)>> =
-        FuturesUnordered::new();
+    let mut inputs: FuturesUnordered<LocalBoxFuture<'static, (Seat, Csn, PartsReply)>> = FuturesUnordered::new();
     loop {
         while let Some(effect) = effects.pop_front() {
             match effect {
                 ChangeEffect::Accept { seats, record } => {
                     for seat in seats {
                         let (disk_group, csn) = (seat.disk_group, record.csn);
-                        let request = Request::Accept {
-                            disk_group,
-                            accepted: record.clone(),
-                        };
+                        let request = Request::Accept { disk_group, accepted: record.clone() };
                         let reply = shard.request(seat.host, disk_group, request, None);
                         inputs.push(reply.map(move |r| (seat, csn, r)).boxed_local());
                     }
@@ -309,9 +256,7 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
         }
         if inputs.is_empty() {
             if env.now().since(began) > shard.inner.leases.lease() {
-                return Err(ChangeError::InDoubt(
-                    "too few seats answer to record a change".into(),
-                ));
+                return Err(ChangeError::InDoubt("too few seats answer to record a change".into()));
             }
             env.sleep(CHANGE_RETRY).await;
             effects.extend(change.on_timeout());
@@ -326,9 +271,7 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
             }
             Either::Left((None, _)) => {}
             Either::Right(_) => {
-                return Err(ChangeError::InDoubt(
-                    "too few seats answer to record a change".into(),
-                ));
+                return Err(ChangeError::InDoubt("too few seats answer to record a change".into()));
             }
         }
     }

@@ -73,10 +73,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         body: Body,
     ) -> Operation {
         let (op, settled, legs) = self.state.borrow_mut().begin(set);
-        let legs = legs
-            .into_iter()
-            .filter(|l| l.component == component)
-            .collect();
+        let legs = legs.into_iter().filter(|l| l.component == component).collect();
         self.send(op, settled, legs, range, ClientTag::default(), &body)
     }
 
@@ -93,18 +90,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for leg in &legs {
             let leg = *leg;
             let (request, payload) = body.request(leg, op, settled, client, range);
-            let answer =
-                self.shard
-                    .request(leg.link.host, leg.link.target.disk_group, request, payload);
+            let answer = self.shard.request(leg.link.host, leg.link.target.disk_group, request, payload);
             answers.push(Box::pin(async move { (leg, answer.await) }));
         }
         let (sender, acknowledged) = oneshot::channel();
         let owned = self.clone();
         // A task of its own: the operation comes to its end even if whoever asked for it goes away.
-        self.shard
-            .inner
-            .env
-            .spawn(async move { owned.finish(op, legs, answers, sender).await });
+        self.shard.inner.env.spawn(async move { owned.finish(op, legs, answers, sender).await });
         Operation { op, acknowledged }
     }
 
@@ -159,8 +151,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// What an answer means for the operation and for the component; failures are noted at once.
     fn judge(&self, leg: Leg, reply: PartsReply) -> Verdict {
+        let link = self.state.borrow().link_of(leg.component);
+        let same = link.is_some_and(|l| l.target.session == leg.link.target.session);
         match reply {
             Ok(_) => Verdict::Done,
+            // Recorded absent since, perhaps admitted anew: it is not that admission that failed, and its resync
+            // waits for the end of this operation and copies what it touched.
+            Err(_) if !same && !matches!(reply, Err(Refusal::Fenced { .. })) => Verdict::Failed,
             Err(Refusal::NoSpace) => Verdict::NoSpace,
             Err(Refusal::Fenced { promised }) => {
                 self.finish_owner(Ended::Fenced(promised));
@@ -191,10 +188,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 if let Some(ended) = &state.ended {
                     return Some(Err(ended.clone()));
                 }
-                components
-                    .iter()
-                    .all(|c| !state.failed.contains_key(c))
-                    .then_some(Ok(()))
+                components.iter().all(|c| !state.failed.contains_key(c)).then_some(Ok(()))
             })
             .await
     }
@@ -204,15 +198,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let asked: Vec<_> = legs
             .iter()
             .map(|leg| {
-                let request = Request::Undo {
-                    to: leg.link.target,
-                    ops: vec![op],
-                };
-                (
-                    *leg,
-                    self.shard
-                        .request(leg.link.host, leg.link.target.disk_group, request, None),
-                )
+                let request = Request::Undo { to: leg.link.target, ops: vec![op] };
+                (*leg, self.shard.request(leg.link.host, leg.link.target.disk_group, request, None))
             })
             .collect();
         let mut failed = Vec::new();
@@ -245,12 +232,7 @@ struct Outcome {
 impl Outcome {
     fn new(legs: &[Leg]) -> Self {
         let unheard = legs.iter().map(|l| (l.component, ())).collect();
-        Self {
-            unheard,
-            failed: Vec::new(),
-            no_space: false,
-            refused: None,
-        }
+        Self { unheard, failed: Vec::new(), no_space: false, refused: None }
     }
 
     fn required_left(&self, required: impl Fn(ComponentId) -> bool) -> bool {
@@ -288,41 +270,14 @@ impl Body {
         match self {
             Self::Write { crcs, data } => {
                 let crcs = crcs.clone();
-                (
-                    Request::Write {
-                        to,
-                        op,
-                        settled,
-                        client,
-                        first_block: range.first,
-                        crcs,
-                    },
-                    Some(data.clone()),
-                )
+                (Request::Write { to, op, settled, client, first_block: range.first, crcs }, Some(data.clone()))
             }
-            Self::Zero { keep_allocated } => (
-                Request::Zero {
-                    to,
-                    op,
-                    settled,
-                    client,
-                    range,
-                    keep_allocated: *keep_allocated,
-                },
-                None,
-            ),
+            Self::Zero { keep_allocated } => {
+                (Request::Zero { to, op, settled, client, range, keep_allocated: *keep_allocated }, None)
+            }
             Self::Copy { pieces, data } => {
                 let pieces = pieces.clone();
-                (
-                    Request::Copy {
-                        to,
-                        op,
-                        settled,
-                        first_block: range.first,
-                        pieces,
-                    },
-                    Some(data.clone()),
-                )
+                (Request::Copy { to, op, settled, first_block: range.first, pieces }, Some(data.clone()))
             }
         }
     }
