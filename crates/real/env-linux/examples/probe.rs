@@ -14,14 +14,14 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf, Route};
 use cairn_env_linux::{
-    DiskOptions, Executor, ExecutorConfig, Fabric, Fill, Host, HostConfig, IoChoice, LinuxDisk,
-    LinuxEnv, create_disk_file,
+    DiskOptions, Executor, ExecutorConfig, Fabric, Fill, Host, HostConfig, IoChoice, LinuxDisk, LinuxEnv,
+    create_disk_file,
 };
 use cairn_types::{ClusterId, HostId, Incarnation};
 use futures::future::join_all;
 
 /// How long each figure is measured.
-const RUN: Duration = Duration::from_millis(400);
+const RUN: Duration = Duration::from_millis(1500);
 const BLOCK: usize = 4096;
 const FILE_BYTES: u64 = 512 << 20;
 
@@ -37,11 +37,7 @@ fn measure(path: &Path) -> Result<(), Box<dyn Error>> {
     for (name, fill) in [("written in full", Fill::Written), ("fallocate only", Fill::Reserved)] {
         let since = Instant::now();
         create_disk_file(path, FILE_BYTES, fill)?;
-        println!(
-            "\nfile of {} MiB, {name}: made in {:.2} s",
-            FILE_BYTES >> 20,
-            since.elapsed().as_secs_f64()
-        );
+        println!("\nfile of {} MiB, {name}: made in {:.2} s", FILE_BYTES >> 20, since.elapsed().as_secs_f64());
         disk(path, IoChoice::Auto)?;
         if fill == Fill::Written {
             disk(path, IoChoice::Threads)?;
@@ -49,7 +45,6 @@ fn measure(path: &Path) -> Result<(), Box<dyn Error>> {
         std::fs::remove_file(path)?;
     }
     println!();
-    if std::env::var("DISK").is_ok() {return Ok(());}
     echo("TCP, a thread per host", Placing::TcpTwoThreads)?;
     echo("TCP, both hosts on one thread", Placing::TcpOneThread)?;
     echo("in process, a thread per host", Placing::FabricTwoThreads)?;
@@ -154,18 +149,6 @@ async fn disk_runs(env: LinuxEnv, path: PathBuf) {
     };
     let blocks = FILE_BYTES / BLOCK as u64;
     let data = PageBuf::copy_of(&[7; BLOCK]).freeze();
-    if std::env::var("QUICK").is_ok() {
-        for depth in [1, 4, 32] {
-        let f = run(depth, |number| {
-            let at = number % blocks * BLOCK as u64;
-            let write = disk.write(at, vec![data.clone()], Durability::Durable);
-            async move { write.await.expect("a write") }
-        }).await;
-        let mut m = f.micros; m.sort_by(f64::total_cmp);
-        println!("QQ {depth} {:.0} {:.0} {:.0} {:.1}", f.count as f64/f.seconds, m[m.len()/2], m[m.len()*99/100], f.cpu_seconds*1e6/f.count as f64);
-        }
-        return;
-    }
     for depth in [1, 8, 32] {
         let figures = run(depth, |number| {
             let at = number % blocks * BLOCK as u64;
@@ -283,11 +266,8 @@ async fn echo_runs(env: LinuxEnv) {
             waiters.borrow_mut()[slot] = Some(sender);
             let mut body = [0; 32];
             body[..4].copy_from_slice(&(slot as u32).to_le_bytes());
-            let message = OutMessage {
-                route: Route::Host,
-                body: Bytes::copy_from_slice(&body),
-                payload: vec![data.clone()],
-            };
+            let message =
+                OutMessage { route: Route::Host, body: Bytes::copy_from_slice(&body), payload: vec![data.clone()] };
             env.send(HostId(2), message);
             let _ = receiver.await;
             free.borrow_mut().push(slot);

@@ -28,24 +28,12 @@ pub(crate) struct FileBlocking {
 
 impl FileBlocking {
     pub fn new(device: &Device, dead: Arc<AtomicBool>) -> Self {
-        Self {
-            file: device.buffered.clone(),
-            _locked: device.file.clone(),
-            dead,
-            len_bytes: device.len_bytes,
-        }
+        Self { file: device.buffered.clone(), _locked: device.file.clone(), dead, len_bytes: device.len_bytes }
     }
 
     fn check(&self, act: &'static str, offset: u64, len: usize) -> Result<(), DiskError> {
-        let fail = |kind, cause: &str| {
-            Err(DiskError {
-                kind,
-                act,
-                offset,
-                len_bytes: len as u64,
-                cause: cause.to_owned(),
-            })
-        };
+        let fail =
+            |kind, cause: &str| Err(DiskError { kind, act, offset, len_bytes: len as u64, cause: cause.to_owned() });
         if self.dead.load(Ordering::Acquire) {
             return fail(DiskErrorKind::Gone, "the host of this disk was stopped");
         }
@@ -61,16 +49,12 @@ impl BlockingDisk for FileBlocking {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
         self.check("read", offset, into.len())?;
         let len = into.len() as u64;
-        self.file
-            .read_exact_at(into, offset)
-            .map_err(|cause| device_error("read", offset, len, &cause))
+        self.file.read_exact_at(into, offset).map_err(|cause| device_error("read", offset, len, &cause))
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DiskError> {
         self.check("write", offset, data.len())?;
-        self.file
-            .write_all_at(data, offset)
-            .map_err(|cause| device_error("write", offset, data.len() as u64, &cause))
+        self.file.write_all_at(data, offset).map_err(|cause| device_error("write", offset, data.len() as u64, &cause))
     }
 
     fn sync(&self) -> Result<(), DiskError> {

@@ -14,7 +14,7 @@ use crate::{
     DiskOptions, LinuxEnv, OpenError,
     blocking_disk::FileBlocking,
     device::{self, Device},
-    io::{Backend, InFlight, Request},
+    io::{Backend, InFlight, Request, Sync},
     threads::SLICES_MAX,
 };
 
@@ -50,13 +50,7 @@ impl LinuxDisk {
         self.0.device.direct
     }
 
-    fn error(
-        &self,
-        act: &'static str,
-        offset: u64,
-        len: usize,
-        cause: &std::io::Error,
-    ) -> DiskError {
+    fn error(&self, act: &'static str, offset: u64, len: usize, cause: &std::io::Error) -> DiskError {
         device_error(act, offset, len as u64, cause)
     }
 
@@ -69,11 +63,7 @@ impl LinuxDisk {
         match offset.checked_add(len as u64) {
             Some(end) if end <= self.0.device.len_bytes => Ok(()),
             _ => Err(DiskError {
-                kind: if act == "read" {
-                    DiskErrorKind::Read
-                } else {
-                    DiskErrorKind::Write
-                },
+                kind: if act == "read" { DiskErrorKind::Read } else { DiskErrorKind::Write },
                 act,
                 offset,
                 len_bytes: len as u64,
@@ -87,11 +77,7 @@ impl LinuxDisk {
         let mut buf = PageBuf::dirty(len);
         let mut filled = 0;
         while filled < len {
-            let request = Request::Read {
-                offset,
-                buf,
-                filled,
-            };
+            let request = Request::Read { offset, buf, filled };
             let (result, request) = self.run(request).await;
             let Request::Read { buf: back, .. } = request else {
                 panic!("a read came back as something else");
@@ -110,22 +96,17 @@ impl LinuxDisk {
         Ok(buf.freeze())
     }
 
-    async fn write_all(
-        self,
-        offset: u64,
-        parts: Vec<Bytes>,
-        durability: Durability,
-    ) -> Result<(), DiskError> {
+    async fn write_all(self, offset: u64, parts: Vec<Bytes>, durability: Durability) -> Result<(), DiskError> {
         let len = parts.iter().map(Bytes::len).sum();
         self.check_range("write", offset, len)?;
         let mut parts = as_device_takes(parts, len);
+        let sync = match durability {
+            Durability::Buffered => Sync::Later,
+            Durability::Durable => self.0.device.sync,
+        };
         let mut at = offset;
         while !parts.is_empty() {
-            let request = Request::Write {
-                offset: at,
-                parts,
-                durable: durability == Durability::Durable,
-            };
+            let request = Request::Write { offset: at, parts, sync };
             let (result, request) = self.run(request).await;
             let Request::Write { parts: back, .. } = request else {
                 panic!("a write came back as something else");
@@ -160,28 +141,21 @@ impl LinuxDisk {
     async fn run(&self, request: Request) -> (std::io::Result<usize>, Request) {
         let inner = &self.0;
         let file = inner.device.file.clone();
-        let answer = inner
-            .backend
-            .run(file, request, inner.in_flight.enter())
-            .await;
+        let answer = inner.backend.run(file, request, inner.in_flight.enter()).await;
         (answer.result, answer.request)
     }
 }
 
 /// Nothing was done, and asking again is right: the request never reached the device.
 fn again(cause: &std::io::Error) -> bool {
-    matches!(
-        cause.kind(),
-        std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock
-    )
+    matches!(cause.kind(), std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock)
 }
 
 /// The parts as one device write takes them: aligned in memory and length, and not too many; else one copy.
 fn as_device_takes(mut parts: Vec<Bytes>, len: usize) -> Vec<Bytes> {
     parts.retain(|part| !part.is_empty());
-    let aligned = |part: &Bytes| {
-        (part.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) && part.len().is_multiple_of(BUFFER_ALIGN)
-    };
+    let aligned =
+        |part: &Bytes| (part.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) && part.len().is_multiple_of(BUFFER_ALIGN);
     if parts.len() <= SLICES_MAX && parts.iter().all(aligned) {
         return parts;
     }
@@ -209,12 +183,7 @@ fn advance(parts: &mut Vec<Bytes>, mut count: usize) {
 }
 
 /// What the system's error means to the store.
-pub(crate) fn device_error(
-    act: &'static str,
-    offset: u64,
-    len_bytes: u64,
-    cause: &std::io::Error,
-) -> DiskError {
+pub(crate) fn device_error(act: &'static str, offset: u64, len_bytes: u64, cause: &std::io::Error) -> DiskError {
     const ENXIO: i32 = 6;
     const ENODEV: i32 = 19;
     const ESHUTDOWN: i32 = 108;
@@ -223,13 +192,7 @@ pub(crate) fn device_error(
         _ if act == "read" => DiskErrorKind::Read,
         _ => DiskErrorKind::Write,
     };
-    DiskError {
-        kind,
-        act,
-        offset,
-        len_bytes,
-        cause: cause.to_string(),
-    }
+    DiskError { kind, act, offset, len_bytes, cause: cause.to_string() }
 }
 
 impl Disk for LinuxDisk {
@@ -241,11 +204,7 @@ impl Disk for LinuxDisk {
         self.0.device.path.display().to_string()
     }
 
-    fn read(
-        &self,
-        offset: u64,
-        len_bytes: u32,
-    ) -> impl Future<Output = Result<Bytes, DiskError>> + 'static {
+    fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Bytes, DiskError>> + 'static {
         self.clone().read_all(offset, len_bytes as usize)
     }
 

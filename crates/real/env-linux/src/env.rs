@@ -48,13 +48,7 @@ struct Inner {
 }
 
 impl LinuxEnv {
-    pub(crate) fn new(
-        host: Arc<HostShared>,
-        shard: u8,
-        backend: Backend,
-        in_flight: InFlight,
-        end: EndCell,
-    ) -> Self {
+    pub(crate) fn new(host: Arc<HostShared>, shard: u8, backend: Backend, in_flight: InFlight, end: EndCell) -> Self {
         Self(Rc::new(Inner {
             host,
             shard,
@@ -161,9 +155,7 @@ fn one_piece(mut parts: Vec<Bytes>) -> Bytes {
 
 /// The wall clock, in ms since 1970.
 pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 fn now() -> Time {
@@ -211,10 +203,7 @@ impl Env for LinuxEnv {
         tokio::task::spawn_local(guarded(task, self.0.end.clone()));
     }
 
-    fn run_blocking<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> LocalBoxFuture<'static, T> {
+    fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T> {
         let guard = self.0.in_flight.enter();
         // The guard comes after the result and is dropped after it: a result may hold a device open.
         let running = tokio::task::spawn_blocking(move || (job(), guard));

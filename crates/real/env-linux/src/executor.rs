@@ -150,14 +150,9 @@ impl Executor {
     pub fn spawn(config: ExecutorConfig) -> io::Result<Self> {
         let link = Arc::new(ExecutorLink::default());
         let (ready, started) = mpsc::channel();
-        let name = if config.name.is_empty() {
-            "cairn-shard".to_owned()
-        } else {
-            config.name.clone()
-        };
+        let name = if config.name.is_empty() { "cairn-shard".to_owned() } else { config.name.clone() };
         let thread_link = link.clone();
         let thread = thread::Builder::new().name(name).spawn(move || {
-            if let Ok(x)=std::env::var("PROBE_SLICE") { crate::slice(x.parse().unwrap()); }
             let (runtime, backend) = match prepare(config.io) {
                 Ok(prepared) => prepared,
                 Err(error) => {
@@ -170,14 +165,8 @@ impl Executor {
             // Jobs of `run_blocking` were waited for, shard by shard (X2); nothing is left to wait for here.
             runtime.shutdown_background();
         })?;
-        let mode = started
-            .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("the thread ended while it started")))?;
-        Ok(Self {
-            link,
-            mode,
-            thread: Some(thread),
-        })
+        let mode = started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended while it started")))?;
+        Ok(Self { link, mode, thread: Some(thread) })
     }
 
     /// How this thread does device I/O.
@@ -217,19 +206,14 @@ where
     F: Future<Output = ()> + 'static,
 {
     let executor = Executor::spawn(config)?;
-    let handle = host
-        .start_shard(&executor, shard, main)
-        .map_err(io::Error::other)?;
+    let handle = host.start_shard(&executor, shard, main).map_err(io::Error::other)?;
     Ok(handle.wait())
 }
 
 /// Makes the runtime and the way of device I/O of this thread.
 fn prepare(choice: IoChoice) -> io::Result<(runtime::Runtime, Backend)> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .thread_name("cairn-blocking")
-        .build()?;
+    let runtime =
+        runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("cairn-blocking").build()?;
     let backend = {
         let _context = runtime.enter();
         match choice {
@@ -265,13 +249,7 @@ const RECHECK: Duration = Duration::from_millis(1);
 
 impl Turns {
     fn new(backend: Backend, link: Arc<ExecutorLink>) -> Self {
-        Self {
-            slots: Vec::new(),
-            backend,
-            link,
-            stopping: false,
-            recheck: None,
-        }
+        Self { slots: Vec::new(), backend, link, stopping: false, recheck: None }
     }
 
     fn obey(&mut self) {
@@ -362,10 +340,7 @@ impl Future for Turns {
 }
 
 /// `task`, but a panic in it ends its shard instead of passing unseen.
-pub(crate) fn guarded(
-    task: impl Future<Output = ()> + 'static,
-    end: EndCell,
-) -> impl Future<Output = ()> + 'static {
+pub(crate) fn guarded(task: impl Future<Output = ()> + 'static, end: EndCell) -> impl Future<Output = ()> + 'static {
     use futures::FutureExt;
     async move {
         if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {

@@ -82,19 +82,13 @@ impl Fabric {
     pub(crate) fn leave(&self, host: &Arc<HostShared>) {
         let _change = self.0.change.lock().expect("nothing panics here");
         let mut members = BTreeMap::clone(&self.members());
-        if !members
-            .get(&host.host)
-            .is_some_and(|member| Arc::ptr_eq(member, host))
-        {
+        if !members.get(&host.host).is_some_and(|member| Arc::ptr_eq(member, host)) {
             return;
         }
         members.remove(&host.host);
         self.replace(members);
         for other in self.members().values() {
-            other.tell_all(&NetEvent::PeerDown {
-                host: host.host,
-                process_gone: true,
-            });
+            other.tell_all(&NetEvent::PeerDown { host: host.host, process_gone: true });
         }
     }
 
@@ -102,28 +96,18 @@ impl Fabric {
     pub(crate) fn broke(&self, a: &Arc<HostShared>, b: &Arc<HostShared>) {
         let _change = self.0.change.lock().expect("nothing panics here");
         let members = self.members();
-        let is_member = |host: &Arc<HostShared>| {
-            members
-                .get(&host.host)
-                .is_some_and(|m| Arc::ptr_eq(m, host))
-        };
+        let is_member = |host: &Arc<HostShared>| members.get(&host.host).is_some_and(|m| Arc::ptr_eq(m, host));
         // One of them ended meanwhile: the other knows already, and must not hear that it is up.
         if !(is_member(a) && is_member(b)) {
             return;
         }
         for (one, other) in [(a, b), (b, a)] {
-            one.tell_all(&NetEvent::PeerDown {
-                host: other.host,
-                process_gone: false,
-            });
+            one.tell_all(&NetEvent::PeerDown { host: other.host, process_gone: false });
             one.tell_all(&up(other));
         }
     }
 }
 
 fn up(host: &HostShared) -> NetEvent {
-    NetEvent::PeerUp {
-        host: host.host,
-        incarnation: host.incarnation,
-    }
+    NetEvent::PeerUp { host: host.host, incarnation: host.incarnation }
 }

@@ -205,8 +205,7 @@ impl Host {
         let (listener, address) = match config.listen {
             None => (None, None),
             Some(address) => {
-                let (listener, bound) =
-                    listen(address).map_err(|cause| StartError::Listen { address, cause })?;
+                let (listener, bound) = listen(address).map_err(|cause| StartError::Listen { address, cause })?;
                 (Some(listener), Some(bound))
             }
         };
@@ -226,12 +225,7 @@ impl Host {
             not_started: AtomicUsize::new(count),
             disk_groups: RwLock::default(),
         };
-        Ok(Self {
-            shared: Arc::new(shared),
-            listener: Arc::new(Mutex::new(listener)),
-            address,
-            ended: Arc::default(),
-        })
+        Ok(Self { shared: Arc::new(shared), listener: Arc::new(Mutex::new(listener)), address, ended: Arc::default() })
     }
 
     /// This host's id.
@@ -265,7 +259,8 @@ impl Host {
         self.shared.health.refused()
     }
 
-    /// Starts a shard on an executor; `main` makes its main task, and the shard ends when that returns.
+    /// Starts a shard on an executor; `main` makes its main task, and the shard ends when that returns: what it spawned is
+    /// dropped, and so are messages that have not left yet.
     /// The host joins its fabric when all its shards are started.
     ///
     /// # Errors
@@ -280,10 +275,7 @@ impl Host {
         F: Future<Output = ()> + 'static,
     {
         let shared = self.shared.clone();
-        let no_such = StartError::NoSuchShard {
-            host: shared.host,
-            shard,
-        };
+        let no_such = StartError::NoSuchShard { host: shared.host, shard };
         let Some(port) = shared.shards.get(usize::from(shard)) else {
             return Err(no_such);
         };
@@ -303,10 +295,7 @@ impl Host {
         *port.place.lock().expect("nothing panics here") = Some((executor.link().clone(), key));
         let (ended, handle) = oneshot::channel();
         let (over, is_over) = oneshot::channel();
-        self.ended
-            .lock()
-            .expect("nothing panics here")
-            .push(is_over);
+        self.ended.lock().expect("nothing panics here").push(is_over);
         let shared = self.shared.clone();
         let listener = match shard {
             0 => self.listener.lock().expect("nothing panics here").take(),
@@ -319,13 +308,7 @@ impl Host {
                 end.borrow_mut().get_or_insert(ShardEnd::Killed);
             }
             let in_flight = InFlight::default();
-            let env = LinuxEnv::new(
-                shared.clone(),
-                shard,
-                backend.clone(),
-                in_flight.clone(),
-                end.clone(),
-            );
+            let env = LinuxEnv::new(shared.clone(), shard, backend.clone(), in_flight.clone(), end.clone());
             let tasks = LocalSet::new();
             if let Some(listener) = listener {
                 tasks.spawn_local(guarded(net::accept(env.clone(), listener), end.clone()));

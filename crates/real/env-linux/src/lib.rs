@@ -30,12 +30,3 @@ pub use executor::{Executor, ExecutorConfig, IoChoice, IoMode, ShardEnd, ShardHa
 pub use fabric::Fabric;
 pub use host::{Host, HostConfig, StartError};
 pub use net::{PeerHealth, PeerState, RefusedConnection};
-
-fn slice(ns: u64) {
-    #[repr(C)]
-    #[derive(Default)]
-    struct A { size: u32, policy: u32, flags: u64, nice: i32, prio: u32, runtime: u64, deadline: u64, period: u64, umin: u32, umax: u32 }
-    let a = A { size: size_of::<A>() as u32, runtime: ns, ..A::default() };
-    let r = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &a as *const A, 0) };
-    eprintln!("slice {r}");
-}

@@ -25,7 +25,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     executor::IoMode,
-    io::{Answer, InFlightGuard, Request},
+    io::{Answer, InFlightGuard, Request, Sync},
     threads::SLICES_MAX,
 };
 
@@ -67,11 +67,7 @@ enum Slot {
     /// Free; the next free one.
     Free(usize),
     /// In the backlog or the kernel; the future waits, or was dropped (`None` and `abandoned`).
-    Busy {
-        held: Held,
-        waker: Option<Waker>,
-        abandoned: bool,
-    },
+    Busy { held: Held, waker: Option<Waker>, abandoned: bool },
     /// Answered and not yet taken.
     Done(Answer),
 }
@@ -118,22 +114,11 @@ impl Ring {
         };
         let fd = RingFd(uring.as_raw_fd());
         // SAFETY: the descriptor is open until `uring` is dropped, and `Drop for Ring` takes the registration back first.
-        let readiness = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
-            .map_err(|error| error.into_parts().1)?;
-        let state = State {
-            uring,
-            slots: Vec::new(),
-            free: NO_SLOT,
-            backlog: VecDeque::new(),
-            in_kernel: 0,
-            unsubmitted: 0,
-        };
-        Ok(Self {
-            readiness: Some(readiness),
-            state: RefCell::new(ManuallyDrop::new(state)),
-            mode,
-            busy: Cell::new(0),
-        })
+        let readiness =
+            unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(|error| error.into_parts().1)?;
+        let state =
+            State { uring, slots: Vec::new(), free: NO_SLOT, backlog: VecDeque::new(), in_kernel: 0, unsubmitted: 0 };
+        Ok(Self { readiness: Some(readiness), state: RefCell::new(ManuallyDrop::new(state)), mode, busy: Cell::new(0) })
     }
 
     pub fn mode(&self) -> IoMode {
@@ -153,35 +138,17 @@ impl Ring {
         guard: InFlightGuard,
     ) -> impl Future<Output = Answer> + use<> {
         let key = ring.start(file, request, guard);
-        Waiting {
-            ring: ring.clone(),
-            key,
-            taken: false,
-        }
+        Waiting { ring: ring.clone(), key, taken: false }
     }
 
     fn start(&self, file: Arc<File>, request: Request, guard: InFlightGuard) -> usize {
         let slices = match &request {
-            Request::Write { parts, .. } if parts.len() > 1 => parts
-                .iter()
-                .take(SLICES_MAX)
-                .map(|p| libc_iovec {
-                    base: p.as_ptr(),
-                    len: p.len(),
-                })
-                .collect(),
+            Request::Write { parts, .. } if parts.len() > 1 => {
+                parts.iter().take(SLICES_MAX).map(|p| libc_iovec { base: p.as_ptr(), len: p.len() }).collect()
+            }
             _ => Box::default(),
         };
-        let slot = Slot::Busy {
-            held: Held {
-                request,
-                slices,
-                file,
-                _guard: guard,
-            },
-            waker: None,
-            abandoned: false,
-        };
+        let slot = Slot::Busy { held: Held { request, slices, file, _guard: guard }, waker: None, abandoned: false };
         let mut state = self.state.borrow_mut();
         let key = state.place(slot);
         state.backlog.push_back(key);
@@ -232,7 +199,7 @@ impl Ring {
                 return any;
             };
             any = true;
-            let woken = state.complete(if entry.user_data()==u64::MAX {0} else {entry.user_data() as usize}, entry.result());
+            let woken = state.complete(entry.user_data() as usize, entry.result());
             self.busy.set(self.busy.get() - 1);
             drop(state);
             // Outside the borrow: a waker may run anything, and buffers go back to their pool.
@@ -278,20 +245,11 @@ impl State {
             let Slot::Busy { held, .. } = &mut self.slots[key] else {
                 panic!("a queued ring slot is not busy");
             };
-            let mut entry = entry(held).user_data(key as u64);
-            if std::env::var("PROBE_ASYNC").is_ok() && matches!(held.request, Request::Write{durable:true,..}) { entry = entry.flags(squeue::Flags::ASYNC); }
-            if std::env::var("PROBE_LINK").is_ok() { entry = entry.flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS); }
+            let entry = entry(held).user_data(key as u64);
             // SAFETY: what the entry points to (file, buffer, I/O vector) is owned by slot `key`, in memory that
             // does not move with it, and is given up only in `complete`, after the kernel's completion (R1).
             if unsafe { self.uring.submission().push(&entry) }.is_err() {
                 return;
-            }
-            if std::env::var("PROBE_LINK").is_ok() {
-                let Slot::Busy { held, .. } = &mut self.slots[key] else { panic!() };
-                let fd = types::Fd(held.file.as_raw_fd());
-                let e2 = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build().user_data(u64::MAX);
-                unsafe { self.uring.submission().push(&e2) }.unwrap();
-                self.unsubmitted += 1;
             }
             self.backlog.pop_front();
             self.in_kernel += 1;
@@ -301,22 +259,14 @@ impl State {
 
     fn complete(&mut self, key: usize, result: i32) -> Woken {
         self.in_kernel -= 1;
-        let Slot::Busy {
-            held,
-            waker,
-            abandoned,
-        } = self.release(key)
-        else {
+        let Slot::Busy { held, waker, abandoned } = self.release(key) else {
             panic!("a completion for a ring slot that is not busy");
         };
         if abandoned {
             return Woken::Nobody(Some(Box::new(held)));
         }
         let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-        let answer = Answer {
-            result,
-            request: held.request,
-        };
+        let answer = Answer { result, request: held.request };
         // The slot just released is the head of the free list: take it back for the answer.
         let again = self.place(Slot::Done(answer));
         assert_eq!(again, key, "the ring slot just freed is the next one used");
@@ -327,36 +277,28 @@ impl State {
 fn entry(held: &mut Held) -> squeue::Entry {
     let fd = types::Fd(held.file.as_raw_fd());
     match &mut held.request {
-        Request::Read {
-            offset,
-            buf,
-            filled,
-        } => {
+        Request::Read { offset, buf, filled } => {
             let into = &mut buf[*filled..];
-            opcode::Read::new(fd, into.as_mut_ptr(), into.len() as u32)
-                .offset(*offset + *filled as u64)
-                .build()
+            opcode::Read::new(fd, into.as_mut_ptr(), into.len() as u32).offset(*offset + *filled as u64).build()
         }
-        Request::Write {
-            offset,
-            parts,
-            durable,
-        } => {
-            let flags = if *durable { RWF_DSYNC } else { 0 };
-            match parts.as_slice() {
-                [one] => opcode::Write::new(fd, one.as_ptr(), one.len() as u32)
-                    .offset(*offset)
-                    .rw_flags(if std::env::var("PROBE_LINK").is_ok() {0} else {flags})
-                    .build(),
+        Request::Write { offset, parts, sync } => {
+            let flags = match sync {
+                Sync::Later => 0,
+                Sync::ByDevice | Sync::ByWorker => RWF_DSYNC,
+            };
+            let entry = match parts.as_slice() {
+                [one] => opcode::Write::new(fd, one.as_ptr(), one.len() as u32).offset(*offset).rw_flags(flags).build(),
                 _ => opcode::Writev::new(fd, held.slices.as_ptr().cast(), held.slices.len() as u32)
                     .offset(*offset)
                     .rw_flags(flags)
                     .build(),
+            };
+            match sync {
+                Sync::ByWorker => entry.flags(squeue::Flags::ASYNC),
+                Sync::Later | Sync::ByDevice => entry,
             }
         }
-        Request::Flush => opcode::Fsync::new(fd)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build(),
+        Request::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
     }
 }
 
@@ -393,10 +335,7 @@ impl Drop for Waiting {
             return;
         }
         let mut state = self.ring.state.borrow_mut();
-        if let Slot::Busy {
-            abandoned, waker, ..
-        } = &mut state.slots[self.key]
-        {
+        if let Slot::Busy { abandoned, waker, .. } = &mut state.slots[self.key] {
             *abandoned = true;
             *waker = None;
             return;

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::channel::oneshot;
 use rustix::io::ReadWriteFlags;
 
-use crate::io::{Answer, InFlightGuard, Request};
+use crate::io::{Answer, InFlightGuard, Request, Sync};
 
 /// Threads per executor. Napkin: eight writes in flight saturate one SATA device, and a deeper queue waits in memory.
 const THREADS: usize = 8;
@@ -51,26 +51,17 @@ impl Threads {
         let shared = Arc::new(Shared::default());
         for number in 0..THREADS {
             let shared = shared.clone();
-            thread::Builder::new()
-                .name(format!("cairn-io-{number}"))
-                .spawn(move || work(&shared))?;
+            thread::Builder::new().name(format!("cairn-io-{number}")).spawn(move || work(&shared))?;
         }
         Ok(Self { shared })
     }
 
     pub async fn run(&self, file: Arc<File>, request: Request, guard: InFlightGuard) -> Answer {
         let (answer, receiver) = oneshot::channel();
-        let job = Job {
-            file,
-            request,
-            guard,
-            answer,
-        };
+        let job = Job { file, request, guard, answer };
         self.shared.queue.lock().unwrap().jobs.push_back(job);
         self.shared.work.notify_one();
-        receiver
-            .await
-            .expect("an I/O thread answers every request before it ends")
+        receiver.await.expect("an I/O thread answers every request before it ends")
     }
 }
 
@@ -106,20 +97,10 @@ fn work(shared: &Shared) {
 pub(crate) fn perform(file: &File, mut request: Request) -> Answer {
     let result = loop {
         let result = match &mut request {
-            Request::Read {
-                offset,
-                buf,
-                filled,
-            } => rustix::io::preadv(
-                file,
-                &mut [IoSliceMut::new(&mut buf[*filled..])],
-                *offset + *filled as u64,
-            ),
-            Request::Write {
-                offset,
-                parts,
-                durable,
-            } => write(file, *offset, parts, *durable),
+            Request::Read { offset, buf, filled } => {
+                rustix::io::preadv(file, &mut [IoSliceMut::new(&mut buf[*filled..])], *offset + *filled as u64)
+            }
+            Request::Write { offset, parts, sync } => write(file, *offset, parts, *sync),
             Request::Flush => rustix::fs::fdatasync(file).map(|()| 0),
         };
         match result {
@@ -130,16 +111,11 @@ pub(crate) fn perform(file: &File, mut request: Request) -> Answer {
     Answer { result, request }
 }
 
-fn write(file: &File, offset: u64, parts: &[Bytes], durable: bool) -> rustix::io::Result<usize> {
-    let slices: Vec<_> = parts
-        .iter()
-        .take(SLICES_MAX)
-        .map(|p| IoSlice::new(p))
-        .collect();
-    let flags = if durable {
-        ReadWriteFlags::DSYNC
-    } else {
-        ReadWriteFlags::empty()
+fn write(file: &File, offset: u64, parts: &[Bytes], sync: Sync) -> rustix::io::Result<usize> {
+    let slices: Vec<_> = parts.iter().take(SLICES_MAX).map(|p| IoSlice::new(p)).collect();
+    let flags = match sync {
+        Sync::Later => ReadWriteFlags::empty(),
+        Sync::ByDevice | Sync::ByWorker => ReadWriteFlags::DSYNC,
     };
     rustix::io::pwritev2(file, &slices, offset, flags)
 }

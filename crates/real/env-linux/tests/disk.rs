@@ -9,9 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskErrorKind, Durability, Env, PageBuf};
-use cairn_env_linux::{
-    DiskOptions, Fill, IoChoice, IoMode, LinuxDisk, LinuxEnv, OpenError, create_disk_file,
-};
+use cairn_env_linux::{DiskOptions, Fill, IoChoice, IoMode, LinuxDisk, LinuxEnv, OpenError, create_disk_file};
 use common::{directory, on_shard};
 
 const MIB: u64 = 1 << 20;
@@ -33,19 +31,14 @@ fn block(value: u8) -> Bytes {
 async fn reads_what_was_written(env: LinuxEnv, path: PathBuf) {
     let disk = open(&env, &path);
     assert_eq!(disk.len_bytes(), 16 * MIB);
-    assert!(
-        disk.is_direct(),
-        "the repository is on a file system with O_DIRECT"
-    );
+    assert!(disk.is_direct(), "the repository is on a file system with O_DIRECT");
     // Aligned parts: one vectored write.
     let parts = vec![block(1), block(2), block(3)];
     disk.write(8192, parts, Durability::Durable).await.unwrap();
     // Parts at odd addresses and of odd lengths: one copy.
     let odd = Bytes::from(vec![9u8; 5000]);
     let rest = Bytes::from(vec![8u8; 8192 - 5000]);
-    disk.write(MIB, vec![odd.slice(..), rest], Durability::Buffered)
-        .await
-        .unwrap();
+    disk.write(MIB, vec![odd.slice(..), rest], Durability::Buffered).await.unwrap();
     disk.flush().await.unwrap();
     let back = disk.read(4096, 5 * 4096).await.unwrap();
     for (index, want) in [0u8, 1, 2, 3, 0].into_iter().enumerate() {
@@ -56,9 +49,7 @@ async fn reads_what_was_written(env: LinuxEnv, path: PathBuf) {
     assert!(back[..5000].iter().all(|&b| b == 9) && back[5000..].iter().all(|&b| b == 8));
     // More parts than one system call takes.
     let many: Vec<_> = (0..1500).map(|i| block(i as u8)).collect();
-    disk.write(2 * MIB, many, Durability::Durable)
-        .await
-        .unwrap();
+    disk.write(2 * MIB, many, Durability::Durable).await.unwrap();
     let back = disk.read(2 * MIB, 1500 * 4096).await.unwrap();
     assert!((0..1500).all(|i| back[i * 4096] == i as u8 && back[i * 4096 + 4095] == i as u8));
 }
@@ -148,38 +139,23 @@ fn devices_that_do_not_fit_are_refused_with_a_reason() {
     let path = disk_file(&directory);
     let folder = directory.path().to_owned();
     on_shard(IoChoice::Auto, move |env| async move {
-        let options = DiskOptions {
-            expected_bytes: Some(32 * MIB),
-            ..DiskOptions::default()
-        };
-        let refused = |path: &PathBuf, options: &DiskOptions| {
-            LinuxDisk::open(&env, path, options)
-                .err()
-                .unwrap()
-                .to_string()
-        };
+        let options = DiskOptions { expected_bytes: Some(32 * MIB), ..DiskOptions::default() };
+        let refused =
+            |path: &PathBuf, options: &DiskOptions| LinuxDisk::open(&env, path, options).err().unwrap().to_string();
         let text = refused(&path, &options);
         assert!(text.contains("16 MiB") && text.contains("32 MiB"), "{text}");
         assert!(refused(&folder, &DiskOptions::default()).contains("neither"));
         let absent = folder.join("absent");
         assert!(refused(&absent, &DiskOptions::default()).contains("No such file"));
-        assert!(
-            create_disk_file(&path, 4096, Fill::Written).is_err(),
-            "it exists"
-        );
-        assert!(
-            create_disk_file(&absent, 5000, Fill::Written).is_err(),
-            "odd size"
-        );
+        assert!(create_disk_file(&path, 4096, Fill::Written).is_err(), "it exists");
+        assert!(create_disk_file(&absent, 5000, Fill::Written).is_err(), "odd size");
         let huge = create_disk_file(&absent, 1 << 50, Fill::Reserved).unwrap_err();
         assert!(huge.to_string().contains("reserve space"), "{huge}");
         assert!(!absent.exists(), "a file that was not completed is removed");
         let disk = open(&env, &path);
         let end = disk.read(16 * MIB - 4096, 8192).await.unwrap_err();
         assert_eq!(end.kind, DiskErrorKind::Read);
-        let end = disk
-            .write(16 * MIB, vec![block(1)], Durability::Durable)
-            .await;
+        let end = disk.write(16 * MIB, vec![block(1)], Durability::Durable).await;
         assert_eq!(end.unwrap_err().kind, DiskErrorKind::Write);
         assert!(disk.read(u64::MAX - 4095, 4096).await.is_err());
     });

@@ -6,9 +6,7 @@ use std::{sync::mpsc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf, Route};
-use cairn_env_linux::{
-    DiskOptions, Fabric, Fill, Host, IoChoice, LinuxDisk, ShardEnd, StartError, create_disk_file,
-};
+use cairn_env_linux::{DiskOptions, Fabric, Fill, Host, IoChoice, LinuxDisk, ShardEnd, StartError, create_disk_file};
 use cairn_types::{DiskGroupId, HostId, Incarnation, ObjectId};
 use common::*;
 
@@ -67,10 +65,7 @@ fn a_killed_host_comes_back_with_its_disk() {
                 .await;
             }
         });
-        assert_eq!(
-            wait_for(&events, as_up),
-            (HostId(2), Incarnation(incarnation))
-        );
+        assert_eq!(wait_for(&events, as_up), (HostId(2), Incarnation(incarnation)));
         std::thread::sleep(Duration::from_millis(20 + incarnation));
         running.host.kill_wait();
         assert_eq!(wait_for(&events, as_gone), HostId(2));
@@ -154,11 +149,7 @@ fn routes_lead_to_their_shards() {
         })
         .unwrap();
     }
-    assert_eq!(
-        arrived.recv().unwrap().0,
-        99,
-        "the disk group is registered"
-    );
+    assert_eq!(arrived.recv().unwrap().0, 99, "the disk group is registered");
     let routes = [
         (Route::Host, 0),
         (Route::DiskGroup(DiskGroupId(9)), 1),
@@ -170,21 +161,11 @@ fn routes_lead_to_their_shards() {
     ];
     let _sender = start(in_fabric(1, 1, &fabric), move |env| async move {
         for (route, _) in routes {
-            env.send(
-                HostId(2),
-                OutMessage {
-                    route,
-                    body: Bytes::from_static(b"x"),
-                    payload: Vec::new(),
-                },
-            );
+            env.send(HostId(2), OutMessage { route, body: Bytes::from_static(b"x"), payload: Vec::new() });
         }
         std::future::pending::<()>().await;
     });
-    let mut got: Vec<_> = routes
-        .iter()
-        .map(|_| arrived.recv_timeout(Duration::from_secs(10)).unwrap())
-        .collect();
+    let mut got: Vec<_> = routes.iter().map(|_| arrived.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
     for (route, shard) in routes {
         let at = got.iter().position(|g| *g == (shard, route));
         got.remove(at.unwrap_or_else(|| panic!("{route:?} did not reach shard {shard}")));

@@ -42,9 +42,7 @@ async fn exchange(env: &cairn_env_linux::LinuxEnv, to: HostId, count: u32) {
     };
     for number in 0..count {
         let (body, blocks) = shape(number);
-        let payload = (0..blocks)
-            .map(|block| PageBuf::copy_of(&[number as u8 ^ block as u8; 4096]).freeze())
-            .collect();
+        let payload = (0..blocks).map(|block| PageBuf::copy_of(&[number as u8 ^ block as u8; 4096]).freeze()).collect();
         env.send(to, message(body, payload));
     }
     let mut events = Vec::new();
@@ -54,11 +52,7 @@ async fn exchange(env: &cairn_env_linux::LinuxEnv, to: HostId, count: u32) {
         for got in events.drain(..).filter_map(as_message) {
             let (body, blocks) = shape(number);
             assert_eq!(got.body, body, "body of message {number}");
-            assert_eq!(
-                got.payload.len(),
-                blocks * 4096,
-                "payload of message {number}"
-            );
+            assert_eq!(got.payload.len(), blocks * 4096, "payload of message {number}");
             for (block, bytes) in got.payload.chunks(4096).enumerate() {
                 assert!(bytes.iter().all(|&b| b == number as u8 ^ block as u8));
             }
@@ -87,8 +81,7 @@ fn messages_of_all_sizes_come_back_in_order() {
         sender.send(()).unwrap();
     });
     echo.host.set_peer(HostId(1), address(&asker.host));
-    done.recv_timeout(Duration::from_secs(60))
-        .expect("all came back");
+    done.recv_timeout(Duration::from_secs(60)).expect("all came back");
 }
 
 /// Goal: the loss and return of a peer's process are told at once. Method: kill it and start it anew on its port.
@@ -107,18 +100,11 @@ fn a_killed_peer_is_gone_at_once_and_back_soon() {
         let killed = Instant::now();
         echo.host.kill_wait();
         assert_eq!(wait_for(&events, as_gone), HostId(2));
-        assert!(
-            killed.elapsed() < Duration::from_millis(700),
-            "{:?}",
-            killed.elapsed()
-        );
+        assert!(killed.elapsed() < Duration::from_millis(700), "{:?}", killed.elapsed());
     }
     let peers = watcher.host.peers();
     assert_eq!(peers[0].state, PeerState::Down);
-    assert!(
-        peers[0].problem.as_ref().unwrap().contains("refused"),
-        "{peers:?}"
-    );
+    assert!(peers[0].problem.as_ref().unwrap().contains("refused"), "{peers:?}");
 }
 
 /// Goal: a break that costs replies is told to who waits for them, and settles. Method: a proxy between two hosts cuts the
@@ -203,22 +189,8 @@ fn refusal(host: &Host) -> String {
 fn strangers_are_refused_with_a_reason_on_both_sides() {
     let (home, events) = start_listener(on_tcp(1, 1));
     let cases: [(HostConfig, HostId, &str); 4] = [
-        (
-            HostConfig {
-                cluster: ClusterId(78),
-                ..on_tcp(2, 1)
-            },
-            HostId(1),
-            "wrong cluster",
-        ),
-        (
-            HostConfig {
-                protocol: 2,
-                ..on_tcp(3, 1)
-            },
-            HostId(1),
-            "same release",
-        ),
+        (HostConfig { cluster: ClusterId(78), ..on_tcp(2, 1) }, HostId(1), "wrong cluster"),
+        (HostConfig { protocol: 2, ..on_tcp(3, 1) }, HostId(1), "same release"),
         (on_tcp(4, 1), HostId(5), "wrong host"),
         (on_tcp(1, 9), HostId(5), "cloned"),
     ];
@@ -227,9 +199,7 @@ fn strangers_are_refused_with_a_reason_on_both_sides() {
         stranger.host.set_peer(target, address(&home.host));
         let problem = refusal(&stranger.host);
         assert!(problem.contains(words), "{problem}");
-        wait_until("the refusal is remembered", || {
-            home.host.refused().iter().any(|r| r.reason.contains(words))
-        });
+        wait_until("the refusal is remembered", || home.host.refused().iter().any(|r| r.reason.contains(words)));
         stranger.host.kill_wait();
     }
     assert!(events.try_recv().is_err(), "no stranger got through");
@@ -242,12 +212,7 @@ fn an_older_process_of_a_connected_host_is_refused() {
     new.host.set_peer(HostId(1), address(&home.host));
     home.host.set_peer(HostId(2), address(&new.host));
     assert_eq!(wait_for(&events, as_up).1, Incarnation(8));
-    wait_until("the newer one is connected", || {
-        new.host
-            .peers()
-            .first()
-            .is_some_and(|p| p.state == PeerState::Up)
-    });
+    wait_until("the newer one is connected", || new.host.peers().first().is_some_and(|p| p.state == PeerState::Up));
     for (incarnation, words) in [(7, "newer process"), (8, "another process")] {
         let (old, _old_events) = start_listener(on_tcp(2, incarnation));
         old.host.set_peer(HostId(1), address(&home.host));
@@ -328,9 +293,7 @@ fn damaged_frames_of_a_peer_break_its_connection_only() {
 #[test]
 fn silent_connections_do_not_lock_peers_out() {
     let echo = start_echo(on_tcp(2, 1));
-    let silent: Vec<_> = (0..300)
-        .map(|_| TcpStream::connect(address(&echo.host)).unwrap())
-        .collect();
+    let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(address(&echo.host)).unwrap()).collect();
     drop(silent);
     talks(&echo.host);
 }
@@ -348,8 +311,7 @@ fn talks(echo: &Host) {
         sender.send(()).unwrap();
     });
     echo.set_peer(HostId(9), address(&asker.host));
-    done.recv_timeout(Duration::from_secs(60))
-        .expect("it still talks");
+    done.recv_timeout(Duration::from_secs(60)).expect("it still talks");
 }
 
 /// The first bytes that a host sends when it dials.
@@ -426,22 +388,10 @@ fn a_peer_that_takes_nothing_is_dropped_at_the_bound() {
     let mut welcome = vec![0; 64 + 80];
     real_stream.read_exact(&mut welcome).unwrap();
     tapped.write_all(&welcome).unwrap();
-    wait_for(&events, |event| {
-        matches!(
-            event,
-            NetEvent::PeerDown {
-                process_gone: false,
-                ..
-            }
-        )
-        .then_some(())
-    });
+    wait_for(&events, |event| matches!(event, NetEvent::PeerDown { process_gone: false, .. }).then_some(()));
     wait_until("the reason is kept", || {
         let peers = talker.host.peers();
-        peers[0]
-            .problem
-            .as_ref()
-            .is_some_and(|p| p.contains("waited for the peer"))
+        peers[0].problem.as_ref().is_some_and(|p| p.contains("waited for the peer"))
     });
     drop(tapped);
 }
@@ -484,8 +434,7 @@ fn a_slow_shard_closes_the_window() {
         }
         std::future::pending::<()>().await;
     });
-    done.recv_timeout(Duration::from_secs(30))
-        .expect("all arrived");
+    done.recv_timeout(Duration::from_secs(30)).expect("all arrived");
 }
 
 /// Several shards a side: answers find back, every pair of shards talks.
@@ -493,10 +442,7 @@ fn a_slow_shard_closes_the_window() {
 fn shards_of_two_hosts_talk_to_each_other() {
     use cairn_env::{OutMessage, Route};
     let executors: Vec<Executor> = (0..4).map(|_| executor(IoChoice::Auto)).collect();
-    let many = |id| HostConfig {
-        shards: 2,
-        ..on_tcp(id, 1)
-    };
+    let many = |id| HostConfig { shards: 2, ..on_tcp(id, 1) };
     let hosts = [Host::new(many(1)).unwrap(), Host::new(many(2)).unwrap()];
     let (sender, done) = mpsc::channel();
     for (index, executor) in executors.iter().enumerate() {
@@ -510,14 +456,7 @@ fn shards_of_two_hosts_talk_to_each_other() {
             for to in 0..2 {
                 let body = Bytes::from(vec![b'?', env.shard()]);
                 let route = Route::Shard(to);
-                env.send(
-                    other,
-                    OutMessage {
-                        route,
-                        body,
-                        payload: vec![],
-                    },
-                );
+                env.send(other, OutMessage { route, body, payload: vec![] });
             }
             loop {
                 for event in events.drain(..) {
@@ -527,14 +466,7 @@ fn shards_of_two_hosts_talk_to_each_other() {
                     if m.body[0] == b'?' {
                         let route = Route::Shard(m.body[1]);
                         let body = Bytes::from(vec![b'!', env.shard()]);
-                        env.send(
-                            m.from,
-                            OutMessage {
-                                route,
-                                body,
-                                payload: vec![],
-                            },
-                        );
+                        env.send(m.from, OutMessage { route, body, payload: vec![] });
                     } else {
                         answers += 1;
                         if answers == 2 {
@@ -545,14 +477,11 @@ fn shards_of_two_hosts_talk_to_each_other() {
                 env.receive(&mut events).await;
             }
         };
-        hosts[index / 2]
-            .start_shard(executor, (index % 2) as u8, main)
-            .unwrap();
+        hosts[index / 2].start_shard(executor, (index % 2) as u8, main).unwrap();
     }
     introduce(&hosts[0], &hosts[1]);
     for _ in 0..4 {
-        done.recv_timeout(Duration::from_secs(20))
-            .expect("two answers each");
+        done.recv_timeout(Duration::from_secs(20)).expect("two answers each");
     }
     for host in &hosts {
         host.kill_wait();

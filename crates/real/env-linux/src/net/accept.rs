@@ -69,10 +69,7 @@ pub(crate) async fn run(env: LinuxEnv, listener: TcpListener) {
             }
             // A connection that went away again before it was taken is nothing; no descriptors is.
             Err(error) => {
-                if !matches!(
-                    error.kind(),
-                    io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
-                ) {
+                if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
                     tracing::warn!(%error, "cannot accept connections");
                     time::sleep(EXHAUSTED_PAUSE).await;
                 }
@@ -95,11 +92,7 @@ fn refused(host: &HostShared, from: SocketAddr, words: String) {
     }
 }
 
-async fn greet(
-    host: &Arc<HostShared>,
-    stream: tokio::net::TcpStream,
-    from: SocketAddr,
-) -> Result<(), String> {
+async fn greet(host: &Arc<HostShared>, stream: tokio::net::TcpStream, from: SocketAddr) -> Result<(), String> {
     let words = |error: io::Error| error.to_string();
     let socket = Socket::adopt(stream.into_std().map_err(words)?).map_err(words)?;
     let (header, body) = read_small(&socket).await.map_err(words)?;
@@ -116,10 +109,7 @@ async fn greet(
             return refuse(&socket, words).await;
         }
     };
-    let stop = match host
-        .check_identity(&hello, None)
-        .and_then(|()| host.inbound_begins(&hello))
-    {
+    let stop = match host.check_identity(&hello, None).and_then(|()| host.inbound_begins(&hello)) {
         Ok(stop) => stop,
         Err(words) => return refuse(&socket, words).await,
     };
@@ -147,8 +137,6 @@ async fn greet(
 
 async fn refuse(socket: &Socket, mut words: String) -> Result<(), String> {
     words.truncate(words.floor_char_boundary(GREETING_BYTES_MAX));
-    let _ = socket
-        .write_all(&small_frame(Kind::Refuse, words.as_bytes()))
-        .await;
+    let _ = socket.write_all(&small_frame(Kind::Refuse, words.as_bytes())).await;
     Err(words)
 }

@@ -98,13 +98,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 impl Header {
     /// The header of a frame with this body and so many bytes of payload.
     pub fn of(kind: Kind, route: Route, body: &[u8], payload_bytes: usize) -> Self {
-        Self {
-            kind,
-            route,
-            body_bytes: body.len(),
-            payload_bytes,
-            body_crc: crc(body),
-        }
+        Self { kind, route, body_bytes: body.len(), payload_bytes, body_crc: crc(body) }
     }
 
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -160,11 +154,7 @@ impl Header {
     }
 
     pub fn check_body(&self, body: &[u8]) -> Result<(), FrameError> {
-        if crc(body) == self.body_crc {
-            Ok(())
-        } else {
-            Err(FrameError::BodyCrc)
-        }
+        if crc(body) == self.body_crc { Ok(()) } else { Err(FrameError::BodyCrc) }
     }
 }
 
@@ -215,8 +205,7 @@ impl Greeting {
         if bytes.len() != GREETING_BYTES {
             return Err(FrameError::Greeting);
         }
-        let long =
-            |at: usize| u128::from_le_bytes(bytes[at..at + 16].try_into().expect("16 bytes"));
+        let long = |at: usize| u128::from_le_bytes(bytes[at..at + 16].try_into().expect("16 bytes"));
         let short = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         Ok(Greeted::By(Self {
             protocol: word(bytes, 4),
@@ -248,12 +237,8 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_and_no_flipped_bit_does() {
-        let routes = [
-            Route::Host,
-            Route::DiskGroup(DiskGroupId(u128::MAX)),
-            Route::Object(ObjectId(7)),
-            Route::Shard(255),
-        ];
+        let routes =
+            [Route::Host, Route::DiskGroup(DiskGroupId(u128::MAX)), Route::Object(ObjectId(7)), Route::Shard(255)];
         for route in routes {
             let header = Header::of(Kind::Message, route, b"body", 4096);
             let bytes = header.encode();
@@ -290,9 +275,6 @@ mod tests {
         let bytes = greeting.encode();
         assert!(matches!(Greeting::decode(&bytes), Ok(Greeted::By(back)) if back == greeting));
         assert!(Greeting::decode(&bytes[..79]).is_err());
-        assert!(matches!(
-            Greeting::decode(&[9, 0, 0, 0]),
-            Ok(Greeted::Version(9))
-        ));
+        assert!(matches!(Greeting::decode(&[9, 0, 0, 0]), Ok(Greeted::Version(9))));
     }
 }

@@ -87,10 +87,7 @@ impl Health {
     /// Notes a refused connection; true where it is not a mere repetition, and so is worth a log line.
     pub fn refuse(&self, from: SocketAddr, reason: String, at_unix_ms: u64) -> bool {
         let mut state = self.lock();
-        let known = state
-            .refused
-            .iter_mut()
-            .find(|r| r.from.ip() == from.ip() && r.reason == reason);
+        let known = state.refused.iter_mut().find(|r| r.from.ip() == from.ip() && r.reason == reason);
         if let Some(known) = known {
             known.count += 1;
             known.at_unix_ms = at_unix_ms;
@@ -100,12 +97,7 @@ impl Health {
         if state.refused.len() == REFUSED_MAX {
             state.refused.pop_front();
         }
-        state.refused.push_back(RefusedConnection {
-            from,
-            at_unix_ms,
-            reason,
-            count: 1,
-        });
+        state.refused.push_back(RefusedConnection { from, at_unix_ms, reason, count: 1 });
         true
     }
 }

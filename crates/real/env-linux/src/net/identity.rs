@@ -35,11 +35,7 @@ impl HostShared {
 
     /// Whether a greeting comes from a host of our cluster, speaks our language, and is meant for us; `expected` is the
     /// host that we dialled.
-    pub(crate) fn check_identity(
-        &self,
-        other: &Greeting,
-        expected: Option<HostId>,
-    ) -> Result<(), String> {
+    pub(crate) fn check_identity(&self, other: &Greeting, expected: Option<HostId>) -> Result<(), String> {
         if other.cluster != self.cluster {
             return Err(format!(
                 "wrong cluster: this host belongs to cluster {}, the other to {}: check the address and the cluster id \
@@ -68,10 +64,7 @@ impl HostShared {
             ));
         }
         if other.to != self.host {
-            return Err(format!(
-                "wrong host: this is {}, not {}: correct the address",
-                self.host, other.to
-            ));
+            return Err(format!("wrong host: this is {}, not {}: correct the address", self.host, other.to));
         }
         Ok(())
     }
@@ -107,11 +100,7 @@ impl HostShared {
         let stop = Arc::new(Stop::default());
         connections.insert(
             (hello.host, hello.shard),
-            Connection {
-                incarnation: hello.incarnation,
-                process: hello.process,
-                stop: stop.clone(),
-            },
+            Connection { incarnation: hello.incarnation, process: hello.process, stop: stop.clone() },
         );
         drop(connections);
         if !replaced.is_empty() {
@@ -123,9 +112,7 @@ impl HostShared {
     /// Strikes out a connection that ended.
     pub(crate) fn inbound_ended(&self, peer: HostId, shard: u8, stop: &Arc<Stop>) {
         let mut connections = self.connections.lock().expect("nothing panics here");
-        let is_this = connections
-            .get(&(peer, shard))
-            .is_some_and(|c| Arc::ptr_eq(&c.stop, stop));
+        let is_this = connections.get(&(peer, shard)).is_some_and(|c| Arc::ptr_eq(&c.stop, stop));
         if is_this {
             connections.remove(&(peer, shard));
         }

@@ -151,10 +151,7 @@ struct Failure {
 
 impl Failure {
     fn new(words: impl Into<String>) -> Self {
-        Self {
-            process_gone: false,
-            words: words.into(),
-        }
+        Self { process_gone: false, words: words.into() }
     }
 }
 
@@ -184,13 +181,7 @@ enum Told {
 
 /// Dials, greets, writes; ends when the link is removed.
 pub(crate) async fn run(host: Arc<HostShared>, shard: u8, peer: HostId, link: Rc<Link>) {
-    let mut dialer = Dialer {
-        host,
-        shard,
-        peer,
-        link,
-        told: Told::Nothing,
-    };
+    let mut dialer = Dialer { host, shard, peer, link, told: Told::Nothing };
     dialer.report(PeerState::Connecting, None, None);
     let mut pause = Duration::ZERO;
     while dialer.wait(pause).await {
@@ -204,11 +195,7 @@ pub(crate) async fn run(host: Arc<HostShared>, shard: u8, peer: HostId, link: Rc
                 dialer.up(incarnation);
                 let words = dialer.pump(&socket, incarnation).await;
                 dialer.down(words);
-                pause = if since.elapsed() >= GOOD_AFTER {
-                    Duration::ZERO
-                } else {
-                    next_pause(pause)
-                };
+                pause = if since.elapsed() >= GOOD_AFTER { Duration::ZERO } else { next_pause(pause) };
             }
         }
     }
@@ -225,14 +212,8 @@ impl Dialer {
         let host = self.peer;
         let event = match told {
             Told::Up(incarnation) => NetEvent::PeerUp { host, incarnation },
-            Told::Down => NetEvent::PeerDown {
-                host,
-                process_gone: false,
-            },
-            Told::Gone => NetEvent::PeerDown {
-                host,
-                process_gone: true,
-            },
+            Told::Down => NetEvent::PeerDown { host, process_gone: false },
+            Told::Gone => NetEvent::PeerDown { host, process_gone: true },
             Told::Nothing => return,
         };
         self.told = told;
@@ -283,19 +264,13 @@ impl Dialer {
             self.tell(Told::Gone);
         }
         let known = self.host.health.peers();
-        let repeated = known.iter().any(|p| {
-            p.host == self.peer
-                && p.shard == self.shard
-                && p.problem.as_ref() == Some(&failure.words)
-        });
+        let repeated = known
+            .iter()
+            .any(|p| p.host == self.peer && p.shard == self.shard && p.problem.as_ref() == Some(&failure.words));
         // Once per reason: a peer that is away for a day is not news twice a second.
         if !repeated {
             tracing::warn!(peer = %self.peer, shard = self.shard, reason = %failure.words, "cannot connect");
-            let state = if self.told == Told::Nothing {
-                PeerState::Connecting
-            } else {
-                PeerState::Down
-            };
+            let state = if self.told == Told::Nothing { PeerState::Connecting } else { PeerState::Down };
             self.report(state, None, Some(failure.words));
         }
     }
@@ -344,17 +319,12 @@ impl Dialer {
 
     async fn greet(&self, socket: &Socket) -> Result<Incarnation, Failure> {
         let hello = self.host.greeting(self.peer, self.shard);
-        socket
-            .write_all(&small_frame(Kind::Hello, &hello.encode()))
-            .await?;
+        socket.write_all(&small_frame(Kind::Hello, &hello.encode())).await?;
         let (header, body) = read_small(socket).await?;
         match header.kind {
             Kind::Welcome => {}
             Kind::Refuse => {
-                return Err(Failure::new(format!(
-                    "the peer refuses us: {}",
-                    String::from_utf8_lossy(&body)
-                )));
+                return Err(Failure::new(format!("the peer refuses us: {}", String::from_utf8_lossy(&body))));
             }
             _ => return Err(Failure::new("the answer to the greeting is out of place")),
         }
@@ -368,19 +338,13 @@ impl Dialer {
             }
             Err(error) => return Err(Failure::new(error.to_string())),
         };
-        self.host
-            .check_identity(&welcome, Some(self.peer))
-            .map_err(Failure::new)?;
+        self.host.check_identity(&welcome, Some(self.peer)).map_err(Failure::new)?;
         Ok(welcome.incarnation)
     }
 
     /// Writes what is queued and answers to what happens, until the connection breaks; says why it did.
     async fn pump(&mut self, socket: &Socket, incarnation: Incarnation) -> String {
-        let mut pump = Pump {
-            reader: FrameReader::with_buffer(PONG_BUFFER_BYTES),
-            pings: 0,
-            deadline: None,
-        };
+        let mut pump = Pump { reader: FrameReader::with_buffer(PONG_BUFFER_BYTES), pings: 0, deadline: None };
         poll_fn(|cx| match pump.poll(self, socket, incarnation, cx) {
             Ok(()) => Poll::Pending,
             Err(words) => Poll::Ready(words),
@@ -446,11 +410,7 @@ impl Pump {
     /// Carries out what was noted on the link.
     fn obey(&mut self, dialer: &mut Dialer, cx: &mut Context<'_>) -> Result<(), String> {
         let mut state = dialer.link.0.borrow_mut();
-        if !state
-            .waker
-            .as_ref()
-            .is_some_and(|w| w.will_wake(cx.waker()))
-        {
+        if !state.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
             state.waker = Some(cx.waker().clone());
         }
         if state.removed {
@@ -460,9 +420,7 @@ impl Pump {
             return Err("the peer has another address".into());
         }
         if std::mem::take(&mut state.overflowed) {
-            return Err(format!(
-                "more than {QUEUE_BYTES_MAX} bytes waited for the peer"
-            ));
+            return Err(format!("more than {QUEUE_BYTES_MAX} bytes waited for the peer"));
         }
         state.knocked = false;
         if !std::mem::take(&mut state.replies_lost) {

@@ -143,11 +143,7 @@ mod tests {
                 for part in &payload {
                     want.extend_from_slice(part);
                 }
-                queue.push(OutMessage {
-                    route: Route::Host,
-                    body: body.into(),
-                    payload,
-                });
+                queue.push(OutMessage { route: Route::Host, body: body.into(), payload });
             }
             assert_eq!(queue.bytes(), want.len());
             let mut got = Vec::new();

@@ -79,11 +79,7 @@ impl Partial {
         Ok(Frame {
             header: self.header,
             body: self.body.into(),
-            payload: if self.payload.is_empty() {
-                Bytes::new()
-            } else {
-                self.payload.freeze()
-            },
+            payload: if self.payload.is_empty() { Bytes::new() } else { self.payload.freeze() },
         })
     }
 }
@@ -102,12 +98,7 @@ impl FrameReader {
 
     /// One that takes `bytes` (more than a header) per read.
     pub fn with_buffer(bytes: usize) -> Self {
-        Self {
-            buffer: vec![0; bytes].into_boxed_slice(),
-            start: 0,
-            end: 0,
-            partial: None,
-        }
+        Self { buffer: vec![0; bytes].into_boxed_slice(), start: 0, end: 0, partial: None }
     }
 
     /// One read; 0 is the end of the connection. To be called when [`Self::next`] has no more.
@@ -139,8 +130,7 @@ impl FrameReader {
     /// The next whole frame among what was read.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         if self.partial.is_none() {
-            let Some(bytes) = self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>()
-            else {
+            let Some(bytes) = self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
                 return Ok(None);
             };
             self.partial = Some(Partial::new(Header::decode(bytes)?));

@@ -80,10 +80,7 @@ pub(crate) struct NetPort {
 
 impl NetPort {
     pub fn send(&self, command: Command) {
-        self.commands
-            .lock()
-            .expect("nothing panics here")
-            .push(command);
+        self.commands.lock().expect("nothing panics here").push(command);
         self.waker.wake();
     }
 
@@ -91,11 +88,7 @@ impl NetPort {
         poll_fn(|cx| {
             self.waker.register(cx.waker());
             let commands = std::mem::take(&mut *self.commands.lock().expect("nothing panics here"));
-            if commands.is_empty() {
-                Poll::Pending
-            } else {
-                Poll::Ready(commands)
-            }
+            if commands.is_empty() { Poll::Pending } else { Poll::Ready(commands) }
         })
         .await
     }

@@ -49,11 +49,7 @@ impl Socket {
     }
 
     /// Reads into `slices`; 0 is the end.
-    pub fn poll_read(
-        &self,
-        cx: &mut Context<'_>,
-        slices: &mut [IoSliceMut<'_>],
-    ) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, cx: &mut Context<'_>, slices: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
         let wanted: usize = slices.iter().map(|s| s.len()).sum();
         loop {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
@@ -73,20 +69,11 @@ impl Socket {
     }
 
     /// Writes some of `slices`.
-    pub fn poll_write(
-        &self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
+    pub fn poll_write(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.0.poll_write_ready(cx))?;
             let mut no_control = SendAncillaryBuffer::default();
-            let sent = sendmsg(
-                self.0.get_ref(),
-                slices,
-                &mut no_control,
-                SendFlags::NOSIGNAL,
-            );
+            let sent = sendmsg(self.0.get_ref(), slices, &mut no_control, SendFlags::NOSIGNAL);
             match sent {
                 Ok(count) => return Poll::Ready(Ok(count)),
                 Err(Errno::AGAIN) => ready.clear_ready(),
@@ -98,8 +85,7 @@ impl Socket {
 
     pub async fn read_exact(&self, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
-            let count =
-                std::future::poll_fn(|cx| self.poll_read(cx, &mut [IoSliceMut::new(into)])).await?;
+            let count = std::future::poll_fn(|cx| self.poll_read(cx, &mut [IoSliceMut::new(into)])).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -110,8 +96,7 @@ impl Socket {
 
     pub async fn write_all(&self, mut from: &[u8]) -> io::Result<()> {
         while !from.is_empty() {
-            let count =
-                std::future::poll_fn(|cx| self.poll_write(cx, &[IoSlice::new(from)])).await?;
+            let count = std::future::poll_fn(|cx| self.poll_write(cx, &[IoSlice::new(from)])).await?;
             from = &from[count..];
         }
         Ok(())

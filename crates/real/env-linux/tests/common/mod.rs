@@ -5,9 +5,7 @@ use std::{future::Future, net::SocketAddr, path::Path, sync::mpsc, time::Duratio
 
 use bytes::Bytes;
 use cairn_env::{Env, InMessage, NetEvent, OutMessage, Route};
-use cairn_env_linux::{
-    Executor, ExecutorConfig, Fabric, Host, HostConfig, IoChoice, LinuxEnv, ShardEnd, ShardHandle,
-};
+use cairn_env_linux::{Executor, ExecutorConfig, Fabric, Host, HostConfig, IoChoice, LinuxEnv, ShardEnd, ShardHandle};
 use cairn_types::{ClusterId, HostId, Incarnation};
 
 /// A directory on the repository's file system: tmpfs takes no O_DIRECT, and would prove nothing.
@@ -28,10 +26,7 @@ pub fn config(id: u128, incarnation: u64) -> HostConfig {
 }
 
 pub fn in_fabric(id: u128, incarnation: u64, fabric: &Fabric) -> HostConfig {
-    HostConfig {
-        fabric: Some(fabric.clone()),
-        ..config(id, incarnation)
-    }
+    HostConfig { fabric: Some(fabric.clone()), ..config(id, incarnation) }
 }
 
 pub fn on_tcp(id: u128, incarnation: u64) -> HostConfig {
@@ -39,18 +34,11 @@ pub fn on_tcp(id: u128, incarnation: u64) -> HostConfig {
 }
 
 pub fn on_address(id: u128, incarnation: u64, address: SocketAddr) -> HostConfig {
-    HostConfig {
-        listen: Some(address),
-        ..config(id, incarnation)
-    }
+    HostConfig { listen: Some(address), ..config(id, incarnation) }
 }
 
 pub fn executor(io: IoChoice) -> Executor {
-    Executor::spawn(ExecutorConfig {
-        name: "test-shard".into(),
-        io,
-    })
-    .expect("a thread")
+    Executor::spawn(ExecutorConfig { name: "test-shard".into(), io }).expect("a thread")
 }
 
 /// Runs `test` on a shard of its own and returns what it returns.
@@ -85,11 +73,7 @@ where
     let executor = executor(IoChoice::Auto);
     let host = Host::new(config).expect("a host");
     let handle = host.start_shard(&executor, 0, main).expect("a shard");
-    Running {
-        host,
-        handle,
-        executor,
-    }
+    Running { host, handle, executor }
 }
 
 /// A host that passes all its events on.
@@ -123,25 +107,16 @@ pub fn start_echo(config: HostConfig) -> Running {
 }
 
 pub fn message(body: impl Into<Bytes>, payload: Vec<Bytes>) -> OutMessage {
-    OutMessage {
-        route: Route::Host,
-        body: body.into(),
-        payload,
-    }
+    OutMessage { route: Route::Host, body: body.into(), payload }
 }
 
 /// The next event, or a failed test.
 pub fn next(events: &mpsc::Receiver<NetEvent>) -> NetEvent {
-    events
-        .recv_timeout(Duration::from_secs(20))
-        .expect("an event within 20 s")
+    events.recv_timeout(Duration::from_secs(20)).expect("an event within 20 s")
 }
 
 /// Waits for the first event that `pick` takes.
-pub fn wait_for<T>(
-    events: &mpsc::Receiver<NetEvent>,
-    mut pick: impl FnMut(NetEvent) -> Option<T>,
-) -> T {
+pub fn wait_for<T>(events: &mpsc::Receiver<NetEvent>, mut pick: impl FnMut(NetEvent) -> Option<T>) -> T {
     loop {
         if let Some(found) = pick(next(events)) {
             return found;
@@ -158,10 +133,7 @@ pub fn as_up(event: NetEvent) -> Option<(HostId, Incarnation)> {
 
 pub fn as_gone(event: NetEvent) -> Option<HostId> {
     match event {
-        NetEvent::PeerDown {
-            host,
-            process_gone: true,
-        } => Some(host),
+        NetEvent::PeerDown { host, process_gone: true } => Some(host),
         _ => None,
     }
 }
