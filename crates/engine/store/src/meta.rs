@@ -52,17 +52,8 @@ fn fail(error: impl std::fmt::Display) -> MetaError {
 
 impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
-    pub fn create(
-        disk: Arc<dyn BlockingDisk>,
-        offset: u64,
-        region_bytes: u64,
-    ) -> Result<(), MetaError> {
-        let backend = Region {
-            disk,
-            offset,
-            region_bytes,
-            len: Mutex::new(0),
-        };
+    pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
+        let backend = Region { disk, offset, region_bytes, len: Mutex::new(0) };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -72,31 +63,17 @@ impl RedbMeta {
     }
 
     /// Opens the store that [`Self::create`] made.
-    pub fn open(
-        disk: Arc<dyn BlockingDisk>,
-        offset: u64,
-        region_bytes: u64,
-    ) -> Result<Self, MetaError> {
+    pub fn open(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<Self, MetaError> {
         let len = read_len(&*disk, offset, region_bytes)?;
         if len == 0 {
             return Err(MetaError("the metadata region is empty".into()));
         }
-        let backend = Region {
-            disk,
-            offset,
-            region_bytes,
-            len: Mutex::new(len),
-        };
-        Ok(Self {
-            database: Self::build(backend)?,
-        })
+        let backend = Region { disk, offset, region_bytes, len: Mutex::new(len) };
+        Ok(Self { database: Self::build(backend)? })
     }
 
     fn build(backend: Region) -> Result<Database, MetaError> {
-        Database::builder()
-            .set_cache_size(REDB_CACHE_BYTES)
-            .create_with_backend(backend)
-            .map_err(fail)
+        Database::builder().set_cache_size(REDB_CACHE_BYTES).create_with_backend(backend).map_err(fail)
     }
 }
 
@@ -105,10 +82,8 @@ impl Meta for RedbMeta {
         let transaction = self.database.begin_read().map_err(fail)?;
         let table = transaction.open_table(TABLE).map_err(fail)?;
         let one = |key: &Vec<u8>| {
-            Ok(table
-                .get(key.as_slice())
-                .map_err(fail)?
-                .map(|v| v.value().to_vec()))
+            let found = table.get(key.as_slice()).map_err(fail)?;
+            found.map(|value| unsealed(key, value.value())).transpose()
         };
         keys.iter().map(one).collect()
     }
@@ -116,10 +91,17 @@ impl Meta for RedbMeta {
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Rows, MetaError> {
         let transaction = self.database.begin_read().map_err(fail)?;
         let table = transaction.open_table(TABLE).map_err(fail)?;
-        let mut rows = Vec::new();
+        let mut rows: Rows = Vec::new();
         for row in table.range(from..to).map_err(fail)?.take(limit) {
             let (key, value) = row.map_err(fail)?;
-            rows.push((key.value().to_vec(), value.value().to_vec()));
+            let key = key.value().to_vec();
+            // A damaged page may show keys out of order: a scan that goes on from its last key would never end.
+            let low = rows.last().map_or(from, |(last, _)| last.as_slice());
+            if key.as_slice() < low || key.as_slice() >= to || rows.last().is_some_and(|(last, _)| *last == key) {
+                return Err(MetaError("rows are out of order".into()));
+            }
+            let value = unsealed(&key, value.value())?;
+            rows.push((key, value));
         }
         Ok(rows)
     }
@@ -132,17 +114,30 @@ impl Meta for RedbMeta {
             let mut table = transaction.open_table(TABLE).map_err(fail)?;
             for (key, value) in &batch {
                 match value {
-                    Some(value) => drop(
-                        table
-                            .insert(key.as_slice(), value.as_slice())
-                            .map_err(fail)?,
-                    ),
+                    Some(value) => drop(table.insert(key.as_slice(), sealed(key, value).as_slice()).map_err(fail)?),
                     None => drop(table.remove(key.as_slice()).map_err(fail)?),
                 }
             }
         }
         transaction.commit().map_err(fail)
     }
+}
+
+/// A row's value with the CRC-32C of key and value behind it: redb does not check its pages when it reads them.
+fn sealed(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let crc = row_crc(key, value);
+    [value, &crc.to_le_bytes()].concat()
+}
+
+fn unsealed(key: &[u8], stored: &[u8]) -> Result<Vec<u8>, MetaError> {
+    match stored.split_last_chunk::<4>() {
+        Some((value, crc)) if u32::from_le_bytes(*crc) == row_crc(key, value) => Ok(value.to_vec()),
+        _ => Err(MetaError(format!("a row of kind {} has a wrong checksum", key.first().copied().unwrap_or(0)))),
+    }
+}
+
+fn row_crc(key: &[u8], value: &[u8]) -> u32 {
+    crc32c(&[key, value].concat())
 }
 
 /// A region of a device as the file that redb wants.
@@ -167,16 +162,8 @@ fn read_len(disk: &dyn BlockingDisk, offset: u64, region_bytes: u64) -> Result<u
     disk.read_at(offset, &mut sector).map_err(fail)?;
     let len = u64::from_le_bytes(sector[8..16].try_into().expect("eight bytes"));
     let crc = u32::from_le_bytes(sector[16..20].try_into().expect("four bytes"));
-    let sound = sector[..8] == LEN_MAGIC
-        && crc == crc32c(&sector[..16])
-        && len <= region_bytes - HEAD_BYTES;
-    if sound {
-        Ok(len)
-    } else {
-        Err(MetaError(
-            "the head of the metadata region is damaged".into(),
-        ))
-    }
+    let sound = sector[..8] == LEN_MAGIC && crc == crc32c(&sector[..16]) && len <= region_bytes - HEAD_BYTES;
+    if sound { Ok(len) } else { Err(MetaError("the head of the metadata region is damaged".into())) }
 }
 
 impl Region {
@@ -186,17 +173,12 @@ impl Region {
         sector[8..16].copy_from_slice(&len.to_le_bytes());
         let crc = crc32c(&sector[..16]);
         sector[16..20].copy_from_slice(&crc.to_le_bytes());
-        self.disk
-            .write_at(self.offset, &sector)
-            .map_err(io::Error::other)
+        self.disk.write_at(self.offset, &sector).map_err(io::Error::other)
     }
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
         let end = offset.saturating_add(len as u64);
         if end > *self.len.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "beyond the end of the metadata",
-            ));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the metadata"));
         }
         Ok(self.offset + HEAD_BYTES + offset)
     }
@@ -212,10 +194,7 @@ impl StorageBackend for Region {
     }
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         if len > self.region_bytes - HEAD_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::StorageFull,
-                "the metadata region is full",
-            ));
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the metadata region is full"));
         }
         let mut current = self.len.lock().unwrap_or_else(PoisonError::into_inner);
         // redb asks that what it grows into reads zero; the device may hold anything there.
@@ -223,9 +202,7 @@ impl StorageBackend for Region {
         let mut at = *current;
         while at < len {
             let part = (len - at).min(zeroes.len() as u64);
-            self.disk
-                .write_at(self.offset + HEAD_BYTES + at, &zeroes[..part as usize])
-                .map_err(io::Error::other)?;
+            self.disk.write_at(self.offset + HEAD_BYTES + at, &zeroes[..part as usize]).map_err(io::Error::other)?;
             at += part;
         }
         if len > *current {
