@@ -14,26 +14,24 @@ pub enum ApiAddress {
 impl FromStr for ApiAddress {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(path) = text
-            .strip_prefix("unix://")
-            .or_else(|| text.strip_prefix("unix:"))
-        {
+        if let Some(path) = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")) {
             return match path.starts_with('/') {
                 true => Ok(Self::Unix(path.into())),
                 false => Err("a socket needs a full path: unix:/run/cairn/api.sock".into()),
             };
         }
         if text.starts_with("https://") {
-            return Err("the management API speaks no TLS in this release: use http:// on a trusted network, or unix:/path".into());
+            return Err(
+                "the management API speaks no TLS in this release: use http:// on a trusted network, or unix:/path"
+                    .into(),
+            );
         }
         let host = text.strip_prefix("http://").unwrap_or(text);
         let host = host.trim_end_matches('/');
         if host.is_empty() || host.contains(['/', ' ', '@']) {
             return Err("write http://127.0.0.1:9610 or unix:/run/cairn/api.sock".into());
         }
-        let has_port = host
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         match has_port {
             true => Ok(Self::Tcp(host.into())),
             false => Ok(Self::Tcp(format!("{host}:9610"))),

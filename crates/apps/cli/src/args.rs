@@ -10,12 +10,7 @@ use crate::{address::ApiAddress, output::Format, units::size};
 ///
 /// Exit codes: 0 done, 1 refused or found bad, 2 wrong command line, 3 cannot reach.
 #[derive(Debug, Parser)]
-#[command(
-    name = "cairn",
-    version,
-    max_term_width = 100,
-    subcommand_required = true
-)]
+#[command(name = "cairn", version, max_term_width = 100, subcommand_required = true)]
 pub struct Args {
     /// The management API: http://HOST:PORT or unix:/PATH
     #[arg(

@@ -31,27 +31,15 @@ impl Client {
         self.ask(Method::GET, path, None).await
     }
     /// POST with a body.
-    pub async fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, Fail> {
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Fail> {
         self.ask(Method::POST, path, Some(encode(body)?)).await
     }
     /// PUT with a body.
-    pub async fn put<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, Fail> {
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Fail> {
         self.ask(Method::PUT, path, Some(encode(body)?)).await
     }
     /// PATCH with a body.
-    pub async fn patch<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, Fail> {
+    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Fail> {
         self.ask(Method::PATCH, path, Some(encode(body)?)).await
     }
     /// DELETE.
@@ -59,22 +47,12 @@ impl Client {
         self.exchange(Method::DELETE, path, None).await.map(|_| ())
     }
 
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Bytes>,
-    ) -> Result<T, Fail> {
+    async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<T, Fail> {
         let answer = self.exchange(method, path, body).await?;
         serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error.to_string()))
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Bytes>,
-    ) -> Result<Bytes, Fail> {
+    async fn exchange(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, Fail> {
         let exchange = async {
             match &self.address {
                 ApiAddress::Tcp(host) => {
@@ -89,38 +67,22 @@ impl Client {
         };
         let limited = tokio::time::timeout(self.timeout, progress::while_waiting(exchange));
         limited.await.unwrap_or_else(|_| {
-            Err(Fail::unreachable(format!(
-                "{} did not answer within {} s",
-                self.address,
-                self.timeout.as_secs()
-            ))
-            .remedy("what was asked may still be done: look before you repeat it"))
+            Err(Fail::unreachable(format!("{} did not answer within {} s", self.address, self.timeout.as_secs()))
+                .remedy("what was asked may still be done: look before you repeat it"))
         })
     }
 
-    async fn connect<S>(
-        &self,
-        connecting: impl Future<Output = std::io::Result<S>>,
-    ) -> Result<S, Fail> {
+    async fn connect<S>(&self, connecting: impl Future<Output = std::io::Result<S>>) -> Result<S, Fail> {
         let why = match tokio::time::timeout(CONNECT_WAIT, connecting).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", CONNECT_WAIT.as_secs()),
         };
-        Err(Fail::unreachable(format!(
-            "cannot reach the management API at {}: {why}",
-            self.address
-        ))
-        .remedy("start cairnd there, or name another place with --api or CAIRN_API"))
+        Err(Fail::unreachable(format!("cannot reach the management API at {}: {why}", self.address))
+            .remedy("start cairnd there, or name another place with --api or CAIRN_API"))
     }
 
-    async fn over<IO>(
-        &self,
-        io: IO,
-        method: Method,
-        path: &str,
-        body: Option<Bytes>,
-    ) -> Result<Bytes, Fail>
+    async fn over<IO>(&self, io: IO, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, Fail>
     where
         IO: hyper::rt::Read + hyper::rt::Write + Unpin,
     {
@@ -133,10 +95,7 @@ impl Client {
             ApiAddress::Tcp(host) => host,
             ApiAddress::Unix(_) => "localhost",
         };
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("Host", host);
+        let mut request = Request::builder().method(method).uri(path).header("Host", host);
         if body.is_some() {
             request = request.header("Content-Type", "application/json");
         }
@@ -184,10 +143,7 @@ pub fn segment(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
         // A segment of dots only would be taken as "here" or "up".
-        if byte.is_ascii_alphanumeric()
-            || b"-_".contains(&byte)
-            || (byte == b'.' && name.trim_matches('.') != "")
-        {
+        if byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || (byte == b'.' && name.trim_matches('.') != "") {
             out.push(char::from(byte));
         } else {
             out += &format!("%{byte:02X}");

@@ -10,16 +10,11 @@ pub fn confirm(question: &str, yes: bool) -> Result<(), Fail> {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        return Err(
-            Fail::usage(format!("{question} There is no terminal to answer on"))
-                .remedy("add --yes"),
-        );
+        return Err(Fail::usage(format!("{question} There is no terminal to answer on")).remedy("add --yes"));
     }
     eprint!("{question} [y/N] ");
     let mut answer = String::new();
-    let read = io::stderr()
-        .flush()
-        .and_then(|()| io::stdin().lock().read_line(&mut answer));
+    let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
     match read {
         Ok(_) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(()),
         _ => Err(Fail::refused("nothing was done: it was not confirmed")),

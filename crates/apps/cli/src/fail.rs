@@ -27,25 +27,15 @@ pub struct Fail {
 impl Fail {
     /// Refused, or found bad.
     pub fn refused(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Refused,
-            message: message.into(),
-            remedy: None,
-        }
+        Self { exit: Exit::Refused, message: message.into(), remedy: None }
     }
     /// A wrong command line.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Usage,
-            ..Self::refused(message)
-        }
+        Self { exit: Exit::Usage, ..Self::refused(message) }
     }
     /// Nobody answers.
     pub fn unreachable(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Unreachable,
-            ..Self::refused(message)
-        }
+        Self { exit: Exit::Unreachable, ..Self::refused(message) }
     }
     /// Found bad; the findings are on stdout.
     pub fn found_bad() -> Self {

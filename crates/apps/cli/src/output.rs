@@ -18,11 +18,7 @@ pub enum Format {
 }
 
 /// Prints `data`: as JSON, or as the text that `table` makes of it.
-pub fn show<T: Serialize + ?Sized>(
-    format: Format,
-    data: &T,
-    table: impl FnOnce(&T) -> String,
-) -> Result<(), Fail> {
+pub fn show<T: Serialize + ?Sized>(format: Format, data: &T, table: impl FnOnce(&T) -> String) -> Result<(), Fail> {
     let text = match format {
         Format::Table => table(data),
         Format::Json => serde_json::to_string_pretty(data)
@@ -33,8 +29,8 @@ pub fn show<T: Serialize + ?Sized>(
 
 /// Prints one JSON object on one line: for watching.
 pub fn json_line(data: &impl Serialize) -> Result<(), Fail> {
-    let text = serde_json::to_string(data)
-        .map_err(|error| Fail::refused(format!("the answer has no JSON form: {error}")))?;
+    let text =
+        serde_json::to_string(data).map_err(|error| Fail::refused(format!("the answer has no JSON form: {error}")))?;
     line(&text)
 }
 

@@ -34,10 +34,8 @@ pub async fn while_waiting<T>(work: impl Future<Output = T>) -> T {
 pub fn bytes_bar(name: &str, total: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
     bar.set_style(
-        ProgressStyle::with_template(
-            "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {msg}",
-        )
-        .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        ProgressStyle::with_template("{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
     bar.set_prefix(name.to_owned());
     bar

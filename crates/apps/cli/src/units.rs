@@ -44,14 +44,8 @@ mod tests {
 
     #[test]
     fn times_are_read_at_a_glance() {
-        let cases = [
-            (5, "5 s"),
-            (60, "1 min"),
-            (61, "1 min 1 s"),
-            (3600, "1 h"),
-            (12_000, "3 h 20 min"),
-            (100_000, "1 d 3 h"),
-        ];
+        let cases =
+            [(5, "5 s"), (60, "1 min"), (61, "1 min 1 s"), (3600, "1 h"), (12_000, "3 h 20 min"), (100_000, "1 d 3 h")];
         for (seconds, text) in cases {
             assert_eq!(duration(seconds), text);
         }

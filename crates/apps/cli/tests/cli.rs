@@ -120,8 +120,7 @@ fn json_is_what_the_api_says() {
         "version",
     ] {
         let Ran(_, out, err) = cairn(&server, &format!("{line} --output json"));
-        let value: serde_json::Value =
-            serde_json::from_str(&out).unwrap_or_else(|e| panic!("{line}: {e}: {out}"));
+        let value: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{line}: {e}: {out}"));
         assert!(value.is_object() || value.is_array(), "{line}");
         assert_eq!(err, "", "{line}");
     }
@@ -153,14 +152,8 @@ fn exit_codes_tell_refused_from_usage_from_unreachable() {
     for (line, code) in cases {
         let Ran(got, out, err) = cairn(&server, line);
         assert_eq!(got, code, "cairn {line}: {err}");
-        assert!(
-            code == 0 || !err.is_empty() || line == "health",
-            "cairn {line} says why"
-        );
-        assert!(
-            [0, 1].contains(&code) || out.is_empty(),
-            "cairn {line} keeps stdout for data: {out}"
-        );
+        assert!(code == 0 || !err.is_empty() || line == "health", "cairn {line} says why");
+        assert!([0, 1].contains(&code) || out.is_empty(), "cairn {line} keeps stdout for data: {out}");
     }
 }
 
@@ -168,10 +161,7 @@ fn exit_codes_tell_refused_from_usage_from_unreachable() {
 fn nobody_there_says_so_and_what_to_try() {
     let Ran(code, _, err) = cairn_at("http://127.0.0.1:1", "cluster status");
     assert_eq!(code, 3);
-    assert!(
-        err.contains("cannot reach the management API at http://127.0.0.1:1"),
-        "{err}"
-    );
+    assert!(err.contains("cannot reach the management API at http://127.0.0.1:1"), "{err}");
     assert!(err.contains("--api or CAIRN_API"), "{err}");
 }
 
@@ -207,10 +197,7 @@ fn a_silent_server_is_given_up_on() {
     let address = listener.local_addr().unwrap().to_string();
     let Ran(code, _, err) = cairn_at(&address, "--timeout 1 disk list");
     assert_eq!(code, 3);
-    assert!(
-        err.contains("did not answer within 1 s") && err.contains("may still be done"),
-        "{err}"
-    );
+    assert!(err.contains("did not answer within 1 s") && err.contains("may still be done"), "{err}");
 }
 
 #[test]

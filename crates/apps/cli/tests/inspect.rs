@@ -8,8 +8,8 @@ use std::{
 };
 
 use cairn_format::{
-    BatchHeader, CacheRegions, CapacityRegions, DeviceRole, LogRecord, RunEntry, RunHeader,
-    SUPERBLOCK_OFFSETS, Superblock, crc32c, encode_batch, encode_run_header, encode_superblock,
+    BatchHeader, CacheRegions, CapacityRegions, DeviceRole, LogRecord, RunEntry, RunHeader, SUPERBLOCK_OFFSETS,
+    Superblock, crc32c, encode_batch, encode_run_header, encode_superblock,
 };
 use cairn_types::{ClientTag, ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, OpId};
 
@@ -47,8 +47,7 @@ fn device(dir: &Path, role: DeviceRole) -> (PathBuf, File) {
         role,
     };
     for offset in SUPERBLOCK_OFFSETS {
-        file.write_all_at(&encode_superblock(&superblock), offset)
-            .unwrap();
+        file.write_all_at(&encode_superblock(&superblock), offset).unwrap();
     }
     (path, file)
 }
@@ -64,13 +63,7 @@ fn cache(dir: &Path, count: u64) -> (PathBuf, Vec<BatchHeader>) {
         log_id: LOG_ID,
         open_count: 3,
     };
-    let (path, file) = device(
-        dir,
-        DeviceRole::Cache {
-            regions,
-            capacity: vec![DeviceId(5)],
-        },
-    );
+    let (path, file) = device(dir, DeviceRole::Cache { regions, capacity: vec![DeviceId(5)] });
     let (mut headers, mut position) = (Vec::<BatchHeader>::new(), 0);
     for number in 0..count {
         let data = vec![number as u8 + 1; 4096];
@@ -112,10 +105,7 @@ fn a_log_is_counted_and_verified() {
     let (code, report, errors) = inspect(&["--verify", "--all"], &path);
     assert_eq!((code, errors.as_str()), (0, ""), "{report}");
     let log = &report["log"];
-    assert_eq!(
-        (log["batches"].as_u64(), log["records"]["write"].as_u64()),
-        (Some(40), Some(40))
-    );
+    assert_eq!((log["batches"].as_u64(), log["records"]["write"].as_u64()), (Some(40), Some(40)));
     assert_eq!(log["blocks_verified"], 40);
     assert_eq!(log["end_position"], headers[39].end());
     assert_eq!(log["list"].as_array().unwrap().len(), 40);
@@ -140,33 +130,19 @@ fn damage_in_the_log_is_told_from_its_end() {
     let (path, headers) = cache(dir.path(), 40);
     let file = File::options().write(true).open(&path).unwrap();
     // One bad header in the first segment: what follows in that segment is out of reach, the next segment names what is missing.
-    file.write_all_at(&[0xff; 4096], LOG_OFFSET + headers[5].position)
-        .unwrap();
+    file.write_all_at(&[0xff; 4096], LOG_OFFSET + headers[5].position).unwrap();
     let (code, report, _) = inspect(&[], &path);
     assert_eq!(code, 1);
     let bad = report["bad"][0].as_str().unwrap();
-    assert!(
-        bad.contains(&format!(
-            "no good batch at position {}",
-            headers[15].position
-        )),
-        "{bad}"
-    );
+    assert!(bad.contains(&format!("no good batch at position {}", headers[15].position)), "{bad}");
     // One flipped bit in a block: only --verify reads it.
     let (path, headers) = cache(dir.path(), 3);
     let file = File::options().write(true).open(&path).unwrap();
-    file.write_all_at(&[0], LOG_OFFSET + headers[1].position + 4096 + 100)
-        .unwrap();
+    file.write_all_at(&[0], LOG_OFFSET + headers[1].position + 4096 + 100).unwrap();
     assert_eq!(inspect(&[], &path).0, 0);
     let (code, report, _) = inspect(&["--verify"], &path);
     assert_eq!(code, 1);
-    assert!(
-        report["bad"][0]
-            .as_str()
-            .unwrap()
-            .contains("wrong checksum"),
-        "{report}"
-    );
+    assert!(report["bad"][0].as_str().unwrap().contains("wrong checksum"), "{report}");
 }
 
 #[test]
@@ -174,20 +150,10 @@ fn one_bad_superblock_copy_is_reported_and_read_past() {
     let dir = tempfile::tempdir().unwrap();
     let (path, _) = cache(dir.path(), 2);
     let file = File::options().write(true).open(&path).unwrap();
-    file.write_all_at(&[1], SUPERBLOCK_OFFSETS[0] + 100)
-        .unwrap();
+    file.write_all_at(&[1], SUPERBLOCK_OFFSETS[0] + 100).unwrap();
     let (code, report, _) = inspect(&[], &path);
-    assert_eq!(
-        (code, &report["log"]["batches"]),
-        (1, &serde_json::json!(2))
-    );
-    assert!(
-        report["bad"][0]
-            .as_str()
-            .unwrap()
-            .contains("checksum of the superblock"),
-        "{report}"
-    );
+    assert_eq!((code, &report["log"]["batches"]), (1, &serde_json::json!(2)));
+    assert!(report["bad"][0].as_str().unwrap().contains("checksum of the superblock"), "{report}");
 }
 
 #[test]
@@ -201,51 +167,28 @@ fn segments_are_walked_and_a_truncated_device_is_noticed() {
     };
     let (path, file) = device(dir.path(), DeviceRole::Capacity { regions, index: 0 });
     let block = vec![7u8; 4096];
-    let entry = |block_index| RunEntry {
-        component: ComponentId(6),
-        block: block_index,
-        crc: crc32c(&block),
-        pending: false,
-    };
+    let entry =
+        |block_index| RunEntry { component: ComponentId(6), block: block_index, crc: crc32c(&block), pending: false };
     for (segment, generation) in [(0u32, 5), (2, 6)] {
         let mut at = SEGMENTS_OFFSET + u64::from(segment) * u64::from(SEGMENT_BYTES);
         for _ in 0..2 {
-            let run = RunHeader {
-                log_id: LOG_ID,
-                device: 0,
-                segment,
-                generation,
-                entries: vec![entry(0), entry(1)],
-            };
+            let run = RunHeader { log_id: LOG_ID, device: 0, segment, generation, entries: vec![entry(0), entry(1)] };
             let bytes = encode_run_header(&run);
             file.write_all_at(&bytes, at).unwrap();
-            file.write_all_at(
-                &[block.clone(), block.clone()].concat(),
-                at + bytes.len() as u64,
-            )
-            .unwrap();
+            file.write_all_at(&[block.clone(), block.clone()].concat(), at + bytes.len() as u64).unwrap();
             at += bytes.len() as u64 + 8192;
         }
     }
     let (code, report, _) = inspect(&["--verify", "--all"], &path);
     assert_eq!(code, 0, "{report}");
     let segments = &report["segments"];
-    assert_eq!(
-        (segments["used"].as_u64(), segments["runs"].as_u64()),
-        (Some(2), Some(4))
-    );
+    assert_eq!((segments["used"].as_u64(), segments["runs"].as_u64()), (Some(2), Some(4)));
     assert_eq!(segments["blocks_verified"], 8);
 
     file.set_len(2 << 20).unwrap();
     let (code, report, _) = inspect(&[], &path);
     assert_eq!(code, 1);
-    assert!(
-        report["bad"][0]
-            .as_str()
-            .unwrap()
-            .contains("formatted with 4 MiB and has 2 MiB"),
-        "{report}"
-    );
+    assert!(report["bad"][0].as_str().unwrap().contains("formatted with 4 MiB and has 2 MiB"), "{report}");
 }
 
 #[test]
@@ -256,10 +199,7 @@ fn a_foreign_device_is_refused_in_words() {
         fs::write(&path, contents).unwrap();
         let (code, _, errors) = inspect(&[], &path);
         assert_eq!(code, 1);
-        assert!(
-            errors.contains("is no device of a disk group") || errors.is_empty(),
-            "{errors}"
-        );
+        assert!(errors.contains("is no device of a disk group") || errors.is_empty(), "{errors}");
     }
     let (code, _, errors) = inspect(&[], &dir.path().join("none"));
     assert_eq!(code, 1);
@@ -273,10 +213,7 @@ fn flipped_bytes_never_crash_it() {
     let (path, _) = cache(dir.path(), 2);
     let good = fs::read(&path).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
-    for at in (0..256)
-        .step_by(7)
-        .chain((LOG_OFFSET as usize..LOG_OFFSET as usize + 160).step_by(7))
-    {
+    for at in (0..256).step_by(7).chain((LOG_OFFSET as usize..LOG_OFFSET as usize + 160).step_by(7)) {
         file.write_all_at(&[!good[at]], at as u64).unwrap();
         let (code, _, errors) = inspect(&["--verify"], &path);
         assert!([0, 1].contains(&code), "byte {at}: exit {code}: {errors}");

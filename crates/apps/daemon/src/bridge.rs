@@ -36,10 +36,7 @@ pub struct BridgeEnd<T> {
 /// A bridge and its far end. Send the end to the shard's thread and serve it there.
 pub fn bridge<T: 'static>() -> (Bridge<T>, BridgeEnd<T>) {
     let (sender, receiver) = mpsc::channel(CALLS_MAX);
-    let bridge = Bridge {
-        jobs: sender,
-        permits: Semaphore::new(CALLS_MAX),
-    };
+    let bridge = Bridge { jobs: sender, permits: Semaphore::new(CALLS_MAX) };
     (bridge, BridgeEnd { jobs: receiver })
 }
 
@@ -79,9 +76,7 @@ impl<T: 'static> BridgeEnd<T> {
     /// Carries out calls on `target` until the last [`Bridge`] is dropped and every call has ended.
     pub async fn serve(self, target: Rc<T>) {
         let mut running = FuturesUnordered::new();
-        let jobs = stream::unfold(self.jobs, |mut jobs| async {
-            jobs.recv().await.map(|job| (job, jobs))
-        });
+        let jobs = stream::unfold(self.jobs, |mut jobs| async { jobs.recv().await.map(|job| (job, jobs)) });
         let mut jobs = Box::pin(jobs.fuse());
         loop {
             futures::select_biased! {
@@ -117,9 +112,7 @@ mod tests {
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
     }
 
     #[test]
@@ -144,10 +137,7 @@ mod tests {
             });
             let answers = futures::future::join_all(calls).await;
             assert_eq!(answers, (0..200).map(Ok).collect::<Vec<ApiResult<u32>>>());
-            assert_eq!(
-                bridge.call(|count| async move { Ok(count.get()) }).await,
-                Ok(200)
-            );
+            assert_eq!(bridge.call(|count| async move { Ok(count.get()) }).await, Ok(200));
             assert!(bridge.pulse().await);
         });
         drop(bridge);
@@ -158,9 +148,7 @@ mod tests {
     fn a_shard_that_is_gone_answers_unavailable() {
         let (bridge, end) = bridge::<()>();
         drop(end);
-        let error = runtime()
-            .block_on(bridge.call(|_| async { Ok(()) }))
-            .unwrap_err();
+        let error = runtime().block_on(bridge.call(|_| async { Ok(()) })).unwrap_err();
         assert_eq!(error.kind, cairn_api::ApiErrorKind::Unavailable);
         assert!(!runtime().block_on(bridge.pulse()));
     }

@@ -64,20 +64,10 @@ pub struct Flags {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub embedded_hosts: Option<u32>,
     /// Size of the cache file of each embedded host
-    #[arg(
-        long,
-        value_name = "SIZE",
-        default_value = "256MiB",
-        requires = "embedded_hosts"
-    )]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", requires = "embedded_hosts")]
     pub embedded_cache: Size,
     /// Size of the capacity file of each embedded host
-    #[arg(
-        long,
-        value_name = "SIZE",
-        default_value = "2GiB",
-        requires = "embedded_hosts"
-    )]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", requires = "embedded_hosts")]
     pub embedded_capacity: Size,
 }
 

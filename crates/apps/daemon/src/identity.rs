@@ -23,9 +23,7 @@ const LOCK: &str = "lock";
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Another process has it.
-    #[error(
-        "the data directory {0} is in use by another cairnd. Stop that one, or give this one its own --data-dir"
-    )]
+    #[error("the data directory {0} is in use by another cairnd. Stop that one, or give this one its own --data-dir")]
     InUse(PathBuf),
     /// It belongs to a host of another cluster.
     #[error(
@@ -108,11 +106,7 @@ impl Identity {
         };
         stored.incarnation.0 += 1;
         write(dir, &stored)?;
-        Ok(Self {
-            dir: dir.into(),
-            stored,
-            _lock: lock,
-        })
+        Ok(Self { dir: dir.into(), stored, _lock: lock })
     }
 
     /// The host's id.
@@ -137,16 +131,9 @@ impl Identity {
     pub fn join(&mut self, cluster: ClusterId) -> Result<(), IdentityError> {
         match self.stored.cluster {
             Some(has) if has == cluster => Ok(()),
-            Some(has) => Err(IdentityError::OtherCluster {
-                dir: self.dir.clone(),
-                has,
-                wants: cluster,
-            }),
+            Some(has) => Err(IdentityError::OtherCluster { dir: self.dir.clone(), has, wants: cluster }),
             None => {
-                let joined = Stored {
-                    cluster: Some(cluster),
-                    ..self.stored.clone()
-                };
+                let joined = Stored { cluster: Some(cluster), ..self.stored.clone() };
                 write(&self.dir, &joined)?;
                 self.stored = joined;
                 Ok(())
@@ -163,9 +150,7 @@ fn read(dir: &Path) -> Result<Option<Stored>, IdentityError> {
         Err(cause) => return Err(io_error("read", &path)(cause)),
     };
     let parsed = serde_json::from_slice(&text);
-    parsed
-        .map(Some)
-        .map_err(|cause| IdentityError::Damaged { path, cause })
+    parsed.map(Some).map_err(|cause| IdentityError::Damaged { path, cause })
 }
 
 /// New file, synced, renamed over the old one, directory synced: a crash leaves the old or the new one, never half of one.
@@ -173,21 +158,15 @@ fn write(dir: &Path, stored: &Stored) -> Result<(), IdentityError> {
     let (path, draft) = (dir.join(FILE), dir.join("host.json.new"));
     let text = serde_json::to_vec_pretty(stored).expect("an identity has a JSON form");
     let mut file = File::create(&draft).map_err(io_error("create", &draft))?;
-    file.write_all(&text)
-        .and_then(|()| file.sync_all())
-        .map_err(io_error("write", &draft))?;
+    file.write_all(&text).and_then(|()| file.sync_all()).map_err(io_error("write", &draft))?;
     fs::rename(&draft, &path).map_err(io_error("rename", &draft))?;
-    File::open(dir)
-        .and_then(|dir| dir.sync_all())
-        .map_err(io_error("sync", dir))
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir))
 }
 
 fn random_u64() -> Result<u64, IdentityError> {
     let path = Path::new("/dev/urandom");
     let mut word = [0; 8];
-    File::open(path)
-        .and_then(|mut file| file.read_exact(&mut word))
-        .map_err(io_error("read", path))?;
+    File::open(path).and_then(|mut file| file.read_exact(&mut word)).map_err(io_error("read", path))?;
     Ok(u64::from_le_bytes(word))
 }
 
@@ -217,10 +196,7 @@ mod tests {
         let first = Identity::open(dir.path()).unwrap();
         let error = Identity::open(dir.path()).unwrap_err();
         assert!(matches!(error, IdentityError::InUse(_)), "{error}");
-        assert_eq!(
-            read(dir.path()).unwrap().unwrap().incarnation,
-            first.incarnation()
-        );
+        assert_eq!(read(dir.path()).unwrap().unwrap().incarnation, first.incarnation());
     }
 
     #[test]
@@ -233,10 +209,7 @@ mod tests {
         assert_eq!(identity.cluster(), Some(ClusterId(5)));
         identity.join(ClusterId(5)).unwrap();
         let error = identity.join(ClusterId(6)).unwrap_err();
-        assert!(
-            matches!(error, IdentityError::OtherCluster { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, IdentityError::OtherCluster { .. }), "{error}");
     }
 
     #[test]

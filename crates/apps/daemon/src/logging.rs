@@ -18,10 +18,7 @@ pub fn start(config: &LogConfig) -> Result<(), ConfigError> {
         ))
     })?;
     let layer = match config.format {
-        LogFormat::Text => fmt::layer()
-            .with_ansi(io::stderr().is_terminal())
-            .with_writer(io::stderr)
-            .boxed(),
+        LogFormat::Text => fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).boxed(),
         LogFormat::Json => fmt::layer().json().with_writer(io::stderr).boxed(),
     };
     // A second logger can only come from a test harness in one process: the first one stays.

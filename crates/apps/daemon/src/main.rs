@@ -3,9 +3,7 @@
 
 use std::process::ExitCode;
 
-use cairnd::{
-    config, engine, exit::Exit, flags::Flags, http, logging, plan::Plan, supervise::supervise,
-};
+use cairnd::{config, engine, exit::Exit, flags::Flags, http, logging, plan::Plan, supervise::supervise};
 use clap::Parser as _;
 
 fn main() -> ExitCode {

@@ -108,25 +108,19 @@ fn single(config: &Config) -> Plan {
         data_dir: config.host.data_dir.clone(),
         shards: config.host.shards,
         peers,
-        advertise: address(&listen.advertise)
-            .filter(|_| several_processes)
-            .or(peers),
+        advertise: address(&listen.advertise).filter(|_| several_processes).or(peers),
         nbd: address(&listen.nbd),
         nbd_socket: path(&listen.nbd_socket),
         disk_groups: config.disk_group.clone(),
     };
-    Plan {
-        directory: directory(config),
-        api: api(config),
-        hosts: vec![host],
-        ..base(config)
-    }
+    Plan { directory: directory(config), api: api(config), hosts: vec![host], ..base(config) }
 }
 
 fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigError> {
     if config.directory.kind != DirectoryKind::Embedded {
         return Err(ConfigError(
-            "--embedded-hosts runs on the embedded directory, and directory.kind is \"etcd\". Leave one of them out".into(),
+            "--embedded-hosts runs on the embedded directory, and directory.kind is \"etcd\". Leave one of them out"
+                .into(),
         ));
     }
     if !config.disk_group.is_empty() {
@@ -162,9 +156,7 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
         })
         .collect();
     Ok(Plan {
-        directory: DirectoryPlan::Embedded {
-            path: data_dir.join("directory.redb"),
-        },
+        directory: DirectoryPlan::Embedded { path: data_dir.join("directory.redb") },
         api,
         hosts,
         ..base(config)
@@ -175,13 +167,8 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
 fn base(config: &Config) -> Plan {
     Plan {
         cluster_name: config.cluster.name.clone(),
-        settings: ClusterSettings {
-            repair_delay_s: config.cluster.repair_delay_s,
-            lease_ms: config.cluster.lease_ms,
-        },
-        directory: DirectoryPlan::Embedded {
-            path: PathBuf::new(),
-        },
+        settings: ClusterSettings { repair_delay_s: config.cluster.repair_delay_s, lease_ms: config.cluster.lease_ms },
+        directory: DirectoryPlan::Embedded { path: PathBuf::new() },
         api: ApiPlan::default(),
         hosts: Vec::new(),
         read_cache_bytes: config.tuning.read_cache.0,
@@ -192,9 +179,7 @@ fn base(config: &Config) -> Plan {
 fn directory(config: &Config) -> DirectoryPlan {
     let section = &config.directory;
     match section.kind {
-        DirectoryKind::Embedded => DirectoryPlan::Embedded {
-            path: config.host.data_dir.join("directory.redb"),
-        },
+        DirectoryKind::Embedded => DirectoryPlan::Embedded { path: config.host.data_dir.join("directory.redb") },
         DirectoryKind::Etcd => DirectoryPlan::Etcd {
             endpoints: if section.members.is_empty() {
                 section.endpoints.clone()
@@ -202,20 +187,14 @@ fn directory(config: &Config) -> DirectoryPlan {
                 let urls = section.members.iter().map(|m| m.client_url.clone());
                 urls.collect()
             },
-            run_member: section
-                .members
-                .iter()
-                .position(|member| member.host == config.host.name),
+            run_member: section.members.iter().position(|member| member.host == config.host.name),
             config: section.clone(),
         },
     }
 }
 
 fn api(config: &Config) -> ApiPlan {
-    ApiPlan {
-        tcp: address(&config.listen.api),
-        socket: path(&config.listen.api_socket),
-    }
+    ApiPlan { tcp: address(&config.listen.api), socket: path(&config.listen.api_socket) }
 }
 
 /// An address that `Config::check` has parsed before; empty is off.
@@ -234,11 +213,6 @@ fn nth(address: SocketAddr, n: u32) -> SocketAddr {
             let ip = Ipv4Addr::from_bits(ip.to_bits().saturating_add(n));
             SocketAddr::new(ip.into(), address.port())
         }
-        _ => SocketAddr::new(
-            address.ip(),
-            address
-                .port()
-                .saturating_add(u16::try_from(n).unwrap_or(u16::MAX)),
-        ),
+        _ => SocketAddr::new(address.ip(), address.port().saturating_add(u16::try_from(n).unwrap_or(u16::MAX))),
     }
 }

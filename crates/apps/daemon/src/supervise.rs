@@ -37,10 +37,7 @@ pub struct StartError {
 impl StartError {
     /// A failure that ends the process with code 1.
     pub fn refused(message: impl ToString) -> Self {
-        Self {
-            exit: Exit::Refused,
-            message: message.to_string(),
-        }
+        Self { exit: Exit::Refused, message: message.to_string() }
     }
 }
 
@@ -60,8 +57,7 @@ where
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let api =
-        ApiServer::start(&plan.api, running.management.clone()).map_err(StartError::refused)?;
+    let api = ApiServer::start(&plan.api, running.management.clone()).map_err(StartError::refused)?;
     announce(plan, &api);
 
     let outcome = tokio::select! {

@@ -10,10 +10,7 @@ use cairnd::{
 use clap::Parser as _;
 
 fn cairnd(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cairnd"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_cairnd")).args(arguments).output().unwrap()
 }
 
 fn refused(text: &str) -> String {
@@ -30,19 +27,10 @@ fn refused(text: &str) -> String {
 #[test]
 fn an_unknown_key_is_named_with_its_line_and_the_known_ones() {
     let error = refused("[cluster]\nname = \"a\"\nlese_ms = 5\n");
-    assert!(
-        error.contains("c.toml, line 3 (lese_ms = 5): unknown key `lese_ms`"),
-        "{error}"
-    );
-    assert!(
-        error.contains("Known keys here: `name`, `lease_ms`, `repair_delay_s`"),
-        "{error}"
-    );
+    assert!(error.contains("c.toml, line 3 (lese_ms = 5): unknown key `lese_ms`"), "{error}");
+    assert!(error.contains("Known keys here: `name`, `lease_ms`, `repair_delay_s`"), "{error}");
     let error = refused("[clustre]\nname = \"a\"\n");
-    assert!(
-        error.contains("line 1") && error.contains("`clustre`") && error.contains("`cluster`"),
-        "{error}"
-    );
+    assert!(error.contains("line 1") && error.contains("`clustre`") && error.contains("`cluster`"), "{error}");
 }
 
 #[test]
@@ -71,10 +59,7 @@ fn each_wrong_value_names_its_key_and_what_to_write() {
     ];
     for (text, place, words) in cases {
         let error = refused(text);
-        assert!(
-            error.contains(place) && error.contains(words),
-            "{text:?} gave: {error}"
-        );
+        assert!(error.contains(place) && error.contains(words), "{text:?} gave: {error}");
     }
 }
 
@@ -83,10 +68,7 @@ fn a_file_that_is_not_there_is_a_usage_error() {
     let output = cairnd(&["--config", "/nonexistent/c.toml"]);
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        error.contains("/nonexistent/c.toml") && error.contains("--config"),
-        "{error}"
-    );
+    assert!(error.contains("/nonexistent/c.toml") && error.contains("--config"), "{error}");
     assert_eq!(cairnd(&["--embedded-hosts", "99"]).status.code(), Some(2));
     assert_eq!(cairnd(&["--nonsense"]).status.code(), Some(2));
 }
@@ -101,38 +83,20 @@ fn the_printed_configuration_reads_back_as_itself() {
     config.host.name = "host-1".into();
     let config = config.check().unwrap();
     let printed = config::print(&config);
-    assert_eq!(
-        Config::parse(&printed, "printed").unwrap(),
-        config,
-        "{printed}"
-    );
+    assert_eq!(Config::parse(&printed, "printed").unwrap(), config, "{printed}");
     assert!(printed.contains("read_cache = \"1536MiB\""), "{printed}");
-    for line in printed
-        .lines()
-        .filter(|l| l.contains(" = ") && !l.starts_with('#'))
-    {
-        let in_list = ["cache =", "capacity =", "cache_size ="]
-            .iter()
-            .any(|key| line.starts_with(key));
-        assert!(
-            in_list || line.contains(" # "),
-            "a key without a note: {line}"
-        );
+    for line in printed.lines().filter(|l| l.contains(" = ") && !l.starts_with('#')) {
+        let in_list = ["cache =", "capacity =", "cache_size ="].iter().any(|key| line.starts_with(key));
+        assert!(in_list || line.contains(" # "), "a key without a note: {line}");
     }
 }
 
 /// `cargo run -p cairnd -- --print-config --config /dev/null --host-name NAME` shows the same with this machine's names.
 #[test]
 fn the_packaged_configuration_is_the_default_one() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../packaging/cairnd.toml"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../packaging/cairnd.toml");
     let packaged = std::fs::read_to_string(path).expect("packaging/cairnd.toml is committed");
-    assert_eq!(
-        Config::parse(&packaged, "packaged").unwrap(),
-        Config::default()
-    );
+    assert_eq!(Config::parse(&packaged, "packaged").unwrap(), Config::default());
     assert!(
         packaged == config::print(&Config::default()),
         "packaging/cairnd.toml is out of date: it is to be\n{}",
@@ -145,15 +109,8 @@ fn flags_stand_over_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.toml");
     std::fs::write(&path, "[host]\nname = \"a\"\n[log]\nlevel = \"debug\"\n").unwrap();
-    let flags = Flags::parse_from([
-        "cairnd",
-        "--config",
-        path.to_str().unwrap(),
-        "--host-name",
-        "b",
-        "--listen-nbd",
-        "",
-    ]);
+    let flags =
+        Flags::parse_from(["cairnd", "--config", path.to_str().unwrap(), "--host-name", "b", "--listen-nbd", ""]);
     let config = flags.effective_config().unwrap();
     assert_eq!(config.host.name, "b");
     assert_eq!(config.host.fault_domain, "b");
@@ -164,32 +121,17 @@ fn flags_stand_over_the_file() {
 
 #[test]
 fn embedded_hosts_have_everything_of_their_own() {
-    let flags = Flags::parse_from([
-        "cairnd",
-        "--embedded-hosts",
-        "4",
-        "--data-dir",
-        "/tmp/x",
-        "--embedded-capacity",
-        "1G",
-    ]);
+    let flags =
+        Flags::parse_from(["cairnd", "--embedded-hosts", "4", "--data-dir", "/tmp/x", "--embedded-capacity", "1G"]);
     let plan = Plan::new(&flags.effective_config().unwrap(), &flags).unwrap();
     let names: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
     assert_eq!(names, ["host-1", "host-2", "host-3", "host-4"]);
     assert_eq!(plan.hosts[3].nbd, Some("127.0.0.4:10809".parse().unwrap()));
     assert_eq!(plan.hosts[3].data_dir.to_str(), Some("/tmp/x/host-4"));
-    assert_eq!(
-        plan.hosts[0].disk_groups[0].capacity_size,
-        Some(config::Size(1 << 30))
-    );
+    assert_eq!(plan.hosts[0].disk_groups[0].capacity_size, Some(config::Size(1 << 30)));
     assert_eq!(plan.api.socket.unwrap().to_str(), Some("/tmp/x/api.sock"));
     assert!(plan.hosts.iter().all(|host| host.peers.is_none()));
-    assert_eq!(
-        plan.directory,
-        DirectoryPlan::Embedded {
-            path: "/tmp/x/directory.redb".into()
-        }
-    );
+    assert_eq!(plan.directory, DirectoryPlan::Embedded { path: "/tmp/x/directory.redb".into() });
 }
 
 #[test]
@@ -200,17 +142,7 @@ fn a_member_of_etcd_knows_itself() {
         { host = \"h3\", peer_url = \"http://10.0.0.3:2380\", client_url = \"http://10.0.0.3:2379\" }]\n";
     let config = Config::parse(text, "test").unwrap().check().unwrap();
     let plan = Plan::new(&config, &Flags::parse_from(["cairnd"])).unwrap();
-    let DirectoryPlan::Etcd {
-        endpoints,
-        run_member,
-        ..
-    } = plan.directory
-    else {
-        panic!("etcd")
-    };
+    let DirectoryPlan::Etcd { endpoints, run_member, .. } = plan.directory else { panic!("etcd") };
     assert_eq!((endpoints.len(), run_member), (3, Some(1)));
-    assert_eq!(
-        plan.hosts[0].advertise,
-        Some("10.0.0.2:9600".parse().unwrap())
-    );
+    assert_eq!(plan.hosts[0].advertise, Some("10.0.0.2:9600".parse().unwrap()));
 }

@@ -16,17 +16,8 @@ fn ask(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Strin
     exchange(stream, method, path, body)
 }
 
-fn exchange(
-    mut stream: impl std::io::Read + std::io::Write,
-    method: &str,
-    path: &str,
-    body: &str,
-) -> (u16, String) {
-    let kind = if body.is_empty() {
-        ""
-    } else {
-        "Content-Type: application/json\r\n"
-    };
+fn exchange(mut stream: impl std::io::Read + std::io::Write, method: &str, path: &str, body: &str) -> (u16, String) {
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{kind}Content-Length: {}\r\n\r\n{body}",
@@ -40,14 +31,9 @@ fn exchange(
 }
 
 fn ask_json(server: &TestServer, method: &str, path: &str, body: Value) -> (u16, Value) {
-    let body = if body.is_null() {
-        String::new()
-    } else {
-        body.to_string()
-    };
+    let body = if body.is_null() { String::new() } else { body.to_string() };
     let (status, text) = ask(server, method, path, &body);
-    let value = serde_json::from_str(&text)
-        .unwrap_or_else(|error| panic!("{method} {path}: {error} in {text:?}"));
+    let value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{method} {path}: {error} in {text:?}"));
     (status, value)
 }
 
@@ -55,10 +41,7 @@ fn ask_json(server: &TestServer, method: &str, path: &str, body: Value) -> (u16,
 fn every_kind_of_error_has_its_status_and_says_what_and_why() {
     let server = TestServer::start(None);
     let small = json!({"name": "a", "size_bytes": 1048576});
-    assert_eq!(
-        ask_json(&server, "POST", "/api/v1/disks", small.clone()).0,
-        201
-    );
+    assert_eq!(ask_json(&server, "POST", "/api/v1/disks", small.clone()).0, 201);
     let gold = json!({"name": "gold", "rules": {"ftt": 2}});
     assert_eq!(ask_json(&server, "POST", "/api/v1/policies", gold).0, 201);
     #[rustfmt::skip]
@@ -82,11 +65,7 @@ fn every_kind_of_error_has_its_status_and_says_what_and_why() {
     ];
     for (method, path, body, status, kind, words) in cases {
         let (got, error) = ask_json(&server, method, path, body);
-        assert_eq!(
-            (got, &error["kind"]),
-            (status, &json!(kind)),
-            "{method} {path}: {error}"
-        );
+        assert_eq!((got, &error["kind"]), (status, &json!(kind)), "{method} {path}: {error}");
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(words), "{method} {path}: {message}");
     }
@@ -95,20 +74,10 @@ fn every_kind_of_error_has_its_status_and_says_what_and_why() {
 #[test]
 fn broken_bodies_are_answered_in_json() {
     let server = TestServer::start(None);
-    for body in [
-        "{",
-        "[]",
-        "null",
-        "\u{1}",
-        "{\"name\": \"a\", \"size_bytes\": 1e400}",
-    ] {
+    for body in ["{", "[]", "null", "\u{1}", "{\"name\": \"a\", \"size_bytes\": 1e400}"] {
         let (status, text) = ask(&server, "POST", "/api/v1/disks", body);
         let error: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(
-            (status, &error["kind"]),
-            (400, &json!("invalid")),
-            "{body:?}: {text}"
-        );
+        assert_eq!((status, &error["kind"]), (400, &json!("invalid")), "{body:?}: {text}");
     }
     let (status, text) = ask(&server, "POST", "/api/v1/disks", &" ".repeat(70_000));
     assert_eq!(status, 400, "{text}");
@@ -123,19 +92,9 @@ fn what_was_made_is_shown_changed_and_deleted() {
     let (_, shown) = ask_json(&server, "GET", "/api/v1/disks/vm-1", Value::Null);
     assert_eq!(shown, made);
     let by_id = format!("/api/v1/disks/{}", made["id"].as_str().unwrap());
-    let (_, grown) = ask_json(
-        &server,
-        "POST",
-        &format!("{by_id}/resize"),
-        json!({"size_bytes": 30u64 << 30}),
-    );
+    let (_, grown) = ask_json(&server, "POST", &format!("{by_id}/resize"), json!({"size_bytes": 30u64 << 30}));
     assert_eq!(grown["size_bytes"], json!(30u64 << 30));
-    let (_, attached) = ask_json(
-        &server,
-        "POST",
-        &format!("{by_id}/attach"),
-        json!({"host": "host-2"}),
-    );
+    let (_, attached) = ask_json(&server, "POST", &format!("{by_id}/attach"), json!({"host": "host-2"}));
     assert_eq!(attached["owner"], json!("host-2"));
     let (_, record) = ask_json(&server, "GET", &format!("{by_id}/record"), Value::Null);
     assert_eq!(record["seats"].as_array().unwrap().len(), 3);
@@ -178,12 +137,7 @@ fn the_unix_socket_is_private_replaces_a_stale_one_and_goes_away() {
     let server = TestServer::start(Some(path.clone()));
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-    let (status, _) = exchange(
-        UnixStream::connect(&path).unwrap(),
-        "GET",
-        "/api/v1/cluster",
-        "",
-    );
+    let (status, _) = exchange(UnixStream::connect(&path).unwrap(), "GET", "/api/v1/cluster", "");
     assert_eq!(status, 200);
     drop(server);
     assert!(!path.exists());
@@ -196,10 +150,7 @@ fn a_socket_in_use_or_a_plain_file_is_not_replaced() {
     let path = dir.path().join("api.sock");
     let start = || {
         let (bridge, _end) = bridge::<support::memory::MemoryCluster>();
-        let plan = ApiPlan {
-            tcp: None,
-            socket: Some(path.clone()),
-        };
+        let plan = ApiPlan { tcp: None, socket: Some(path.clone()) };
         ApiServer::start(&plan, std::sync::Arc::new(bridge)).map(|_| ())
     };
     let _listening = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -215,10 +166,7 @@ fn a_shard_that_is_gone_is_503() {
     use cairnd::{bridge::bridge, http::ApiServer, plan::ApiPlan};
     let (bridge, end) = bridge::<support::memory::MemoryCluster>();
     drop(end);
-    let plan = ApiPlan {
-        tcp: Some("127.0.0.1:0".parse().unwrap()),
-        socket: None,
-    };
+    let plan = ApiPlan { tcp: Some("127.0.0.1:0".parse().unwrap()), socket: None };
     let server = ApiServer::start(&plan, std::sync::Arc::new(bridge)).unwrap();
     let stream = TcpStream::connect(server.tcp.unwrap()).unwrap();
     assert_eq!(exchange(stream, "GET", "/api/v1/cluster", "").0, 503);

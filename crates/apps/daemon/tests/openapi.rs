@@ -16,10 +16,7 @@ fn every_schema_that_is_referred_to_is_there() {
     let text = cairnd::http::openapi_json();
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let schemas = document["components"]["schemas"].as_object().unwrap();
-    let wanted = text
-        .split("#/components/schemas/")
-        .skip(1)
-        .map(|rest| rest.split('"').next().unwrap());
+    let wanted = text.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap());
     for name in wanted {
         assert!(schemas.contains_key(name), "{name} is not described");
     }
@@ -30,9 +27,5 @@ fn every_schema_that_is_referred_to_is_there() {
         .flat_map(|path| path.as_object().unwrap().values())
         .map(|operation| operation["operationId"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        operations.len(),
-        26,
-        "one route per management call: {operations:?}"
-    );
+    assert_eq!(operations.len(), 26, "one route per management call: {operations:?}");
 }

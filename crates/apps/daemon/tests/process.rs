@@ -25,17 +25,8 @@ impl Drop for Daemon {
 
 fn command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairnd"));
-    command.args([
-        "--embedded-hosts",
-        "3",
-        "--embedded-cache",
-        "64MiB",
-        "--embedded-capacity",
-        "128MiB",
-    ]);
-    command
-        .args(["--listen-api", "", "--listen-nbd", "", "--data-dir"])
-        .arg(dir);
+    command.args(["--embedded-hosts", "3", "--embedded-cache", "64MiB", "--embedded-capacity", "128MiB"]);
+    command.args(["--listen-api", "", "--listen-nbd", "", "--data-dir"]).arg(dir);
     command
 }
 
@@ -46,11 +37,7 @@ fn start(dir: &Path) -> (Daemon, UnixDatagram) {
     let notify = UnixDatagram::bind(&socket).unwrap();
     notify.set_read_timeout(Some(START_WAIT)).unwrap();
     let log = std::fs::File::create(dir.with_extension("log")).unwrap();
-    let child = command(dir)
-        .env("NOTIFY_SOCKET", &socket)
-        .stderr(log)
-        .spawn()
-        .unwrap();
+    let child = command(dir).env("NOTIFY_SOCKET", &socket).stderr(log).spawn().unwrap();
     let daemon = Daemon(child);
     let said = hear(&notify, dir);
     assert!(said.starts_with("READY=1"), "{said}");
@@ -68,11 +55,7 @@ fn hear(notify: &UnixDatagram, dir: &Path) -> String {
 
 fn get(dir: &Path, path: &str) -> Value {
     let mut stream = UnixStream::connect(dir.join("api.sock")).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -83,22 +66,13 @@ fn get(dir: &Path, path: &str) -> Value {
 /// Asks it to stop and waits for its exit code.
 fn stop(mut daemon: Daemon) -> i32 {
     let pid = daemon.0.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let begun = Instant::now();
     loop {
         if let Some(status) = daemon.0.try_wait().unwrap() {
             return status.code().expect("it ends by itself");
         }
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "it does not stop"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not stop");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -109,11 +83,7 @@ fn a_life_of_a_daemon() {
     let dir = root.path().join("data");
     let (daemon, notify) = start(&dir);
     let cluster = get(&dir, "/api/v1/cluster");
-    assert_eq!(
-        (&cluster["hosts_total"], &cluster["disk_groups"]),
-        (&3.into(), &3.into()),
-        "{cluster}"
-    );
+    assert_eq!((&cluster["hosts_total"], &cluster["disk_groups"]), (&3.into(), &3.into()), "{cluster}");
     let incarnation = |dir: &Path| get(dir, "/api/v1/hosts/host-1")["incarnation"].clone();
     assert_eq!(incarnation(&dir), 1);
 

@@ -105,11 +105,7 @@ impl From<Fail> for ApiError {
             message.push_str(&error.to_string());
             cause = error.source();
         }
-        Self {
-            kind,
-            message,
-            remedy: None,
-        }
+        Self { kind, message, remedy: None }
     }
 }
 
@@ -128,10 +124,7 @@ mod tests {
     #[test]
     fn a_refusal_says_cause_and_remedy() {
         let error = ApiError::refused("4 fault domains are needed, 3 are up").remedy("Add a host");
-        assert_eq!(
-            error.to_string(),
-            "4 fault domains are needed, 3 are up. Add a host"
-        );
+        assert_eq!(error.to_string(), "4 fault domains are needed, 3 are up. Add a host");
         let json = serde_json::to_string(&error).unwrap();
         assert_eq!(
             json,

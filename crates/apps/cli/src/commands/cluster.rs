@@ -18,14 +18,8 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
             let status = context.client.get("/api/v1/cluster").await?;
             output::show(context.format, &status, show_status)
         }
-        Cluster::Settings {
-            repair_delay_s,
-            lease_ms,
-        } => {
-            let patch = ClusterSettingsPatch {
-                repair_delay_s,
-                lease_ms,
-            };
+        Cluster::Settings { repair_delay_s, lease_ms } => {
+            let patch = ClusterSettingsPatch { repair_delay_s, lease_ms };
             let path = "/api/v1/cluster/settings";
             let settings = match patch == ClusterSettingsPatch::default() {
                 true => context.client.get(path).await?,
@@ -44,19 +38,9 @@ fn show_status(status: &ClusterStatus) -> String {
         ("release", status.version.clone()),
         ("answered by", status.answered_by.clone()),
         ("health", severity(status.health).into()),
-        (
-            "hosts",
-            format!("{} of {} up", status.hosts_up, status.hosts_total),
-        ),
+        ("hosts", format!("{} of {} up", status.hosts_up, status.hosts_total)),
         ("disk groups", status.disk_groups.to_string()),
-        (
-            "disks",
-            format!(
-                "{}, {} provisioned",
-                status.disks,
-                format_bytes(status.provisioned_bytes)
-            ),
-        ),
+        ("disks", format!("{}, {} provisioned", status.disks, format_bytes(status.provisioned_bytes))),
         (
             "capacity",
             format!(
@@ -71,10 +55,7 @@ fn show_status(status: &ClusterStatus) -> String {
             "directory",
             match status.directory.reachable {
                 true => status.directory.kind.clone(),
-                false => format!(
-                    "{}, not reachable: I/O goes on, management waits",
-                    status.directory.kind
-                ),
+                false => format!("{}, not reachable: I/O goes on, management waits", status.directory.kind),
             },
         ),
     ]);
@@ -86,14 +67,7 @@ fn show_status(status: &ClusterStatus) -> String {
 
 fn show_settings(settings: &ClusterSettings) -> String {
     output::pairs([
-        (
-            "repair_delay_s",
-            format!(
-                "{} ({})",
-                settings.repair_delay_s,
-                duration(settings.repair_delay_s)
-            ),
-        ),
+        ("repair_delay_s", format!("{} ({})", settings.repair_delay_s, duration(settings.repair_delay_s))),
         ("lease_ms", settings.lease_ms.to_string()),
     ])
 }

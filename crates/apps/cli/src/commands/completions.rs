@@ -15,7 +15,5 @@ pub fn completions(shell: clap_complete::Shell) -> Result<(), Fail> {
 /// Prints the release.
 pub fn version(context: &Context) -> Result<(), Fail> {
     let version = serde_json::json!({ "name": "cairn", "version": env!("CARGO_PKG_VERSION") });
-    output::show(context.format, &version, |_| {
-        format!("cairn {}", env!("CARGO_PKG_VERSION"))
-    })
+    output::show(context.format, &version, |_| format!("cairn {}", env!("CARGO_PKG_VERSION")))
 }

@@ -1,15 +1,13 @@
 //! `cairn disk`.
 
 use cairn_api::v1::{
-    Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize,
-    DiskSummary, ObjectRecord,
+    Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize, DiskSummary,
+    ObjectRecord,
 };
 use cairn_types::format_bytes;
 
 use super::{Context, watch};
-use crate::{
-    args::Disk as Verb, client::segment, confirm::confirm, fail::Fail, output, units::duration,
-};
+use crate::{args::Disk as Verb, client::segment, confirm::confirm, fail::Fail, output, units::duration};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -24,37 +22,21 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             return output::show(context.format, &record, show_record);
         }
         Verb::Delete { disk, yes } => return delete(context, &disk, yes).await,
-        Verb::Watch {
-            disk,
-            forever,
-            interval_ms,
-        } => return watch::disk(context, &path(&disk), forever, interval_ms).await,
+        Verb::Watch { disk, forever, interval_ms } => {
+            return watch::disk(context, &path(&disk), forever, interval_ms).await;
+        }
         Verb::Show { disk } => client.get(&path(&disk)).await?,
-        Verb::Create {
-            name,
-            size,
-            policy,
-            host,
-        } => {
-            let request = DiskCreate {
-                name,
-                size_bytes: size,
-                policy,
-                host,
-            };
+        Verb::Create { name, size, policy, host } => {
+            let request = DiskCreate { name, size_bytes: size, policy, host };
             client.post("/api/v1/disks", &request).await?
         }
         Verb::Resize { disk, size } => {
             let request = DiskResize { size_bytes: size };
-            client
-                .post(&format!("{}/resize", path(&disk)), &request)
-                .await?
+            client.post(&format!("{}/resize", path(&disk)), &request).await?
         }
         Verb::Attach { disk, host } => {
             let request = DiskAttach { host };
-            client
-                .post(&format!("{}/attach", path(&disk)), &request)
-                .await?
+            client.post(&format!("{}/attach", path(&disk)), &request).await?
         }
     };
     output::show(context.format, &disk, show)
@@ -64,17 +46,13 @@ fn path(disk: &str) -> String {
     format!("/api/v1/disks/{}", segment(disk))
 }
 
-/// Looks first: the question names what would be lost, and the deletion goes by id, so that a disk that was renamed or made
-/// anew while the person thought is not the one that goes.
+/// Looks first: the question names what would be lost.
 async fn delete(context: &Context, disk: &str, yes: bool) -> Result<(), Fail> {
     let found: Disk = context.client.get(&path(disk)).await?;
     let found = found.summary;
     let size = format_bytes(found.size_bytes);
-    confirm(
-        &format!("Delete disk {} ({size}) and everything on it?", found.name),
-        yes,
-    )?;
-    context.client.delete(&path(&found.id.to_string())).await?;
+    confirm(&format!("Delete disk {} ({size}) and everything on it?", found.name), yes)?;
+    context.client.delete(&path(&found.name)).await?;
     output::note(context.format, &format!("disk {} deleted", found.name));
     Ok(())
 }
@@ -101,23 +79,13 @@ fn list(disks: &[DiskSummary]) -> String {
 
 fn show(disk: &Disk) -> String {
     let summary = &disk.summary;
-    let hosts: Vec<_> = disk
-        .components
-        .iter()
-        .map(|c| (c.host.to_string(), c.host_name.as_str()))
-        .collect();
+    let hosts: Vec<_> = disk.components.iter().map(|c| (c.host.to_string(), c.host_name.as_str())).collect();
     let text = output::pairs([
         ("disk", summary.name.clone()),
         ("id", summary.id.to_string()),
         ("size", format_bytes(summary.size_bytes)),
-        (
-            "allocated",
-            disk.allocated_bytes.map_or(String::new(), format_bytes),
-        ),
-        (
-            "policy",
-            format!("{} ({})", summary.policy, disk.rules.describe()),
-        ),
+        ("allocated", disk.allocated_bytes.map_or(String::new(), format_bytes)),
+        ("policy", format!("{} ({})", summary.policy, disk.rules.describe())),
         ("health", health(summary.health).into()),
         ("because", summary.reasons.join("\n")),
         ("owner", summary.owner.clone().unwrap_or("nobody".into())),
@@ -125,15 +93,7 @@ fn show(disk: &Disk) -> String {
         ("configuration", disk.csn.to_string()),
         ("nbd", disk.nbd_uris.join("\n")),
     ]);
-    let head = [
-        "component",
-        "role",
-        "host",
-        "fault domain",
-        "disk group",
-        "votes",
-        "state",
-    ];
+    let head = ["component", "role", "host", "fault domain", "disk group", "votes", "state"];
     let components = output::table(
         &head,
         disk.components.iter().map(|component| {
@@ -152,22 +112,9 @@ fn show(disk: &Disk) -> String {
 }
 
 fn show_record(record: &ObjectRecord) -> String {
-    let head = [
-        "host",
-        "disk group",
-        "votes",
-        "promised",
-        "accepted",
-        "csn",
-        "open",
-        "error",
-    ];
+    let head = ["host", "disk group", "votes", "promised", "accepted", "csn", "open", "error"];
     let none = || "-".to_owned();
-    let hosts: Vec<_> = record
-        .seats
-        .iter()
-        .map(|s| (s.host.to_string(), s.host_name.as_str()))
-        .collect();
+    let hosts: Vec<_> = record.seats.iter().map(|s| (s.host.to_string(), s.host_name.as_str())).collect();
     output::table(
         &head,
         record.seats.iter().map(|seat| {
@@ -205,13 +152,10 @@ fn role(component: &Component) -> String {
 pub fn state(state: ComponentState) -> String {
     match state {
         ComponentState::Active => "active".into(),
-        ComponentState::Absent {
-            repair_in_s: None, ..
-        } => "absent".into(),
-        ComponentState::Absent {
-            repair_in_s: Some(seconds),
-            ..
-        } => format!("absent, replaced in {}", duration(seconds)),
+        ComponentState::Absent { repair_in_s: None, .. } => "absent".into(),
+        ComponentState::Absent { repair_in_s: Some(seconds), .. } => {
+            format!("absent, replaced in {}", duration(seconds))
+        }
         ComponentState::Resyncing { bytes_left, eta_s } => {
             let mut text = String::from("resyncing");
             if let Some(bytes) = bytes_left {

@@ -1,8 +1,6 @@
 //! `cairn disk-group`.
 
-use cairn_api::v1::{
-    Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState,
-};
+use cairn_api::v1::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState};
 use cairn_types::format_bytes;
 
 use super::Context;
@@ -19,15 +17,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let group = find(context, &disk_group).await?;
             output::show(context.format, &group, show)
         }
-        Verb::Create {
-            host,
-            cache,
-            capacity,
-            cache_file_size,
-            capacity_file_size,
-            overwrite,
-            yes,
-        } => {
+        Verb::Create { host, cache, capacity, cache_file_size, capacity_file_size, overwrite, yes } => {
             let path = |path: &std::path::PathBuf| match path.to_str() {
                 Some(text) => Ok(text.to_owned()),
                 None => Err(Fail::usage(format!("{path:?} is not readable as text"))),
@@ -36,12 +26,9 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
                 host,
                 cache: path(&cache)?,
                 capacity: capacity.iter().map(path).collect::<Result<_, _>>()?,
-                files: cache_file_size.zip(capacity_file_size).map(
-                    |(cache_bytes, capacity_bytes)| DiskGroupFiles {
-                        cache_bytes,
-                        capacity_bytes,
-                    },
-                ),
+                files: cache_file_size
+                    .zip(capacity_file_size)
+                    .map(|(cache_bytes, capacity_bytes)| DiskGroupFiles { cache_bytes, capacity_bytes }),
                 overwrite,
             };
             if overwrite {
@@ -54,10 +41,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         }
         Verb::Remove { disk_group, yes } => {
             let group = find(context, &disk_group).await?;
-            confirm(
-                &format!("Remove disk group {} of {}?", group.id, group.host_name),
-                yes,
-            )?;
+            confirm(&format!("Remove disk group {} of {}?", group.id, group.host_name), yes)?;
             let path = format!("/api/v1/disk-groups/{}", group.id);
             context.client.delete(&path).await?;
             output::note(context.format, &format!("disk group {} removed", group.id));
@@ -74,35 +58,21 @@ async fn find(context: &Context, prefix: &str) -> Result<DiskGroup, Fail> {
     }
     let groups: Vec<DiskGroup> = context.client.get("/api/v1/disk-groups").await?;
     let wanted = prefix.to_lowercase();
-    let mut found = groups
-        .into_iter()
-        .filter(|group| !wanted.is_empty() && group.id.to_string().starts_with(&wanted));
+    let mut found = groups.into_iter().filter(|group| !wanted.is_empty() && group.id.to_string().starts_with(&wanted));
     match (found.next(), found.next()) {
         (Some(group), None) => Ok(group),
-        (Some(_), Some(_)) => Err(Fail::refused(format!(
-            "several disk groups begin with {prefix}"
-        ))
-        .remedy("give more digits of the id")),
-        (None, _) => Err(
-            Fail::refused(format!("no disk group begins with {prefix:?}"))
-                .remedy("cairn disk-group list shows all"),
-        ),
+        (Some(_), Some(_)) => {
+            Err(Fail::refused(format!("several disk groups begin with {prefix}")).remedy("give more digits of the id"))
+        }
+        (None, _) => {
+            Err(Fail::refused(format!("no disk group begins with {prefix:?}"))
+                .remedy("cairn disk-group list shows all"))
+        }
     }
 }
 
 fn list(groups: &[DiskGroup]) -> String {
-    let head = [
-        "id",
-        "host",
-        "state",
-        "cache",
-        "capacity",
-        "raw",
-        "used",
-        "free",
-        "log",
-        "components",
-    ];
+    let head = ["id", "host", "state", "cache", "capacity", "raw", "used", "free", "log", "components"];
     output::table(
         &head,
         groups.iter().map(|group| {
@@ -110,10 +80,7 @@ fn list(groups: &[DiskGroup]) -> String {
                 group.id.to_string()[..8].to_owned(),
                 group.host_name.clone(),
                 state(group.state).into(),
-                group
-                    .cache
-                    .as_ref()
-                    .map_or("-".into(), |device| device.path.clone()),
+                group.cache.as_ref().map_or("-".into(), |device| device.path.clone()),
                 match group.devices.len() {
                     0 => "-".into(),
                     count => format!("{count}"),
@@ -121,9 +88,7 @@ fn list(groups: &[DiskGroup]) -> String {
                 format_bytes(group.capacity.raw_bytes),
                 format_bytes(group.capacity.used_bytes),
                 format_bytes(group.capacity.free_bytes),
-                group
-                    .log
-                    .map_or("-".into(), |log| percent(log.used_bytes, log.size_bytes)),
+                group.log.map_or("-".into(), |log| percent(log.used_bytes, log.size_bytes)),
                 group.components.map_or("-".into(), |n| n.to_string()),
             ]
         }),
@@ -148,10 +113,7 @@ fn show(group: &DiskGroup) -> String {
         ("used", format_bytes(group.capacity.used_bytes)),
         ("free", format_bytes(group.capacity.free_bytes)),
         ("log", log),
-        (
-            "components",
-            group.components.map_or(String::new(), |n| n.to_string()),
-        ),
+        ("components", group.components.map_or(String::new(), |n| n.to_string())),
     ]);
     let row = |role: &str, device: &Device| {
         vec![

@@ -29,26 +29,14 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
                 Maintenance::Leave { host } => (host, false),
             };
             let path = format!("/api/v1/hosts/{}/maintenance", segment(&host));
-            let host = context
-                .client
-                .post(&path, &HostMaintenance { enter })
-                .await?;
+            let host = context.client.post(&path, &HostMaintenance { enter }).await?;
             output::show(context.format, &host, show)
         }
     }
 }
 
 fn list(hosts: &[Host]) -> String {
-    let head = [
-        "name",
-        "state",
-        "fault domain",
-        "address",
-        "disk groups",
-        "used",
-        "free",
-        "disks owned",
-    ];
+    let head = ["name", "state", "fault domain", "address", "disk groups", "used", "free", "disks owned"];
     output::table(
         &head,
         hosts.iter().map(|host| {
@@ -75,17 +63,11 @@ fn show(host: &Host) -> String {
         ("fault domain", host.fault_domain.clone()),
         ("address", host.address.clone()),
         ("incarnation", host.incarnation.to_string()),
-        (
-            "shards",
-            host.shards.map_or(String::new(), |n| n.to_string()),
-        ),
+        ("shards", host.shards.map_or(String::new(), |n| n.to_string())),
         ("raw", format_bytes(host.capacity.raw_bytes)),
         ("used", format_bytes(host.capacity.used_bytes)),
         ("free", format_bytes(host.capacity.free_bytes)),
-        (
-            "disks owned",
-            host.disks_owned.map_or(String::new(), |n| n.to_string()),
-        ),
+        ("disks owned", host.disks_owned.map_or(String::new(), |n| n.to_string())),
         ("disk groups", groups.join("\n")),
     ])
 }

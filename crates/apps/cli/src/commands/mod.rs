@@ -30,10 +30,7 @@ pub struct Context {
 
 /// Carries out a command line.
 pub async fn run(args: Args) -> Result<(), Fail> {
-    let context = Context {
-        client: Client::new(args.api, Duration::from_secs(args.timeout)),
-        format: args.output,
-    };
+    let context = Context { client: Client::new(args.api, Duration::from_secs(args.timeout)), format: args.output };
     match args.noun {
         Noun::Cluster(verb) => cluster::run(&context, verb).await,
         Noun::Host(verb) => host::run(&context, verb).await,

@@ -60,13 +60,7 @@ fn create(wanted: Wanted) -> PolicyCreate {
 fn list(policies: &[Policy]) -> String {
     output::table(
         &["name", "rules", "disks"],
-        policies.iter().map(|policy| {
-            vec![
-                policy.name.clone(),
-                policy.rules.describe(),
-                policy.disks.to_string(),
-            ]
-        }),
+        policies.iter().map(|policy| vec![policy.name.clone(), policy.rules.describe(), policy.disks.to_string()]),
     )
 }
 
@@ -85,10 +79,7 @@ fn show(policy: &Policy) -> String {
             },
         ),
         ("stripe width", rules.stripe_width.to_string()),
-        (
-            "space reservation",
-            format!("{} %", rules.reservation_percent),
-        ),
+        ("space reservation", format!("{} %", rules.reservation_percent)),
         ("checksum", yes_no(rules.checksum)),
         ("force provisioning", yes_no(rules.force_provisioning)),
         (

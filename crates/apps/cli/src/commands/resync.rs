@@ -23,12 +23,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let path = "/api/v1/resyncs/settings";
             let settings: ResyncSettings = match bytes_per_s_max {
                 None => context.client.get(path).await?,
-                Some(bytes_per_s_max) => {
-                    context
-                        .client
-                        .put(path, &ResyncSettings { bytes_per_s_max })
-                        .await?
-                }
+                Some(bytes_per_s_max) => context.client.put(path, &ResyncSettings { bytes_per_s_max }).await?,
             };
             output::show(context.format, &settings, |settings| {
                 let limit = match settings.bytes_per_s_max {
@@ -42,16 +37,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 }
 
 fn list(resyncs: &[Resync]) -> String {
-    let head = [
-        "disk",
-        "component",
-        "to host",
-        "kind",
-        "total",
-        "left",
-        "rate",
-        "time left",
-    ];
+    let head = ["disk", "component", "to host", "kind", "total", "left", "rate", "time left"];
     output::table(&head, resyncs.iter().map(row))
 }
 

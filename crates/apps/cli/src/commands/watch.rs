@@ -22,12 +22,7 @@ use crate::{
 };
 
 /// Says each change of the disk at `path`; ends when it is healthy, unless `forever`.
-pub async fn disk(
-    context: &Context,
-    path: &str,
-    forever: bool,
-    interval_ms: u64,
-) -> Result<(), Fail> {
+pub async fn disk(context: &Context, path: &str, forever: bool, interval_ms: u64) -> Result<(), Fail> {
     let mut before = String::new();
     loop {
         let disk: Disk = context.client.get(path).await?;
@@ -95,9 +90,7 @@ fn line(resync: &Resync) -> String {
         format_bytes(resync.bytes_left),
         format_bytes(resync.bytes_total),
         rate(resync.bytes_per_s),
-        resync
-            .eta_s
-            .map_or(String::new(), |eta| format!(", {}", duration(eta)))
+        resync.eta_s.map_or(String::new(), |eta| format!(", {}", duration(eta)))
     )
 }
 
@@ -111,13 +104,10 @@ struct Bars {
 impl Bars {
     fn draw(&mut self, resyncs: &[Resync]) {
         for resync in resyncs {
-            let bar = self
-                .by_component
-                .entry(resync.component)
-                .or_insert_with(|| {
-                    let name = format!("{} on {}", resync.disk_name, resync.host_name);
-                    self.all.add(progress::bytes_bar(&name, resync.bytes_total))
-                });
+            let bar = self.by_component.entry(resync.component).or_insert_with(|| {
+                let name = format!("{} on {}", resync.disk_name, resync.host_name);
+                self.all.add(progress::bytes_bar(&name, resync.bytes_total))
+            });
             bar.set_length(resync.bytes_total);
             bar.set_position(resync.bytes_total.saturating_sub(resync.bytes_left));
             let eta = resync.eta_s.map_or(String::new(), duration);

@@ -34,16 +34,11 @@ impl Config {
             repair_delay_s: Some(self.cluster.repair_delay_s),
             lease_ms: Some(self.cluster.lease_ms),
         };
-        patch
-            .apply(&ClusterSettings::default())
-            .map_err(|error| bad("cluster", &error.to_string()))?;
+        patch.apply(&ClusterSettings::default()).map_err(|error| bad("cluster", &error.to_string()))?;
         if self.host.shards != 1 {
             return Err(bad(
                 "host.shards",
-                &format!(
-                    "{} shards: a host has one in this release. Set it to 1, or leave it out",
-                    self.host.shards
-                ),
+                &format!("{} shards: a host has one in this release. Set it to 1, or leave it out", self.host.shards),
             ));
         }
         self.check_directory()?;
@@ -107,9 +102,7 @@ impl Config {
             )),
             DirectoryKind::Etcd if members > 0 && ![1, 3, 5].contains(&members) => Err(bad(
                 "directory.members",
-                &format!(
-                    "{members} members: use 1, 3 or 5, an even number tolerates no more failures"
-                ),
+                &format!("{members} members: use 1, 3 or 5, an even number tolerates no more failures"),
             )),
             _ => Ok(()),
         }
@@ -119,17 +112,11 @@ impl Config {
         if self.disk_group.len() > DISK_GROUPS_MAX {
             return Err(bad(
                 "disk_group",
-                &format!(
-                    "{} disk groups, a host has at most {DISK_GROUPS_MAX}",
-                    self.disk_group.len()
-                ),
+                &format!("{} disk groups, a host has at most {DISK_GROUPS_MAX}", self.disk_group.len()),
             ));
         }
         let mut seen = std::collections::BTreeSet::new();
-        for DiskGroupConfig {
-            cache, capacity, ..
-        } in &self.disk_group
-        {
+        for DiskGroupConfig { cache, capacity, .. } in &self.disk_group {
             if !(1..=CAPACITY_DEVICES_MAX).contains(&capacity.len()) {
                 return Err(bad(
                     "disk_group.capacity",
@@ -142,10 +129,7 @@ impl Config {
             }
             for path in std::iter::once(cache).chain(capacity) {
                 if !seen.insert(path) {
-                    return Err(bad(
-                        "disk_group",
-                        &format!("{} is named twice", path.display()),
-                    ));
+                    return Err(bad("disk_group", &format!("{} is named twice", path.display())));
                 }
             }
         }
@@ -161,12 +145,9 @@ fn address(key: &str, text: &str) -> Result<Option<SocketAddr>, ConfigError> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| {
-        bad(
-            key,
-            &format!("{text:?} is not an address. Write \"10.0.0.1:9600\" or \"[fd00::1]:9600\""),
-        )
-    })
+    text.parse()
+        .map(Some)
+        .map_err(|_| bad(key, &format!("{text:?} is not an address. Write \"10.0.0.1:9600\" or \"[fd00::1]:9600\"")))
 }
 
 /// The machine's name, up to its first dot.
@@ -174,10 +155,7 @@ fn address(key: &str, text: &str) -> Result<Option<SocketAddr>, ConfigError> {
 /// # Errors
 /// When the kernel's answer is no usable name.
 pub fn hostname() -> Result<String, ConfigError> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").map_err(|error| {
-        ConfigError(format!(
-            "cannot read the machine's name: {error}. Set host.name"
-        ))
-    })?;
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_err(|error| ConfigError(format!("cannot read the machine's name: {error}. Set host.name")))?;
     Ok(text.trim().split('.').next().unwrap_or_default().to_owned())
 }

@@ -159,22 +159,13 @@ pub struct DiskGroupConfig {
 impl Default for ClusterConfig {
     fn default() -> Self {
         let settings = cairn_api::v1::ClusterSettings::default();
-        Self {
-            name: "cairn".into(),
-            lease_ms: settings.lease_ms,
-            repair_delay_s: settings.repair_delay_s,
-        }
+        Self { name: "cairn".into(), lease_ms: settings.lease_ms, repair_delay_s: settings.repair_delay_s }
     }
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        Self {
-            name: String::new(),
-            fault_domain: String::new(),
-            data_dir: "/var/lib/cairn".into(),
-            shards: 1,
-        }
+        Self { name: String::new(), fault_domain: String::new(), data_dir: "/var/lib/cairn".into(), shards: 1 }
     }
 }
 
@@ -195,29 +186,18 @@ impl Default for ListenConfig {
 
 impl Default for DirectoryConfig {
     fn default() -> Self {
-        Self {
-            kind: DirectoryKind::Embedded,
-            endpoints: Vec::new(),
-            members: Vec::new(),
-            etcd_program: "etcd".into(),
-        }
+        Self { kind: DirectoryKind::Embedded, endpoints: Vec::new(), members: Vec::new(), etcd_program: "etcd".into() }
     }
 }
 
 impl Default for TuningConfig {
     fn default() -> Self {
-        Self {
-            read_cache: Size(256 << 20),
-            log: Size(0),
-        }
+        Self { read_cache: Size(256 << 20), log: Size(0) }
     }
 }
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self {
-            format: LogFormat::Text,
-            level: "info".into(),
-        }
+        Self { format: LogFormat::Text, level: "info".into() }
     }
 }

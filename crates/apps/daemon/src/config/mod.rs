@@ -11,8 +11,8 @@ mod size;
 
 pub use check::hostname;
 pub use file::{
-    ClusterConfig, Config, DirectoryConfig, DirectoryKind, DiskGroupConfig, EtcdMember, HostConfig,
-    ListenConfig, LogConfig, LogFormat, TuningConfig,
+    ClusterConfig, Config, DirectoryConfig, DirectoryKind, DiskGroupConfig, EtcdMember, HostConfig, ListenConfig,
+    LogConfig, LogFormat, TuningConfig,
 };
 pub use print::print;
 pub use size::Size;

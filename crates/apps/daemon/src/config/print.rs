@@ -7,66 +7,27 @@ use super::Config;
 /// What stands beside each key: meaning, unit, off value.
 const NOTES: &[(&str, &str)] = &[
     ("cluster.name", "the same on all hosts"),
-    (
-        "cluster.lease_ms",
-        "for a new cluster; milliseconds, 1000..60000; later: cairn cluster settings",
-    ),
-    (
-        "cluster.repair_delay_s",
-        "for a new cluster; seconds until an absent component is replaced",
-    ),
+    ("cluster.lease_ms", "for a new cluster; milliseconds, 1000..60000; later: cairn cluster settings"),
+    ("cluster.repair_delay_s", "for a new cluster; seconds until an absent component is replaced"),
     ("host.name", "\"\": the machine's host name"),
-    (
-        "host.fault_domain",
-        "hosts that fail together; \"\": the host by itself",
-    ),
-    (
-        "host.data_dir",
-        "identity and local copies; one daemon at a time",
-    ),
-    (
-        "host.shards",
-        "threads for disks and disk groups: 1 in this release",
-    ),
-    (
-        "listen.peers",
-        "for other hosts; \"\": off (hosts of one process need none)",
-    ),
-    (
-        "listen.advertise",
-        "what other hosts are told; \"\": the address of peers",
-    ),
+    ("host.fault_domain", "hosts that fail together; \"\": the host by itself"),
+    ("host.data_dir", "identity and local copies; one daemon at a time"),
+    ("host.shards", "threads for disks and disk groups: 1 in this release"),
+    ("listen.peers", "for other hosts; \"\": off (hosts of one process need none)"),
+    ("listen.advertise", "what other hosts are told; \"\": the address of peers"),
     ("listen.api", "management, HTTP; \"\": off"),
-    (
-        "listen.api_socket",
-        "management, HTTP over a unix socket; \"\": off",
-    ),
-    (
-        "listen.api_trusted_network",
-        "allow api beyond this machine, though it has no authentication",
-    ),
+    ("listen.api_socket", "management, HTTP over a unix socket; \"\": off"),
+    ("listen.api_trusted_network", "allow api beyond this machine, though it has no authentication"),
     ("listen.nbd", "guests' disks; \"\": off"),
     ("listen.nbd_socket", "guests' disks; \"\": off"),
     ("directory.kind", "embedded (one process) or etcd"),
     ("directory.endpoints", "client URLs of an etcd that exists"),
-    (
-        "directory.members",
-        "etcd members that the cluster runs: [{ host, peer_url, client_url }]",
-    ),
+    ("directory.members", "etcd members that the cluster runs: [{ host, peer_url, client_url }]"),
     ("directory.etcd_program", "the etcd to start for members"),
-    (
-        "tuning.read_cache",
-        "memory for cached reads, per disk group",
-    ),
-    (
-        "tuning.log",
-        "of a disk group that is being made; 0: chosen from the devices' sizes",
-    ),
+    ("tuning.read_cache", "memory for cached reads, per disk group"),
+    ("tuning.log", "of a disk group that is being made; 0: chosen from the devices' sizes"),
     ("log.format", "text or json"),
-    (
-        "log.level",
-        "error, warn, info, debug, trace; per module: info,cairn_object=debug",
-    ),
+    ("log.level", "error, warn, info, debug, trace; per module: info,cairn_object=debug"),
 ];
 
 /// Shown where no disk group is configured.

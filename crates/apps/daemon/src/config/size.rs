@@ -19,10 +19,8 @@ impl fmt::Display for Size {
     /// Exact: in the largest binary unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 5] = ["", "KiB", "MiB", "GiB", "TiB"];
-        let unit = (0..UNITS.len())
-            .rev()
-            .find(|unit| self.0 != 0 && self.0.is_multiple_of(1 << (10 * unit)))
-            .unwrap_or(0);
+        let unit =
+            (0..UNITS.len()).rev().find(|unit| self.0 != 0 && self.0.is_multiple_of(1 << (10 * unit))).unwrap_or(0);
         write!(f, "{}{}", self.0 >> (10 * unit), UNITS[unit])
     }
 }
@@ -52,9 +50,7 @@ impl<'de> Deserialize<'de> for Size {
                 parse_bytes(text).map(Size).map_err(E::custom)
             }
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Size, E> {
-                u64::try_from(value)
-                    .map(Size)
-                    .map_err(|_| E::custom(format!("{value} is not a size: it is negative")))
+                u64::try_from(value).map(Size).map_err(|_| E::custom(format!("{value} is not a size: it is negative")))
             }
             fn visit_u64<E: de::Error>(self, value: u64) -> Result<Size, E> {
                 Ok(Size(value))

@@ -40,10 +40,7 @@ pub async fn show(State(api): State<Api>, Name(disk): Name<String>) -> Result<Js
 #[utoipa::path(delete, path = "/disks/{disk}", tag = "disk", operation_id = "disk_delete",
     params(("disk" = String, Path, description = "Name or id")),
     responses((status = 204, description = "The deletion is decided"), Failure))]
-pub async fn delete(
-    State(api): State<Api>,
-    Name(disk): Name<String>,
-) -> Result<StatusCode, Failure> {
+pub async fn delete(State(api): State<Api>, Name(disk): Name<String>) -> Result<StatusCode, Failure> {
     api.disk_delete(disk).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -79,9 +76,6 @@ pub async fn attach(
 #[utoipa::path(get, path = "/disks/{disk}/record", tag = "disk", operation_id = "disk_record",
     params(("disk" = String, Path, description = "Name or id")),
     responses((status = 200, description = "The record", body = ObjectRecord), Failure))]
-pub async fn record(
-    State(api): State<Api>,
-    Name(disk): Name<String>,
-) -> Result<Json<ObjectRecord>, Failure> {
+pub async fn record(State(api): State<Api>, Name(disk): Name<String>) -> Result<Json<ObjectRecord>, Failure> {
     Ok(Json(api.disk_record(disk).await?))
 }

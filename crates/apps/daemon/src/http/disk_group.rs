@@ -32,10 +32,7 @@ pub async fn create(
 #[utoipa::path(get, path = "/disk-groups/{disk_group}", tag = "disk-group", operation_id = "disk_group_show",
     params(("disk_group" = String, Path, description = "Id, 32 hexadecimal digits")),
     responses((status = 200, description = "The disk group", body = DiskGroup), Failure))]
-pub async fn show(
-    State(api): State<Api>,
-    Name(disk_group): Name<DiskGroupId>,
-) -> Result<Json<DiskGroup>, Failure> {
+pub async fn show(State(api): State<Api>, Name(disk_group): Name<DiskGroupId>) -> Result<Json<DiskGroup>, Failure> {
     Ok(Json(api.disk_group_show(disk_group).await?))
 }
 
@@ -43,10 +40,7 @@ pub async fn show(
 #[utoipa::path(delete, path = "/disk-groups/{disk_group}", tag = "disk-group", operation_id = "disk_group_remove",
     params(("disk_group" = String, Path, description = "Id, 32 hexadecimal digits")),
     responses((status = 204, description = "It is gone"), Failure))]
-pub async fn remove(
-    State(api): State<Api>,
-    Name(disk_group): Name<DiskGroupId>,
-) -> Result<StatusCode, Failure> {
+pub async fn remove(State(api): State<Api>, Name(disk_group): Name<DiskGroupId>) -> Result<StatusCode, Failure> {
     api.disk_group_remove(disk_group).await?;
     Ok(StatusCode::NO_CONTENT)
 }

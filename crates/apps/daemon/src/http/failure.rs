@@ -10,9 +10,7 @@ use axum::{
 use cairn_api::{ApiError, ApiErrorKind};
 use utoipa::{
     IntoResponses,
-    openapi::{
-        RefOr, Response as Described, ResponseBuilder, content::ContentBuilder, schema::Ref,
-    },
+    openapi::{RefOr, Response as Described, ResponseBuilder, content::ContentBuilder, schema::Ref},
 };
 
 /// An [`ApiError`] on its way out.
@@ -21,36 +19,12 @@ pub struct Failure(pub ApiError);
 
 /// Kinds and their status codes, as the API documents them.
 const STATUS: [(ApiErrorKind, StatusCode, &str); 6] = [
-    (
-        ApiErrorKind::Invalid,
-        StatusCode::BAD_REQUEST,
-        "The request itself is wrong",
-    ),
-    (
-        ApiErrorKind::NotFound,
-        StatusCode::NOT_FOUND,
-        "Nothing of that name or id",
-    ),
-    (
-        ApiErrorKind::Conflict,
-        StatusCode::CONFLICT,
-        "It exists already, or was changed meanwhile",
-    ),
-    (
-        ApiErrorKind::Refused,
-        StatusCode::UNPROCESSABLE_ENTITY,
-        "The state of the cluster or a rule forbids it",
-    ),
-    (
-        ApiErrorKind::Internal,
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "A fault of the server",
-    ),
-    (
-        ApiErrorKind::Unavailable,
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Not possible now, perhaps later",
-    ),
+    (ApiErrorKind::Invalid, StatusCode::BAD_REQUEST, "The request itself is wrong"),
+    (ApiErrorKind::NotFound, StatusCode::NOT_FOUND, "Nothing of that name or id"),
+    (ApiErrorKind::Conflict, StatusCode::CONFLICT, "It exists already, or was changed meanwhile"),
+    (ApiErrorKind::Refused, StatusCode::UNPROCESSABLE_ENTITY, "The state of the cluster or a rule forbids it"),
+    (ApiErrorKind::Internal, StatusCode::INTERNAL_SERVER_ERROR, "A fault of the server"),
+    (ApiErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "Not possible now, perhaps later"),
 ];
 
 impl From<ApiError> for Failure {
@@ -71,18 +45,11 @@ impl IntoResponse for Failure {
 
 impl IntoResponses for Failure {
     fn responses() -> BTreeMap<String, RefOr<Described>> {
-        let content = || {
-            ContentBuilder::new()
-                .schema(Some(Ref::from_schema_name("ApiError")))
-                .build()
-        };
+        let content = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ApiError"))).build();
         STATUS
             .iter()
             .map(|(_, status, text)| {
-                let response = ResponseBuilder::new()
-                    .description(*text)
-                    .content("application/json", content())
-                    .build();
+                let response = ResponseBuilder::new().description(*text).content("application/json", content()).build();
                 (status.as_str().to_owned(), RefOr::T(response))
             })
             .collect()

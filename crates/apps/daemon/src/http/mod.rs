@@ -52,9 +52,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(health::health))
         .routes(routes!(resync::list))
         .routes(routes!(resync::settings, resync::settings_set));
-    OpenApiRouter::new()
-        .nest("/api/v1", v1)
-        .routes(routes!(health::metrics))
+    OpenApiRouter::new().nest("/api/v1", v1).routes(routes!(health::metrics))
 }
 
 /// The whole API as a router.

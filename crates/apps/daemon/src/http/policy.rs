@@ -32,10 +32,7 @@ pub async fn create(
 #[utoipa::path(get, path = "/policies/{policy}", tag = "policy", operation_id = "policy_show",
     params(("policy" = String, Path, description = "Name")),
     responses((status = 200, description = "The policy", body = Policy), Failure))]
-pub async fn show(
-    State(api): State<Api>,
-    Name(policy): Name<String>,
-) -> Result<Json<Policy>, Failure> {
+pub async fn show(State(api): State<Api>, Name(policy): Name<String>) -> Result<Json<Policy>, Failure> {
     Ok(Json(api.policy_show(policy).await?))
 }
 
@@ -43,10 +40,7 @@ pub async fn show(
 #[utoipa::path(delete, path = "/policies/{policy}", tag = "policy", operation_id = "policy_delete",
     params(("policy" = String, Path, description = "Name")),
     responses((status = 204, description = "It is gone"), Failure))]
-pub async fn delete(
-    State(api): State<Api>,
-    Name(policy): Name<String>,
-) -> Result<StatusCode, Failure> {
+pub async fn delete(State(api): State<Api>, Name(policy): Name<String>) -> Result<StatusCode, Failure> {
     api.policy_delete(policy).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -55,17 +55,8 @@ impl ApiServer {
         let thread = std::thread::Builder::new()
             .name("api".into())
             .spawn(move || serve(tcp, unix, management, stopped))
-            .map_err(|cause| ListenError {
-                at: at(),
-                cause,
-                remedy: "Raise the limit of threads",
-            })?;
-        Ok(Self {
-            tcp: local,
-            socket: plan.socket.clone(),
-            stop,
-            thread: Some(thread),
-        })
+            .map_err(|cause| ListenError { at: at(), cause, remedy: "Raise the limit of threads" })?;
+        Ok(Self { tcp: local, socket: plan.socket.clone(), stop, thread: Some(thread) })
     }
 }
 
@@ -90,10 +81,7 @@ fn serve(
     management: Arc<dyn Management>,
     stopped: watch::Receiver<bool>,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime for the API");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime for the API");
     runtime.block_on(async move {
         let router = super::router(management);
         let until = |mut stopped: watch::Receiver<bool>| async move {
@@ -102,16 +90,12 @@ fn serve(
         let on_tcp = async {
             let Some(tcp) = tcp else { return Ok(()) };
             let listener = tokio::net::TcpListener::from_std(tcp)?;
-            axum::serve(listener, router.clone())
-                .with_graceful_shutdown(until(stopped.clone()))
-                .await
+            axum::serve(listener, router.clone()).with_graceful_shutdown(until(stopped.clone())).await
         };
         let on_unix = async {
             let Some(unix) = unix else { return Ok(()) };
             let listener = tokio::net::UnixListener::from_std(unix)?;
-            axum::serve(listener, router.clone())
-                .with_graceful_shutdown(until(stopped.clone()))
-                .await
+            axum::serve(listener, router.clone()).with_graceful_shutdown(until(stopped.clone())).await
         };
         let both = async { tokio::try_join!(on_tcp, on_unix) };
         // A client that keeps its connection open must not keep the daemon from stopping.

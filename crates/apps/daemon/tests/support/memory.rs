@@ -5,9 +5,7 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use cairn_api::{ApiError, ApiResult, LocalManagement, v1::*};
-use cairn_types::{
-    ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, ObjectId, Policy as Stored,
-};
+use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, ObjectId, Policy as Stored};
 
 /// The cluster.
 pub struct MemoryCluster(RefCell<State>);
@@ -37,17 +35,11 @@ impl MemoryCluster {
             maintenance: false,
             shards: (n < 4).then_some(2),
             disk_groups: vec![DiskGroupId(n << 100)],
-            capacity: Capacity {
-                raw_bytes: GROUP_BYTES,
-                used_bytes: 0,
-                free_bytes: GROUP_BYTES,
-            },
+            capacity: Capacity { raw_bytes: GROUP_BYTES, used_bytes: 0, free_bytes: GROUP_BYTES },
             disks_owned: (n < 4).then_some(0),
         });
         let hosts: Vec<Host> = hosts.collect();
-        let groups = hosts
-            .iter()
-            .map(|host| group(host.disk_groups[0], host, host.up));
+        let groups = hosts.iter().map(|host| group(host.disk_groups[0], host, host.up));
         let mut state = State {
             settings: ClusterSettings::default(),
             resync: ResyncSettings::default(),
@@ -63,10 +55,8 @@ impl MemoryCluster {
         wounded.summary.resync_bytes_left = 3 << 20;
         wounded.components[1].host = state.hosts[3].id;
         wounded.components[1].host_name = "host-4".into();
-        wounded.components[1].state = ComponentState::Absent {
-            since_unix_ms: 1_800_000_000_000,
-            repair_in_s: Some(3540),
-        };
+        wounded.components[1].state =
+            ComponentState::Absent { since_unix_ms: 1_800_000_000_000, repair_in_s: Some(3540) };
         state.disks.insert("wounded".into(), wounded);
         Self(RefCell::new(state))
     }
@@ -83,23 +73,12 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         id,
         host: host.id,
         host_name: host.name.clone(),
-        state: if up {
-            DiskGroupState::Mounted
-        } else {
-            DiskGroupState::Unreachable
-        },
+        state: if up { DiskGroupState::Mounted } else { DiskGroupState::Unreachable },
         reason: (!up).then(|| "its host does not answer".into()),
         cache: up.then(|| device(1, "/dev/nvme0n1".into())),
-        devices: if up {
-            vec![device(2, "/dev/sda".into())]
-        } else {
-            vec![]
-        },
+        devices: if up { vec![device(2, "/dev/sda".into())] } else { vec![] },
         capacity: host.capacity,
-        log: up.then_some(LogFill {
-            size_bytes: 10 << 30,
-            used_bytes: 1 << 30,
-        }),
+        log: up.then_some(LogFill { size_bytes: 10 << 30, used_bytes: 1 << 30 }),
         components: up.then_some(0),
     }
 }
@@ -109,10 +88,7 @@ impl State {
         self.hosts
             .iter()
             .find(|known| known.name == host || known.id.to_string() == host)
-            .ok_or_else(|| {
-                ApiError::not_found(format!("there is no host {host}"))
-                    .remedy("cairn host list shows all")
-            })
+            .ok_or_else(|| ApiError::not_found(format!("there is no host {host}")).remedy("cairn host list shows all"))
     }
 
     fn disk(&mut self, name: &str, size_bytes: u64, policy: &str) -> Disk {
@@ -156,10 +132,7 @@ impl State {
         self.disks
             .values_mut()
             .find(|disk| disk.summary.name == name || disk.summary.id.to_string() == name)
-            .ok_or_else(|| {
-                ApiError::not_found(format!("there is no disk {name}"))
-                    .remedy("cairn disk list shows all")
-            })
+            .ok_or_else(|| ApiError::not_found(format!("there is no disk {name}")).remedy("cairn disk list shows all"))
     }
 }
 
@@ -176,32 +149,17 @@ impl LocalManagement for MemoryCluster {
             hosts_total: 4,
             disk_groups: 4,
             disks: state.disks.len() as u32,
-            capacity: Capacity {
-                raw_bytes: 4 * GROUP_BYTES,
-                used_bytes: 0,
-                free_bytes: 4 * GROUP_BYTES,
-            },
+            capacity: Capacity { raw_bytes: 4 * GROUP_BYTES, used_bytes: 0, free_bytes: 4 * GROUP_BYTES },
             provisioned_bytes: state.disks.values().map(|d| d.summary.size_bytes).sum(),
-            directory: DirectoryStatus {
-                kind: "embedded".into(),
-                reachable: true,
-            },
+            directory: DirectoryStatus { kind: "embedded".into(), reachable: true },
             health: health.severity,
-            problems: health
-                .checks
-                .into_iter()
-                .filter(|c| c.severity > Severity::Ok)
-                .map(|c| c.text)
-                .collect(),
+            problems: health.checks.into_iter().filter(|c| c.severity > Severity::Ok).map(|c| c.text).collect(),
         })
     }
     async fn cluster_settings(&self) -> ApiResult<ClusterSettings> {
         Ok(self.0.borrow().settings.clone())
     }
-    async fn cluster_settings_set(
-        &self,
-        patch: ClusterSettingsPatch,
-    ) -> ApiResult<ClusterSettings> {
+    async fn cluster_settings_set(&self, patch: ClusterSettingsPatch) -> ApiResult<ClusterSettings> {
         let mut state = self.0.borrow_mut();
         state.settings = patch.apply(&state.settings)?;
         Ok(state.settings.clone())
@@ -214,10 +172,8 @@ impl LocalManagement for MemoryCluster {
     }
     async fn host_maintenance(&self, host: String, _: HostMaintenance) -> ApiResult<Host> {
         let name = self.0.borrow().host(&host)?.name.clone();
-        Err(ApiError::refused(format!(
-            "{name} cannot enter maintenance: this release does not move components away"
-        ))
-        .remedy("Stop its daemon: its disks go on with reduced redundancy"))
+        Err(ApiError::refused(format!("{name} cannot enter maintenance: this release does not move components away"))
+            .remedy("Stop its daemon: its disks go on with reduced redundancy"))
     }
     async fn disk_group_list(&self) -> ApiResult<Vec<DiskGroup>> {
         Ok(self.0.borrow().groups.clone())
@@ -229,14 +185,9 @@ impl LocalManagement for MemoryCluster {
     }
     async fn disk_group_create(&self, request: DiskGroupCreate) -> ApiResult<DiskGroup> {
         let mut state = self.0.borrow_mut();
-        let host = state
-            .host(request.host.as_deref().unwrap_or("host-1"))?
-            .clone();
+        let host = state.host(request.host.as_deref().unwrap_or("host-1"))?.clone();
         if !host.up {
-            return Err(ApiError::unavailable(format!(
-                "{} does not answer",
-                host.name
-            )));
+            return Err(ApiError::unavailable(format!("{} does not answer", host.name)));
         }
         state.next += 1;
         let mut made = group(DiskGroupId(state.next << 64), &host, true);
@@ -248,23 +199,15 @@ impl LocalManagement for MemoryCluster {
     async fn disk_group_remove(&self, disk_group: DiskGroupId) -> ApiResult<()> {
         let first = self.0.borrow().groups[0].id;
         if disk_group == first {
-            return Err(
-                ApiError::refused(format!("disk group {disk_group} holds 2 components"))
-                    .remedy("Delete the disks that use it first"),
-            );
+            return Err(ApiError::refused(format!("disk group {disk_group} holds 2 components"))
+                .remedy("Delete the disks that use it first"));
         }
         self.disk_group_show(disk_group).await?;
         self.0.borrow_mut().groups.retain(|g| g.id != disk_group);
         Ok(())
     }
     async fn disk_list(&self) -> ApiResult<Vec<DiskSummary>> {
-        Ok(self
-            .0
-            .borrow()
-            .disks
-            .values()
-            .map(|disk| disk.summary.clone())
-            .collect())
+        Ok(self.0.borrow().disks.values().map(|disk| disk.summary.clone()).collect())
     }
     async fn disk_show(&self, disk: String) -> ApiResult<Disk> {
         self.0.borrow_mut().disk_named(&disk).cloned()
@@ -273,8 +216,7 @@ impl LocalManagement for MemoryCluster {
         let mut state = self.0.borrow_mut();
         if state.disks.contains_key(&request.name) {
             return Err(
-                ApiError::conflict(format!("there is a disk {} already", request.name))
-                    .remedy("Choose another name"),
+                ApiError::conflict(format!("there is a disk {} already", request.name)).remedy("Choose another name")
             );
         }
         let policy = request.policy.as_deref().unwrap_or(DEFAULT_POLICY);
@@ -282,10 +224,8 @@ impl LocalManagement for MemoryCluster {
             return Err(ApiError::not_found(format!("there is no policy {policy}")));
         };
         if rules.ftt > 1 {
-            return Err(ApiError::refused(
-                "mirror with FTT 2 needs 5 fault domains, 3 are up: host-4 does not answer",
-            )
-            .remedy("Add hosts, or choose a policy with a lower FTT"));
+            return Err(ApiError::refused("mirror with FTT 2 needs 5 fault domains, 3 are up: host-4 does not answer")
+                .remedy("Add hosts, or choose a policy with a lower FTT"));
         }
         let disk = state.disk(&request.name, request.size_bytes, policy);
         state.disks.insert(request.name, disk.clone());
@@ -301,20 +241,15 @@ impl LocalManagement for MemoryCluster {
         let mut state = self.0.borrow_mut();
         let disk = state.disk_named(&disk)?;
         if request.size_bytes < disk.summary.size_bytes {
-            return Err(
-                ApiError::refused(format!("disk {} cannot shrink", disk.summary.name))
-                    .remedy("Make a smaller disk and copy"),
-            );
+            return Err(ApiError::refused(format!("disk {} cannot shrink", disk.summary.name))
+                .remedy("Make a smaller disk and copy"));
         }
         disk.summary.size_bytes = request.size_bytes;
         Ok(disk.clone())
     }
     async fn disk_attach(&self, disk: String, request: DiskAttach) -> ApiResult<Disk> {
         let mut state = self.0.borrow_mut();
-        let host = state
-            .host(request.host.as_deref().unwrap_or("host-1"))?
-            .name
-            .clone();
+        let host = state.host(request.host.as_deref().unwrap_or("host-1"))?.name.clone();
         let disk = state.disk_named(&disk)?;
         disk.summary.owner = Some(host);
         Ok(disk.clone())
@@ -333,11 +268,7 @@ impl LocalManagement for MemoryCluster {
             open: false,
             error: None,
         });
-        Ok(ObjectRecord {
-            object: disk.summary.id,
-            seats: seats.collect(),
-            config: None,
-        })
+        Ok(ObjectRecord { object: disk.summary.id, seats: seats.collect(), config: None })
     }
     async fn policy_list(&self) -> ApiResult<Vec<Policy>> {
         let state = self.0.borrow();
@@ -345,11 +276,7 @@ impl LocalManagement for MemoryCluster {
             name: name.clone(),
             builtin: name == DEFAULT_POLICY,
             rules: rules.clone(),
-            disks: state
-                .disks
-                .values()
-                .filter(|d| &d.summary.policy == name)
-                .count() as u32,
+            disks: state.disks.values().filter(|d| &d.summary.policy == name).count() as u32,
         };
         Ok(state.policies.iter().map(policy).collect())
     }
@@ -362,21 +289,14 @@ impl LocalManagement for MemoryCluster {
         Stored::from(&request.rules).validate()?;
         let name = request.name.clone();
         if self.0.borrow().policies.contains_key(&name) {
-            return Err(ApiError::conflict(format!(
-                "there is a policy {name} already"
-            )));
+            return Err(ApiError::conflict(format!("there is a policy {name} already")));
         }
-        self.0
-            .borrow_mut()
-            .policies
-            .insert(request.name, request.rules);
+        self.0.borrow_mut().policies.insert(request.name, request.rules);
         self.policy_show(name).await
     }
     async fn policy_delete(&self, policy: String) -> ApiResult<()> {
         if self.policy_show(policy.clone()).await?.builtin {
-            return Err(ApiError::refused(format!(
-                "policy {policy} is built in and stays"
-            )));
+            return Err(ApiError::refused(format!("policy {policy} is built in and stays")));
         }
         self.0.borrow_mut().policies.remove(&policy);
         Ok(())
@@ -390,12 +310,7 @@ impl LocalManagement for MemoryCluster {
         };
         Ok(Health::of(vec![
             check("directory", Severity::Ok, "the directory answers", None),
-            check(
-                "hosts-up",
-                Severity::Error,
-                "host-4 does not answer",
-                Some("look at its power and network"),
-            ),
+            check("hosts-up", Severity::Error, "host-4 does not answer", Some("look at its power and network")),
             check(
                 "disks-redundant",
                 Severity::Warning,

@@ -18,20 +18,12 @@ impl TestServer {
     pub fn start(socket: Option<std::path::PathBuf>) -> Self {
         let (bridge, end) = bridge();
         let shard = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .build()
-                .unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(end.serve(Rc::new(memory::MemoryCluster::new())));
         });
-        let plan = ApiPlan {
-            tcp: Some("127.0.0.1:0".parse().unwrap()),
-            socket,
-        };
+        let plan = ApiPlan { tcp: Some("127.0.0.1:0".parse().unwrap()), socket };
         let api = ApiServer::start(&plan, Arc::new(bridge)).unwrap();
-        Self {
-            api: Some(api),
-            shard: Some(shard),
-        }
+        Self { api: Some(api), shard: Some(shard) }
     }
 
     /// "127.0.0.1:port".

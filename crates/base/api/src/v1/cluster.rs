@@ -69,10 +69,7 @@ pub struct ClusterSettings {
 
 impl Default for ClusterSettings {
     fn default() -> Self {
-        Self {
-            repair_delay_s: 3600,
-            lease_ms: 2000,
-        }
+        Self { repair_delay_s: 3600, lease_ms: 2000 }
     }
 }
 
@@ -100,10 +97,7 @@ impl ClusterSettingsPatch {
         };
         // A lease under two heartbeats (500 ms apart) lapses by itself; over a minute every failover looks like an outage.
         if !(1000..=60_000).contains(&new.lease_ms) {
-            return Err(crate::ApiError::invalid(format!(
-                "lease_ms is {}, it goes from 1000 to 60000",
-                new.lease_ms
-            )));
+            return Err(crate::ApiError::invalid(format!("lease_ms is {}, it goes from 1000 to 60000", new.lease_ms)));
         }
         if new.repair_delay_s > 30 * 86_400 {
             return Err(crate::ApiError::invalid(format!(

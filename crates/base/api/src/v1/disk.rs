@@ -185,8 +185,7 @@ impl DiskResize {
 fn check_disk_size(size_bytes: u64) -> crate::ApiResult<()> {
     use cairn_types::{OBJECT_BYTES_MAX, SECTOR_BYTES, format_bytes};
     if size_bytes == 0 {
-        return Err(crate::ApiError::invalid("a disk of 0 bytes holds nothing")
-            .remedy("Give a size such as 20G"));
+        return Err(crate::ApiError::invalid("a disk of 0 bytes holds nothing").remedy("Give a size such as 20G"));
     }
     if size_bytes > OBJECT_BYTES_MAX {
         return Err(crate::ApiError::invalid(format!(
@@ -197,10 +196,8 @@ fn check_disk_size(size_bytes: u64) -> crate::ApiResult<()> {
         .remedy("Make several disks, or a smaller one"));
     }
     if !size_bytes.is_multiple_of(u64::from(SECTOR_BYTES)) {
-        return Err(crate::ApiError::invalid(format!(
-            "a size of {size_bytes} bytes is not a whole number of sectors"
-        ))
-        .remedy(format!("Give a multiple of {SECTOR_BYTES} bytes")));
+        return Err(crate::ApiError::invalid(format!("a size of {size_bytes} bytes is not a whole number of sectors"))
+            .remedy(format!("Give a multiple of {SECTOR_BYTES} bytes")));
     }
     Ok(())
 }
@@ -230,26 +227,18 @@ mod tests {
             fault_domain: "rack-1".into(),
             disk_group: DiskGroupId(3),
             votes: 1,
-            state: ComponentState::Resyncing {
-                bytes_left: Some(4096),
-                eta_s: None,
-            },
+            state: ComponentState::Resyncing { bytes_left: Some(4096), eta_s: None },
         };
         let json = serde_json::to_value(&component).unwrap();
         assert_eq!(json["role"], "data");
         assert_eq!(json["state"], "resyncing");
         assert_eq!(json["bytes_left"], 4096);
-        assert_eq!(
-            serde_json::from_value::<Component>(json).unwrap(),
-            component
-        );
+        assert_eq!(serde_json::from_value::<Component>(json).unwrap(), component);
     }
 
     #[test]
     fn a_request_with_a_field_nobody_knows_is_refused() {
-        let error =
-            serde_json::from_str::<DiskCreate>(r#"{"name":"a","size_bytes":512,"polcy":"gold"}"#)
-                .unwrap_err();
+        let error = serde_json::from_str::<DiskCreate>(r#"{"name":"a","size_bytes":512,"polcy":"gold"}"#).unwrap_err();
         assert!(error.to_string().contains("polcy"), "{error}");
     }
 }

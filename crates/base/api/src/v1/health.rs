@@ -4,9 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// How bad a finding is; the order is that of badness.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// As it should be.
@@ -56,22 +54,10 @@ mod tests {
 
     #[test]
     fn the_worst_comes_first_and_names_the_whole() {
-        let check = |name: &str, severity| Check {
-            name: name.into(),
-            severity,
-            text: String::new(),
-            advice: None,
-        };
-        let health = Health::of(vec![
-            check("b", Severity::Ok),
-            check("c", Severity::Error),
-            check("a", Severity::Ok),
-        ]);
+        let check = |name: &str, severity| Check { name: name.into(), severity, text: String::new(), advice: None };
+        let health = Health::of(vec![check("b", Severity::Ok), check("c", Severity::Error), check("a", Severity::Ok)]);
         let names: Vec<&str> = health.checks.iter().map(|c| c.name.as_str()).collect();
-        assert_eq!(
-            (health.severity, names),
-            (Severity::Error, vec!["c", "a", "b"])
-        );
+        assert_eq!((health.severity, names), (Severity::Error, vec!["c", "a", "b"]));
         assert_eq!(Health::of(vec![]).severity, Severity::Ok);
     }
 }

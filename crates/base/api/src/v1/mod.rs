@@ -9,16 +9,11 @@ mod policy;
 mod record;
 mod resync;
 
-pub use cluster::{
-    Capacity, ClusterSettings, ClusterSettingsPatch, ClusterStatus, DirectoryStatus,
-};
+pub use cluster::{Capacity, ClusterSettings, ClusterSettingsPatch, ClusterStatus, DirectoryStatus};
 pub use disk::{
-    Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize,
-    DiskSummary,
+    Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize, DiskSummary,
 };
-pub use disk_group::{
-    Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState, LogFill,
-};
+pub use disk_group::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState, LogFill};
 pub use health::{Check, Health, Severity};
 pub use host::{Host, HostMaintenance};
 pub use policy::{DEFAULT_POLICY, Policy, PolicyCreate, PolicyRules, RulesMethod};
@@ -33,18 +28,13 @@ pub use resync::{Resync, ResyncKind, ResyncSettings};
 /// [`crate::ApiErrorKind::Invalid`] naming `what` and the rule.
 pub fn check_name(what: &str, name: &str) -> crate::ApiResult<()> {
     let good = (1..=64).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         && !name.starts_with(['-', '.']);
     if good {
         return Ok(());
     }
-    Err(
-        crate::ApiError::invalid(format!("{name:?} cannot be the name of a {what}")).remedy(
-            "Use 1 to 64 letters, digits, '-', '_' or '.', and begin with a letter, a digit or '_'",
-        ),
-    )
+    Err(crate::ApiError::invalid(format!("{name:?} cannot be the name of a {what}"))
+        .remedy("Use 1 to 64 letters, digits, '-', '_' or '.', and begin with a letter, a digit or '_'"))
 }
 
 #[cfg(test)]

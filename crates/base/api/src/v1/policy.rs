@@ -148,23 +148,16 @@ mod tests {
 
     #[test]
     fn rules_and_stored_policies_say_the_same() {
-        let rules: PolicyRules =
-            serde_json::from_str(r#"{"ftt":2,"stripe_width":3,"iops_limit":500}"#).unwrap();
+        let rules: PolicyRules = serde_json::from_str(r#"{"ftt":2,"stripe_width":3,"iops_limit":500}"#).unwrap();
         assert_eq!(PolicyRules::from(&StoredPolicy::from(&rules)), rules);
-        assert_eq!(
-            rules.describe(),
-            "mirror, FTT 2, 3 stripes, at most 500 IOPS"
-        );
+        assert_eq!(rules.describe(), "mirror, FTT 2, 3 stripes, at most 500 IOPS");
     }
 
     #[test]
     fn rules_that_this_release_lacks_are_refused() {
         let create = PolicyCreate {
             name: "cold".into(),
-            rules: PolicyRules {
-                ftm: RulesMethod::ErasureCoding,
-                ..PolicyRules::default()
-            },
+            rules: PolicyRules { ftm: RulesMethod::ErasureCoding, ..PolicyRules::default() },
         };
         let error = create.validate().unwrap_err();
         assert_eq!(error.kind, crate::ApiErrorKind::Refused);

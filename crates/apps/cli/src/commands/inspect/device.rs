@@ -21,17 +21,11 @@ pub struct Device {
 impl Device {
     /// Opens `path` for reading.
     pub fn open(path: &Path) -> Result<Self, Fail> {
-        let fail = |error: std::io::Error| {
-            Fail::refused(format!("cannot open {}: {error}", path.display()))
-        };
+        let fail = |error: std::io::Error| Fail::refused(format!("cannot open {}: {error}", path.display()));
         let mut file = File::open(path).map_err(fail)?;
         // The end of a block device is found by seeking: its metadata says 0.
         let size_bytes = file.seek(SeekFrom::End(0)).map_err(fail)?;
-        Ok(Self {
-            file,
-            path: path.display().to_string(),
-            size_bytes,
-        })
+        Ok(Self { file, path: path.display().to_string(), size_bytes })
     }
 
     /// `len` bytes at `offset`, or what the operating system says.

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use cairn_format::{
-    BatchError, BatchHeader, CacheRegions, LogRecord, crc32c, decode_batch_header,
-    decode_batch_records, peek_batch_header_bytes,
+    BatchError, BatchHeader, CacheRegions, LogRecord, crc32c, decode_batch_header, decode_batch_records,
+    peek_batch_header_bytes,
 };
 use cairn_types::{BLOCK_BYTES, format_bytes};
 use serde::Serialize;
@@ -50,12 +50,7 @@ struct Batch {
 }
 
 /// Walks all segments.
-pub fn scan(
-    device: &Device,
-    regions: &CacheRegions,
-    depth: Depth,
-    bad: &mut Vec<String>,
-) -> LogReport {
+pub fn scan(device: &Device, regions: &CacheRegions, depth: Depth, bad: &mut Vec<String>) -> LogReport {
     let mut report = LogReport::default();
     let mut headers = Vec::new();
     let segment_bytes = u64::from(regions.log_segment_bytes.max(BLOCK_BYTES));
@@ -100,8 +95,8 @@ fn walk_segment(
         let of_this_log = header.log_id == regions.log_id
             && header.position % regions.log_bytes == at
             && header.end() - header.position <= end - at;
-        let of_this_wrap = *wrap.get_or_insert(header.position / regions.log_bytes)
-            == header.position / regions.log_bytes;
+        let of_this_wrap =
+            *wrap.get_or_insert(header.position / regions.log_bytes) == header.position / regions.log_bytes;
         if !of_this_log || !of_this_wrap {
             return;
         }
@@ -151,13 +146,7 @@ fn note(report: &mut LogReport, header: &BatchHeader, records: &[LogRecord], dep
     }
 }
 
-fn verify(
-    device: &Device,
-    offset: u64,
-    header: &BatchHeader,
-    bytes: &[u8],
-    bad: &mut Vec<String>,
-) -> u64 {
+fn verify(device: &Device, offset: u64, header: &BatchHeader, bytes: &[u8], bad: &mut Vec<String>) -> u64 {
     let Ok(records) = decode_batch_records(header, bytes) else {
         return 0;
     };
@@ -168,10 +157,9 @@ fn verify(
         let at = data_at + index * u64::from(BLOCK_BYTES);
         match device.read(at, BLOCK_BYTES as usize) {
             Ok(block) if crc32c(&block) == crc => {}
-            Ok(_) => bad.push(format!(
-                "block {index} of the batch at position {} has a wrong checksum",
-                header.position
-            )),
+            Ok(_) => {
+                bad.push(format!("block {index} of the batch at position {} has a wrong checksum", header.position))
+            }
             Err(error) => bad.push(error),
         }
         count += 1;
@@ -212,20 +200,9 @@ impl LogReport {
     /// For people.
     pub fn show(&self) -> String {
         let position = |at: Option<u64>| at.map_or(String::new(), |at| at.to_string());
-        let records: Vec<String> = self
-            .records
-            .iter()
-            .map(|(kind, count)| format!("{count} {kind}"))
-            .collect();
+        let records: Vec<String> = self.records.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let mut text = output::pairs([
-            (
-                "log",
-                format!(
-                    "{} batches with {} of data",
-                    self.batches,
-                    format_bytes(self.data_bytes)
-                ),
-            ),
+            ("log", format!("{} batches with {} of data", self.batches, format_bytes(self.data_bytes))),
             ("records", records.join(", ")),
             ("oldest batch at", position(self.first_position)),
             ("newest ends at", position(self.end_position)),

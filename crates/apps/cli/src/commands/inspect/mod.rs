@@ -8,9 +8,7 @@ mod device;
 mod log;
 mod segments;
 
-use cairn_format::{
-    DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, decode_superblock,
-};
+use cairn_format::{DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, decode_superblock};
 use cairn_types::format_bytes;
 use serde::Serialize;
 
@@ -51,17 +49,11 @@ struct Copy {
 /// Looks, prints, and refuses (exit code 1) what is bad.
 pub fn run(context: &Context, what: &Inspect) -> Result<(), Fail> {
     let device = Device::open(&what.device)?;
-    let depth = Depth {
-        all: what.all,
-        verify: what.verify,
-    };
+    let depth = Depth { all: what.all, verify: what.verify };
     let report = look(&device, depth);
     if let Some(why) = foreign(&report) {
-        return Err(Fail::refused(format!(
-            "{} is no device of a disk group: {why}",
-            report.path
-        ))
-        .remedy("name the cache or capacity device itself, not a partition or mount point of it"));
+        return Err(Fail::refused(format!("{} is no device of a disk group: {why}", report.path))
+            .remedy("name the cache or capacity device itself, not a partition or mount point of it"));
     }
     output::show(context.format, &report, show)?;
     match report.bad.is_empty() {
@@ -73,10 +65,7 @@ pub fn run(context: &Context, what: &Inspect) -> Result<(), Fail> {
 /// Why nothing of Cairn is on the device; none when something is, damaged or not.
 fn foreign(report: &Report) -> Option<String> {
     let none = cairn_format::SuperblockError::None.to_string();
-    let nothing = report
-        .copies
-        .iter()
-        .all(|copy| copy.error.as_ref() == Some(&none));
+    let nothing = report.copies.iter().all(|copy| copy.error.as_ref() == Some(&none));
     (report.superblock.is_none() && nothing).then_some(none)
 }
 
@@ -99,11 +88,7 @@ fn look(device: &Device, depth: Depth) -> Report {
         if let Some(error) = &error {
             bad.push(format!("superblock copy at {offset}: {error}"));
         }
-        copies.push(Copy {
-            offset,
-            generation,
-            error,
-        });
+        copies.push(Copy { offset, generation, error });
     }
     let superblock = found.into_iter().max_by_key(|copy| copy.generation);
     let (mut log, mut segments) = (None, None);
@@ -124,15 +109,7 @@ fn look(device: &Device, depth: Depth) -> Report {
             }
         }
     }
-    Report {
-        path: device.path.clone(),
-        size_bytes: device.size_bytes,
-        copies,
-        superblock,
-        log,
-        segments,
-        bad,
-    }
+    Report { path: device.path.clone(), size_bytes: device.size_bytes, copies, superblock, log, segments, bad }
 }
 
 fn show(report: &Report) -> String {
@@ -148,11 +125,7 @@ fn show(report: &Report) -> String {
                     (Some(generation), _) => {
                         format!("at {}: generation {generation}", copy.offset)
                     }
-                    (None, error) => format!(
-                        "at {}: {}",
-                        copy.offset,
-                        error.as_deref().unwrap_or_default()
-                    ),
+                    (None, error) => format!("at {}: {}", copy.offset, error.as_deref().unwrap_or_default()),
                 })
                 .collect::<Vec<_>>()
                 .join("\n"),

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_format::{
-    CapacityRegions, RunError, RunHeader, crc32c, decode_run_header, run_header_pages,
-};
+use cairn_format::{CapacityRegions, RunError, RunHeader, crc32c, decode_run_header, run_header_pages};
 use cairn_types::{BLOCK_BYTES, ComponentId, format_bytes};
 use serde::Serialize;
 
@@ -40,20 +38,11 @@ struct Run {
 }
 
 /// Walks all segments.
-pub fn scan(
-    device: &Device,
-    regions: &CapacityRegions,
-    depth: Depth,
-    bad: &mut Vec<String>,
-) -> SegmentsReport {
-    let mut report = SegmentsReport {
-        total: regions.segment_count,
-        ..SegmentsReport::default()
-    };
+pub fn scan(device: &Device, regions: &CapacityRegions, depth: Depth, bad: &mut Vec<String>) -> SegmentsReport {
+    let mut report = SegmentsReport { total: regions.segment_count, ..SegmentsReport::default() };
     for segment in 0..regions.segment_count {
         let start = regions.segments_offset + u64::from(segment) * u64::from(regions.segment_bytes);
-        if let Err(error) = walk_segment(device, regions, (segment, start), depth, &mut report, bad)
-        {
+        if let Err(error) = walk_segment(device, regions, (segment, start), depth, &mut report, bad) {
             bad.push(format!("segment {segment}: {error}"));
             // Past the end of a truncated device nothing more can be read.
             if start >= device.size_bytes {
@@ -90,12 +79,7 @@ fn walk_segment(
         }
         report.runs += 1;
         if depth.all {
-            report.list.push(Run {
-                segment,
-                generation: run.generation,
-                offset: at,
-                blocks: run.entries.len(),
-            });
+            report.list.push(Run { segment, generation: run.generation, offset: at, blocks: run.entries.len() });
         }
         at += u64::from(run_header_pages(run.entries.len() as u32)) * block;
         for entry in &run.entries {
@@ -120,10 +104,9 @@ fn read_run(device: &Device, offset: u64) -> Result<Option<RunHeader>, String> {
     let first = device.read(offset, BLOCK_BYTES as usize)?;
     match decode_run_header(&first) {
         Ok(run) => Ok(Some(run)),
-        Err(RunError::Short(len)) => Ok(device
-            .read(offset, len as usize)
-            .ok()
-            .and_then(|bytes| decode_run_header(&bytes).ok())),
+        Err(RunError::Short(len)) => {
+            Ok(device.read(offset, len as usize).ok().and_then(|bytes| decode_run_header(&bytes).ok()))
+        }
         Err(RunError::NotARun | RunError::Checksum) => Ok(None),
     }
 }
@@ -132,11 +115,8 @@ impl SegmentsReport {
     /// For people.
     pub fn show(&self) -> String {
         let bytes = |blocks: u64| format_bytes(blocks * u64::from(BLOCK_BYTES));
-        let components: Vec<String> = self
-            .blocks
-            .iter()
-            .map(|(component, blocks)| format!("{component} {}", bytes(*blocks)))
-            .collect();
+        let components: Vec<String> =
+            self.blocks.iter().map(|(component, blocks)| format!("{component} {}", bytes(*blocks))).collect();
         let mut text = output::pairs([
             (
                 "segments",
