@@ -83,9 +83,7 @@ impl Queue {
         }
     }
     fn take_all(&mut self) -> impl Iterator<Item = Queued> {
-        std::mem::take(&mut self.normal)
-            .into_iter()
-            .chain(std::mem::take(&mut self.reserve))
+        std::mem::take(&mut self.normal).into_iter().chain(std::mem::take(&mut self.reserve))
     }
 }
 
@@ -120,10 +118,7 @@ impl<E: Env> Inner<E> {
         async move {
             match admitted?.await {
                 Ok(result) => result,
-                Err(_) => Err(StoreError::new(
-                    StoreErrorKind::Media,
-                    "the disk group was closed",
-                )),
+                Err(_) => Err(StoreError::new(StoreErrorKind::Media, "the disk group was closed")),
             }
         }
     }
@@ -134,19 +129,13 @@ impl<E: Env> Inner<E> {
             if self.state.borrow_mut().close_if_wanted() {
                 self.destager.raise();
             }
-            let next =
-                self.state
-                    .borrow_mut()
-                    .next_batch(self.open_count, &self.tuning, &self.pins);
+            let next = self.state.borrow_mut().next_batch(self.open_count, &self.tuning, &self.pins);
             match next {
                 Next::Batch(batch) => {
                     let offset = batch.device_offset;
                     let parts = batch.parts.clone();
                     let result = self.cache.write(offset, parts, Durability::Durable).await;
-                    self.batch_done(
-                        batch,
-                        result.err().map(|e| StoreError::media("write the log", &e)),
-                    );
+                    self.batch_done(batch, result.err().map(|e| StoreError::media("write the log", &e)));
                 }
                 Next::Full => {
                     self.destager.raise();
@@ -166,14 +155,8 @@ impl<E: Env> Inner<E> {
         if let Some(error) = error {
             // A failed write is never retried: what is on the medium is unknown until it is read at the next opening.
             state.stopped = Some(error.clone());
-            state
-                .queue
-                .take_all()
-                .for_each(|q| drop(q.done.send(Err(error.clone()))));
-            batch
-                .operations
-                .into_iter()
-                .for_each(|(_, done)| drop(done.send(Err(error.clone()))));
+            state.queue.take_all().for_each(|q| drop(q.done.send(Err(error.clone()))));
+            batch.operations.into_iter().for_each(|(_, done)| drop(done.send(Err(error.clone()))));
             return;
         }
         state.ring.advance(&batch.header);
@@ -191,18 +174,11 @@ impl<E: Env> Inner<E> {
         let mut later = Vec::new();
         let mut now = Vec::new();
         for (queued, done) in batch.operations {
-            let at = At {
-                position: batch.header.position,
-                data,
-            };
+            let at = At { position: batch.header.position, data };
             data += queued.data_bytes;
             state.uncharge(queued.charged);
             let result = outcome(state.apply(queued.record, at));
-            let list = if delay > 0 && queued.class == Class::Normal {
-                &mut later
-            } else {
-                &mut now
-            };
+            let list = if delay > 0 && queued.class == Class::Normal { &mut later } else { &mut now };
             list.push((done, result));
         }
         let work = state.tidy || state.drain_to.is_some();
@@ -211,8 +187,7 @@ impl<E: Env> Inner<E> {
             self.destager.raise();
         }
         let answer = |list: Vec<(Done, Result<(), StoreError>)>| {
-            list.into_iter()
-                .for_each(|(done, result)| drop(done.send(result)));
+            list.into_iter().for_each(|(done, result)| drop(done.send(result)));
         };
         answer(now);
         if !later.is_empty() {
@@ -229,22 +204,10 @@ fn outcome(applied: Applied) -> Result<(), StoreError> {
     let fail = |kind, text: &str| Err(StoreError::new(kind, text));
     match applied {
         Applied::Done => Ok(()),
-        Applied::Undone => fail(
-            StoreErrorKind::Undone,
-            "the operation was undone before it arrived",
-        ),
-        Applied::NoComponent => fail(
-            StoreErrorKind::NotFound,
-            "the component is not in this disk group",
-        ),
-        Applied::Settled => fail(
-            StoreErrorKind::Refused,
-            "the operation was settled before it could be undone",
-        ),
-        Applied::Lost => fail(
-            StoreErrorKind::Lost,
-            "the component's capacity device failed",
-        ),
+        Applied::Undone => fail(StoreErrorKind::Undone, "the operation was undone before it arrived"),
+        Applied::NoComponent => fail(StoreErrorKind::NotFound, "the component is not in this disk group"),
+        Applied::Settled => fail(StoreErrorKind::Refused, "the operation was settled before it could be undone"),
+        Applied::Lost => fail(StoreErrorKind::Lost, "the component's capacity device failed"),
     }
 }
 
@@ -275,21 +238,12 @@ pub(crate) enum Next {
 
 impl State {
     /// Checks an operation against everything that is known now, and queues it.
-    fn admit(
-        &mut self,
-        operation: Operation,
-    ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+    fn admit(&mut self, operation: Operation) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
         if let Some(error) = &self.stopped {
-            return Err(StoreError::new(
-                StoreErrorKind::Media,
-                format!("the disk group takes no writes: {error}"),
-            ));
+            return Err(StoreError::new(StoreErrorKind::Media, format!("the disk group takes no writes: {error}")));
         }
         if self.closing {
-            return Err(StoreError::new(
-                StoreErrorKind::Media,
-                "the disk group is closing",
-            ));
+            return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
         }
         let (record, data, class) = self.convert(operation)?;
         let data_bytes: u64 = data.iter().map(|d| d.len() as u64).sum();
@@ -302,103 +256,41 @@ impl State {
             )));
         }
         let charged = self.charge(&record)?;
-        if let LogRecord::CreateComponent {
-            component,
-            object,
-            size_blocks,
-            reserved_blocks,
-            device,
-        } = record
-        {
+        if let LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device } = record {
             // At once, so that writes queued behind it find it.
             self.create(component, object, size_blocks, reserved_blocks, device);
         }
         let (done, answer) = oneshot::channel();
         let number = self.queue.next_number;
         self.queue.next_number += 1;
-        self.queue.push(Queued {
-            number,
-            record,
-            data,
-            data_bytes,
-            header_bytes,
-            class,
-            charged,
-            done,
-        });
+        self.queue.push(Queued { number, record, data, data_bytes, header_bytes, class, charged, done });
         Ok(answer)
     }
 
     fn convert(&self, operation: Operation) -> Result<(LogRecord, Vec<Bytes>, Class), StoreError> {
         let small = |record| Ok((record, Vec::new(), Class::Reserve));
         match operation {
-            Operation::CreateComponent {
-                component,
-                object,
-                size_blocks,
-                reserved_blocks,
-            } => self.convert_create(component, object, size_blocks, reserved_blocks),
+            Operation::CreateComponent { component, object, size_blocks, reserved_blocks } => {
+                self.convert_create(component, object, size_blocks, reserved_blocks)
+            }
             Operation::DeleteComponent { component } => {
-                self.components
-                    .get(&component)
-                    .ok_or_else(|| StoreError::unknown(component))?;
+                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
                 small(LogRecord::DeleteComponent { component })
             }
-            Operation::ResizeComponent {
-                component,
-                size_blocks,
-                reserved_blocks,
-            } => {
-                let known = self
-                    .components
-                    .get(&component)
-                    .ok_or_else(|| StoreError::unknown(component))?;
+            Operation::ResizeComponent { component, size_blocks, reserved_blocks } => {
+                let known = self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
                 if size_blocks < known.size_blocks {
                     return Err(refused("a component cannot shrink in this release"));
                 }
-                Ok((
-                    LogRecord::ResizeComponent {
-                        component,
-                        size_blocks,
-                        reserved_blocks,
-                    },
-                    Vec::new(),
-                    Class::Normal,
-                ))
+                Ok((LogRecord::ResizeComponent { component, size_blocks, reserved_blocks }, Vec::new(), Class::Normal))
             }
-            Operation::Write {
-                component,
-                op,
-                settled,
-                client,
-                first_block,
-                crcs,
-                data,
-            } => {
-                self.check(
-                    component,
-                    Some(op),
-                    BlockRange::new(first_block, crcs.len() as u32),
-                )?;
+            Operation::Write { component, op, settled, client, first_block, crcs, data } => {
+                self.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
                 check_data(&crcs, &data)?;
-                let record = LogRecord::Write {
-                    component,
-                    op,
-                    settled,
-                    client,
-                    first_block,
-                    crcs,
-                };
+                let record = LogRecord::Write { component, op, settled, client, first_block, crcs };
                 Ok((record, vec![aligned(data)], Class::Normal))
             }
-            Operation::Zero {
-                component,
-                op,
-                settled,
-                client,
-                range,
-                keep_allocated,
-            } => {
+            Operation::Zero { component, op, settled, client, range, keep_allocated } => {
                 self.check(component, Some(op), range)?;
                 if keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX {
                     return Err(refused(format!(
@@ -406,66 +298,32 @@ impl State {
                         range.count
                     )));
                 }
-                small(LogRecord::Zero {
-                    component,
-                    op,
-                    settled,
-                    client,
-                    range,
-                    keep_allocated,
-                })
+                small(LogRecord::Zero { component, op, settled, client, range, keep_allocated })
             }
-            Operation::Copy {
-                component,
-                op,
-                settled,
-                pieces,
-            } => {
+            Operation::Copy { component, op, settled, pieces } => {
                 let (pieces, data) = self.convert_copy(component, pieces)?;
-                let record = LogRecord::Copy {
-                    component,
-                    op,
-                    settled,
-                    pieces,
-                };
+                let record = LogRecord::Copy { component, op, settled, pieces };
                 if self.components[&component].is_undone(op) {
-                    return Err(StoreError::new(
-                        StoreErrorKind::Undone,
-                        "the operation was undone before it arrived",
-                    ));
+                    return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
                 }
                 Ok((record, data, Class::Normal))
             }
             Operation::Undo { component, op } => {
-                let known = self
-                    .components
-                    .get(&component)
-                    .ok_or_else(|| StoreError::unknown(component))?;
+                let known = self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
                 if op <= known.settled && !known.is_undone(op) {
-                    return Err(refused(format!(
-                        "operation {} is settled: it cannot be undone",
-                        op.seq
-                    )));
+                    return Err(refused(format!("operation {} is settled: it cannot be undone", op.seq)));
                 }
                 small(LogRecord::Undo { component, op })
             }
             Operation::Settle { component, upto } => {
-                self.components
-                    .get(&component)
-                    .ok_or_else(|| StoreError::unknown(component))?;
+                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
                 small(LogRecord::Settle { component, upto })
             }
             Operation::Record { object, bytes } => {
                 if bytes.len() > RECORD_BYTES_MAX.min(self.ring.segment_bytes as usize / 4) {
-                    return Err(refused(format!(
-                        "an object record of {} bytes is too large",
-                        bytes.len()
-                    )));
+                    return Err(refused(format!("an object record of {} bytes is too large", bytes.len())));
                 }
-                small(LogRecord::Record {
-                    object,
-                    bytes: bytes.to_vec(),
-                })
+                small(LogRecord::Record { object, bytes: bytes.to_vec() })
             }
         }
     }
@@ -478,21 +336,14 @@ impl State {
         reserved_blocks: u64,
     ) -> Result<(LogRecord, Vec<Bytes>, Class), StoreError> {
         if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
-            return Err(refused(format!(
-                "component {component} is or was here: ids are never reused"
-            )));
+            return Err(refused(format!("component {component} is or was here: ids are never reused")));
         }
         if size_blocks > u64::from(u32::MAX) {
-            return Err(refused(format!(
-                "a component of {size_blocks} blocks is too large: at most 255 GiB"
-            )));
+            return Err(refused(format!("a component of {size_blocks} blocks is too large: at most 255 GiB")));
         }
-        let device = self.choose_device().ok_or_else(|| {
-            StoreError::new(
-                StoreErrorKind::Lost,
-                "every capacity device of the disk group failed",
-            )
-        })?;
+        let device = self
+            .choose_device(reserved_blocks)
+            .ok_or_else(|| StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed"))?;
         let room = self.room(device);
         if reserved_blocks > room {
             let text = format!(
@@ -501,13 +352,7 @@ impl State {
             );
             return Err(StoreError::new(StoreErrorKind::NoSpace, text));
         }
-        let record = LogRecord::CreateComponent {
-            component,
-            object,
-            size_blocks,
-            reserved_blocks,
-            device,
-        };
+        let record = LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device };
         Ok((record, Vec::new(), Class::Normal))
     }
 
@@ -525,11 +370,7 @@ impl State {
             }
             end = range.end();
             match piece {
-                CopyPiece::Data {
-                    first_block,
-                    data: bytes,
-                    crcs,
-                } => {
+                CopyPiece::Data { first_block, data: bytes, crcs } => {
                     check_data(&crcs, &bytes)?;
                     data.push(aligned(bytes));
                     records.push(LogPiece::Data { first_block, crcs });
@@ -543,16 +384,8 @@ impl State {
         Ok((records, data))
     }
 
-    fn check(
-        &self,
-        id: ComponentId,
-        op: Option<cairn_types::OpId>,
-        range: BlockRange,
-    ) -> Result<(), StoreError> {
-        let component = self
-            .components
-            .get(&id)
-            .ok_or_else(|| StoreError::unknown(id))?;
+    fn check(&self, id: ComponentId, op: Option<cairn_types::OpId>, range: BlockRange) -> Result<(), StoreError> {
+        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
         if component.lost {
             return Err(StoreError::new(
                 StoreErrorKind::Lost,
@@ -560,10 +393,7 @@ impl State {
             ));
         }
         if range.count == 0
-            || range
-                .first
-                .checked_add(u64::from(range.count))
-                .is_none_or(|end| end > component.size_blocks)
+            || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks)
         {
             return Err(refused(format!(
                 "blocks {}..+{} are not within the component's {} blocks",
@@ -571,10 +401,7 @@ impl State {
             )));
         }
         if op.is_some_and(|op| component.is_undone(op)) {
-            return Err(StoreError::new(
-                StoreErrorKind::Undone,
-                "the operation was undone before it arrived",
-            ));
+            return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
         }
         Ok(())
     }
@@ -582,56 +409,29 @@ impl State {
     /// Sets space aside for what a record may add, or refuses it.
     fn charge(&mut self, record: &LogRecord) -> Result<Option<(ComponentId, u64)>, StoreError> {
         let (id, ranges): (ComponentId, Vec<BlockRange>) = match record {
-            LogRecord::Write {
-                component,
-                first_block,
-                crcs,
-                ..
-            } => (
-                *component,
-                vec![BlockRange::new(*first_block, crcs.len() as u32)],
-            ),
-            LogRecord::Zero {
-                component,
-                range,
-                keep_allocated: true,
-                ..
-            } => (*component, vec![*range]),
-            LogRecord::Copy {
-                component, pieces, ..
-            } => {
+            LogRecord::Write { component, first_block, crcs, .. } => {
+                (*component, vec![BlockRange::new(*first_block, crcs.len() as u32)])
+            }
+            LogRecord::Zero { component, range, keep_allocated: true, .. } => (*component, vec![*range]),
+            LogRecord::Copy { component, pieces, .. } => {
                 let data = |piece: &LogPiece| match piece {
-                    LogPiece::Data { first_block, crcs } => {
-                        Some(BlockRange::new(*first_block, crcs.len() as u32))
-                    }
+                    LogPiece::Data { first_block, crcs } => Some(BlockRange::new(*first_block, crcs.len() as u32)),
                     LogPiece::Hole { .. } => None,
                 };
                 (*component, pieces.iter().filter_map(data).collect())
             }
-            LogRecord::ResizeComponent {
-                component,
-                reserved_blocks,
-                ..
-            } => {
+            LogRecord::ResizeComponent { component, reserved_blocks, .. } => {
                 let known = &self.components[component];
                 let more = (*reserved_blocks).saturating_sub(known.charge());
                 let room = self.room(known.device);
-                return if more > room {
-                    Err(no_space(more, room))
-                } else {
-                    Ok(None)
-                };
+                return if more > room { Err(no_space(more, room)) } else { Ok(None) };
             }
             _ => return Ok(None),
         };
         let component = &self.components[&id];
-        let blocks: u64 = ranges
-            .iter()
-            .map(|&r| component.blocks_to_allocate(r, &self.records))
-            .sum();
+        let blocks: u64 = ranges.iter().map(|&r| component.blocks_to_allocate(r, &self.records)).sum();
         let (device, before) = (component.device, component.charge());
-        let after = (component.allocated() + component.queued_blocks + blocks)
-            .max(component.reserved_blocks);
+        let after = (component.allocated() + component.queued_blocks + blocks).max(component.reserved_blocks);
         let room = self.room(device);
         // What is reserved or overwritten costs nothing, however full the device is.
         if after > before && after - before > room {
@@ -639,6 +439,25 @@ impl State {
         }
         self.change(id, |c, _| c.queued_blocks += blocks);
         Ok(Some((id, blocks)))
+    }
+
+    /// Refuses the writes and copies of a component that wait for room in a full log.
+    ///
+    /// Records overtake them there, and a promise must not be followed by writes that came before it.
+    pub(crate) fn refuse_waiting(&mut self, component: ComponentId) {
+        let waiting = std::mem::take(&mut self.queue.normal);
+        for queued in waiting {
+            let of = match &queued.record {
+                LogRecord::Write { component, .. } | LogRecord::Copy { component, .. } => Some(*component),
+                _ => None,
+            };
+            if of == Some(component) {
+                self.uncharge(queued.charged);
+                let _ = queued.done.send(Err(refused("another owner was promised the component")));
+            } else {
+                self.queue.normal.push_back(queued);
+            }
+        }
     }
 
     fn uncharge(&mut self, charged: Option<(ComponentId, u64)>) {
@@ -657,16 +476,9 @@ impl State {
     }
 
     /// Gathers the next batch.
-    fn next_batch(
-        &mut self,
-        open_count: u64,
-        tuning: &crate::StoreOptions,
-        pins: &crate::segments::Pins,
-    ) -> Next {
+    fn next_batch(&mut self, open_count: u64, tuning: &crate::StoreOptions, pins: &crate::segments::Pins) -> Next {
         if let Some(error) = self.stopped.clone() {
-            self.queue
-                .take_all()
-                .for_each(|q| drop(q.done.send(Err(error.clone()))));
+            self.queue.take_all().for_each(|q| drop(q.done.send(Err(error.clone()))));
         }
         if self.queue.is_empty() {
             return if self.closing { Next::End } else { Next::Empty };
@@ -700,11 +512,7 @@ impl State {
             let class = next.class;
             chosen.push(self.queue.pop(class).expect("just seen"));
         }
-        if chosen.is_empty() {
-            Next::Full
-        } else {
-            Next::Batch(self.batch(chosen, position, open_count))
-        }
+        if chosen.is_empty() { Next::Full } else { Next::Batch(self.batch(chosen, position, open_count)) }
     }
 
     fn batch(&mut self, chosen: Vec<Queued>, position: u64, open_count: u64) -> Batch {
@@ -730,33 +538,15 @@ impl State {
             operations.push(rest);
         }
         let (header, bytes) = encode_batch(header, &records);
-        assert!(
-            self.ring.place(header.end() - position) == position,
-            "the bound of a batch's size holds"
-        );
+        assert!(self.ring.place(header.end() - position) == position, "the bound of a batch's size holds");
         self.ring.in_flight = Some(position);
         parts[0] = PageBuf::copy_of(&bytes).freeze();
         let operations = records
             .into_iter()
             .zip(operations)
-            .map(|(record, (data_bytes, class, charged, done))| {
-                (
-                    Written {
-                        record,
-                        data_bytes,
-                        class,
-                        charged,
-                    },
-                    done,
-                )
-            })
+            .map(|(record, (data_bytes, class, charged, done))| (Written { record, data_bytes, class, charged }, done))
             .collect();
-        Batch {
-            header,
-            device_offset: self.ring.device_offset(position),
-            parts,
-            operations,
-        }
+        Batch { header, device_offset: self.ring.device_offset(position), parts, operations }
     }
 }
 
@@ -770,25 +560,15 @@ fn no_space(blocks: u64, room: u64) -> StoreError {
 /// Whether the bytes are whole blocks with the checksums that came with them.
 fn check_data(crcs: &[u32], data: &Bytes) -> Result<(), StoreError> {
     if data.len() != crcs.len() * BLOCK_BYTES as usize {
-        return Err(refused(format!(
-            "{} bytes of data for {} checksums of 4096 each",
-            data.len(),
-            crcs.len()
-        )));
+        return Err(refused(format!("{} bytes of data for {} checksums of 4096 each", data.len(), crcs.len())));
     }
     if block_crcs(data) != crcs {
-        return Err(refused(
-            "a checksum does not match its block: the data was changed on the way",
-        ));
+        return Err(refused("a checksum does not match its block: the data was changed on the way"));
     }
     Ok(())
 }
 
 /// The bytes in memory that the device can read from: a copy only where they are not.
 fn aligned(data: Bytes) -> Bytes {
-    if (data.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) {
-        data
-    } else {
-        PageBuf::copy_of(&data).freeze()
-    }
+    if (data.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) { data } else { PageBuf::copy_of(&data).freeze() }
 }

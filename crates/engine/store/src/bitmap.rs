@@ -48,9 +48,6 @@ impl BaseBits {
     pub fn region(&self, region: RegionIndex) -> RegionBits {
         self.regions.get(&region).copied().unwrap_or_default()
     }
-    pub fn regions(&self) -> impl Iterator<Item = (RegionIndex, &RegionBits)> {
-        self.regions.iter().map(|(&r, bits)| (r, bits))
-    }
     pub fn load(&mut self, region: RegionIndex, bits: RegionBits) {
         let count: u32 = bits.iter().map(|w| w.count_ones()).sum();
         if count > 0 {
@@ -84,22 +81,13 @@ impl BaseBits {
     }
     pub fn set(&mut self, range: BlockRange, value: bool) {
         if !value {
-            let touched: Vec<RegionIndex> = self
-                .regions
-                .range(range.regions())
-                .map(|(&r, _)| r)
-                .collect();
+            let touched: Vec<RegionIndex> = self.regions.range(range.regions()).map(|(&r, _)| r).collect();
             for region in touched {
                 let base = u64::from(region) * u64::from(REGION_BLOCKS);
                 let Some(part) = BlockRange::new(base, REGION_BLOCKS).intersection(range) else {
                     continue;
                 };
-                self.set_part(
-                    region,
-                    (part.first - base) as u32,
-                    (part.end() - base) as u32,
-                    false,
-                );
+                self.set_part(region, (part.first - base) as u32, (part.end() - base) as u32, false);
             }
             return;
         }

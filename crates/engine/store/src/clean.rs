@@ -43,14 +43,8 @@ enum Owner {
 impl<E: Env> Inner<E> {
     /// Empties the maps of deleted components.
     pub(crate) async fn empty_deleted(&self) -> Result<(), StoreError> {
-        let ids: Vec<ComponentId> = self
-            .state
-            .borrow()
-            .deleted
-            .iter()
-            .filter(|(_, d)| !d.emptied)
-            .map(|(id, _)| *id)
-            .collect();
+        let ids: Vec<ComponentId> =
+            self.state.borrow().deleted.iter().filter(|(_, d)| !d.emptied).map(|(id, _)| *id).collect();
         for id in ids {
             while self.empty_part(id).await? {}
         }
@@ -65,12 +59,7 @@ impl<E: Env> Inner<E> {
             let to = rows::key(kind, &[&id.0.to_be_bytes(), &[u8::MAX; 9]]);
             let meta = self.meta.clone();
             let limit = TRIM_LEAVES_MAX - found.len();
-            found.extend(
-                self.env
-                    .run_blocking(move || meta.scan(&key, &to, limit))
-                    .await
-                    .map_err(damaged)?,
-            );
+            found.extend(self.env.run_blocking(move || meta.scan(&key, &to, limit)).await.map_err(damaged)?);
             if found.len() >= TRIM_LEAVES_MAX {
                 break;
             }
@@ -80,30 +69,22 @@ impl<E: Env> Inner<E> {
         let alive = !self.state.borrow().devices[device as usize].failed;
         for (key, bytes) in &found {
             if key[0] == rows::LEAF && alive {
-                let leaf = Leaf::decode(bytes)
-                    .ok_or_else(|| damaged("a leaf of the block map is not readable"))?;
-                leaf.entries()
-                    .for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
+                let leaf = Leaf::decode(bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?;
+                leaf.entries().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
             }
             transaction.remove_key(key.clone());
         }
         let last = found.len() < TRIM_LEAVES_MAX;
         if last {
             let mut state = self.state.borrow_mut();
-            let deleted = state
-                .deleted
-                .get_mut(&id)
-                .expect("only this task removes it");
+            let deleted = state.deleted.get_mut(&id).expect("only this task removes it");
             deleted.emptied = true;
             deleted.dirty = true;
             let freed = std::mem::take(&mut deleted.base_blocks);
             state.devices[device as usize].charged -= freed;
         }
         self.commit(transaction).await?;
-        self.state
-            .borrow_mut()
-            .leaves
-            .remove_range((id, 0)..=(id, u64::MAX));
+        self.state.borrow_mut().leaves.remove_range((id, 0)..=(id, u64::MAX));
         Ok(!last)
     }
 
@@ -197,10 +178,7 @@ impl<E: Env> Inner<E> {
         let live: Vec<(u64, OutBlock)> = {
             let state = self.state.borrow();
             let pending = state.pending_slots(device);
-            found
-                .into_iter()
-                .filter(|(slot, b)| state.owner(*slot, b, &transaction, &pending).is_some())
-                .collect()
+            found.into_iter().filter(|(slot, b)| state.owner(*slot, b, &transaction, &pending).is_some()).collect()
         };
         let (slots, mut blocks): (Vec<u64>, Vec<OutBlock>) = live.into_iter().unzip();
         let order = sorted_order(&blocks);
@@ -213,9 +191,7 @@ impl<E: Env> Inner<E> {
             // The device failed.
             return Ok(true);
         }
-        self.state
-            .borrow_mut()
-            .plan_moves(device, &blocks, &old, &new, &mut transaction);
+        self.state.borrow_mut().plan_moves(device, &blocks, &old, &new, &mut transaction);
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.round += 1;
@@ -225,21 +201,12 @@ impl<E: Env> Inner<E> {
     }
 
     /// Every block of a segment's runs with its slot. None when the device failed.
-    async fn read_runs(
-        &self,
-        device: u8,
-        segment: u32,
-    ) -> Result<Option<Vec<(u64, OutBlock)>>, StoreError> {
+    async fn read_runs(&self, device: u8, segment: u32) -> Result<Option<Vec<(u64, OutBlock)>>, StoreError> {
         let (first, fill, offset, log_id) = {
             let state = self.state.borrow();
             let segments = &state.devices[device as usize];
             let first = u64::from(segment) * u64::from(segments.segment_pages);
-            (
-                first,
-                segments.row(segment).fill,
-                segments.device_offset(first),
-                state.log_id,
-            )
+            (first, segments.row(segment).fill, segments.device_offset(first), state.log_id)
         };
         if fill == 0 {
             return Ok(Some(Vec::new()));
@@ -270,11 +237,7 @@ impl<E: Env> Inner<E> {
     async fn read_page_by_page(&self, device: u8, offset: u64, len: u64) -> Bytes {
         let mut data = cairn_env::PageBuf::zeroed(len as usize);
         for page in 0..len / PAGE {
-            if let Ok(bytes) = self
-                .disk(device)
-                .read(offset + page * PAGE, PAGE as u32)
-                .await
-            {
+            if let Ok(bytes) = self.disk(device).read(offset + page * PAGE, PAGE as u32).await {
                 data[(page * PAGE) as usize..][..PAGE as usize].copy_from_slice(&bytes);
             }
         }
@@ -283,13 +246,7 @@ impl<E: Env> Inner<E> {
 }
 
 /// Adds the blocks of the run at `page`; returns the page after it.
-fn take_run(
-    run: &RunHeader,
-    page: u32,
-    first: u64,
-    data: &Bytes,
-    blocks: &mut Vec<(u64, OutBlock)>,
-) -> u32 {
+fn take_run(run: &RunHeader, page: u32, first: u64, data: &Bytes, blocks: &mut Vec<(u64, OutBlock)>) -> u32 {
     let mut at = page + run_header_pages(run.entries.len() as u32);
     for entry in &run.entries {
         let from = (u64::from(at) * PAGE) as usize;
@@ -318,19 +275,15 @@ fn sorted_order(blocks: &[OutBlock]) -> Vec<usize> {
 impl State {
     /// Mapped runs under a settled zero that does not keep its space.
     fn runs_to_trim(&self, item: &Item) -> Vec<BlockRange> {
-        let (Some(record), Some(component)) = (
-            self.records.get(item.record),
-            self.components.get(&item.component),
-        ) else {
+        let (Some(record), Some(component)) = (self.records.get(item.record), self.components.get(&item.component))
+        else {
             return Vec::new();
         };
         if record.allocates() || record.op > component.settled {
             return Vec::new();
         }
         let spans = component.extents.spans(item.range);
-        let live = spans
-            .into_iter()
-            .filter(|s| s.versions.contains(&item.record));
+        let live = spans.into_iter().filter(|s| s.versions.contains(&item.record));
         live.flat_map(|s| component.base.runs(s.range)).collect()
     }
 
@@ -355,18 +308,10 @@ impl State {
         let mut owners = BTreeMap::new();
         for &id in &self.records.pending {
             let record = self.records.of(id);
-            if self
-                .components
-                .get(&record.component)
-                .is_none_or(|c| c.device != device)
-            {
+            if self.components.get(&record.component).is_none_or(|c| c.device != device) {
                 continue;
             }
-            if let Body::Data {
-                place: Place::Slots(slots),
-                ..
-            } = &record.body
-            {
+            if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
                 owners.extend(slots.iter().enumerate().map(|(at, &slot)| (slot, (id, at))));
             }
         }
@@ -383,26 +328,14 @@ impl State {
         if let Some(&(record, index)) = pending.get(&slot) {
             return Some(Owner::Pending(record, index));
         }
-        if !self.components.contains_key(&block.component)
-            || !transaction.has_leaf(block.component, block.block)
-        {
+        if !self.components.contains_key(&block.component) || !transaction.has_leaf(block.component, block.block) {
             return None;
         }
-        transaction
-            .entry(block.component, block.block)
-            .filter(|e| e.slot == slot)
-            .map(Owner::Map)
+        transaction.entry(block.component, block.block).filter(|e| e.slot == slot).map(Owner::Map)
     }
 
     /// Points the owners that still hold their old slots to the new ones.
-    fn plan_moves(
-        &mut self,
-        device: u8,
-        blocks: &[OutBlock],
-        old: &[u64],
-        new: &[u64],
-        transaction: &mut Transaction,
-    ) {
+    fn plan_moves(&mut self, device: u8, blocks: &[OutBlock], old: &[u64], new: &[u64], transaction: &mut Transaction) {
         let pending = self.pending_slots(device);
         for ((block, &old), &new) in blocks.iter().zip(old).zip(new) {
             match self.owner(old, block, transaction, &pending) {

@@ -17,11 +17,7 @@ pub(crate) struct ClockCache<K, V> {
 
 impl<K: Ord + Copy, V> ClockCache<K, V> {
     pub fn new(max: usize) -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            hand: None,
-            max,
-        }
+        Self { entries: BTreeMap::new(), hand: None, max }
     }
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -50,8 +46,7 @@ impl<K: Ord + Copy, V> ClockCache<K, V> {
     fn evict_one(&mut self) {
         loop {
             let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
-            let Some((&key, (_, used))) = self.entries.range_mut((from, Bound::Unbounded)).next()
-            else {
+            let Some((&key, (_, used))) = self.entries.range_mut((from, Bound::Unbounded)).next() else {
                 self.hand = None;
                 continue;
             };

@@ -56,13 +56,7 @@ pub(crate) struct Component {
 }
 
 impl Component {
-    pub fn new(
-        id: ComponentId,
-        object: ObjectId,
-        size_blocks: u64,
-        reserved_blocks: u64,
-        device: u8,
-    ) -> Self {
+    pub fn new(id: ComponentId, object: ObjectId, size_blocks: u64, reserved_blocks: u64, device: u8) -> Self {
         Self {
             id,
             object,
@@ -137,20 +131,11 @@ impl Component {
         let (op, range) = (record.op, record.range);
         let zero = matches!(record.body, Body::Zero { .. });
         let id = records.add(record, log_segment);
-        self.extents
-            .insert(id, range, self.settled, &self.base, records);
+        self.extents.insert(id, range, self.settled, &self.base, records);
         self.touch(range, op);
         if op > self.settled {
-            let info = UnsettledOp {
-                op,
-                range,
-                client,
-                zero,
-            };
-            let entry = self.window.entry(op).or_insert_with(|| Unsettled {
-                info,
-                ranges: Vec::new(),
-            });
+            let info = UnsettledOp { op, range, client, zero };
+            let entry = self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: Vec::new() });
             let first = entry.info.range.first.min(range.first);
             let end = entry.info.range.end().max(range.end());
             entry.info.range = BlockRange::new(first, (end - first) as u32);
@@ -177,10 +162,7 @@ impl Component {
         }
         self.settled = upto;
         self.dirty = true;
-        let later = self.window.split_off(&OpId {
-            seq: upto.seq.saturating_add(1),
-            ..upto
-        });
+        let later = self.window.split_off(&OpId { seq: upto.seq.saturating_add(1), ..upto });
         for unsettled in std::mem::replace(&mut self.window, later).into_values() {
             for range in unsettled.ranges {
                 self.extents.settle(range, upto, &self.base, records);
@@ -189,12 +171,7 @@ impl Component {
     }
 
     /// Takes `op` back and returns the ranges whose contents changed; none when it is settled: that is decided.
-    pub fn undo(
-        &mut self,
-        op: OpId,
-        position: u64,
-        records: &mut Records,
-    ) -> Option<Vec<BlockRange>> {
+    pub fn undo(&mut self, op: OpId, position: u64, records: &mut Records) -> Option<Vec<BlockRange>> {
         if self.is_undone(op) {
             return Some(Vec::new());
         }

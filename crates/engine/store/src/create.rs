@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use cairn_env::{Disk, Durability, Env, PageBuf};
 use cairn_format::{
-    DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
-    decode_superblock, encode_superblock,
+    DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, decode_superblock, encode_superblock,
 };
 use cairn_types::{ClusterId, DeviceId, DiskGroupId, HostId};
 
@@ -50,13 +49,7 @@ pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
         }
         match disk.read(offset, SUPERBLOCK_BYTES).await {
             Ok(bytes) => match decode_superblock(&bytes) {
-                Ok(found)
-                    if best
-                        .as_ref()
-                        .is_none_or(|b| found.generation > b.generation) =>
-                {
-                    best = Some(found)
-                }
+                Ok(found) if best.as_ref().is_none_or(|b| found.generation > b.generation) => best = Some(found),
                 Ok(_) | Err(SuperblockError::None) => {}
                 Err(error) => bad = Some(error.to_string()),
             },
@@ -71,10 +64,7 @@ pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
 }
 
 /// Writes both copies, one after the other, so that a crash leaves one.
-pub(crate) async fn write_superblock<D: Disk>(
-    disk: &D,
-    superblock: &Superblock,
-) -> Result<(), StoreError> {
+pub(crate) async fn write_superblock<D: Disk>(disk: &D, superblock: &Superblock) -> Result<(), StoreError> {
     let bytes = PageBuf::copy_of(&encode_superblock(superblock)).freeze();
     for offset in SUPERBLOCK_OFFSETS {
         disk.write(offset, vec![bytes.clone()], Durability::Durable)
@@ -99,9 +89,8 @@ impl<E: Env> DiskGroup<E> {
     ) -> Result<(), StoreError> {
         let count = devices.capacity.len();
         if !(1..=CAPACITY_DEVICES_MAX).contains(&count) {
-            let text = format!(
-                "{count} capacity devices: a disk group has one cache device and 1 to 7 capacity devices"
-            );
+            let text =
+                format!("{count} capacity devices: a disk group has one cache device and 1 to 7 capacity devices");
             return Err(StoreError::new(StoreErrorKind::Refused, text));
         }
         for disk in std::iter::once(&devices.cache).chain(&devices.capacity) {
@@ -110,21 +99,10 @@ impl<E: Env> DiskGroup<E> {
         let log_id = env.random_u64();
         let capacity_bytes: u64 = devices.capacity.iter().map(Disk::len_bytes).sum();
         let cache = &devices.cache;
-        let regions = cache_regions(
-            options,
-            &cache.name(),
-            cache.len_bytes(),
-            capacity_bytes,
-            log_id,
-        )?;
+        let regions = cache_regions(options, &cache.name(), cache.len_bytes(), capacity_bytes, log_id)?;
         let mut parts = Vec::new();
         for disk in &devices.capacity {
-            parts.push(capacity_regions(
-                options,
-                &disk.name(),
-                disk.len_bytes(),
-                log_id,
-            )?);
+            parts.push(capacity_regions(options, &disk.name(), disk.len_bytes(), log_id)?);
         }
         // A cache superblock of an earlier life must not find itself among new capacity devices.
         for offset in SUPERBLOCK_OFFSETS {
@@ -147,24 +125,12 @@ impl<E: Env> DiskGroup<E> {
         let mut ids = Vec::new();
         for (index, (disk, regions)) in devices.capacity.iter().zip(parts).enumerate() {
             let id = new_id();
-            let role = DeviceRole::Capacity {
-                regions,
-                index: index as u8,
-            };
+            let role = DeviceRole::Capacity { regions, index: index as u8 };
             write_superblock(disk, &make(id, disk.len_bytes(), role)).await?;
             ids.push(id);
         }
-        create_metadata(
-            &env,
-            cache.blocking(),
-            regions.metadata_offset,
-            regions.metadata_bytes,
-        )
-        .await?;
-        let role = DeviceRole::Cache {
-            regions,
-            capacity: ids,
-        };
+        create_metadata(&env, cache.blocking(), regions.metadata_offset, regions.metadata_bytes).await?;
+        let role = DeviceRole::Cache { regions, capacity: ids };
         write_superblock(cache, &make(new_id(), cache.len_bytes(), role)).await
     }
 }
@@ -175,24 +141,14 @@ async fn create_metadata<E: Env>(
     offset: u64,
     bytes: u64,
 ) -> Result<(), StoreError> {
-    let state = StateRow {
-        tail: 0,
-        durable_position: 0,
-        damaged_at: None,
-        next_pending: 0,
-    };
+    let state = StateRow { tail: 0, durable_position: 0, damaged_at: None, next_pending: 0 };
     let row = (rows::state_key(), Some(rows::encode(&state)));
     let job = move || {
         RedbMeta::create(disk.clone(), offset, bytes)?;
         RedbMeta::open(disk, offset, bytes)?.commit([row].into())
     };
     let made = env.run_blocking(job).await;
-    made.map_err(|e| {
-        StoreError::new(
-            StoreErrorKind::Media,
-            format!("make the metadata store: {e}"),
-        )
-    })
+    made.map_err(|e| StoreError::new(StoreErrorKind::Media, format!("make the metadata store: {e}")))
 }
 
 async fn refuse_used<D: Disk>(disk: &D, options: &StoreOptions) -> Result<(), StoreError> {

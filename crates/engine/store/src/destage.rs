@@ -90,18 +90,14 @@ impl<E: Env> Inner<E> {
         }
         let error = StoreError::new(StoreErrorKind::Media, "the disk group was closed");
         let waiters = std::mem::take(&mut self.state.borrow_mut().drain_waiters);
-        waiters
-            .into_iter()
-            .for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
+        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
         self.destager_ended.raise();
     }
 
     fn stop(&self, error: StoreError) {
         let mut state = self.state.borrow_mut();
         let waiters = std::mem::take(&mut state.drain_waiters);
-        waiters
-            .into_iter()
-            .for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
+        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
         state.stopped.get_or_insert(error);
     }
 
@@ -117,12 +113,7 @@ impl<E: Env> Inner<E> {
             waiter
         };
         self.destager.raise();
-        waiter.await.unwrap_or_else(|_| {
-            Err(StoreError::new(
-                StoreErrorKind::Media,
-                "the disk group was closed",
-            ))
-        })
+        waiter.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Media, "the disk group was closed")))
     }
 
     /// Puts what was read of a damaged log into the capacity tier, and begins a log beyond it.
@@ -133,13 +124,9 @@ impl<E: Env> Inner<E> {
             state.ring.head
         };
         while self.state.borrow().ring.tail < closed {
-            let part =
-                self.state.borrow().ring.tail + self.state.borrow().round_bytes(&self.tuning);
+            let part = self.state.borrow().ring.tail + self.state.borrow().round_bytes(&self.tuning);
             if !self.round(part.min(closed)).await? {
-                return Err(StoreError::new(
-                    StoreErrorKind::NoSpace,
-                    "no room to destage the rest of a damaged log",
-                ));
+                return Err(StoreError::new(StoreErrorKind::NoSpace, "no room to destage the rest of a damaged log"));
             }
         }
         let mut transaction = Transaction::default();
@@ -170,8 +157,7 @@ impl<E: Env> Inner<E> {
         self.trim_zeroes(&zeroes).await?;
         if !self.make_room(&items).await? {
             // A smaller round needs less room at once.
-            new_tail = new_tail
-                .min(self.state.borrow().ring.tail + self.state.borrow().ring.segment_bytes);
+            new_tail = new_tail.min(self.state.borrow().ring.tail + self.state.borrow().ring.segment_bytes);
             items = self.state.borrow().gather_items(new_tail);
             if !self.make_room(&items).await? {
                 return Ok(false);
@@ -187,12 +173,7 @@ impl<E: Env> Inner<E> {
             let missing = self.state.borrow().leaves_missing(&items, &leaves);
             if missing.is_empty() {
                 let leaves = std::mem::take(&mut leaves).into_iter().collect();
-                break self.state.borrow_mut().plan_round(
-                    &items,
-                    &slots,
-                    Transaction::with_leaves(leaves),
-                    new_tail,
-                );
+                break self.state.borrow_mut().plan_round(&items, &slots, Transaction::with_leaves(leaves), new_tail);
             }
             leaves.extend(self.fetch_leaves(&missing).await?);
         };
@@ -207,11 +188,8 @@ impl<E: Env> Inner<E> {
     /// Cleans until every device has free segments for what it gets.
     async fn make_room(&self, items: &[Item]) -> Result<bool, StoreError> {
         for device in 0..self.capacity.len() as u8 {
-            let blocks: u64 = items
-                .iter()
-                .filter(|i| i.device == device && i.data.is_some())
-                .map(|i| u64::from(i.range.count))
-                .sum();
+            let blocks: u64 =
+                items.iter().filter(|i| i.device == device && i.data.is_some()).map(|i| u64::from(i.range.count)).sum();
             if !self.clean_for(device, blocks).await? {
                 return Ok(false);
             }
@@ -220,20 +198,14 @@ impl<E: Env> Inner<E> {
     }
 
     /// The log segments that hold the items' data, by start.
-    async fn read_segments(
-        &self,
-        new_tail: u64,
-        items: &[Item],
-    ) -> Result<BTreeMap<u64, Bytes>, StoreError> {
+    async fn read_segments(&self, new_tail: u64, items: &[Item]) -> Result<BTreeMap<u64, Bytes>, StoreError> {
         let (tail, len) = {
             let state = self.state.borrow();
             (state.ring.tail, state.ring.segment_bytes)
         };
         let mut segments = BTreeMap::new();
         for start in (tail..new_tail).step_by(len as usize) {
-            let wanted = items
-                .iter()
-                .any(|i| i.data.is_some_and(|d| d >= start && d < start + len));
+            let wanted = items.iter().any(|i| i.data.is_some_and(|d| d >= start && d < start + len));
             if !wanted {
                 continue;
             }
@@ -260,18 +232,11 @@ impl<E: Env> Inner<E> {
     }
 
     /// Writes the data of all items, device by device in parallel, and flushes. None when a device has no room.
-    async fn write_items(
-        &self,
-        items: &[Item],
-        segments: &BTreeMap<u64, Bytes>,
-    ) -> Result<Option<Slots>, StoreError> {
+    async fn write_items(&self, items: &[Item], segments: &BTreeMap<u64, Bytes>) -> Result<Option<Slots>, StoreError> {
         let mut by_device: BTreeMap<u8, Vec<(RecordId, OutBlock)>> = BTreeMap::new();
         for item in items {
             let Some(position) = item.data else { continue };
-            let (&start, data) = segments
-                .range(..=position)
-                .next_back()
-                .expect("the segment of an item was read");
+            let (&start, data) = segments.range(..=position).next_back().expect("the segment of an item was read");
             let state = self.state.borrow();
             // Gone since it was gathered: superseded or undone.
             let Some(record) = state.records.get(item.record) else {
@@ -286,20 +251,15 @@ impl<E: Env> Inner<E> {
                     pending: item.pending,
                     data: data.slice(from..from + PAGE as usize),
                 };
-                by_device
-                    .entry(item.device)
-                    .or_default()
-                    .push((item.record, out));
+                by_device.entry(item.device).or_default().push((item.record, out));
             }
         }
-        let writes = by_device
-            .into_iter()
-            .map(|(device, mut blocks)| async move {
-                blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
-                let (records, blocks): (Vec<RecordId>, Vec<OutBlock>) = blocks.into_iter().unzip();
-                let slots = self.write_blocks(device, &blocks).await;
-                (records, blocks, slots)
-            });
+        let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
+            blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
+            let (records, blocks): (Vec<RecordId>, Vec<OutBlock>) = blocks.into_iter().unzip();
+            let slots = self.write_blocks(device, &blocks).await;
+            (records, blocks, slots)
+        });
         let mut slots = Slots::new();
         for (records, blocks, written) in join_all(writes).await {
             let Some(written) = written else {
@@ -332,12 +292,7 @@ impl<E: Env> Inner<E> {
             rest = later;
             let run = assemble(place, u32::from(device), log_id, now);
             slots.extend((0..u64::from(place.entries)).map(|at| place.first_slot() + at));
-            if self
-                .disk(device)
-                .write(offset, vec![run], Durability::Buffered)
-                .await
-                .is_err()
-            {
+            if self.disk(device).write(offset, vec![run], Durability::Buffered).await.is_err() {
                 self.state.borrow_mut().fail_device(device);
                 return Some(Vec::new());
             }
@@ -351,27 +306,14 @@ impl<E: Env> Inner<E> {
 }
 
 fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutBlock]) -> Bytes {
-    let entry = |b: &OutBlock| RunEntry {
-        component: b.component,
-        block: b.block,
-        crc: b.crc,
-        pending: b.pending,
-    };
+    let entry = |b: &OutBlock| RunEntry { component: b.component, block: b.block, crc: b.crc, pending: b.pending };
     let entries = blocks.iter().map(entry).collect();
-    let header = encode_run_header(&RunHeader {
-        log_id,
-        device,
-        segment: place.segment,
-        generation: place.generation,
-        entries,
-    });
+    let header =
+        encode_run_header(&RunHeader { log_id, device, segment: place.segment, generation: place.generation, entries });
     assert_eq!(header.len() as u64, u64::from(place.header_pages) * PAGE);
     let mut run = PageBuf::dirty(header.len() + blocks.len() * PAGE as usize);
     run[..header.len()].copy_from_slice(&header);
-    for (to, block) in run[header.len()..]
-        .chunks_exact_mut(PAGE as usize)
-        .zip(blocks)
-    {
+    for (to, block) in run[header.len()..].chunks_exact_mut(PAGE as usize).zip(blocks) {
         to.copy_from_slice(&block.data);
     }
     run.freeze()
@@ -396,9 +338,7 @@ impl State {
             if self.ring.tail >= target {
                 // All is in segments; one more transaction for what is not in the log: marks, deletions, losses.
                 self.drain_to = None;
-                return Work::Round {
-                    new_tail: self.ring.tail,
-                };
+                return Work::Round { new_tail: self.ring.tail };
             }
             if closed < target {
                 self.close_wanted = true;
@@ -406,19 +346,13 @@ impl State {
             if closed == self.ring.tail {
                 return Work::Wait;
             }
-            return Work::Round {
-                new_tail: part.min(closed),
-            };
+            return Work::Round { new_tail: part.min(closed) };
         }
         if full && closed > self.ring.tail {
-            return Work::Round {
-                new_tail: part.min(closed),
-            };
+            return Work::Round { new_tail: part.min(closed) };
         }
         if std::mem::take(&mut self.tidy) {
-            return Work::Round {
-                new_tail: self.ring.tail,
-            };
+            return Work::Round { new_tail: self.ring.tail };
         }
         Work::Wait
     }
@@ -426,9 +360,7 @@ impl State {
     fn answer_drains(&mut self) {
         if self.drain_to.is_none() {
             let waiters = std::mem::take(&mut self.drain_waiters);
-            waiters
-                .into_iter()
-                .for_each(|(_, waiter)| drop(waiter.send(Ok(()))));
+            waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Ok(()))));
         }
     }
 
@@ -446,10 +378,9 @@ impl State {
                     continue;
                 }
                 let data = match &record.body {
-                    Body::Data {
-                        place: Place::Log(first),
-                        ..
-                    } => Some(first + (span.range.first - record.range.first) * PAGE),
+                    Body::Data { place: Place::Log(first), .. } => {
+                        Some(first + (span.range.first - record.range.first) * PAGE)
+                    }
                     _ => None,
                 };
                 items.push(Item {
@@ -471,20 +402,10 @@ impl State {
         let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
         for id in self.resolvable() {
             let record = self.records.of(id);
-            if let Body::Zero {
-                keep_allocated: false,
-            } = record.body
-            {
+            if let Body::Zero { keep_allocated: false } = record.body {
                 let device = self.components[&record.component].device;
                 let (component, range) = (record.component, record.range);
-                zeroes.push(Item {
-                    record: id,
-                    component,
-                    device,
-                    range,
-                    pending: false,
-                    data: None,
-                });
+                zeroes.push(Item { record: id, component, device, range, pending: false, data: None });
             }
         }
         zeroes
@@ -497,28 +418,18 @@ impl State {
             let leaves = range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS;
             keys.extend(leaves.map(|leaf| (component, leaf)));
         };
-        let ranges = items
-            .iter()
-            .map(|item| (item.record, item.component, item.range));
-        let resolved = self
-            .resolvable()
-            .into_iter()
-            .map(|id| (id, self.records.of(id).component, self.records.of(id).range));
+        let ranges = items.iter().map(|item| (item.record, item.component, item.range));
+        let resolved =
+            self.resolvable().into_iter().map(|id| (id, self.records.of(id).component, self.records.of(id).range));
         for (id, component, range) in ranges.chain(resolved) {
-            let (Some(record), Some(known)) =
-                (self.records.get(id), self.components.get(&component))
-            else {
+            let (Some(record), Some(known)) = (self.records.get(id), self.components.get(&component)) else {
                 continue;
             };
             match record.allocates() {
                 true => want(component, range),
                 // What is mapped under a zero was trimmed before, unless it was settled only now.
                 false if record.op <= known.settled => {
-                    known
-                        .base
-                        .runs(range)
-                        .into_iter()
-                        .for_each(|run| want(component, run));
+                    known.base.runs(range).into_iter().for_each(|run| want(component, run));
                 }
                 false => {}
             }
@@ -533,16 +444,9 @@ impl State {
     fn resolvable(&self) -> Vec<RecordId> {
         let settled = |id: &RecordId| {
             let record = self.records.of(*id);
-            self.components
-                .get(&record.component)
-                .is_some_and(|c| record.op <= c.settled)
+            self.components.get(&record.component).is_some_and(|c| record.op <= c.settled)
         };
-        self.records
-            .pending
-            .iter()
-            .copied()
-            .filter(settled)
-            .collect()
+        self.records.pending.iter().copied().filter(settled).collect()
     }
 
     /// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
@@ -569,13 +473,8 @@ impl State {
         let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
         transaction.resolve(self, id, live);
         let slot_of = |block: u64| match &record.body {
-            Body::Data {
-                place: Place::Slots(slots),
-                ..
-            } => slots[(block - record.range.first) as usize],
-            Body::Zero {
-                keep_allocated: true,
-            } => ZERO_SLOT,
+            Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
+            Body::Zero { keep_allocated: true } => ZERO_SLOT,
             _ => NO_SLOT,
         };
         for span in &spans {
@@ -584,21 +483,12 @@ impl State {
     }
 
     /// Where `id` still stands among the versions.
-    fn live_spans(
-        &self,
-        id: RecordId,
-        component: ComponentId,
-        range: BlockRange,
-    ) -> Vec<BlockRange> {
+    fn live_spans(&self, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
         let Some(component) = self.components.get(&component) else {
             return Vec::new();
         };
         let spans = component.extents.spans(range);
-        spans
-            .into_iter()
-            .filter(|s| s.versions.contains(&id))
-            .map(|s| s.range)
-            .collect()
+        spans.into_iter().filter(|s| s.versions.contains(&id)).map(|s| s.range).collect()
     }
 
     fn plan_item(&mut self, item: &Item, slots: &Slots, transaction: &mut Transaction) {
@@ -609,18 +499,10 @@ impl State {
             return;
         };
         let unsettled = record.op > component.settled;
-        let client = component
-            .window
-            .get(&record.op)
-            .map(|u| u.info.client)
-            .unwrap_or_default();
+        let client = component.window.get(&record.op).map(|u| u.info.client).unwrap_or_default();
         let slot_of = |block: u64| match &record.body {
-            Body::Data { .. } => *slots
-                .get(&(item.record, block))
-                .expect("what is live was written"),
-            Body::Zero {
-                keep_allocated: true,
-            } => ZERO_SLOT,
+            Body::Data { .. } => *slots.get(&(item.record, block)).expect("what is live was written"),
+            Body::Zero { keep_allocated: true } => ZERO_SLOT,
             Body::Zero { .. } => NO_SLOT,
         };
         for span in self.live_spans(item.record, item.component, item.range) {
@@ -631,34 +513,17 @@ impl State {
             let body = match &record.body {
                 Body::Data { crcs, .. } => {
                     let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
-                    list.iter()
-                        .for_each(|&slot| transaction.add_slot(item.device, slot));
+                    list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
                     let from = (span.first - record.range.first) as usize;
                     let crcs = crcs[from..from + span.count as usize].into();
-                    Body::Data {
-                        place: Place::Slots(list),
-                        crcs,
-                    }
+                    Body::Data { place: Place::Slots(list), crcs }
                 }
                 zero => zero.clone(),
             };
             let number = self.next_pending;
             self.next_pending += 1;
-            let made = Record {
-                range: span,
-                body,
-                live: 0,
-                row: Some(number),
-                ..record.clone()
-            };
-            transaction.make_pending(
-                MadePending {
-                    old: item.record,
-                    number,
-                    record: made,
-                },
-                client,
-            );
+            let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
+            transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
         }
     }
 
@@ -674,18 +539,11 @@ impl State {
     ) {
         let component = &self.components[&record.component];
         // A zero may span a whole disk: only what is mapped changes.
-        let runs = if record.allocates() {
-            vec![span]
-        } else {
-            component.base.runs(span)
-        };
+        let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
         for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
             let slot = slot_of(block);
             // A component never applies an operation to a block that holds a later one.
-            if transaction
-                .entry(component.id, block)
-                .is_some_and(|e| e.op > record.op)
-            {
+            if transaction.entry(component.id, block).is_some_and(|e| e.op > record.op) {
                 if !new {
                     transaction.drop_slot(component.device, slot);
                 }
@@ -694,17 +552,9 @@ impl State {
             if new {
                 transaction.add_slot(component.device, slot);
             }
-            let entry = (slot != NO_SLOT).then(|| Entry {
-                slot,
-                crc: record.crc(block),
-                op: record.op,
-            });
+            let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
             transaction.set_entry(component, block, entry);
         }
-        transaction.fold(Folded {
-            record: id,
-            component: record.component,
-            range: span,
-        });
+        transaction.fold(Folded { record: id, component: record.component, range: span });
     }
 }

@@ -8,9 +8,7 @@ use std::{cell::RefCell, future::Future, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{
-    BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, HostId, ObjectId, OpId, RegionIndex,
-};
+use cairn_types::{BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, HostId, ObjectId, OpId, RegionIndex};
 
 use crate::{
     error::StoreError,
@@ -69,9 +67,7 @@ impl<E: Env> Inner<E> {
         if device == LOG {
             return &self.cache;
         }
-        self.capacity[device as usize]
-            .as_ref()
-            .expect("components of a missing device are lost and not read")
+        self.capacity[device as usize].as_ref().expect("components of a missing device are lost and not read")
     }
     pub(crate) fn fail_device(&self, device: u8) {
         let mut state = self.state.borrow_mut();
@@ -100,9 +96,7 @@ pub struct DiskGroup<E: Env> {
 
 impl<E: Env> Clone for DiskGroup<E> {
     fn clone(&self) -> Self {
-        Self {
-            handle: self.handle.clone(),
-        }
+        Self { handle: self.handle.clone() }
     }
 }
 
@@ -113,9 +107,7 @@ impl<E: Env> DiskGroup<E> {
         if inner.tuning.idle_destage_ms > 0 {
             inner.env.spawn(inner.clone().run_idle());
         }
-        Self {
-            handle: Rc::new(Handle(inner)),
-        }
+        Self { handle: Rc::new(Handle(inner)) }
     }
     pub(crate) fn inner(&self) -> &Rc<Inner<E>> {
         &self.handle.0
@@ -146,6 +138,12 @@ impl<E: Env> DiskGroup<E> {
         self.inner().state.borrow().ring.durable
     }
 
+    /// Refuses the writes of a component that are queued and have not been written to the log: call it before the
+    /// record of a new promise is appended, since records overtake writes that wait for room.
+    pub fn refuse_waiting(&self, component: ComponentId) {
+        self.inner().state.borrow_mut().refuse_waiting(component);
+    }
+
     /// Queues `operation` at once, in call order; the future resolves when it is on stable media. Dropping the
     /// future does not cancel it.
     ///
@@ -156,10 +154,7 @@ impl<E: Env> DiskGroup<E> {
     ///   [`crate::StoreErrorKind::NotFound`], [`crate::StoreErrorKind::Lost`]: nothing was changed.
     /// - [`crate::StoreErrorKind::Media`]: it is unknown whether it is on the medium; the group takes no writes until
     ///   it is reopened.
-    pub fn append(
-        &self,
-        operation: Operation,
-    ) -> impl Future<Output = Result<(), StoreError>> + 'static + use<E> {
+    pub fn append(&self, operation: Operation) -> impl Future<Output = Result<(), StoreError>> + 'static + use<E> {
         self.inner().append(operation)
     }
 
@@ -187,69 +182,34 @@ impl<E: Env> DiskGroup<E> {
 
     /// All components, by id.
     pub fn components(&self) -> Vec<ComponentInfo> {
-        self.inner()
-            .state
-            .borrow()
-            .components
-            .values()
-            .map(|c| c.info())
-            .collect()
+        self.inner().state.borrow().components.values().map(|c| c.info()).collect()
     }
     /// One component.
     pub fn component(&self, id: ComponentId) -> Option<ComponentInfo> {
-        self.inner()
-            .state
-            .borrow()
-            .components
-            .get(&id)
-            .map(|c| c.info())
+        self.inner().state.borrow().components.get(&id).map(|c| c.info())
     }
     /// Components whose capacity device failed.
     pub fn lost_components(&self) -> Vec<ComponentId> {
-        self.inner()
-            .state
-            .borrow()
-            .components
-            .values()
-            .filter(|c| c.lost)
-            .map(|c| c.id)
-            .collect()
+        self.inner().state.borrow().components.values().filter(|c| c.lost).map(|c| c.id).collect()
     }
     /// The record of an object's seat, as last made durable.
     pub fn record(&self, object: ObjectId) -> Option<Bytes> {
         let state = self.inner().state.borrow();
-        state
-            .objects
-            .get(&object)
-            .filter(|o| !o.bytes.is_empty())
-            .map(|o| o.bytes.clone())
+        state.objects.get(&object).filter(|o| !o.bytes.is_empty()).map(|o| o.bytes.clone())
     }
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {
         let state = self.inner().state.borrow();
-        state
-            .objects
-            .iter()
-            .filter(|(_, o)| !o.bytes.is_empty())
-            .map(|(id, o)| (*id, o.bytes.clone()))
-            .collect()
+        state.objects.iter().filter(|(_, o)| !o.bytes.is_empty()).map(|(id, o)| (*id, o.bytes.clone())).collect()
     }
     /// Every operation up to this one is decided on the component.
     pub fn settled(&self, component: ComponentId) -> OpId {
-        self.inner()
-            .state
-            .borrow()
-            .components
-            .get(&component)
-            .map_or(OpId::ZERO, |c| c.settled)
+        self.inner().state.borrow().components.get(&component).map_or(OpId::ZERO, |c| c.settled)
     }
     /// The operations that are not settled, ascending.
     pub fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
         let state = self.inner().state.borrow();
-        state
-            .components
-            .get(&component)
-            .map_or_else(Vec::new, |c| c.window.values().map(|u| u.info).collect())
+        state.components.get(&component).map_or_else(Vec::new, |c| c.window.values().map(|u| u.info).collect())
     }
     /// Regions that an operation later than `after` touched, with the highest such operation; undo does not lower it.
     pub fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)> {
@@ -257,44 +217,22 @@ impl<E: Env> DiskGroup<E> {
         let Some(component) = state.components.get(&component) else {
             return Vec::new();
         };
-        component
-            .region_ops
-            .iter()
-            .filter(|(_, op)| **op > after)
-            .map(|(r, op)| (*r, *op))
-            .collect()
+        component.region_ops.iter().filter(|(_, op)| **op > after).map(|(r, op)| (*r, *op)).collect()
     }
     /// Outcomes of client requests, oldest first, at most 1024 per component.
     pub fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
         let state = self.inner().state.borrow();
-        state
-            .components
-            .get(&component)
-            .map_or_else(Vec::new, |c| c.clients.iter().copied().collect())
+        state.components.get(&component).map_or_else(Vec::new, |c| c.clients.iter().copied().collect())
     }
 
     /// Counters and gauges.
     pub fn stats(&self) -> StoreStats {
         let inner = self.inner();
         let state = inner.state.borrow();
-        let capacity: Vec<DeviceStats> = (0..state.devices.len())
-            .map(|d| inner.capacity_stats(&state, d))
-            .collect();
-        let usable_bytes = capacity
-            .iter()
-            .filter(|d| !d.failed)
-            .map(|d| d.usable_bytes)
-            .sum();
-        let charged_bytes = capacity
-            .iter()
-            .filter(|d| !d.failed)
-            .map(|d| d.charged_bytes)
-            .sum();
-        let free = capacity
-            .iter()
-            .filter(|d| !d.failed)
-            .map(|d| d.usable_bytes.saturating_sub(d.charged_bytes))
-            .sum();
+        let capacity: Vec<DeviceStats> = (0..state.devices.len()).map(|d| inner.capacity_stats(&state, d)).collect();
+        let usable_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes).sum();
+        let charged_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.charged_bytes).sum();
+        let free = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes.saturating_sub(d.charged_bytes)).sum();
         let tuning = &inner.tuning;
         StoreStats {
             disk_group: inner.id,
@@ -393,8 +331,7 @@ impl<E: Env> Inner<E> {
             if state.closing {
                 return;
             }
-            let quiet =
-                self.env.now().0.saturating_sub(state.last_batch_ns) >= idle.as_nanos() as u64;
+            let quiet = self.env.now().0.saturating_sub(state.last_batch_ns) >= idle.as_nanos() as u64;
             if quiet && state.ring.used() > 0 {
                 state.request_drain();
                 self.destager.raise();

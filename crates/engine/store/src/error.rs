@@ -52,19 +52,13 @@ pub struct StoreError {
 
 impl StoreError {
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            text: text.into(),
-        }
+        Self { kind, text: text.into() }
     }
     pub(crate) fn media(act: &str, error: &DiskError) -> Self {
         Self::new(StoreErrorKind::Media, format!("{act}: {error}"))
     }
     pub(crate) fn unknown(component: ComponentId) -> Self {
-        Self::new(
-            StoreErrorKind::NotFound,
-            format!("component {component} is not in this disk group"),
-        )
+        Self::new(StoreErrorKind::NotFound, format!("component {component} is not in this disk group"))
     }
 }
 

@@ -58,18 +58,9 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub fn is_data(&self) -> bool {
-        matches!(self.body, Body::Data { .. })
-    }
     /// Whether it takes space once folded.
     pub fn allocates(&self) -> bool {
-        matches!(
-            self.body,
-            Body::Data { .. }
-                | Body::Zero {
-                    keep_allocated: true
-                }
-        )
+        matches!(self.body, Body::Data { .. } | Body::Zero { keep_allocated: true })
     }
     pub fn crc(&self, block: u64) -> u32 {
         match &self.body {
@@ -109,11 +100,7 @@ impl Records {
         self.slots.get(id as usize)?.as_ref()
     }
     pub fn of(&self, id: RecordId) -> &Record {
-        self.get(id)
-            .expect("a version names a record that is there")
-    }
-    pub fn get_mut(&mut self, id: RecordId) -> Option<&mut Record> {
-        self.slots.get_mut(id as usize)?.as_mut()
+        self.get(id).expect("a version names a record that is there")
     }
     /// Removes a pending record that no extent names.
     pub fn drop_unused(&mut self, id: RecordId, slots: Vec<u64>) {
@@ -125,24 +112,15 @@ impl Records {
             Some(held) => held.push(id),
             None => self.free.push(id),
         }
-        self.garbage.push(Garbage {
-            row: record.row.expect("just seen"),
-            component: record.component,
-            slots,
-        });
+        self.garbage.push(Garbage { row: record.row.expect("just seen"), component: record.component, slots });
     }
     /// The record's row goes to the caller.
     pub fn leave_row(&mut self, id: RecordId) -> u64 {
         self.pending.remove(&id);
-        self.of_mut(id)
-            .row
-            .take()
-            .expect("a pending record has a row")
+        self.of_mut(id).row.take().expect("a pending record has a row")
     }
     pub fn of_mut(&mut self, id: RecordId) -> &mut Record {
-        self.slots[id as usize]
-            .as_mut()
-            .expect("a version names a record that is there")
+        self.slots[id as usize].as_mut().expect("a version names a record that is there")
     }
     pub fn len(&self) -> usize {
         self.count
@@ -165,17 +143,10 @@ impl Records {
     }
     /// Ids of records whose batch stands in a segment below `end`, each still there, once.
     pub fn in_segments_below(&self, end: u64, segment_bytes: u64) -> Vec<RecordId> {
-        let mut ids: Vec<RecordId> = self
-            .by_segment
-            .range(..end)
-            .flat_map(|(_, ids)| ids.iter().copied())
-            .collect();
+        let mut ids: Vec<RecordId> = self.by_segment.range(..end).flat_map(|(_, ids)| ids.iter().copied()).collect();
         ids.sort_unstable();
         ids.dedup();
-        ids.retain(|&id| {
-            self.get(id)
-                .is_some_and(|r| r.row.is_none() && r.position / segment_bytes < end)
-        });
+        ids.retain(|&id| self.get(id).is_some_and(|r| r.row.is_none() && r.position / segment_bytes < end));
         ids
     }
     /// Keeps ids from being reused until [`Self::unhold`].
@@ -191,10 +162,7 @@ impl Records {
     /// Takes `blocks` references away; the record goes with the last.
     pub fn release(&mut self, id: RecordId, blocks: u64) {
         let record = self.of_mut(id);
-        assert!(
-            record.live >= blocks,
-            "a record loses no more blocks than it has"
-        );
+        assert!(record.live >= blocks, "a record loses no more blocks than it has");
         record.live -= blocks;
         if record.live > 0 {
             return;
@@ -208,28 +176,16 @@ impl Records {
         self.pending.remove(&id);
         if let Some(row) = record.row {
             let slots = match record.body {
-                Body::Data {
-                    place: Place::Slots(slots),
-                    ..
-                } => slots
-                    .iter()
-                    .copied()
-                    .filter(|&s| s != crate::map::NO_SLOT)
-                    .collect(),
+                Body::Data { place: Place::Slots(slots), .. } => {
+                    slots.iter().copied().filter(|&s| s != crate::map::NO_SLOT).collect()
+                }
                 _ => Vec::new(),
             };
-            self.garbage.push(Garbage {
-                row,
-                component: record.component,
-                slots,
-            });
+            self.garbage.push(Garbage { row, component: record.component, slots });
         }
     }
     pub fn iter(&self) -> impl Iterator<Item = (RecordId, &Record)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter_map(|(id, r)| Some((id as RecordId, r.as_ref()?)))
+        self.slots.iter().enumerate().filter_map(|(id, r)| Some((id as RecordId, r.as_ref()?)))
     }
 }
 
@@ -283,9 +239,6 @@ impl Extents {
     pub fn new_blocks(&self) -> u64 {
         self.new_blocks
     }
-    pub fn extent_count(&self) -> usize {
-        self.map.len()
-    }
 
     /// The stretches of `range` that have versions, ascending.
     pub fn spans(&self, range: BlockRange) -> Vec<Span> {
@@ -298,10 +251,7 @@ impl Extents {
             .map_or(range.first, |(first, _)| *first);
         for (&first, extent) in self.map.range(start..range.end()) {
             if let Some(part) = BlockRange::new(first, extent.count).intersection(range) {
-                spans.push(Span {
-                    range: part,
-                    versions: extent.versions.as_slice().to_vec(),
-                });
+                spans.push(Span { range: part, versions: extent.versions.as_slice().to_vec() });
             }
         }
         spans
@@ -316,12 +266,7 @@ impl Extents {
     }
 
     fn charge(base: &BaseBits, records: &Records, first: u64, extent: &Extent) -> u64 {
-        if extent
-            .versions
-            .as_slice()
-            .iter()
-            .any(|&id| records.of(id).allocates())
-        {
+        if extent.versions.as_slice().iter().any(|&id| records.of(id).allocates()) {
             let range = BlockRange::new(first, extent.count);
             u64::from(extent.count) - base.count(range)
         } else {
@@ -338,30 +283,16 @@ impl Extents {
         if end <= block {
             return;
         }
-        let right = Extent {
-            count: (end - block) as u32,
-            versions: extent.versions.clone(),
-        };
+        let right = Extent { count: (end - block) as u32, versions: extent.versions.clone() };
         extent.count = (block - first) as u32;
         self.map.insert(block, right);
     }
 
     /// Puts `id` among the versions of its blocks, and drops what the newest settled version hides.
-    pub fn insert(
-        &mut self,
-        id: RecordId,
-        range: BlockRange,
-        settled: OpId,
-        base: &BaseBits,
-        records: &mut Records,
-    ) {
+    pub fn insert(&mut self, id: RecordId, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
         self.split_at(range.first);
         self.split_at(range.end());
-        let present: Vec<(u64, u32)> = self
-            .map
-            .range(range.first..range.end())
-            .map(|(&f, e)| (f, e.count))
-            .collect();
+        let present: Vec<(u64, u32)> = self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
         let mut at = range.first;
         let mut gaps = Vec::new();
         for &(first, count) in &present {
@@ -375,20 +306,14 @@ impl Extents {
         }
         records.of_mut(id).live += u64::from(range.count);
         for (first, count) in gaps {
-            let extent = Extent {
-                count,
-                versions: Versions::One(id),
-            };
+            let extent = Extent { count, versions: Versions::One(id) };
             self.new_blocks += Self::charge(base, records, first, &extent);
             self.map.insert(first, extent);
         }
         let op = records.of(id).op;
         for (first, count) in present {
             self.change(first, base, records, |records, versions| {
-                let place = versions
-                    .iter()
-                    .position(|&other| records.of(other).op <= op)
-                    .unwrap_or(versions.len());
+                let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
                 versions.insert(place, id);
                 prune(versions, settled, u64::from(count), records);
             });
@@ -408,10 +333,7 @@ impl Extents {
         let mut versions = extent.versions.as_slice().to_vec();
         act(records, &mut versions);
         if let Some(versions) = Versions::from_vec(versions) {
-            let extent = Extent {
-                count: extent.count,
-                versions,
-            };
+            let extent = Extent { count: extent.count, versions };
             self.new_blocks += Self::charge(base, records, first, &extent);
             self.map.insert(first, extent);
         }
@@ -427,26 +349,14 @@ impl Extents {
     ) {
         self.split_at(range.first);
         self.split_at(range.end());
-        let present: Vec<(u64, u32)> = self
-            .map
-            .range(range.first..range.end())
-            .map(|(&f, e)| (f, e.count))
-            .collect();
+        let present: Vec<(u64, u32)> = self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
         for (first, count) in present {
-            self.change(first, base, records, |records, versions| {
-                act(records, versions, u64::from(count))
-            });
+            self.change(first, base, records, |records, versions| act(records, versions, u64::from(count)));
         }
     }
 
     /// Drops what the newest settled version hides, in `range`.
-    pub fn settle(
-        &mut self,
-        range: BlockRange,
-        settled: OpId,
-        base: &BaseBits,
-        records: &mut Records,
-    ) {
+    pub fn settle(&mut self, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
         self.change_range(range, base, records, |records, versions, count| {
             prune(versions, settled, count, records);
         });
@@ -466,13 +376,7 @@ impl Extents {
     }
 
     /// Takes `id` out of the versions in `range`, where it still stands: the map has taken it over.
-    pub fn drop_version(
-        &mut self,
-        id: RecordId,
-        range: BlockRange,
-        base: &BaseBits,
-        records: &mut Records,
-    ) {
+    pub fn drop_version(&mut self, id: RecordId, range: BlockRange, base: &BaseBits, records: &mut Records) {
         self.change_range(range, base, records, |records, versions, count| {
             if let Some(at) = versions.iter().position(|&v| v == id) {
                 versions.remove(at);
@@ -482,14 +386,7 @@ impl Extents {
     }
 
     /// Puts `new` in the place of `old` where that still stands in `range`: the same operation, stored elsewhere.
-    pub fn replace(
-        &mut self,
-        old: RecordId,
-        new: RecordId,
-        range: BlockRange,
-        base: &BaseBits,
-        records: &mut Records,
-    ) {
+    pub fn replace(&mut self, old: RecordId, new: RecordId, range: BlockRange, base: &BaseBits, records: &mut Records) {
         self.change_range(range, base, records, |records, versions, count| {
             if let Some(at) = versions.iter().position(|&v| v == old) {
                 versions[at] = new;
@@ -510,9 +407,7 @@ impl Extents {
         self.split_at(range.first);
         self.split_at(range.end());
         let sum = |map: &BTreeMap<u64, Extent>, base: &BaseBits| -> u64 {
-            map.range(range.first..range.end())
-                .map(|(&f, e)| Self::charge(base, records, f, e))
-                .sum()
+            map.range(range.first..range.end()).map(|(&f, e)| Self::charge(base, records, f, e)).sum()
         };
         let before = sum(&self.map, base);
         act(base);
@@ -531,10 +426,7 @@ impl Extents {
 
     /// Counts new blocks anew; the invariants compare.
     pub fn recount(&self, base: &BaseBits, records: &Records) -> u64 {
-        self.map
-            .iter()
-            .map(|(&first, extent)| Self::charge(base, records, first, extent))
-            .sum()
+        self.map.iter().map(|(&first, extent)| Self::charge(base, records, first, extent)).sum()
     }
 }
 
@@ -556,14 +448,7 @@ mod tests {
     use super::*;
 
     fn op(seq: u64) -> OpId {
-        OpId {
-            epoch: Epoch {
-                number: 1,
-                host: HostId(1),
-                incarnation: Incarnation(1),
-            },
-            seq,
-        }
+        OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }
     }
 
     /// The slow oracle: per block, the list of (op, record) not pruned.
@@ -650,8 +535,8 @@ mod tests {
                     }
                     Step::Fold { first, count } => {
                         for span in extents.spans(BlockRange::new(first, count)) {
-                            if let Some(id) = committed(&span.versions, op(settled), &records) {
-                                let data = records.of(id).is_data();
+                            if let Some(id) = span.versions.iter().copied().find(|&v| records.of(v).op <= op(settled)) {
+                                let data = records.of(id).allocates();
                                 extents.rebase(span.range, &mut base, &records, |b| b.set(span.range, data));
                                 extents.drop_version(id, span.range, &base, &mut records);
                                 for block in span.range.first..span.range.end() {

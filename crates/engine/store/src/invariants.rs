@@ -32,10 +32,7 @@ impl<E: Env> DiskGroup<E> {
     pub async fn check_invariants(&self) -> Result<(), String> {
         let inner = self.inner();
         for _ in 0..ATTEMPTS {
-            let (generation, busy) = (
-                inner.state.borrow().map_generation,
-                inner.state.borrow().committing,
-            );
+            let (generation, busy) = (inner.state.borrow().map_generation, inner.state.borrow().committing);
             inner.state.borrow().check_counts()?;
             let result = inner.check_media().await;
             // What a transaction changed meanwhile proves nothing.
@@ -62,23 +59,14 @@ impl<E: Env> Inner<E> {
     async fn check_media(self: &Rc<Self>) -> Result<(), String> {
         let meta = self.meta.clone();
         let (from, to) = (vec![rows::LEAF], vec![rows::LEAF + 1]);
-        let scan = self
-            .env
-            .run_blocking(move || meta.scan(&from, &to, usize::MAX))
-            .await;
+        let scan = self.env.run_blocking(move || meta.scan(&from, &to, usize::MAX)).await;
         let leaves = scan.map_err(|e| e.to_string())?;
         let checks = self.state.borrow().check_map(&leaves)?;
         for check in checks {
-            let data = self
-                .disk(check.device)
-                .read(check.offset, BLOCK_BYTES)
-                .await;
+            let data = self.disk(check.device).read(check.offset, BLOCK_BYTES).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
             if crc32c(&data) != check.crc {
-                return Err(format!(
-                    "{}: the checksum of the stored bytes is wrong",
-                    check.what
-                ));
+                return Err(format!("{}: the checksum of the stored bytes is wrong", check.what));
             }
         }
         Ok(())
@@ -93,44 +81,24 @@ impl State {
         for component in self.components.values() {
             let id = component.id;
             for span in component.extents.all() {
-                let ops: Vec<_> = span
-                    .versions
-                    .iter()
-                    .map(|&v| self.records.of(v).op)
-                    .collect();
+                let ops: Vec<_> = span.versions.iter().map(|&v| self.records.of(v).op).collect();
                 if !ops.windows(2).all(|w| w[0] >= w[1]) {
-                    return Err(format!(
-                        "{id:?} {:?}: versions are out of order",
-                        span.range
-                    ));
+                    return Err(format!("{id:?} {:?}: versions are out of order", span.range));
                 }
                 if ops.iter().filter(|op| **op <= component.settled).count() > 1 {
-                    return Err(format!(
-                        "{id:?} {:?}: more than one settled version is kept",
-                        span.range
-                    ));
+                    return Err(format!("{id:?} {:?}: more than one settled version is kept", span.range));
                 }
                 for (&version, op) in span.versions.iter().zip(&ops) {
                     *live.entry(version).or_default() += u64::from(span.range.count);
                     if *op > component.settled && !component.window.contains_key(op) {
-                        return Err(format!(
-                            "{id:?} {:?}: an unsettled version is not in the window",
-                            span.range
-                        ));
+                        return Err(format!("{id:?} {:?}: an unsettled version is not in the window", span.range));
                     }
                 }
             }
-            if component.extents.new_blocks()
-                != component.extents.recount(&component.base, &self.records)
-            {
+            if component.extents.new_blocks() != component.extents.recount(&component.base, &self.records) {
                 return Err(format!("{id:?}: new blocks are miscounted"));
             }
-            if component
-                .window
-                .keys()
-                .next()
-                .is_some_and(|op| *op <= component.settled)
-            {
+            if component.window.keys().next().is_some_and(|op| *op <= component.settled) {
                 return Err(format!("{id:?}: a settled operation is in the window"));
             }
             charged[component.device as usize] += component.charge();
@@ -167,14 +135,10 @@ impl State {
         for (key, bytes) in leaves {
             let id = rows::component_of(key).map_err(|e| e.to_string())?;
             let number = rows::number_of(key).map_err(|e| e.to_string())?;
-            let leaf = Leaf::decode(bytes)
-                .ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
+            let leaf = Leaf::decode(bytes).ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
             let known = self.components.get(&id);
-            let device = known
-                .map(|c| c.device)
-                .or_else(|| self.deleted.get(&id).map(|d| d.device));
-            let device = device
-                .ok_or_else(|| format!("leaf {number} belongs to {id:?}, which is not here"))?;
+            let device = known.map(|c| c.device).or_else(|| self.deleted.get(&id).map(|d| d.device));
+            let device = device.ok_or_else(|| format!("leaf {number} belongs to {id:?}, which is not here"))?;
             if self.devices[device as usize].failed {
                 continue;
             }
@@ -188,23 +152,14 @@ impl State {
                 if entry.slot != ZERO_SLOT {
                     *references.entry((device, entry.slot)).or_default() += 1;
                     let offset = self.devices[device as usize].device_offset(entry.slot);
-                    checks.push(Check {
-                        device,
-                        offset,
-                        crc: entry.crc,
-                        what,
-                    });
+                    checks.push(Check { device, offset, crc: entry.crc, what });
                 }
             }
         }
         for component in self.components.values().filter(|c| !c.lost) {
             let have = mapped.get(&component.id).copied().unwrap_or(0);
             if have != component.base.total() {
-                return Err(format!(
-                    "{:?}: {} bits, {have} mapped blocks",
-                    component.id,
-                    component.base.total()
-                ));
+                return Err(format!("{:?}: {} bits, {have} mapped blocks", component.id, component.base.total()));
             }
         }
         self.check_records(&mut references, &mut checks);
@@ -217,9 +172,7 @@ impl State {
             let device = self.components.get(&garbage.component).map(|c| c.device);
             let device = device.or_else(|| self.deleted.get(&garbage.component).map(|d| d.device));
             for &slot in garbage.slots.iter().filter(|s| **s != ZERO_SLOT) {
-                device
-                    .into_iter()
-                    .for_each(|d| *references.entry((d, slot)).or_default() += 1);
+                device.into_iter().for_each(|d| *references.entry((d, slot)).or_default() += 1);
             }
         }
         for (_, record) in self.records.iter() {
@@ -230,11 +183,9 @@ impl State {
             for (at, &crc) in crcs.iter().enumerate() {
                 let block = record.range.first + at as u64;
                 let (device, offset) = match place {
-                    Place::Log(position) => (
-                        LOG,
-                        self.ring
-                            .device_offset(position + at as u64 * u64::from(BLOCK_BYTES)),
-                    ),
+                    Place::Log(position) => {
+                        (LOG, self.ring.device_offset(position + at as u64 * u64::from(BLOCK_BYTES)))
+                    }
                     Place::Slots(slots) => {
                         if slots[at] == NO_SLOT {
                             continue;
@@ -242,30 +193,15 @@ impl State {
                         if record.row.is_some() {
                             *references.entry((component.device, slots[at])).or_default() += 1;
                         }
-                        (
-                            component.device,
-                            self.devices[component.device as usize].device_offset(slots[at]),
-                        )
+                        (component.device, self.devices[component.device as usize].device_offset(slots[at]))
                     }
                 };
                 // Only where the record still stands: the log behind a superseded block may be anything.
                 let spans = component.extents.spans(BlockRange::new(block, 1));
-                let stands = spans.iter().any(|s| {
-                    s.versions
-                        .iter()
-                        .any(|&v| std::ptr::eq(self.records.of(v), record))
-                });
+                let stands = spans.iter().any(|s| s.versions.iter().any(|&v| std::ptr::eq(self.records.of(v), record)));
                 if stands {
-                    let what = format!(
-                        "{:?} block {block} of operation {}",
-                        record.component, record.op.seq
-                    );
-                    checks.push(Check {
-                        device,
-                        offset,
-                        crc,
-                        what,
-                    });
+                    let what = format!("{:?} block {block} of operation {}", record.component, record.op.seq);
+                    checks.push(Check { device, offset, crc, what });
                 }
             }
         }
@@ -273,23 +209,16 @@ impl State {
 
     fn check_segments(&self, references: &BTreeMap<(u8, u64), u32>) -> Result<(), String> {
         if let Some(((device, slot), count)) = references.iter().find(|(_, count)| **count > 1) {
-            return Err(format!(
-                "slot {slot} of device {device} has {count} references"
-            ));
+            return Err(format!("slot {slot} of device {device} has {count} references"));
         }
         let mut counted: BTreeMap<(u8, u32), u32> = BTreeMap::new();
         for &(device, slot) in references.keys() {
-            *counted
-                .entry((device, self.devices[device as usize].segment_of(slot)))
-                .or_default() += 1;
+            *counted.entry((device, self.devices[device as usize].segment_of(slot))).or_default() += 1;
         }
         for (device, segments) in (0u8..).zip(&self.devices).filter(|(_, s)| !s.failed) {
             let mut total = 0;
             for segment in 0..segments.count() as u32 {
-                let (row, count) = (
-                    segments.row(segment),
-                    counted.get(&(device, segment)).copied().unwrap_or(0),
-                );
+                let (row, count) = (segments.row(segment), counted.get(&(device, segment)).copied().unwrap_or(0));
                 total += u64::from(row.live);
                 if row.live != count {
                     return Err(format!(
@@ -299,10 +228,7 @@ impl State {
                 }
             }
             if total != segments.live() {
-                return Err(format!(
-                    "device {device}: {} slots in use, {total} in its segments",
-                    segments.live()
-                ));
+                return Err(format!("device {device}: {} slots in use, {total} in its segments", segments.live()));
             }
         }
         Ok(())

@@ -20,6 +20,7 @@ mod destage;
 mod disk_group;
 mod error;
 mod index;
+pub mod inspect;
 mod invariants;
 mod log;
 mod map;

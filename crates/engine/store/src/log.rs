@@ -76,11 +76,7 @@ impl Ring {
     }
     /// Where a batch of `bytes` would begin: here, or at the next segment's start.
     pub fn place(&self, bytes: u64) -> u64 {
-        if bytes <= self.left_in_segment() {
-            self.head
-        } else {
-            self.head.next_multiple_of(self.segment_bytes)
-        }
+        if bytes <= self.left_in_segment() { self.head } else { self.head.next_multiple_of(self.segment_bytes) }
     }
     /// Whether a batch of `bytes` may be written now.
     pub fn has_room(&self, bytes: u64, class: Class) -> bool {
@@ -107,10 +103,7 @@ impl Ring {
     }
     /// Leaves the rest of the head's segment unused, so that destage may take it.
     pub fn close_segment(&mut self) {
-        assert!(
-            self.in_flight.is_none(),
-            "a segment is closed between batches"
-        );
+        assert!(self.in_flight.is_none(), "a segment is closed between batches");
         self.head = self.head.next_multiple_of(self.segment_bytes);
     }
     /// Begins a new chain at the head: nothing before it is read again.
@@ -134,12 +127,7 @@ impl Ring {
 
 /// How long acknowledgements wait at this fill: nothing below the low mark, rising with the square up to
 /// `max_us` at the high mark, so that writers slow down to the speed of destage without a cliff.
-pub(crate) fn congestion_delay_us(
-    fill_permille: u64,
-    low_percent: u8,
-    high_percent: u8,
-    max_us: u64,
-) -> u64 {
+pub(crate) fn congestion_delay_us(fill_permille: u64, low_percent: u8, high_percent: u8, max_us: u64) -> u64 {
     let (low, high) = (u64::from(low_percent) * 10, u64::from(high_percent) * 10);
     if fill_permille <= low || high <= low {
         return 0;
@@ -168,14 +156,9 @@ mod tests {
 
     #[test]
     fn delay_rises_without_a_cliff() {
-        let delays: Vec<u64> = (0..=1000)
-            .map(|fill| congestion_delay_us(fill, 60, 90, 20_000))
-            .collect();
+        let delays: Vec<u64> = (0..=1000).map(|fill| congestion_delay_us(fill, 60, 90, 20_000)).collect();
         assert!(delays.windows(2).all(|w| w[0] <= w[1] && w[1] - w[0] < 200));
-        assert_eq!(
-            (delays[600], delays[900], delays[1000]),
-            (0, 20_000, 20_000)
-        );
+        assert_eq!((delays[600], delays[900], delays[1000]), (0, 20_000, 20_000));
     }
 
     #[test]

@@ -37,12 +37,7 @@ pub(crate) struct Leaf {
 impl Default for Leaf {
     fn default() -> Self {
         let n = LEAF_BLOCKS as usize;
-        Self {
-            slots: [NO_SLOT; 64],
-            crcs: [0; 64],
-            op_of: [0; 64],
-            ops: Vec::with_capacity(n / 16),
-        }
+        Self { slots: [NO_SLOT; 64], crcs: [0; 64], op_of: [0; 64], ops: Vec::with_capacity(n / 16) }
     }
 }
 
@@ -71,25 +66,19 @@ impl Leaf {
             self.slots[at] = NO_SLOT;
             return;
         };
-        let index = self
-            .ops
-            .iter()
-            .position(|&op| op == entry.op)
-            .unwrap_or_else(|| {
-                if self.ops.len() >= 2 * LEAF_BLOCKS as usize {
-                    self.compact_ops();
-                }
-                self.ops.push(entry.op);
-                self.ops.len() - 1
-            });
+        let index = self.ops.iter().position(|&op| op == entry.op).unwrap_or_else(|| {
+            if self.ops.len() >= 2 * LEAF_BLOCKS as usize {
+                self.compact_ops();
+            }
+            self.ops.push(entry.op);
+            self.ops.len() - 1
+        });
         self.slots[at] = entry.slot;
         self.crcs[at] = entry.crc;
         self.op_of[at] = index as u8;
     }
     fn compact_ops(&mut self) {
-        let mut used: Vec<OpId> = (0..LEAF_BLOCKS)
-            .filter_map(|b| Some(self.get(b)?.op))
-            .collect();
+        let mut used: Vec<OpId> = (0..LEAF_BLOCKS).filter_map(|b| Some(self.get(b)?.op)).collect();
         used.sort_unstable();
         used.dedup();
         for at in 0..LEAF_BLOCKS as usize {
@@ -109,25 +98,15 @@ impl Leaf {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut row = LeafRow {
-            present: 0,
-            slots: Vec::new(),
-            crcs: Vec::new(),
-            epochs: Vec::new(),
-            ops: Vec::new(),
-        };
+        let mut row = LeafRow { present: 0, slots: Vec::new(), crcs: Vec::new(), epochs: Vec::new(), ops: Vec::new() };
         for (block, entry) in self.entries() {
             row.present |= 1 << block;
             row.slots.push(entry.slot);
             row.crcs.push(entry.crc.to_le_bytes());
-            let epoch = row
-                .epochs
-                .iter()
-                .position(|&e| e == entry.op.epoch)
-                .unwrap_or_else(|| {
-                    row.epochs.push(entry.op.epoch);
-                    row.epochs.len() - 1
-                });
+            let epoch = row.epochs.iter().position(|&e| e == entry.op.epoch).unwrap_or_else(|| {
+                row.epochs.push(entry.op.epoch);
+                row.epochs.len() - 1
+            });
             row.ops.push((epoch as u8, entry.op.seq));
         }
         postcard::to_stdvec(&row).expect("plain values encode")
@@ -144,18 +123,8 @@ impl Leaf {
         let blocks = (0..LEAF_BLOCKS).filter(|b| row.present >> b & 1 == 1);
         for (at, block) in blocks.enumerate() {
             let (epoch, seq) = row.ops[at];
-            let op = OpId {
-                epoch: *row.epochs.get(epoch as usize)?,
-                seq,
-            };
-            leaf.set(
-                block,
-                Some(Entry {
-                    slot: row.slots[at],
-                    crc: u32::from_le_bytes(row.crcs[at]),
-                    op,
-                }),
-            );
+            let op = OpId { epoch: *row.epochs.get(epoch as usize)?, seq };
+            leaf.set(block, Some(Entry { slot: row.slots[at], crc: u32::from_le_bytes(row.crcs[at]), op }));
         }
         Some(leaf)
     }
@@ -177,16 +146,8 @@ mod tests {
     use super::*;
 
     fn entry(n: u64) -> Entry {
-        let epoch = Epoch {
-            number: n % 3,
-            host: HostId(1),
-            incarnation: Incarnation(1),
-        };
-        Entry {
-            slot: n * 7,
-            crc: n as u32,
-            op: OpId { epoch, seq: n },
-        }
+        let epoch = Epoch { number: n % 3, host: HostId(1), incarnation: Incarnation(1) };
+        Entry { slot: n * 7, crc: n as u32, op: OpId { epoch, seq: n } }
     }
 
     #[test]

@@ -123,9 +123,7 @@ impl ReadPiece {
     /// The blocks that the piece covers.
     pub fn range(&self) -> BlockRange {
         match self {
-            Self::Data {
-                first_block, crcs, ..
-            } => BlockRange::new(*first_block, crcs.len() as u32),
+            Self::Data { first_block, crcs, .. } => BlockRange::new(*first_block, crcs.len() as u32),
             Self::Hole { range } => *range,
         }
     }

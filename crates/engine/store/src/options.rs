@@ -40,6 +40,8 @@ pub struct StoreOptions {
     pub destage_blocks_max: u32,
     /// Destage what is buffered when nothing was written for so long, in milliseconds; 0 never.
     pub idle_destage_ms: u64,
+    /// Open although a capacity device is blank, a new one in the place of a dead one: its components are lost for good.
+    pub accept_missing: bool,
     /// Format although a device holds a Cairn superblock: what it holds is lost.
     pub force: bool,
 }
@@ -59,6 +61,7 @@ impl Default for StoreOptions {
             congestion_delay_max_us: 20_000,
             destage_blocks_max: 16 << 10,
             idle_destage_ms: 0,
+            accept_missing: false,
             force: false,
         }
     }
@@ -85,17 +88,11 @@ pub(crate) fn cache_regions(
         .next_multiple_of(page);
     let log_offset = REGIONS_OFFSET + metadata_bytes;
     let room = device_bytes.saturating_sub(log_offset);
-    let wanted = options.log_bytes.unwrap_or_else(|| {
-        room.min(LOG_BYTES_MAX)
-            .min(INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * page)
-    });
+    let wanted = options
+        .log_bytes
+        .unwrap_or_else(|| room.min(LOG_BYTES_MAX).min(INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * page));
     let segment = options.log_segment_bytes.map_or_else(
-        || {
-            (wanted / 16)
-                .clamp(128 << 10, 4 << 20)
-                .next_power_of_two()
-                .min(4 << 20)
-        },
+        || (wanted / 16).clamp(128 << 10, 4 << 20).next_power_of_two().min(4 << 20),
         |bytes| u64::from(bytes).next_multiple_of(page),
     );
     // One log segment must fit what a full capacity device keeps free for cleaning.
@@ -109,9 +106,7 @@ pub(crate) fn cache_regions(
         )));
     }
     if segment < (32 << 10) {
-        return Err(refuse(format!(
-            "a log segment of {segment} bytes is too small: use at least 32 KiB"
-        )));
+        return Err(refuse(format!("a log segment of {segment} bytes is too small: use at least 32 KiB")));
     }
     Ok(CacheRegions {
         metadata_offset: REGIONS_OFFSET,

@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use bytes::Bytes;
-use cairn_env::{Disk, DiskError, DiskErrorKind, Env};
+use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::crc32c;
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use futures::future::join_all;
@@ -55,11 +55,7 @@ enum Plan {
 }
 
 impl<E: Env> Inner<E> {
-    pub(crate) async fn read(
-        self: Rc<Self>,
-        id: ComponentId,
-        range: BlockRange,
-    ) -> Result<Vec<ReadPiece>, StoreError> {
+    pub(crate) async fn read(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Vec<ReadPiece>, StoreError> {
         let mut bad = Vec::new();
         // Twice: bytes that were wrong on their way from the device are right the second time.
         for _ in 0..2 {
@@ -101,10 +97,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Reads leaves from the metadata; one that is not there is empty.
-    pub(crate) async fn fetch_leaves(
-        &self,
-        wanted: &[LeafKey],
-    ) -> Result<Vec<(LeafKey, Rc<Leaf>)>, StoreError> {
+    pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Rc<Leaf>)>, StoreError> {
         let (mut ready, mut wanted_rows) = (Vec::new(), Vec::new());
         {
             let mut state = self.state.borrow_mut();
@@ -119,20 +112,14 @@ impl<E: Env> Inner<E> {
             return Ok(ready);
         }
         let wanted = wanted_rows;
-        let keys: Vec<Vec<u8>> = wanted
-            .iter()
-            .map(|&(component, leaf)| rows::leaf_key(component, leaf))
-            .collect();
+        let keys: Vec<Vec<u8>> = wanted.iter().map(|&(component, leaf)| rows::leaf_key(component, leaf)).collect();
         let meta = self.meta.clone();
-        let values = self
-            .env
-            .run_blocking(move || meta.get_many(&keys))
-            .await
-            .map_err(damaged)?;
+        let values = self.env.run_blocking(move || meta.get_many(&keys)).await.map_err(damaged)?;
         let decode = |(&key, value): (&LeafKey, Option<Vec<u8>>)| {
             let leaf = match value {
-                Some(bytes) => Leaf::decode(&bytes)
-                    .ok_or_else(|| damaged("a leaf of the block map is not readable"))?,
+                Some(bytes) => {
+                    Leaf::decode(&bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?
+                }
                 None => Leaf::default(),
             };
             Ok((key, Rc::new(leaf)))
@@ -155,13 +142,7 @@ impl<E: Env> Inner<E> {
                 Source::Device(stretch) => Some(self.read_stretch(stretch)),
                 _ => None,
             };
-            async move {
-                if let Some(read) = read {
-                    Some(read.await)
-                } else {
-                    None
-                }
-            }
+            async move { if let Some(read) = read { Some(read.await) } else { None } }
         });
         let results = join_all(reads).await;
         let (mut pieces, mut wrong) = (Vec::new(), Vec::new());
@@ -176,21 +157,16 @@ impl<E: Env> Inner<E> {
                         self.keep(id, &stretch, &data);
                     }
                     wrong.extend(bad);
-                    pieces.push(ReadPiece::Data {
-                        first_block: stretch.first_block,
-                        data,
-                        crcs: stretch.crcs,
-                    });
+                    pieces.push(ReadPiece::Data { first_block: stretch.first_block, data, crcs: stretch.crcs });
                 }
                 (Source::Device(stretch), Some(Err(error))) => {
                     if stretch.device != LOG && error.kind == DiskErrorKind::Gone {
                         self.fail_device(stretch.device);
-                        return Err(StoreError::new(
-                            StoreErrorKind::Lost,
-                            format!("component {id} is lost: {error}"),
-                        ));
+                        return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: {error}")));
                     }
-                    wrong.extend(self.unreadable(&stretch).await);
+                    let (data, bad) = self.salvage(&stretch).await;
+                    wrong.extend(bad);
+                    pieces.push(ReadPiece::Data { first_block: stretch.first_block, data, crcs: stretch.crcs });
                 }
                 (Source::Device(_), None) => unreachable!("every device source was read"),
             }
@@ -206,9 +182,7 @@ impl<E: Env> Inner<E> {
             // it is kept only while the plan still holds.
             let block = stretch.first_block + at as u64;
             if state.crc_now(id, block) == Some(crc) {
-                state
-                    .cache
-                    .insert(id, block, &data[from..from + BLOCK_BYTES as usize], crc);
+                state.cache.insert(id, block, &data[from..from + BLOCK_BYTES as usize], crc);
             }
         }
     }
@@ -218,17 +192,18 @@ impl<E: Env> Inner<E> {
         self.disk(stretch.device).read(stretch.offset, len)
     }
 
-    /// Reads block by block to tell which of a failed stretch are at fault.
-    async fn unreadable(&self, stretch: &Stretch) -> Vec<u64> {
+    /// Reads a failed stretch block by block: what can be had of it, and which blocks cannot.
+    async fn salvage(&self, stretch: &Stretch) -> (Bytes, Vec<u64>) {
+        let mut data = PageBuf::zeroed(stretch.crcs.len() * BLOCK_BYTES as usize);
         let mut bad = Vec::new();
-        for (at, &crc) in stretch.crcs.iter().enumerate() {
-            let offset = stretch.offset + at as u64 * u64::from(BLOCK_BYTES);
-            let read = self.disk(stretch.device).read(offset, BLOCK_BYTES).await;
-            if !read.is_ok_and(|data| crc32c(&data) == crc) {
-                bad.push(stretch.first_block + at as u64);
+        for ((at, &crc), to) in (0u64..).zip(&stretch.crcs).zip(data.chunks_exact_mut(BLOCK_BYTES as usize)) {
+            let offset = stretch.offset + at * u64::from(BLOCK_BYTES);
+            match self.disk(stretch.device).read(offset, BLOCK_BYTES).await {
+                Ok(block) if crc32c(&block) == crc => to.copy_from_slice(&block),
+                _ => bad.push(stretch.first_block + at),
             }
         }
-        bad
+        (data.freeze(), bad)
     }
 
     pub(crate) async fn allocated(
@@ -247,13 +222,7 @@ fn bad_blocks(id: ComponentId, blocks: Vec<u64>) -> StoreError {
         blocks.len(),
         blocks[0]
     );
-    StoreError::new(
-        StoreErrorKind::BadBlock {
-            component: id,
-            blocks,
-        },
-        text,
-    )
+    StoreError::new(StoreErrorKind::BadBlock { component: id, blocks }, text)
 }
 
 pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
@@ -262,14 +231,9 @@ pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
 
 fn wrong_blocks(stretch: &Stretch, data: &Bytes) -> Vec<u64> {
     let blocks = data.chunks_exact(BLOCK_BYTES as usize);
-    let bad = |(at, (block, &crc)): (usize, (&[u8], &u32))| {
-        (crc32c(block) != crc).then_some(stretch.first_block + at as u64)
-    };
-    blocks
-        .zip(&stretch.crcs)
-        .enumerate()
-        .filter_map(bad)
-        .collect()
+    let bad =
+        |(at, (block, &crc)): (usize, (&[u8], &u32))| (crc32c(block) != crc).then_some(stretch.first_block + at as u64);
+    blocks.zip(&stretch.crcs).enumerate().filter_map(bad).collect()
 }
 
 impl State {
@@ -280,21 +244,14 @@ impl State {
         fetched: &BTreeMap<LeafKey, Rc<Leaf>>,
         inner: &Inner<E>,
     ) -> Result<Plan, StoreError> {
-        let component = self
-            .components
-            .get(&id)
-            .ok_or_else(|| StoreError::unknown(id))?;
+        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
         if component.lost {
             return Err(StoreError::new(
                 StoreErrorKind::Lost,
                 format!("component {id} is lost: its capacity device failed"),
             ));
         }
-        if range
-            .first
-            .checked_add(u64::from(range.count))
-            .is_none_or(|end| end > component.size_blocks)
-        {
+        if range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks) {
             return Err(StoreError::new(
                 StoreErrorKind::Refused,
                 format!(
@@ -303,34 +260,18 @@ impl State {
                 ),
             ));
         }
-        let mut planner = Planner {
-            sources: Vec::new(),
-            wanted: Vec::new(),
-            missing: Vec::new(),
-        };
+        let mut planner = Planner { sources: Vec::new(), wanted: Vec::new(), missing: Vec::new() };
         let mut at = range.first;
         let spans = component.extents.spans(range);
         for span in spans {
             if span.range.first > at {
-                planner.base(
-                    self,
-                    id,
-                    BlockRange::new(at, (span.range.first - at) as u32),
-                    fetched,
-                    inner,
-                );
+                planner.base(self, id, BlockRange::new(at, (span.range.first - at) as u32), fetched, inner);
             }
             planner.version(self, id, span.versions[0], span.range, inner);
             at = span.range.end();
         }
         if at < range.end() {
-            planner.base(
-                self,
-                id,
-                BlockRange::new(at, (range.end() - at) as u32),
-                fetched,
-                inner,
-            );
+            planner.base(self, id, BlockRange::new(at, (range.end() - at) as u32), fetched, inner);
         }
         if !planner.wanted.is_empty() {
             return Ok(Plan::Leaves(planner.wanted));
@@ -352,22 +293,12 @@ impl State {
         leaf.get(block).map(|entry| entry.crc)
     }
 
-    fn allocated(
-        &self,
-        id: ComponentId,
-        range: BlockRange,
-    ) -> Result<Vec<(BlockRange, bool)>, StoreError> {
-        let component = self
-            .components
-            .get(&id)
-            .ok_or_else(|| StoreError::unknown(id))?;
+    fn allocated(&self, id: ComponentId, range: BlockRange) -> Result<Vec<(BlockRange, bool)>, StoreError> {
+        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
         let mut parts: Vec<(BlockRange, bool)> = Vec::new();
         let base = |from: u64, to: u64, parts: &mut Vec<(BlockRange, bool)>| {
             let mut at = from;
-            for run in component
-                .base
-                .runs(BlockRange::new(from, (to - from) as u32))
-            {
+            for run in component.base.runs(BlockRange::new(from, (to - from) as u32)) {
                 parts.push((BlockRange::new(at, (run.first - at) as u32), false));
                 parts.push((run, true));
                 at = run.end();
@@ -429,19 +360,13 @@ impl Planner {
                     self.hole(BlockRange::new(block, (range.end() - block) as u32));
                     return;
                 }
-                Body::Data {
-                    place: Place::Log(position),
-                    ..
-                } => {
+                Body::Data { place: Place::Log(position), .. } => {
                     let position = position + index * u64::from(BLOCK_BYTES);
                     let offset = state.ring.device_offset(position);
                     let segment = state.ring.physical(state.ring.segment_of(position));
                     self.block(state, id, block, crc, (LOG, offset, segment), inner);
                 }
-                Body::Data {
-                    place: Place::Slots(slots),
-                    ..
-                } => {
+                Body::Data { place: Place::Slots(slots), .. } => {
                     let slot = slots[index as usize];
                     self.slot(state, id, block, crc, slot, inner);
                 }
@@ -449,15 +374,7 @@ impl Planner {
         }
     }
 
-    fn slot<E: Env>(
-        &mut self,
-        state: &mut State,
-        id: ComponentId,
-        block: u64,
-        crc: u32,
-        slot: u64,
-        inner: &Inner<E>,
-    ) {
+    fn slot<E: Env>(&mut self, state: &mut State, id: ComponentId, block: u64, crc: u32, slot: u64, inner: &Inner<E>) {
         if slot == ZERO_SLOT {
             self.hole(BlockRange::new(block, 1));
             return;
@@ -465,11 +382,7 @@ impl Planner {
         assert!(slot != NO_SLOT, "a live version has a slot");
         let device = state.components[&id].device;
         let segments = &state.devices[device as usize];
-        let place = (
-            device,
-            segments.device_offset(slot),
-            u64::from(segments.segment_of(slot)),
-        );
+        let place = (device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
         self.block(state, id, block, crc, place, inner);
     }
 
@@ -483,11 +396,7 @@ impl Planner {
         inner: &Inner<E>,
     ) {
         if let Some(data) = state.cache.get(id, block, crc) {
-            self.sources.push(Source::Ready(ReadPiece::Data {
-                first_block: block,
-                data,
-                crcs: vec![crc],
-            }));
+            self.sources.push(Source::Ready(ReadPiece::Data { first_block: block, data, crcs: vec![crc] }));
             return;
         }
         if let Some(Source::Device(last)) = self.sources.last_mut() {
@@ -534,10 +443,7 @@ impl Planner {
                 let number = block / LEAF_BLOCKS;
                 if leaf.as_ref().is_none_or(|(n, _)| *n != number) {
                     let key = (id, number);
-                    let found = fetched
-                        .get(&key)
-                        .cloned()
-                        .or_else(|| state.leaves.get(key).cloned());
+                    let found = fetched.get(&key).cloned().or_else(|| state.leaves.get(key).cloned());
                     let Some(found) = found else {
                         if self.wanted.last() != Some(&key) {
                             self.wanted.push(key);

@@ -23,21 +23,13 @@ pub(crate) struct ReadCache {
 
 impl ReadCache {
     pub fn new(bytes_max: u64) -> Self {
-        Self {
-            blocks: ClockCache::new((bytes_max / ENTRY_BYTES) as usize),
-            hits: 0,
-            misses: 0,
-        }
+        Self { blocks: ClockCache::new((bytes_max / ENTRY_BYTES) as usize), hits: 0, misses: 0 }
     }
     pub fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * ENTRY_BYTES
     }
     pub fn get(&mut self, component: ComponentId, block: u64, crc: u32) -> Option<Bytes> {
-        let hit = self
-            .blocks
-            .get((component, block))
-            .filter(|(_, have)| *have == crc)
-            .map(|(data, _)| data.clone());
+        let hit = self.blocks.get((component, block)).filter(|(_, have)| *have == crc).map(|(data, _)| data.clone());
         if hit.is_some() {
             self.hits += 1;
         } else {
@@ -47,17 +39,14 @@ impl ReadCache {
     }
     /// Keeps a copy: a slice would hold the whole buffer that it was read into.
     pub fn insert(&mut self, component: ComponentId, block: u64, data: &[u8], crc: u32) {
-        self.blocks
-            .insert((component, block), (PageBuf::copy_of(data).freeze(), crc));
+        self.blocks.insert((component, block), (PageBuf::copy_of(data).freeze(), crc));
     }
     pub fn forget(&mut self, component: ComponentId, range: BlockRange) {
         if range.count > 0 {
-            self.blocks
-                .remove_range((component, range.first)..=(component, range.end() - 1));
+            self.blocks.remove_range((component, range.first)..=(component, range.end() - 1));
         }
     }
     pub fn forget_component(&mut self, component: ComponentId) {
-        self.blocks
-            .remove_range((component, 0)..=(component, u64::MAX));
+        self.blocks.remove_range((component, 0)..=(component, u64::MAX));
     }
 }

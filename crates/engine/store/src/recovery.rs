@@ -26,8 +26,7 @@ use crate::{
     read_cache::ReadCache,
     replay::{Replayed, replay},
     rows::{
-        self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow,
-        SegmentRow, StateRow,
+        self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow,
     },
     segments::{Pins, Segments},
     signal::Signal,
@@ -65,17 +64,11 @@ impl<E: Env> DiskGroup<E> {
             return Err(StoreError::new(StoreErrorKind::Missing, text));
         }
         for (index, disk) in devices.capacity.iter().enumerate() {
-            capacity.push(open_capacity(disk, index as u8, &superblock, &ids, &regions).await?);
+            capacity.push(open_capacity(disk, index as u8, &superblock, &ids, &regions, options.accept_missing).await?);
         }
-        let regions = CacheRegions {
-            open_count: regions.open_count + 1,
-            ..regions
-        };
+        let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
         superblock.generation += 1;
-        superblock.role = DeviceRole::Cache {
-            regions,
-            capacity: ids,
-        };
+        superblock.role = DeviceRole::Cache { regions, capacity: ids };
         write_superblock(&devices.cache, &superblock).await?;
         let (meta, rows) = load(&env, &devices.cache, &regions).await?;
         let mut state = State::empty(&regions, &capacity, options);
@@ -89,12 +82,7 @@ impl<E: Env> DiskGroup<E> {
             host: superblock.host,
             open_count: regions.open_count,
             cache: devices.cache,
-            capacity: devices
-                .capacity
-                .into_iter()
-                .zip(&state.devices)
-                .map(|(d, s)| (!s.failed).then_some(d))
-                .collect(),
+            capacity: devices.capacity.into_iter().zip(&state.devices).map(|(d, s)| (!s.failed).then_some(d)).collect(),
             tuning: options.clone(),
             meta,
             pins: Rc::new(Pins::new(writer.clone())),
@@ -141,9 +129,7 @@ async fn open_cache<D: Disk>(
     let DeviceRole::Cache { regions, capacity } = superblock.role.clone() else {
         return Err(wrong(
             StoreErrorKind::Swapped,
-            format!(
-                "{name} is a capacity device, given as cache device: swap the devices in the configuration"
-            ),
+            format!("{name} is a capacity device, given as cache device: swap the devices in the configuration"),
         ));
     };
     check_length(disk, &superblock)?;
@@ -152,27 +138,19 @@ async fn open_cache<D: Disk>(
 
 fn check_owner(name: &str, superblock: &Superblock, expect: Expect) -> Result<(), StoreError> {
     let foreign = |what: &str, has: String, wants: String| {
-        let text = format!(
-            "{name} belongs to {what} {has}, not to {wants}: connect it there, or format it anew"
-        );
+        let text = format!("{name} belongs to {what} {has}, not to {wants}: connect it there, or format it anew");
         Err(wrong(StoreErrorKind::Foreign, text))
     };
     if superblock.cluster != expect.cluster {
-        return foreign(
-            "cluster",
-            superblock.cluster.to_string(),
-            expect.cluster.to_string(),
-        );
+        return foreign("cluster", superblock.cluster.to_string(), expect.cluster.to_string());
     }
     if superblock.host != expect.host {
         return foreign("host", superblock.host.to_string(), expect.host.to_string());
     }
     match expect.disk_group {
-        Some(id) if superblock.disk_group != id => foreign(
-            "disk group",
-            superblock.disk_group.to_string(),
-            id.to_string(),
-        ),
+        Some(id) if superblock.disk_group != id => {
+            foreign("disk group", superblock.disk_group.to_string(), id.to_string())
+        }
         _ => Ok(()),
     }
 }
@@ -197,39 +175,36 @@ async fn open_capacity<D: Disk>(
     cache: &Superblock,
     ids: &[DeviceId],
     regions: &CacheRegions,
+    accept_missing: bool,
 ) -> Result<Option<CapacityRegions>, StoreError> {
     let name = disk.name();
     let superblock = match read_superblock(disk).await {
         Found::Good(found) => *found,
-        // Dead or blank: the group goes on without it, its components are lost.
-        Found::Nothing | Found::Bad(_) => return Ok(None),
+        // Dead: the group goes on without it, its components are lost.
+        Found::Bad(_) => return Ok(None),
+        Found::Nothing if accept_missing => return Ok(None),
+        Found::Nothing => {
+            let text = format!(
+                "{name} is blank, it should be capacity device {index}: give the right device, or accept that the \
+                 components on it are lost"
+            );
+            return Err(wrong(StoreErrorKind::Missing, text));
+        }
     };
-    let expect = Expect {
-        cluster: cache.cluster,
-        host: cache.host,
-        disk_group: Some(cache.disk_group),
-    };
+    let expect = Expect { cluster: cache.cluster, host: cache.host, disk_group: Some(cache.disk_group) };
     check_owner(&name, &superblock, expect)?;
-    let DeviceRole::Capacity {
-        regions: own,
-        index: own_index,
-    } = superblock.role
-    else {
-        let text = format!(
-            "{name} is a cache device, given as capacity device: swap the devices in the configuration"
-        );
+    let DeviceRole::Capacity { regions: own, index: own_index } = superblock.role else {
+        let text = format!("{name} is a cache device, given as capacity device: swap the devices in the configuration");
         return Err(wrong(StoreErrorKind::Swapped, text));
     };
     if own_index != index || ids[index as usize] != superblock.device {
-        let text = format!(
-            "{name} is capacity device {own_index}, given as number {index}: put the devices in their order"
-        );
+        let text =
+            format!("{name} is capacity device {own_index}, given as number {index}: put the devices in their order");
         return Err(wrong(StoreErrorKind::Swapped, text));
     }
     if own.log_id != regions.log_id {
-        let text = format!(
-            "{name} is of an earlier format of this disk group: it is not part of it; format the group anew"
-        );
+        let text =
+            format!("{name} is of an earlier format of this disk group: it is not part of it; format the group anew");
         return Err(wrong(StoreErrorKind::Foreign, text));
     }
     check_length(disk, &superblock)?;
@@ -244,11 +219,7 @@ async fn load<E: Env>(
     disk: &E::Disk,
     regions: &CacheRegions,
 ) -> Result<(Arc<dyn Meta>, KeyedRows), StoreError> {
-    let (disk, offset, bytes) = (
-        disk.blocking(),
-        regions.metadata_offset,
-        regions.metadata_bytes,
-    );
+    let (disk, offset, bytes) = (disk.blocking(), regions.metadata_offset, regions.metadata_bytes);
     let job = move || -> Result<(Arc<dyn Meta>, KeyedRows), MetaError> {
         let meta = RedbMeta::open(disk, offset, bytes)?;
         let mut rows = Vec::new();
@@ -273,23 +244,16 @@ async fn load<E: Env>(
         Ok((Arc::new(meta), rows))
     };
     env.run_blocking(job).await.map_err(|e| {
-        damaged(format!("the metadata of the disk group is not readable ({e}): replace the cache device; the group is lost"))
+        damaged(format!(
+            "the metadata of the disk group is not readable ({e}): replace the cache device; the group is lost"
+        ))
     })
 }
 
 impl State {
-    fn empty(
-        regions: &CacheRegions,
-        capacity: &[Option<CapacityRegions>],
-        options: &StoreOptions,
-    ) -> Self {
+    fn empty(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], options: &StoreOptions) -> Self {
         let segments = |(index, regions): (usize, &Option<CapacityRegions>)| {
-            let blank = CapacityRegions {
-                segments_offset: 0,
-                segment_count: 0,
-                segment_bytes: 4 << 20,
-                log_id: 0,
-            };
+            let blank = CapacityRegions { segments_offset: 0, segment_count: 0, segment_bytes: 4 << 20, log_id: 0 };
             let mut segments = Segments::new(index as u8, regions.as_ref().unwrap_or(&blank));
             segments.failed = regions.is_none();
             segments
@@ -331,26 +295,17 @@ impl State {
         for (key, bytes) in rows {
             match key[0] {
                 rows::STATE => stored = Some(rows::decode::<StateRow>(&key, &bytes)?),
-                rows::COMPONENT => {
-                    self.load_component(rows::component_of(&key)?, rows::decode(&key, &bytes)?)
-                }
-                rows::DELETED => {
-                    self.load_deleted(rows::component_of(&key)?, rows::decode(&key, &bytes)?)
-                }
+                rows::COMPONENT => self.load_component(rows::component_of(&key)?, rows::decode(&key, &bytes)?),
+                rows::DELETED => self.load_deleted(rows::component_of(&key)?, rows::decode(&key, &bytes)?),
                 rows::REGION => {
                     let row: RegionRow = rows::decode(&key, &bytes)?;
                     self.load_region(rows::component_of(&key)?, rows::short_number_of(&key)?, row);
                 }
-                rows::PENDING => {
-                    self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?
-                }
+                rows::PENDING => self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?,
                 rows::SEGMENT => {
                     let row: SegmentRow = rows::decode(&key, &bytes)?;
                     self.round = self.round.max(row.written + 1);
-                    let device = self
-                        .devices
-                        .get_mut(key[1] as usize)
-                        .ok_or_else(|| rows::malformed(&key))?;
+                    let device = self.devices.get_mut(key[1] as usize).ok_or_else(|| rows::malformed(&key))?;
                     if !device.failed && !device.load(rows::short_number_of(&key)?, row) {
                         return Err(rows::malformed(&key));
                     }
@@ -358,19 +313,11 @@ impl State {
                 rows::OBJECT => {
                     let row: ObjectRow = rows::decode(&key, &bytes)?;
                     let bytes = key.get(1..17).ok_or_else(|| rows::malformed(&key))?;
-                    let object = ObjectId(u128::from_be_bytes(
-                        bytes.try_into().expect("sixteen bytes"),
-                    ));
+                    let object = ObjectId(u128::from_be_bytes(bytes.try_into().expect("sixteen bytes")));
                     if row.bytes.is_empty() {
                         self.dirty_objects.insert(object);
                     }
-                    self.objects.insert(
-                        object,
-                        ObjectState {
-                            position: row.position,
-                            bytes: row.bytes.into(),
-                        },
-                    );
+                    self.objects.insert(object, ObjectState { position: row.position, bytes: row.bytes.into() });
                 }
                 rows::CLIENT => {
                     let row: ClientRow = rows::decode(&key, &bytes)?;
@@ -382,9 +329,7 @@ impl State {
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;
         self.next_pending = stored.next_pending;
         if stored.tail % self.ring.segment_bytes != 0 {
-            return Err(MetaError(
-                "the log's tail is not at a segment's start".into(),
-            ));
+            return Err(MetaError("the log's tail is not at a segment's start".into()));
         }
         self.ring.tail = stored.tail;
         self.ring.head = stored.tail;
@@ -394,13 +339,7 @@ impl State {
     }
 
     fn load_component(&mut self, id: ComponentId, row: ComponentRow) {
-        let mut component = Component::new(
-            id,
-            row.object,
-            row.size_blocks,
-            row.reserved_blocks,
-            row.device,
-        );
+        let mut component = Component::new(id, row.object, row.size_blocks, row.reserved_blocks, row.device);
         component.lost = row.lost;
         component.settled = row.settled;
         component.undone = row.undone.into_iter().collect();
@@ -409,13 +348,8 @@ impl State {
     }
 
     fn load_deleted(&mut self, id: ComponentId, row: DeletedRow) {
-        let deleted = Deleted {
-            device: row.device,
-            position: row.position,
-            base_blocks: 0,
-            emptied: row.emptied,
-            dirty: false,
-        };
+        let deleted =
+            Deleted { device: row.device, position: row.position, base_blocks: 0, emptied: row.emptied, dirty: false };
         self.deleted.insert(id, deleted);
     }
 
@@ -424,11 +358,7 @@ impl State {
             component.region_ops.insert(region, row.op);
             component.base.load(region, row.base);
         } else if let Some(deleted) = self.deleted.get_mut(&id) {
-            deleted.base_blocks += row
-                .base
-                .iter()
-                .map(|w| u64::from(w.count_ones()))
-                .sum::<u64>();
+            deleted.base_blocks += row.base.iter().map(|w| u64::from(w.count_ones())).sum::<u64>();
         }
     }
 
@@ -439,10 +369,7 @@ impl State {
                 if slots.len() != row.range.count as usize || crcs.len() != slots.len() {
                     return Err(MetaError("a pending row is not readable".into()));
                 }
-                Body::Data {
-                    place: Place::Slots(slots.into()),
-                    crcs: crcs.into(),
-                }
+                Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into() }
             }
         };
         self.pending_rows.insert(number);
@@ -450,15 +377,8 @@ impl State {
             return Ok(());
         };
         let (range, component_id, op) = (row.range, row.component, row.op);
-        let record = Record {
-            component: component_id,
-            op,
-            range,
-            position: row.position,
-            body,
-            live: 0,
-            row: Some(number),
-        };
+        let record =
+            Record { component: component_id, op, range, position: row.position, body, live: 0, row: Some(number) };
         component.put(record, row.client, None, &mut self.records);
         Ok(())
     }
@@ -476,10 +396,7 @@ impl State {
         let ids: Vec<ComponentId> = self.components.keys().copied().collect();
         for id in ids {
             let component = self.components.get_mut(&id).expect("a key just listed");
-            let failed = self
-                .devices
-                .get(component.device as usize)
-                .is_none_or(|d| d.failed);
+            let failed = self.devices.get(component.device as usize).is_none_or(|d| d.failed);
             if component.lost || failed {
                 component.lose(&mut self.records);
                 component.base = Default::default();

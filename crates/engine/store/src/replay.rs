@@ -44,11 +44,7 @@ struct Held {
 }
 
 /// Reads the log from the state's tail and applies it. The ring's head ends up behind the last batch.
-pub(crate) async fn replay<D: Disk>(
-    disk: &D,
-    state: &mut State,
-    stored: &StateRow,
-) -> Result<Replayed, StoreError> {
+pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateRow) -> Result<Replayed, StoreError> {
     let mut segment = Segment::default();
     let mut held: Option<Held> = None;
     // Once round the ring at most: a valid chain cannot be longer, a damaged device may say anything.
@@ -85,14 +81,10 @@ pub(crate) async fn replay<D: Disk>(
         return Ok(Replayed::Sound);
     }
     if state.health == LogHealth::Sound {
-        state.health = LogHealth::Damaged {
-            ends_at: state.ring.durable,
-        };
+        state.health = LogHealth::Damaged { ends_at: state.ring.durable };
     }
     let last = durable.max(evidence.highest).max(state.ring.head);
-    Ok(Replayed::Damaged {
-        jump_to: (last + 1).next_multiple_of(state.ring.segment_bytes),
-    })
+    Ok(Replayed::Damaged { jump_to: (last + 1).next_multiple_of(state.ring.segment_bytes) })
 }
 
 fn apply(state: &mut State, held: Held) {
@@ -101,10 +93,7 @@ fn apply(state: &mut State, held: Held) {
     state.ring.head = state.ring.head.max(header.position);
     state.ring.advance(&header);
     for record in held.records {
-        let at = At {
-            position: header.position,
-            data,
-        };
+        let at = At { position: header.position, data };
         data += record.data_blocks() * PAGE;
         state.apply(record, at);
     }
@@ -139,12 +128,7 @@ struct Segment {
 }
 
 impl Segment {
-    async fn load<D: Disk>(
-        &mut self,
-        disk: &D,
-        state: &State,
-        position: u64,
-    ) -> Result<(), StoreError> {
+    async fn load<D: Disk>(&mut self, disk: &D, state: &State, position: u64) -> Result<(), StoreError> {
         let len = state.ring.segment_bytes;
         let start = position / len * len;
         if self.start == Some(start) {
@@ -164,27 +148,18 @@ impl Segment {
         let start = self.start?;
         let bytes = self.data.get((position - start) as usize..)?;
         let header = decode_batch_header(bytes).ok()?;
-        let chained = before.is_none_or(|b| {
-            header.previous_position == b.header.position && header.previous_crc == b.header.crc
-        });
-        let inside =
-            position - start + u64::from(header.header_bytes) + u64::from(header.data_bytes)
-                <= state.ring.segment_bytes;
+        let chained =
+            before.is_none_or(|b| header.previous_position == b.header.position && header.previous_crc == b.header.crc);
+        let inside = position - start + u64::from(header.header_bytes) + u64::from(header.data_bytes)
+            <= state.ring.segment_bytes;
         if header.log_id != state.log_id || header.position != position || !chained || !inside {
             return None;
         }
         let records = decode_batch_records(&header, bytes).ok()?;
         let data = &bytes[header.header_bytes as usize..];
         let crcs = records.iter().flat_map(LogRecord::data_crcs);
-        let data_sound = data
-            .chunks_exact(PAGE as usize)
-            .zip(crcs)
-            .all(|(block, crc)| crc32c(block) == crc);
-        Some(Held {
-            header,
-            records,
-            data_sound,
-        })
+        let data_sound = data.chunks_exact(PAGE as usize).zip(crcs).all(|(block, crc)| crc32c(block) == crc);
+        Some(Held { header, records, data_sound })
     }
 }
 
@@ -209,12 +184,7 @@ struct Evidence {
 }
 
 /// Looks for headers beyond `end`: in the rest of its segment, and at the start of every other one.
-async fn durable_evidence<D: Disk>(
-    disk: &D,
-    state: &State,
-    end: u64,
-    last: Option<u64>,
-) -> Evidence {
+async fn durable_evidence<D: Disk>(disk: &D, state: &State, end: u64, last: Option<u64>) -> Evidence {
     let ring = &state.ring;
     let from = last.unwrap_or(end);
     let rest = (from..from.next_multiple_of(ring.segment_bytes)).step_by(PAGE as usize);
@@ -223,21 +193,15 @@ async fn durable_evidence<D: Disk>(
     let positions: Vec<u64> = rest.chain(starts).collect();
     let mut evidence = Evidence::default();
     for group in positions.chunks(EVIDENCE_READS) {
-        let reads = group
-            .iter()
-            .map(|&p| disk.read(ring.device_offset(p), PAGE as u32));
+        let reads = group.iter().map(|&p| disk.read(ring.device_offset(p), PAGE as u32));
         for (&position, result) in group.iter().zip(join_all(reads).await) {
             let Ok(bytes) = result else { continue };
             let header = match decode_batch_header(&bytes) {
-                Err(cairn_format::BatchError::Short) => {
-                    read_long(disk, ring.device_offset(position), &bytes).await
-                }
+                Err(cairn_format::BatchError::Short) => read_long(disk, ring.device_offset(position), &bytes).await,
                 other => other.ok(),
             };
             // A header of an earlier wrap, or of another log, stands for nothing.
-            if let Some(header) =
-                header.filter(|h| h.log_id == state.log_id && h.position == position)
-            {
+            if let Some(header) = header.filter(|h| h.log_id == state.log_id && h.position == position) {
                 evidence.durable = evidence.durable.max(header.durable_position);
                 evidence.highest = evidence.highest.max(header.end());
             }

@@ -152,26 +152,16 @@ pub(crate) fn client_key(component: ComponentId, number: u64) -> Vec<u8> {
 /// The component in a key of kinds 2..=5 and 9.
 pub(crate) fn component_of(key: &[u8]) -> Result<ComponentId, MetaError> {
     let bytes = key.get(1..17).ok_or_else(|| malformed(key))?;
-    Ok(ComponentId(u128::from_be_bytes(
-        bytes.try_into().expect("sixteen bytes"),
-    )))
+    Ok(ComponentId(u128::from_be_bytes(bytes.try_into().expect("sixteen bytes"))))
 }
 /// The last eight bytes of a key as a number.
 pub(crate) fn number_of(key: &[u8]) -> Result<u64, MetaError> {
-    let bytes = key
-        .len()
-        .checked_sub(8)
-        .and_then(|at| key.get(at..))
-        .ok_or_else(|| malformed(key))?;
+    let bytes = key.len().checked_sub(8).and_then(|at| key.get(at..)).ok_or_else(|| malformed(key))?;
     Ok(u64::from_be_bytes(bytes.try_into().expect("eight bytes")))
 }
 /// The last four bytes of a key as a number.
 pub(crate) fn short_number_of(key: &[u8]) -> Result<u32, MetaError> {
-    let bytes = key
-        .len()
-        .checked_sub(4)
-        .and_then(|at| key.get(at..))
-        .ok_or_else(|| malformed(key))?;
+    let bytes = key.len().checked_sub(4).and_then(|at| key.get(at..)).ok_or_else(|| malformed(key))?;
     Ok(u32::from_be_bytes(bytes.try_into().expect("four bytes")))
 }
 
@@ -182,8 +172,5 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T,
     postcard::from_bytes(bytes).map_err(|_| malformed(key))
 }
 pub(crate) fn malformed(key: &[u8]) -> MetaError {
-    MetaError(format!(
-        "a row of kind {} is not readable",
-        key.first().copied().unwrap_or(0)
-    ))
+    MetaError(format!("a row of kind {} is not readable", key.first().copied().unwrap_or(0)))
 }

@@ -99,21 +99,13 @@ impl Segments {
     pub fn free_segments(&self) -> u64 {
         self.free.len() as u64
     }
-    pub fn open_segment(&self) -> Option<u32> {
-        self.open
-    }
     /// Slots of a full segment written as one run.
     pub fn slots_per_segment(&self) -> u64 {
         u64::from(entries_for(self.segment_pages))
     }
-    pub fn slots(&self) -> u64 {
-        self.slots_per_segment() * self.count()
-    }
     /// Blocks that components may be charged with, at most.
     pub fn limit(&self) -> u64 {
-        let reserve = (self.count() * CLEANER_RESERVE_PERCENT)
-            .div_ceil(100)
-            .max(CLEANER_RESERVE_SEGMENTS);
+        let reserve = (self.count() * CLEANER_RESERVE_PERCENT).div_ceil(100).max(CLEANER_RESERVE_SEGMENTS);
         self.slots_per_segment() * self.count().saturating_sub(reserve)
     }
     pub fn device_offset(&self, slot: u64) -> u64 {
@@ -125,17 +117,10 @@ impl Segments {
 
     /// Takes room for a run of at most `wanted` entries. None when no segment is free.
     pub fn take_run(&mut self, wanted: u32, round: u64, pins: &Pins) -> Option<RunPlace> {
-        let left = |s: &Self| {
-            s.open
-                .map_or(0, |o| s.segment_pages - s.rows[o as usize].fill)
-        };
+        let left = |s: &Self| s.open.map_or(0, |o| s.segment_pages - s.rows[o as usize].fill);
         if left(self) < 2 {
             let device = self.device;
-            let next = self
-                .free
-                .iter()
-                .copied()
-                .find(|&s| Some(s) != self.open && !pins.held(device, u64::from(s)))?;
+            let next = self.free.iter().copied().find(|&s| Some(s) != self.open && !pins.held(device, u64::from(s)))?;
             // Not free from now on, though nothing refers to it yet: a crash makes it free again.
             self.free.remove(&next);
             // The one before may hold blocks of a transaction that is not durable yet: it is not free now, even when
@@ -144,28 +129,17 @@ impl Segments {
                 self.left.insert(old);
             }
             let row = &mut self.rows[next as usize];
-            *row = SegmentRow {
-                generation: row.generation + 1,
-                ..SegmentRow::default()
-            };
+            *row = SegmentRow { generation: row.generation + 1, ..SegmentRow::default() };
         }
         let segment = self.open.expect("just chosen");
-        let entries = wanted
-            .min(entries_for(left(self)))
-            .min(RUN_ENTRIES_PER_HEADER_MAX);
+        let entries = wanted.min(entries_for(left(self))).min(RUN_ENTRIES_PER_HEADER_MAX);
         let row = &mut self.rows[segment as usize];
         let page = u64::from(segment) * u64::from(self.segment_pages) + u64::from(row.fill);
         let header_pages = run_header_pages(entries);
         row.fill += header_pages + entries;
         row.written = round;
         self.dirty.insert(segment);
-        Some(RunPlace {
-            segment,
-            generation: row.generation,
-            page,
-            header_pages,
-            entries,
-        })
+        Some(RunPlace { segment, generation: row.generation, page, header_pages, entries })
     }
 
     /// No written block waits for its transaction any more: what nothing refers to by now is free.
@@ -182,10 +156,7 @@ impl Segments {
         let row = self.rows[segment as usize];
         let live = i64::from(row.live) + change;
         assert!(live >= 0, "a slot in use is counted");
-        SegmentRow {
-            live: live as u32,
-            ..row
-        }
+        SegmentRow { live: live as u32, ..row }
     }
 
     /// A committed transaction refers to the slot.
@@ -215,32 +186,18 @@ impl Segments {
         let score = |(segment, row): (u32, &SegmentRow)| -> Option<(std::cmp::Reverse<u64>, u32)> {
             let live = u64::from(row.live);
             // A nearly full one gives nothing back.
-            if live == 0
-                || Some(segment) == self.open
-                || live * 100 >= self.slots_per_segment() * 98
-            {
+            if live == 0 || Some(segment) == self.open || live * 100 >= self.slots_per_segment() * 98 {
                 return None;
             }
             if pins.held(self.device, u64::from(segment)) {
                 return None;
             }
             let age = round.saturating_sub(row.written) + 1;
-            Some((
-                std::cmp::Reverse(pages.saturating_sub(live) * age * 1024 / (pages + live)),
-                segment,
-            ))
+            Some((std::cmp::Reverse(pages.saturating_sub(live) * age * 1024 / (pages + live)), segment))
         };
         let mut scored: Vec<_> = (0..).zip(&self.rows).filter_map(score).collect();
         scored.sort_unstable();
         scored.into_iter().map(|(_, segment)| segment).collect()
-    }
-    /// Gives up the open segment, so that it can be cleaned or is free.
-    pub fn close_open(&mut self) {
-        if let Some(open) = self.open.take()
-            && self.rows[open as usize].live == 0
-        {
-            self.free.insert(open);
-        }
     }
 }
 
@@ -267,24 +224,14 @@ pub(crate) const LOG: u8 = u8::MAX;
 impl Pins {
     /// Raises `released` when the last pin of a segment goes.
     pub fn new(released: Rc<Signal>) -> Self {
-        Self {
-            counts: RefCell::default(),
-            released,
-        }
+        Self { counts: RefCell::default(), released }
     }
     pub fn held(&self, device: u8, segment: u64) -> bool {
         self.counts.borrow().contains_key(&(device, segment))
     }
     pub fn pin(self: &Rc<Self>, device: u8, segment: u64) -> Pin {
-        *self
-            .counts
-            .borrow_mut()
-            .entry((device, segment))
-            .or_default() += 1;
-        Pin {
-            pins: self.clone(),
-            key: (device, segment),
-        }
+        *self.counts.borrow_mut().entry((device, segment)).or_default() += 1;
+        Pin { pins: self.clone(), key: (device, segment) }
     }
 }
 
@@ -323,12 +270,8 @@ mod tests {
 
     #[test]
     fn segments_are_reused_when_nothing_holds_them() {
-        let regions = CapacityRegions {
-            segments_offset: 1 << 20,
-            segment_count: 2,
-            segment_bytes: 16 * 4096,
-            log_id: 1,
-        };
+        let regions =
+            CapacityRegions { segments_offset: 1 << 20, segment_count: 2, segment_bytes: 16 * 4096, log_id: 1 };
         let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
         let first = segments.take_run(100, 1, &pins).unwrap();
         assert_eq!((first.entries, first.page, first.first_slot()), (15, 0, 1));
@@ -339,6 +282,7 @@ mod tests {
         assert_eq!(segments.take_run(100, 1, &pins).unwrap().entries, 11);
         assert_eq!(segments.take_run(1, 1, &pins), None);
         (1..16).for_each(|slot| segments.drop_live(slot));
+        segments.free_unused();
         let pin = pins.pin(0, 0);
         assert_eq!(segments.take_run(1, 1, &pins), None);
         drop(pin);

@@ -119,11 +119,7 @@ struct Head {
 
 impl State {
     /// Changes a component and keeps its device's charge right. None when it is not here.
-    pub fn change<R>(
-        &mut self,
-        id: ComponentId,
-        act: impl FnOnce(&mut Component, &mut Records) -> R,
-    ) -> Option<R> {
+    pub fn change<R>(&mut self, id: ComponentId, act: impl FnOnce(&mut Component, &mut Records) -> R) -> Option<R> {
         let component = self.components.get_mut(&id)?;
         let before = component.charge();
         let result = act(component, &mut self.records);
@@ -135,22 +131,12 @@ impl State {
     /// Gives a record its effect.
     pub fn apply(&mut self, record: LogRecord, at: At) -> Applied {
         match record {
-            LogRecord::CreateComponent {
-                component,
-                object,
-                size_blocks,
-                reserved_blocks,
-                device,
-            } => {
+            LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device } => {
                 self.create(component, object, size_blocks, reserved_blocks, device);
                 Applied::Done
             }
             LogRecord::DeleteComponent { component } => self.delete(component, at.position),
-            LogRecord::ResizeComponent {
-                component,
-                size_blocks,
-                reserved_blocks,
-            } => {
+            LogRecord::ResizeComponent { component, size_blocks, reserved_blocks } => {
                 let found = self.change(component, |c, _| {
                     c.size_blocks = size_blocks.max(c.size_blocks);
                     c.reserved_blocks = reserved_blocks;
@@ -158,66 +144,17 @@ impl State {
                 });
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
-            LogRecord::Write {
-                component,
-                op,
-                settled,
-                client,
-                first_block,
-                crcs,
-            } => {
+            LogRecord::Write { component, op, settled, client, first_block, crcs } => {
                 let piece = LogPiece::Data { first_block, crcs };
-                self.put(
-                    Head {
-                        component,
-                        op,
-                        settled,
-                        client,
-                    },
-                    vec![piece],
-                    None,
-                    at,
-                )
+                self.put(Head { component, op, settled, client }, vec![piece], None, at)
             }
-            LogRecord::Zero {
-                component,
-                op,
-                settled,
-                client,
-                range,
-                keep_allocated,
-            } => {
+            LogRecord::Zero { component, op, settled, client, range, keep_allocated } => {
                 let piece = LogPiece::Hole { range };
-                self.put(
-                    Head {
-                        component,
-                        op,
-                        settled,
-                        client,
-                    },
-                    vec![piece],
-                    Some(keep_allocated),
-                    at,
-                )
+                self.put(Head { component, op, settled, client }, vec![piece], Some(keep_allocated), at)
             }
-            LogRecord::Copy {
-                component,
-                op,
-                settled,
-                pieces,
-            } => {
+            LogRecord::Copy { component, op, settled, pieces } => {
                 let client = ClientTag::default();
-                self.put(
-                    Head {
-                        component,
-                        op,
-                        settled,
-                        client,
-                    },
-                    pieces,
-                    None,
-                    at,
-                )
+                self.put(Head { component, op, settled, client }, pieces, None, at)
             }
             LogRecord::Undo { component, op } => {
                 let ranges = self.change(component, |c, records| c.undo(op, at.position, records));
@@ -244,14 +181,7 @@ impl State {
     }
 
     /// Begins a component; does nothing when it is here or was deleted.
-    pub fn create(
-        &mut self,
-        id: ComponentId,
-        object: ObjectId,
-        size_blocks: u64,
-        reserved_blocks: u64,
-        device: u8,
-    ) {
+    pub fn create(&mut self, id: ComponentId, object: ObjectId, size_blocks: u64, reserved_blocks: u64, device: u8) {
         if self.components.contains_key(&id) || self.deleted.contains_key(&id) {
             return;
         }
@@ -270,23 +200,13 @@ impl State {
         };
         let device = &mut self.devices[component.device as usize];
         // What its map holds stays charged until destage has emptied it.
-        let base_blocks = if component.lost {
-            0
-        } else {
-            component.base.total()
-        };
+        let base_blocks = if component.lost { 0 } else { component.base.total() };
         device.charged = device.charged - component.charge() + base_blocks;
         component.extents.clear(&mut self.records);
         self.cache.forget_component(id);
         self.new_clients.retain(|(c, _, _)| *c != id);
         self.gone_clients.retain(|(c, _)| *c != id);
-        let deleted = Deleted {
-            device: component.device,
-            position,
-            base_blocks,
-            emptied: false,
-            dirty: true,
-        };
+        let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
         self.deleted.insert(id, deleted);
         self.tidy = true;
         Applied::Done
@@ -294,36 +214,15 @@ impl State {
 
     fn record(&mut self, object: ObjectId, bytes: Vec<u8>, position: u64) {
         // The metadata may know a later one than the log that is being replayed.
-        if self
-            .objects
-            .get(&object)
-            .is_some_and(|o| o.position > position)
-        {
+        if self.objects.get(&object).is_some_and(|o| o.position > position) {
             return;
         }
-        self.objects.insert(
-            object,
-            ObjectState {
-                position,
-                bytes: bytes.into(),
-            },
-        );
+        self.objects.insert(object, ObjectState { position, bytes: bytes.into() });
         self.dirty_objects.insert(object);
     }
 
-    fn put(
-        &mut self,
-        head: Head,
-        pieces: Vec<LogPiece>,
-        keep_allocated: Option<bool>,
-        at: At,
-    ) -> Applied {
-        let Head {
-            component,
-            op,
-            settled,
-            client,
-        } = head;
+    fn put(&mut self, head: Head, pieces: Vec<LogPiece>, keep_allocated: Option<bool>, at: At) -> Applied {
+        let Head { component, op, settled, client } = head;
         let segment = self.ring.segment_of(at.position);
         let applied = self.change(component, |c, records| {
             if c.lost {
@@ -341,28 +240,14 @@ impl State {
                         data += crcs.len() as u64 * u64::from(BLOCK_BYTES);
                         (
                             BlockRange::new(*first_block, crcs.len() as u32),
-                            Body::Data {
-                                place,
-                                crcs: crcs.as_slice().into(),
-                            },
+                            Body::Data { place, crcs: crcs.as_slice().into() },
                         )
                     }
-                    LogPiece::Hole { range } => (
-                        *range,
-                        Body::Zero {
-                            keep_allocated: keep_allocated.unwrap_or(false),
-                        },
-                    ),
+                    LogPiece::Hole { range } => {
+                        (*range, Body::Zero { keep_allocated: keep_allocated.unwrap_or(false) })
+                    }
                 };
-                let record = Record {
-                    component,
-                    op,
-                    range,
-                    position: at.position,
-                    body,
-                    live: 0,
-                    row: None,
-                };
+                let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
                 c.put(record, client, Some(segment), records);
             }
             Applied::Done
@@ -373,9 +258,7 @@ impl State {
         if applied == Applied::Done {
             for piece in &pieces {
                 let range = match piece {
-                    LogPiece::Data { first_block, crcs } => {
-                        BlockRange::new(*first_block, crcs.len() as u32)
-                    }
+                    LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
                     LogPiece::Hole { range } => *range,
                 };
                 self.cache.forget(component, range);
@@ -394,8 +277,7 @@ impl State {
             if let Some(gone) = component.clients_first.checked_sub(1) {
                 self.gone_clients.push((id, gone));
             }
-            self.new_clients
-                .push((id, number, ClientRow { client, op }));
+            self.new_clients.push((id, number, ClientRow { client, op }));
         }
     }
 
@@ -405,12 +287,8 @@ impl State {
         if std::mem::replace(&mut segments.failed, true) {
             return;
         }
-        let ids: Vec<ComponentId> = self
-            .components
-            .values()
-            .filter(|c| c.device == device && !c.lost)
-            .map(|c| c.id)
-            .collect();
+        let ids: Vec<ComponentId> =
+            self.components.values().filter(|c| c.device == device && !c.lost).map(|c| c.id).collect();
         for id in ids {
             self.change(id, |c, records| c.lose(records));
             self.cache.forget_component(id);
@@ -427,17 +305,22 @@ impl State {
     /// Blocks that may still be charged to a device.
     pub fn room(&self, device: u8) -> u64 {
         let segments = &self.devices[device as usize];
-        if segments.failed {
-            0
-        } else {
-            segments.limit().saturating_sub(segments.charged)
-        }
+        if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
     }
 
-    /// The capacity device for a new component: the one with most room.
-    pub fn choose_device(&self) -> Option<u8> {
-        (0..self.devices.len() as u8)
-            .filter(|&d| !self.devices[d as usize].failed)
-            .max_by_key(|&d| (self.room(d), std::cmp::Reverse(d)))
+    /// The capacity device for a new component: the one with most room once its components have grown half way to
+    /// their sizes, as thin ones take nothing yet. One that has no room for the reservation only when none has.
+    pub fn choose_device(&self, reserved_blocks: u64) -> Option<u8> {
+        let mut growth = vec![0i128; self.devices.len()];
+        for component in self.components.values() {
+            let more = component.size_blocks.saturating_sub(component.charge());
+            growth[component.device as usize] += i128::from(more / 2);
+        }
+        let key = |&device: &u8| {
+            let room = self.room(device);
+            let later = i128::from(room) - growth[device as usize];
+            (room >= reserved_blocks, later, std::cmp::Reverse(device))
+        };
+        (0..self.devices.len() as u8).filter(|&d| !self.devices[d as usize].failed).max_by_key(key)
     }
 }

@@ -21,9 +21,7 @@ use crate::{
     index::{Body, Place, Record, RecordId},
     map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     meta::Batch,
-    rows::{
-        self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow,
-    },
+    rows::{self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow},
     segments::Segments,
     state::State,
     stats::LogHealth,
@@ -73,14 +71,8 @@ pub(crate) struct Transaction {
 impl Transaction {
     /// Starts with the leaves that it will change.
     pub fn with_leaves(leaves: Vec<(LeafKey, Rc<Leaf>)>) -> Self {
-        let leaves = leaves
-            .into_iter()
-            .map(|(key, leaf)| (key, leaf.as_ref().clone()))
-            .collect();
-        Self {
-            leaves,
-            ..Self::default()
-        }
+        let leaves = leaves.into_iter().map(|(key, leaf)| (key, leaf.as_ref().clone())).collect();
+        Self { leaves, ..Self::default() }
     }
     /// The log's tail moves here.
     pub fn move_tail(&mut self, tail: u64) {
@@ -110,10 +102,7 @@ impl Transaction {
     /// Changes the map's entry; the slot that it named before is given up.
     pub fn set_entry(&mut self, component: &Component, block: u64, entry: Option<Entry>) {
         let key = (component.id, block / LEAF_BLOCKS);
-        let leaf = self
-            .leaves
-            .get_mut(&key)
-            .expect("leaves are fetched before");
+        let leaf = self.leaves.get_mut(&key).expect("leaves are fetched before");
         let old = leaf.get(block);
         leaf.set(block, entry);
         if let Some(old) = old {
@@ -136,20 +125,11 @@ impl Transaction {
     }
     pub fn make_pending(&mut self, made: MadePending, client: ClientTag) {
         let body = match &made.record.body {
-            Body::Zero { keep_allocated } => PendingBody::Zero {
-                keep_allocated: *keep_allocated,
-            },
-            Body::Data {
-                place: Place::Slots(slots),
-                crcs,
-            } => PendingBody::Data {
-                slots: slots.to_vec(),
-                crcs: crcs.to_vec(),
-            },
-            Body::Data {
-                place: Place::Log(_),
-                ..
-            } => unreachable!("a pending row has slots"),
+            Body::Zero { keep_allocated } => PendingBody::Zero { keep_allocated: *keep_allocated },
+            Body::Data { place: Place::Slots(slots), crcs } => {
+                PendingBody::Data { slots: slots.to_vec(), crcs: crcs.to_vec() }
+            }
+            Body::Data { place: Place::Log(_), .. } => unreachable!("a pending row has slots"),
         };
         let record = &made.record;
         let row = PendingRow {
@@ -160,19 +140,14 @@ impl Transaction {
             range: record.range,
             body,
         };
-        self.batch
-            .insert(rows::pending_key(made.number), Some(rows::encode(&row)));
+        self.batch.insert(rows::pending_key(made.number), Some(rows::encode(&row)));
         self.pending.push(made);
     }
     /// The pending row of a settled record goes: the map takes over what of it is live. `live` tells which blocks are.
     pub fn resolve(&mut self, state: &mut State, id: RecordId, live: impl Fn(u64) -> bool) {
         let device = state.components[&state.records.of(id).component].device;
         let record = state.records.of(id);
-        if let Body::Data {
-            place: Place::Slots(slots),
-            ..
-        } = &record.body
-        {
+        if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
             for (block, &slot) in (record.range.first..).zip(slots.iter()) {
                 if !live(block) {
                     self.drop_slot(device, slot);
@@ -207,13 +182,9 @@ impl Transaction {
             damaged_at,
             next_pending: state.next_pending,
         };
-        self.batch
-            .insert(rows::state_key(), Some(rows::encode(&row)));
-        state.counters.metadata_row_bytes += self
-            .batch
-            .iter()
-            .map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64)
-            .sum::<u64>();
+        self.batch.insert(rows::state_key(), Some(rows::encode(&row)));
+        state.counters.metadata_row_bytes +=
+            self.batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum::<u64>();
     }
 
     fn gather_garbage(&mut self, state: &mut State) {
@@ -223,10 +194,7 @@ impl Transaction {
             let known = state.components.get(&garbage.component).map(|c| c.device);
             let device = known.or_else(|| state.deleted.get(&garbage.component).map(|d| d.device));
             if let Some(device) = device.filter(|&d| !state.devices[d as usize].failed) {
-                garbage
-                    .slots
-                    .into_iter()
-                    .for_each(|slot| self.drop_slot(device, slot));
+                garbage.slots.into_iter().for_each(|slot| self.drop_slot(device, slot));
             }
         }
     }
@@ -238,17 +206,11 @@ impl Transaction {
         }
         for (id, moves) in by_record {
             let record = state.records.of(id);
-            let Body::Data {
-                place: Place::Slots(slots),
-                crcs,
-            } = &record.body
-            else {
+            let Body::Data { place: Place::Slots(slots), crcs } = &record.body else {
                 continue;
             };
             let mut slots = slots.to_vec();
-            moves
-                .into_iter()
-                .for_each(|(index, slot)| slots[index] = slot);
+            moves.into_iter().for_each(|(index, slot)| slots[index] = slot);
             let client = state.components[&record.component]
                 .window
                 .get(&record.op)
@@ -259,14 +221,10 @@ impl Transaction {
                 client,
                 position: record.position,
                 range: record.range,
-                body: PendingBody::Data {
-                    slots,
-                    crcs: crcs.to_vec(),
-                },
+                body: PendingBody::Data { slots, crcs: crcs.to_vec() },
             };
             let number = record.row.expect("a pending record has a row");
-            self.batch
-                .insert(rows::pending_key(number), Some(rows::encode(&row)));
+            self.batch.insert(rows::pending_key(number), Some(rows::encode(&row)));
         }
     }
 
@@ -291,28 +249,16 @@ impl Transaction {
                 } else {
                     component.base.region(region)
                 };
-                let row = RegionRow {
-                    op: component
-                        .region_ops
-                        .get(&region)
-                        .copied()
-                        .unwrap_or_default(),
-                    base,
-                };
-                self.batch.insert(
-                    rows::region_key(component.id, region),
-                    Some(rows::encode(&row)),
-                );
+                let row = RegionRow { op: component.region_ops.get(&region).copied().unwrap_or_default(), base };
+                self.batch.insert(rows::region_key(component.id, region), Some(rows::encode(&row)));
             }
             if std::mem::take(&mut component.dirty) {
                 let row = component_row(component);
-                self.batch
-                    .insert(rows::component_key(component.id), Some(rows::encode(&row)));
+                self.batch.insert(rows::component_key(component.id), Some(rows::encode(&row)));
             }
         }
         for (id, number, row) in std::mem::take(&mut state.new_clients) {
-            self.batch
-                .insert(rows::client_key(id, number), Some(rows::encode(&row)));
+            self.batch.insert(rows::client_key(id, number), Some(rows::encode(&row)));
         }
         for (id, number) in std::mem::take(&mut state.gone_clients) {
             self.batch.insert(rows::client_key(id, number), None);
@@ -321,13 +267,8 @@ impl Transaction {
             if deleted.emptied && deleted.position < tail {
                 self.batch.insert(rows::deleted_key(*id), None);
             } else if std::mem::take(&mut deleted.dirty) {
-                let row = DeletedRow {
-                    device: deleted.device,
-                    position: deleted.position,
-                    emptied: deleted.emptied,
-                };
-                self.batch
-                    .insert(rows::deleted_key(*id), Some(rows::encode(&row)));
+                let row = DeletedRow { device: deleted.device, position: deleted.position, emptied: deleted.emptied };
+                self.batch.insert(rows::deleted_key(*id), Some(rows::encode(&row)));
                 self.batch.insert(rows::component_key(*id), None);
             }
         }
@@ -354,14 +295,10 @@ impl Transaction {
     fn gather_segments(&mut self, state: &mut State) {
         let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
         for &(device, slot) in &self.added {
-            *change
-                .entry((device, state.devices[device as usize].segment_of(slot)))
-                .or_default() += 1;
+            *change.entry((device, state.devices[device as usize].segment_of(slot))).or_default() += 1;
         }
         for &(device, slot) in &self.dropped {
-            *change
-                .entry((device, state.devices[device as usize].segment_of(slot)))
-                .or_default() -= 1;
+            *change.entry((device, state.devices[device as usize].segment_of(slot))).or_default() -= 1;
         }
         for (device, segments) in (0u8..).zip(&mut state.devices) {
             for segment in std::mem::take(&mut segments.dirty) {
@@ -372,8 +309,7 @@ impl Transaction {
             let segments = &state.devices[device as usize];
             if !segments.failed {
                 let row = segments.row_after(segment, change);
-                self.batch
-                    .insert(rows::segment_key(device, segment), Some(rows::encode(&row)));
+                self.batch.insert(rows::segment_key(device, segment), Some(rows::encode(&row)));
             }
         }
     }
@@ -386,12 +322,8 @@ impl Transaction {
                 self.batch.insert(rows::object_key(object), None);
                 continue;
             }
-            let row = ObjectRow {
-                position: known.position,
-                bytes: known.bytes.to_vec(),
-            };
-            self.batch
-                .insert(rows::object_key(object), Some(rows::encode(&row)));
+            let row = ObjectRow { position: known.position, bytes: known.bytes.to_vec() };
+            self.batch.insert(rows::object_key(object), Some(rows::encode(&row)));
             if known.bytes.is_empty() {
                 // A removal is kept until the log cannot hold what it removed.
                 state.dirty_objects.insert(object);
@@ -417,11 +349,7 @@ impl Transaction {
             state.take_fold(folded);
         }
         for (record, index, slot) in self.moved_pending {
-            if let Body::Data {
-                place: Place::Slots(slots),
-                ..
-            } = &mut state.records.of_mut(record).body
-            {
+            if let Body::Data { place: Place::Slots(slots), .. } = &mut state.records.of_mut(record).body {
                 slots[index] = slot;
             }
         }
@@ -442,12 +370,7 @@ impl Transaction {
             state.records.forget_segments_below(segment);
         }
         let tail = state.ring.tail;
-        let State {
-            objects,
-            dirty_objects,
-            deleted,
-            ..
-        } = state;
+        let State { objects, dirty_objects, deleted, .. } = state;
         objects.retain(|_, o| !o.bytes.is_empty() || o.position >= tail);
         dirty_objects.retain(|o| objects.contains_key(o));
         deleted.retain(|_, d| !d.emptied || d.position >= tail);
@@ -462,21 +385,13 @@ fn component_row(component: &Component) -> ComponentRow {
         device: component.device,
         lost: component.lost,
         settled: component.settled,
-        undone: component
-            .undone
-            .iter()
-            .map(|(op, position)| (*op, *position))
-            .collect(),
+        undone: component.undone.iter().map(|(op, position)| (*op, *position)).collect(),
     }
 }
 
 impl State {
     fn take_fold(&mut self, folded: Folded) {
-        let Folded {
-            record,
-            component,
-            range,
-        } = folded;
+        let Folded { record, component, range } = folded;
         self.change(component, |c, records| {
             let Component { extents, base, .. } = c;
             extents.drop_version(record, range, base, records);
@@ -486,10 +401,7 @@ impl State {
     fn take_pending(&mut self, made: MadePending) {
         let (component, range) = (made.record.component, made.record.range);
         let slots = match &made.record.body {
-            Body::Data {
-                place: Place::Slots(slots),
-                ..
-            } => slots.to_vec(),
+            Body::Data { place: Place::Slots(slots), .. } => slots.to_vec(),
             _ => Vec::new(),
         };
         self.pending_rows.insert(made.number);
@@ -514,9 +426,7 @@ impl<E: Env> Inner<E> {
         self.state.borrow_mut().committing = true;
         let result = self.env.run_blocking(move || meta.commit(batch)).await;
         self.state.borrow_mut().committing = false;
-        result.map_err(|e| {
-            StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {e}"))
-        })?;
+        result.map_err(|e| StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {e}")))?;
         transaction.take_effect(&mut self.state.borrow_mut());
         Ok(())
     }

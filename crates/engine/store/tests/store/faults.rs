@@ -1,0 +1,169 @@
+//! Devices that fail, at the worst moments.
+
+use cairn_sim::Fault;
+use cairn_store::{LogHealth, Operation, StoreErrorKind};
+use cairn_types::{ComponentId, ObjectId};
+
+use crate::support::{LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, kind, op, settle, write};
+
+/// A failed log write is never retried; what was acknowledged before is there after reopening.
+#[test]
+fn a_failed_log_write_stops_the_group_until_it_is_reopened() {
+    let rig = Rig::new(11, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    rig.append(&group, write(1, 1, 0, 0, 2)).unwrap();
+    rig.devices().cache.inject(Fault::WriteErrorNext);
+    assert_eq!(kind(rig.append(&group, write(1, 2, 0, 4, 2))), StoreErrorKind::Media);
+    assert_eq!(kind(rig.append(&group, write(1, 3, 0, 8, 2))), StoreErrorKind::Media);
+    assert!(group.stats().stopped.is_some());
+    assert_eq!(rig.read(&group, 1, 0, 2), Ok(vec![1, 1]));
+    let group = rig.reopen(group);
+    assert_eq!(rig.read(&group, 1, 0, 2), Ok(vec![1, 1]));
+    rig.append(&group, write(1, 4, 0, 4, 2)).unwrap();
+    rig.check(&group);
+}
+
+/// Scenario 3: one bad sector in the middle of the log is damage, not a torn tail; and it stays known.
+#[test]
+fn a_bad_header_in_the_middle_of_the_log_is_damage() {
+    let rig = Rig::new(12, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    for seq in 1..=6 {
+        rig.append(&group, write(1, seq, 0, seq, 1)).unwrap();
+    }
+    let before = group.durable_position();
+    rig.close(group);
+    // Batches are 8 KiB here, but the first: the header of the fourth write.
+    rig.devices().cache.inject(Fault::BitFlip { offset: LOG_OFFSET + 4096 + 3 * 8192 + 20, bit: 2 });
+    let group = rig.open();
+    let LogHealth::Damaged { ends_at } = group.log_health() else { panic!("the damage was not seen") };
+    assert_eq!(ends_at, 4096 + 3 * 8192);
+    assert_eq!(rig.read(&group, 1, 0, 8), Ok(vec![0, 1, 2, 3, 0, 0, 0, 0]));
+    assert!(group.durable_position() > before, "positions never come twice");
+    rig.append(&group, write(1, 9, 0, 9, 1)).unwrap();
+    let group = rig.reopen(group);
+    assert_eq!(group.log_health(), LogHealth::Damaged { ends_at });
+    assert_eq!(rig.read(&group, 1, 3, 7), Ok(vec![3, 0, 0, 0, 0, 0, 9]));
+    let accepted = group.clone();
+    assert_eq!(rig.run(async move { accepted.accept_damage().await }), Ok(()));
+    let group = rig.reopen(group);
+    assert_eq!(group.log_health(), LogHealth::Sound);
+    rig.check(&group);
+}
+
+/// A bad data block in the log is that block's fault, not the log's.
+#[test]
+fn a_bad_block_in_the_log_is_reported_and_repaired_by_a_write() {
+    let rig = Rig::new(13, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    rig.append(&group, write(1, 1, 1, 0, 4)).unwrap();
+    rig.append(&group, write(1, 2, 2, 10, 1)).unwrap();
+    rig.devices().cache.inject(Fault::BitFlip { offset: LOG_OFFSET + 4096 + 4096 + 2 * 4096 + 9, bit: 0 });
+    let group = rig.reopen(group);
+    assert_eq!(group.log_health(), LogHealth::Sound);
+    let bad = StoreErrorKind::BadBlock { component: ComponentId(1), blocks: vec![2] };
+    assert_eq!(kind(rig.read(&group, 1, 0, 4)), bad);
+    // Destage carries the damage on, it does not launder it.
+    rig.drain(&group);
+    assert_eq!(kind(rig.read(&group, 1, 0, 4)), bad);
+    assert_eq!(rig.read(&group, 1, 0, 2), Ok(vec![1, 1]));
+    rig.append(&group, write(1, 3, 3, 2, 1)).unwrap();
+    assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![1, 1, 3, 1]));
+    rig.drain(&group);
+    rig.check(&group);
+}
+
+#[test]
+fn a_bad_block_in_the_capacity_tier_is_reported_and_a_bad_read_is_tried_again() {
+    let rig = Rig::new(14, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    rig.append(&group, write(1, 1, 1, 0, 4)).unwrap();
+    rig.drain(&group);
+    let disk = rig.host.disk(["capacity-0", "capacity-1"][group.component(ComponentId(1)).unwrap().device as usize]);
+    disk.inject(Fault::ReadErrorNext);
+    assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![1; 4]));
+    disk.inject(Fault::LatentSectorError { offset: SEGMENTS_OFFSET + 3 * 4096, len_bytes: 512 });
+    let group = rig.reopen(group);
+    let bad = StoreErrorKind::BadBlock { component: ComponentId(1), blocks: vec![2] };
+    assert_eq!(kind(rig.read(&group, 1, 0, 4)), bad);
+}
+
+/// Scenario 19: the group goes on, the components of the device are lost for good, also when it returns.
+#[test]
+fn a_capacity_device_that_fails_in_mid_destage_loses_its_components_only() {
+    let rig = Rig::new(15, 16);
+    let group = rig.open();
+    for component in 1..=2 {
+        rig.append(&group, create(component, 100, 0)).unwrap();
+        rig.append(&group, write(component, 1, 1, 0, 4)).unwrap();
+    }
+    let device = |id| group.component(ComponentId(id)).unwrap().device;
+    assert_ne!(device(1), device(2), "components are spread by free space");
+    let broken = rig.host.disk(["capacity-0", "capacity-1"][device(1) as usize]);
+    broken.inject(Fault::Gone);
+    rig.drain(&group);
+    assert_eq!(group.lost_components(), [ComponentId(1)]);
+    assert_eq!(kind(rig.read(&group, 1, 0, 4)), StoreErrorKind::Lost);
+    assert_eq!(kind(rig.append(&group, write(1, 2, 1, 0, 1))), StoreErrorKind::Lost);
+    assert_eq!(rig.read(&group, 2, 0, 4), Ok(vec![1; 4]));
+    rig.append(&group, write(2, 2, 2, 0, 1)).unwrap();
+    rig.close(group);
+    broken.bring_back();
+    let group = rig.open();
+    assert_eq!(group.lost_components(), [ComponentId(1)]);
+    assert_eq!(rig.read(&group, 2, 0, 2), Ok(vec![2, 1]));
+    rig.append(&group, Operation::DeleteComponent { component: ComponentId(1) }).unwrap();
+    rig.append(&group, create(3, 100, 0)).unwrap();
+    rig.append(&group, write(3, 1, 1, 0, 4)).unwrap();
+    rig.drain(&group);
+    let group = rig.reopen(group);
+    assert_eq!(rig.read(&group, 3, 0, 4), Ok(vec![1; 4]));
+    rig.check(&group);
+}
+
+/// Scenarios 4 and 7: what stands below an unsettled operation survives destage, undo and replay.
+#[test]
+fn undo_uncovers_what_was_below_also_after_destage_and_reopening() {
+    let rig = Rig::new(16, 16);
+    let mut group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    rig.append(&group, write(1, 2, 0, 0, 4)).unwrap();
+    rig.append(&group, settle(1, 2)).unwrap();
+    rig.append(&group, write(1, 3, 2, 1, 2)).unwrap();
+    rig.drain(&group);
+    for _ in 0..2 {
+        assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![2, 3, 3, 2]));
+        assert_eq!(group.window(ComponentId(1)).len(), 1);
+        rig.check(&group);
+        group = rig.reopen(group);
+    }
+    rig.append(&group, Operation::Undo { component: ComponentId(1), op: op(3) }).unwrap();
+    rig.append(&group, write(1, 4, 3, 0, 1)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![4, 2, 2, 2]));
+        assert_eq!(kind(rig.append(&group, write(1, 3, 2, 1, 2))), StoreErrorKind::Undone);
+        group = rig.reopen(group);
+        rig.drain(&group);
+        rig.check(&group);
+    }
+}
+
+#[test]
+fn records_live_in_the_log_and_in_the_metadata() {
+    let rig = Rig::new(17, 16);
+    let group = rig.open();
+    let record = |bytes: &'static [u8]| Operation::Record { object: ObjectId(5), bytes: bytes.into() };
+    rig.append(&group, record(b"one")).unwrap();
+    rig.drain(&group);
+    rig.append(&group, record(b"two")).unwrap();
+    let group = rig.reopen(group);
+    assert_eq!(group.record(ObjectId(5)).as_deref(), Some(b"two".as_slice()));
+    rig.append(&group, record(b"")).unwrap();
+    rig.drain(&group);
+    let group = rig.reopen(group);
+    assert_eq!((group.record(ObjectId(5)), group.records()), (None, vec![]));
+}

@@ -1,0 +1,124 @@
+//! Full devices and a full log: what must go on, and that space comes back.
+
+use std::time::Duration;
+
+use cairn_env::Env;
+use cairn_sim::Fault;
+use cairn_store::{Operation, StoreErrorKind};
+use cairn_types::{ComponentId, ObjectId};
+use futures::future::join_all;
+
+use crate::support::{Rig, create, kind, op, settle, write, zero};
+
+/// Scenario 21: reads, overwrites, writes into a reservation, trims, deletes, undo and records go on; space comes back.
+#[test]
+fn a_full_group_refuses_new_blocks_and_nothing_else() {
+    let rig = Rig::new(21, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 1000, 0)).unwrap();
+    rig.append(&group, create(2, 1000, 0)).unwrap();
+    rig.append(&group, create(3, 1000, 20)).unwrap();
+    let (mut seq, mut full) = (0, [0u64; 2]);
+    for (at, filled) in full.iter_mut().enumerate() {
+        for first in (0..1000).step_by(4) {
+            seq += 1;
+            match rig.append(&group, write(at as u128 + 1, seq, seq - 1, first, 4)) {
+                Ok(()) => *filled = first + 4,
+                Err(error) => {
+                    assert_eq!(error.kind, StoreErrorKind::NoSpace);
+                    assert!(error.text.contains("free"), "{error}");
+                    break;
+                }
+            }
+        }
+    }
+    assert!(full.iter().all(|f| (100..240).contains(f)), "{full:?}");
+    rig.check(&group);
+    let info = |id| group.component(ComponentId(id)).unwrap();
+    assert_eq!(info(1).allocated_blocks, full[0]);
+    // Reserved space, overwrites, records and undo.
+    for first in [0, 8, 16] {
+        seq += 1;
+        rig.append(&group, write(3, seq, seq - 1, first, 4)).unwrap();
+    }
+    for round in 0..30 {
+        seq += 1;
+        rig.append(&group, write(1, seq, seq - 1, round * 3 % 90, 4)).unwrap();
+    }
+    let last = seq;
+    assert_eq!(rig.read(&group, 1, 87 % 90, 4), Ok(vec![last; 4]));
+    rig.append(&group, Operation::Record { object: ObjectId(1), bytes: "r".into() }).unwrap();
+    rig.append(&group, Operation::Undo { component: ComponentId(1), op: op(seq) }).unwrap();
+    rig.check(&group);
+    // A trim makes room once it is settled and destaged.
+    seq += 1;
+    rig.append(&group, zero(1, seq, seq - 1, 0, 40)).unwrap();
+    rig.append(&group, settle(1, seq)).unwrap();
+    rig.drain(&group);
+    seq += 1;
+    rig.append(&group, write(1, seq, seq - 1, 500, 4)).unwrap();
+    // And so does a deletion, of everything.
+    rig.append(&group, Operation::DeleteComponent { component: ComponentId(1) }).unwrap();
+    rig.append(&group, Operation::DeleteComponent { component: ComponentId(2) }).unwrap();
+    rig.append(&group, Operation::DeleteComponent { component: ComponentId(3) }).unwrap();
+    rig.drain(&group);
+    let group = rig.reopen(group);
+    rig.check(&group);
+    let stats = group.stats();
+    assert_eq!((stats.charged_bytes, stats.components), (0, 0));
+    assert!(stats.capacity.iter().all(|d| d.live_bytes == 0));
+}
+
+/// Random overwrites of a group that is nearly full: cleaning keeps up, and nothing is lost.
+#[test]
+fn cleaning_keeps_up_with_overwrites_of_a_full_group() {
+    let rig = Rig::new(22, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 180, 180)).unwrap();
+    let mut expected = vec![0; 180];
+    for seq in 1..=1500u64 {
+        let first = rig.world.random_below(177);
+        rig.append(&group, write(1, seq, seq.saturating_sub(3), first, 3)).unwrap();
+        expected[first as usize..first as usize + 3].fill(seq);
+    }
+    assert_eq!(rig.read(&group, 1, 0, 180), Ok(expected.clone()));
+    rig.drain(&group);
+    rig.check(&group);
+    let stats = group.stats();
+    assert!(stats.cleaned_segments > 20, "{} segments were cleaned", stats.cleaned_segments);
+    let group = rig.reopen(group);
+    assert_eq!(rig.read(&group, 1, 0, 180), Ok(expected));
+    println!(
+        "{} blocks destaged, {} moved by cleaning, {} bytes of metadata rows",
+        stats.destaged_blocks, stats.cleaned_blocks, stats.metadata_row_bytes
+    );
+}
+
+/// The log fills faster than it destages: writes slow down and wait, none fails, and small operations pass them.
+#[test]
+fn a_full_log_delays_and_never_refuses() {
+    let rig = Rig::new(23, 64);
+    let group = rig.open();
+    rig.append(&group, create(1, 700, 0)).unwrap();
+    for name in ["capacity-0", "capacity-1"] {
+        rig.host.disk(name).inject(Fault::Slow { times: 2000 });
+    }
+    let writes: Vec<_> = (1..=150).map(|seq| group.append(write(1, seq, seq - 1, seq * 4, 4))).collect();
+    let small = group.append(Operation::Record { object: ObjectId(1), bytes: "r".into() });
+    let env = rig.host.env();
+    let begun = env.now();
+    let (small_at, ended) = rig.run(async move {
+        let watch = async {
+            assert_eq!(small.await, Ok(()));
+            env.now().since(begun)
+        };
+        let (small_at, results) = futures::join!(watch, join_all(writes));
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        (small_at, env.now().since(begun))
+    });
+    assert!(ended > small_at * 4, "the record came after {small_at:?}, the last write after {ended:?}");
+    assert!(ended > Duration::from_millis(10));
+    assert_eq!(kind(rig.append(&group, write(1, 999, 0, 699, 2))), StoreErrorKind::Refused);
+    rig.drain(&group);
+    rig.check(&group);
+}

@@ -1,0 +1,8 @@
+//! The store against refusals, faults and full devices, over simulated disks.
+//!
+//! The crash sweep is in `crates/check/sim/tests/store_crash`.
+
+mod faults;
+mod full;
+mod refusals;
+mod support;

@@ -1,0 +1,164 @@
+//! A disk group on a simulated host, and short words for what is done with it.
+
+use bytes::Bytes;
+use cairn_format::block_crcs;
+use cairn_sim::{Host, SimDisk, SimEnv, World};
+use cairn_store::{
+    DiskGroup, DiskGroupDevices, Expect, Identity, Operation, ReadPiece, StoreError, StoreErrorKind, StoreOptions,
+};
+use cairn_types::{
+    BLOCK_BYTES, BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, OpId,
+};
+
+pub type Group = DiskGroup<SimEnv>;
+
+/// Where the log begins on the cache device: 1 MiB of superblocks, then the metadata.
+pub const LOG_OFFSET: u64 = (1 << 20) + (6 << 20);
+/// Where segments begin on a capacity device.
+pub const SEGMENTS_OFFSET: u64 = 1 << 20;
+
+pub fn options() -> StoreOptions {
+    StoreOptions {
+        log_bytes: Some(512 << 10),
+        metadata_bytes: Some(6 << 20),
+        log_segment_bytes: Some(64 << 10),
+        segment_bytes: 64 << 10,
+        ..StoreOptions::default()
+    }
+}
+
+pub struct Rig {
+    pub world: World,
+    pub host: Host,
+}
+
+impl Rig {
+    /// A host with a formatted disk group of two capacity devices of `segments` segments.
+    pub fn new(seed: u64, segments: u64) -> Self {
+        let world = World::new(seed);
+        let host = world.add_host("a");
+        host.add_disk("cache", 8 << 20);
+        host.add_disk("capacity-0", SEGMENTS_OFFSET + segments * (64 << 10));
+        host.add_disk("capacity-1", SEGMENTS_OFFSET + segments * (64 << 10));
+        let rig = Self { world, host };
+        assert_eq!(rig.format(&options()), Ok(()));
+        rig
+    }
+    pub fn devices(&self) -> DiskGroupDevices<SimDisk> {
+        DiskGroupDevices {
+            cache: self.host.disk("cache"),
+            capacity: vec![self.host.disk("capacity-0"), self.host.disk("capacity-1")],
+        }
+    }
+    pub fn expect(&self) -> Expect {
+        Expect { cluster: ClusterId(1), host: self.host.id(), disk_group: Some(DiskGroupId(3)) }
+    }
+    pub fn format(&self, options: &StoreOptions) -> Result<(), StoreError> {
+        let identity = Identity { cluster: ClusterId(1), host: self.host.id(), disk_group: DiskGroupId(3) };
+        let (env, devices, options) = (self.host.env(), self.devices(), options.clone());
+        self.run(async move { DiskGroup::format(env, devices, identity, &options).await })
+    }
+    pub fn open_as(&self, devices: DiskGroupDevices<SimDisk>, expect: Expect) -> Result<Group, StoreError> {
+        let env = self.host.env();
+        self.run(async move { DiskGroup::open(env, devices, expect, &options()).await })
+    }
+    pub fn open(&self) -> Group {
+        self.open_as(self.devices(), self.expect()).expect("a sound group opens")
+    }
+    pub fn fails_to_open(&self, devices: DiskGroupDevices<SimDisk>, expect: Expect) -> StoreError {
+        match self.open_as(devices, expect) {
+            Ok(_) => panic!("the group opened"),
+            Err(error) => error,
+        }
+    }
+    pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
+        self.host.run(future).expect("no crash is planned")
+    }
+    pub fn append(&self, group: &Group, operation: Operation) -> Result<(), StoreError> {
+        self.run(group.append(operation))
+    }
+    pub fn read(&self, group: &Group, component: u128, first: u64, count: u32) -> Result<Vec<u64>, StoreError> {
+        self.run(group.read(ComponentId(component), BlockRange::new(first, count))).map(tags)
+    }
+    pub fn drain(&self, group: &Group) {
+        let group = group.clone();
+        assert_eq!(self.run(async move { group.drain().await }), Ok(()));
+    }
+    pub fn check(&self, group: &Group) {
+        let group = group.clone();
+        assert_eq!(self.run(async move { group.check_invariants().await }), Ok(()));
+    }
+    /// Closes the group, as far as it goes, and opens it again.
+    pub fn reopen(&self, group: Group) -> Group {
+        self.close(group);
+        self.open()
+    }
+    pub fn close(&self, group: Group) {
+        self.run(async move { group.close().await });
+    }
+}
+
+pub fn op(seq: u64) -> OpId {
+    OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }
+}
+
+pub fn create(component: u128, blocks: u64, reserved: u64) -> Operation {
+    Operation::CreateComponent {
+        component: ComponentId(component),
+        object: ObjectId(component),
+        size_blocks: blocks,
+        reserved_blocks: reserved,
+    }
+}
+
+/// Blocks that say in each word which write they are of.
+pub fn data(tag: u64, count: u32) -> Bytes {
+    let words = count as usize * BLOCK_BYTES as usize / 8;
+    tag.to_le_bytes().repeat(words).into()
+}
+
+pub fn write(component: u128, seq: u64, settled: u64, first_block: u64, count: u32) -> Operation {
+    let data = data(seq, count);
+    Operation::Write {
+        component: ComponentId(component),
+        op: op(seq),
+        settled: op(settled),
+        client: ClientTag { session: 7, number: seq },
+        first_block,
+        crcs: block_crcs(&data),
+        data,
+    }
+}
+
+pub fn zero(component: u128, seq: u64, settled: u64, first: u64, count: u32) -> Operation {
+    Operation::Zero {
+        component: ComponentId(component),
+        op: op(seq),
+        settled: op(settled),
+        client: ClientTag::default(),
+        range: BlockRange::new(first, count),
+        keep_allocated: false,
+    }
+}
+
+pub fn settle(component: u128, seq: u64) -> Operation {
+    Operation::Settle { component: ComponentId(component), upto: op(seq) }
+}
+
+/// The tag of each block, 0 for holes.
+pub fn tags(pieces: Vec<ReadPiece>) -> Vec<u64> {
+    let mut tags = Vec::new();
+    for piece in pieces {
+        match piece {
+            ReadPiece::Hole { range } => tags.extend((0..range.count).map(|_| 0)),
+            ReadPiece::Data { data, .. } => tags.extend(
+                data.chunks_exact(BLOCK_BYTES as usize).map(|b| u64::from_le_bytes(b[..8].try_into().unwrap())),
+            ),
+        }
+    }
+    tags
+}
+
+pub fn kind<T: std::fmt::Debug>(result: Result<T, StoreError>) -> StoreErrorKind {
+    result.expect_err("it is refused").kind
+}
