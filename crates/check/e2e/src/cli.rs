@@ -30,12 +30,8 @@ impl Api {
     /// `cairn ARGUMENTS`, with JSON on standard output.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("cairn"));
-        command
-            .arg("--api")
-            .arg(format!("unix:{}", self.socket.display()));
-        command
-            .args(["--output", "json", "--timeout", "30"])
-            .args(arguments);
+        command.arg("--api").arg(format!("unix:{}", self.socket.display()));
+        command.args(["--output", "json", "--timeout", "30"]).args(arguments);
         command
     }
 
@@ -45,22 +41,15 @@ impl Api {
     /// Exit code and words.
     pub fn ask(&self, arguments: &[&str]) -> Result<Value, Refused> {
         let refuse = |words: String| Refused { code: -1, words };
-        let output = self
-            .command(arguments)
-            .output()
-            .map_err(|e| refuse(e.to_string()))?;
+        let output = self.command(arguments).output().map_err(|e| refuse(e.to_string()))?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(Refused {
-                code: output.status.code().unwrap_or(-1),
-                words,
-            });
+            return Err(Refused { code: output.status.code().unwrap_or(-1), words });
         }
         if output.stdout.iter().all(u8::is_ascii_whitespace) {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&output.stdout)
-            .map_err(|e| refuse(format!("answer is no JSON: {e}")))
+        serde_json::from_slice(&output.stdout).map_err(|e| refuse(format!("answer is no JSON: {e}")))
     }
 
     /// The parsed answer.
@@ -68,13 +57,7 @@ impl Api {
     /// # Errors
     /// The call and what was said.
     pub fn call(&self, arguments: &[&str]) -> Outcome<Value> {
-        self.ask(arguments).map_err(|refused| {
-            format!(
-                "cairn {}: exit {}: {}",
-                arguments.join(" "),
-                refused.code,
-                refused.words
-            )
-        })
+        self.ask(arguments)
+            .map_err(|refused| format!("cairn {}: exit {}: {}", arguments.join(" "), refused.code, refused.words))
     }
 }

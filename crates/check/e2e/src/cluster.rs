@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
@@ -60,6 +61,7 @@ pub struct Cluster {
     /// Files of the test.
     pub folder: PathBuf,
     hosts: Vec<Host>,
+    disk_groups: u64,
 }
 
 /// How long hosts may take to come up: etcd members elect a leader on a busy machine.
@@ -75,10 +77,7 @@ impl Cluster {
         let begin = Instant::now();
         cluster.start_all()?;
         let (hosts, etcd) = (shape.hosts, shape.etcd_members);
-        cluster.say(format!(
-            "{hosts} hosts and {etcd} etcd members up after {:.1} s",
-            begin.elapsed().as_secs_f64()
-        ));
+        cluster.say(format!("{hosts} hosts and {etcd} etcd members up after {:.1} s", begin.elapsed().as_secs_f64()));
         Ok(cluster)
     }
 
@@ -94,18 +93,11 @@ impl Cluster {
         let network = Network::new(shape.hosts)?;
         let folder = target().join("tmp").join(format!("e2e-{}", network.id()));
         for path in [&logs, &folder] {
-            std::fs::create_dir_all(path)
-                .map_err(|e| format!("cannot make {}: {e}", path.display()))?;
+            std::fs::create_dir_all(path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
         }
         let hosts = (1..=shape.hosts).map(|n| Host::new(n, shape, &network, &folder, &logs));
         let hosts = hosts.collect::<Outcome<Vec<_>>>()?;
-        Ok(Self {
-            time,
-            network,
-            logs,
-            folder,
-            hosts,
-        })
+        Ok(Self { time, network, logs, folder, hosts, disk_groups: u64::from(shape.hosts_with_disks) })
     }
 
     /// Starts every host that is not running, and waits until all see each other.
@@ -122,10 +114,16 @@ impl Cluster {
         let all = self.hosts.len();
         wait_until("all hosts see each other", UP_LIMIT, || {
             for host in &self.hosts {
-                let up = host.api().call(&["cluster", "status"])?["hosts_up"].as_u64();
-                check(up == Some(all as u64), || {
-                    format!("{} sees {up:?} hosts up", host.name())
+                let status = host.api().call(&["cluster", "status"])?;
+                let groups = host.api().call(&["disk-group", "list"])?;
+                // A host places only on disk groups whose space it was told.
+                let known = groups.as_array().into_iter().flatten();
+                let known = known.filter(|group| group["capacity"]["raw_bytes"].as_u64() > Some(0)).count();
+                check(known as u64 >= self.disk_groups, || {
+                    format!("{} knows the space of {known} disk groups", host.name())
                 })?;
+                let up = status["hosts_up"].as_u64();
+                check(up == Some(all as u64), || format!("{} sees {up:?} hosts up", host.name()))?;
             }
             Ok(())
         })
@@ -160,6 +158,18 @@ impl Cluster {
         self.hosts[usize::from(n) - 1].kill(&self.network)
     }
 
+    /// kill -9 of all that runs on all hosts, as one power cut.
+    ///
+    /// # Errors
+    /// When something survives it.
+    pub fn kill_all(&mut self) -> Outcome<()> {
+        self.say("kill -9 of every process of every host at once");
+        for pid in self.hosts.iter().filter_map(Host::pid) {
+            crate::process::signal(pid, Signal::KILL);
+        }
+        self.hosts.iter_mut().try_for_each(|host| host.kill(&self.network))
+    }
+
     /// Starts host `n` again and waits until it serves.
     ///
     /// # Errors
@@ -179,17 +189,11 @@ impl Cluster {
     pub fn create_disk(&self, name: &str, mib: u64, owner: u8) -> Outcome<()> {
         let host = self.host(owner);
         let size = format!("{mib}MiB");
-        host.api().call(&[
-            "disk",
-            "create",
-            name,
-            "--size",
-            &size,
-            "--host",
-            &host.name(),
-        ])?;
-        host.api()
-            .call(&["disk", "attach", name, "--host", &host.name()])?;
+        // Hosts tell each other of their disk groups with heartbeats: right after the start one may not have told yet.
+        wait_until("the disk can be made", Duration::from_secs(15), || {
+            host.api().call(&["disk", "create", name, "--size", &size, "--host", &host.name()])
+        })?;
+        host.api().call(&["disk", "attach", name, "--host", &host.name()])?;
         let disk = self.disk(owner, name)?;
         self.say(format!("disk {name}, {size}: {}", describe(&disk)));
         Ok(())
@@ -210,11 +214,7 @@ impl Cluster {
     pub fn replicas(&self, n: u8, name: &str) -> Outcome<Vec<u8>> {
         let disk = self.disk(n, name)?;
         let components = disk["components"].as_array().cloned().unwrap_or_default();
-        Ok(components
-            .iter()
-            .filter(|c| c["role"] == "data")
-            .filter_map(|c| number(&c["host_name"]))
-            .collect())
+        Ok(components.iter().filter(|c| c["role"] == "data").filter_map(|c| number(&c["host_name"])).collect())
     }
 
     /// The host that owns a disk, as host `n` knows it.
@@ -287,20 +287,7 @@ pub fn describe(disk: &Value) -> String {
     let components = disk["components"].as_array().cloned().unwrap_or_default();
     let parts: Vec<String> = components
         .iter()
-        .map(|c| {
-            format!(
-                "{} on {} {}",
-                text(&c["role"]),
-                text(&c["host_name"]),
-                text(&c["state"])
-            )
-        })
+        .map(|c| format!("{} on {} {}", text(&c["role"]), text(&c["host_name"]), text(&c["state"])))
         .collect();
-    format!(
-        "{}, owner {}, csn {}: {}",
-        text(&disk["health"]),
-        text(&disk["owner"]),
-        disk["csn"],
-        parts.join(", ")
-    )
+    format!("{}, owner {}, csn {}: {}", text(&disk["health"]), text(&disk["owner"]), disk["csn"], parts.join(", "))
 }

@@ -41,17 +41,10 @@ impl Door {
     /// When the socket cannot be made.
     pub fn open(socket: &Path, targets: Vec<Target>) -> Outcome<Self> {
         let _ = std::fs::remove_file(socket);
-        let listener = UnixListener::bind(socket)
-            .map_err(|e| format!("cannot listen at {}: {e}", socket.display()))?;
-        let shared = Arc::new(Shared {
-            targets: Mutex::new(targets),
-            open: Mutex::default(),
-            closed: AtomicBool::new(false),
-        });
-        let door = Self {
-            socket: socket.to_owned(),
-            shared: shared.clone(),
-        };
+        let listener = UnixListener::bind(socket).map_err(|e| format!("cannot listen at {}: {e}", socket.display()))?;
+        let shared =
+            Arc::new(Shared { targets: Mutex::new(targets), open: Mutex::default(), closed: AtomicBool::new(false) });
+        let door = Self { socket: socket.to_owned(), shared: shared.clone() };
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if shared.closed.load(Ordering::Relaxed) {
@@ -100,27 +93,20 @@ impl Shared {
                     let Ok(server) = UnixStream::connect(path) else {
                         continue;
                     };
-                    let (Ok(back), Ok(client_back)) = (server.try_clone(), client.try_clone())
-                    else {
+                    let (Ok(back), Ok(client_back)) = (server.try_clone(), client.try_clone()) else {
                         return;
                     };
-                    return both(client, server, back, client_back, |s| {
-                        drop(s.shutdown(Shutdown::Both))
-                    });
+                    return both(client, server, back, client_back, |s| drop(s.shutdown(Shutdown::Both)));
                 }
                 Target::Tcp(address) => {
-                    let Ok(server) = TcpStream::connect_timeout(&address, Duration::from_secs(1))
-                    else {
+                    let Ok(server) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) else {
                         continue;
                     };
                     let _ = server.set_nodelay(true);
-                    let (Ok(back), Ok(client_back)) = (server.try_clone(), client.try_clone())
-                    else {
+                    let (Ok(back), Ok(client_back)) = (server.try_clone(), client.try_clone()) else {
                         return;
                     };
-                    return both(client, server, back, client_back, |s| {
-                        drop(s.shutdown(Shutdown::Both))
-                    });
+                    return both(client, server, back, client_back, |s| drop(s.shutdown(Shutdown::Both)));
                 }
             }
         }

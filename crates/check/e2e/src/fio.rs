@@ -48,22 +48,10 @@ impl Fio {
     ///
     /// # Errors
     /// When fio cannot be started.
-    pub fn verified(
-        uri: &str,
-        offset_mib: u64,
-        mib: u64,
-        time: Duration,
-        logs: &Path,
-    ) -> Outcome<Self> {
+    pub fn verified(uri: &str, offset_mib: u64, mib: u64, time: Duration, logs: &Path) -> Outcome<Self> {
         let json = logs.join("fio.json");
         let mut command = tool("fio");
-        command.args([
-            "--name=verified",
-            "--ioengine=nbd",
-            "--rw=randwrite",
-            "--bsrange=4k-256k",
-            "--iodepth=8",
-        ]);
+        command.args(["--name=verified", "--ioengine=nbd", "--rw=randwrite", "--bsrange=4k-256k", "--iodepth=8"]);
         command.arg(format!("--uri={uri}"));
         command.args([
             format!("--offset={offset_mib}M"),
@@ -78,17 +66,9 @@ impl Fio {
             "--verify_backlog_batch=64",
         ]);
         // Bounded, so that a disk of some hundred MiB is not written many times over and the machine stays measurable.
-        command.args([
-            "--rate=,24m",
-            "--randrepeat=1",
-            "--verify_state_save=0",
-            "--output-format=json",
-        ]);
+        command.args(["--rate=,24m", "--randrepeat=1", "--verify_state_save=0", "--output-format=json"]);
         command.arg(format!("--output={}", json.display()));
-        Ok(Self {
-            process: Process::start(&command, &logs.join("fio.log"))?,
-            json,
-        })
+        Ok(Self { process: Process::start(&command, &logs.join("fio.log"))?, json })
     }
 
     /// Waits for its end.
@@ -97,35 +77,20 @@ impl Fio {
     /// An I/O error or a wrong byte, in fio's words.
     pub fn finish(self) -> Outcome<FioReport> {
         let log = self.process.log.clone();
-        self.process
-            .finish()
-            .map_err(|words| format!("fio: {words}"))?;
+        self.process.finish().map_err(|words| format!("fio: {words}"))?;
         let text = std::fs::read_to_string(&self.json).map_err(|e| e.to_string())?;
-        let begin = text
-            .find('{')
-            .ok_or_else(|| format!("fio said nothing: {}", crate::process::tail(&log, 10)))?;
-        let report: Value =
-            serde_json::from_str(&text[begin..]).map_err(|e| format!("fio's report: {e}"))?;
+        let begin = text.find('{').ok_or_else(|| format!("fio said nothing: {}", crate::process::tail(&log, 10)))?;
+        let report: Value = serde_json::from_str(&text[begin..]).map_err(|e| format!("fio's report: {e}"))?;
         let job = &report["jobs"][0];
         if job["error"] != 0 {
-            return Err(format!(
-                "fio: error {}: {}",
-                job["error"],
-                crate::process::tail(&log, 10)
-            ));
+            return Err(format!("fio: error {}: {}", job["error"], crate::process::tail(&log, 10)));
         }
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let sides = [&job["read"], &job["write"]];
         Ok(FioReport {
             requests: sides.iter().map(|side| number(&side["total_ios"])).sum(),
             written_bytes: number(&job["write"]["io_bytes"]),
-            longest: Duration::from_nanos(
-                sides
-                    .iter()
-                    .map(|side| number(&side["clat_ns"]["max"]))
-                    .max()
-                    .unwrap_or(0),
-            ),
+            longest: Duration::from_nanos(sides.iter().map(|side| number(&side["clat_ns"]["max"])).max().unwrap_or(0)),
         })
     }
 }
@@ -137,31 +102,17 @@ impl Fio {
 pub fn reconnecting(server: &Path, export: &str, socket: &Path, logs: &Path) -> Outcome<Process> {
     let mut command: Command = tool("qemu-nbd");
     let _ = std::fs::remove_file(socket);
-    command.args([
-        "--persistent",
-        "--shared=4",
-        "--cache=none",
-        "--image-opts",
-        "--export-name",
-        export,
-    ]);
+    command.args(["--persistent", "--shared=4", "--cache=none", "--image-opts", "--export-name", export]);
     command.arg("--socket").arg(socket);
     command.arg(format!(
         "driver=raw,file.driver=nbd,file.server.type=unix,file.server.path={},file.export={export},file.reconnect-delay=60",
         server.display()
     ));
     let mut process = Process::start(&command, &logs.join("qemu-nbd.log"))?;
-    wait_until(
-        "qemu-nbd listens",
-        Duration::from_secs(20),
-        || match process.ended() {
-            Some(how) => Err(format!(
-                "qemu-nbd ended: {how}: {}",
-                crate::process::tail(&process.log, 5)
-            )),
-            None if socket.exists() => Ok(()),
-            None => Err("no socket yet".into()),
-        },
-    )?;
+    wait_until("qemu-nbd listens", Duration::from_secs(20), || match process.ended() {
+        Some(how) => Err(format!("qemu-nbd ended: {how}: {}", crate::process::tail(&process.log, 5))),
+        None if socket.exists() => Ok(()),
+        None => Err("no socket yet".into()),
+    })?;
     Ok(process)
 }

@@ -38,18 +38,11 @@ impl Host {
     ///
     /// # Errors
     /// When its files cannot be written.
-    pub fn new(
-        number: u8,
-        shape: &Shape,
-        network: &Network,
-        folder: &Path,
-        logs: &Path,
-    ) -> Outcome<Self> {
+    pub fn new(number: u8, shape: &Shape, network: &Network, folder: &Path, logs: &Path) -> Outcome<Self> {
         let folder = folder.join(format!("h{number}"));
         let sockets = PathBuf::from(format!("/run/cairn-e2e-{}/h{number}", network.id()));
         for path in [&folder, &sockets] {
-            std::fs::create_dir_all(path)
-                .map_err(|e| format!("cannot make {}: {e}", path.display()))?;
+            std::fs::create_dir_all(path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
         }
         let host = Self {
             number,
@@ -59,8 +52,7 @@ impl Host {
             address: network.address(number),
             process: None,
         };
-        std::fs::write(host.config(), host.config_text(shape, network))
-            .map_err(|e| e.to_string())?;
+        std::fs::write(host.config(), host.config_text(shape, network)).map_err(|e| e.to_string())?;
         Ok(host)
     }
 
@@ -129,10 +121,7 @@ impl Host {
     /// When the process cannot be started.
     pub fn start(&mut self, network: &Network) -> Outcome<()> {
         let mut command = network.command(self.number, &program("cairnd"));
-        command
-            .arg("--config")
-            .arg(self.config())
-            .env("NO_COLOR", "1");
+        command.arg("--config").arg(self.config()).env("NO_COLOR", "1");
         self.process = Some(Process::start(&command, &self.log)?);
         Ok(())
     }
@@ -145,20 +134,14 @@ impl Host {
         let begin = Instant::now();
         let name = self.name();
         loop {
-            let process = self
-                .process
-                .as_mut()
-                .ok_or_else(|| format!("{name} is not started"))?;
+            let process = self.process.as_mut().ok_or_else(|| format!("{name} is not started"))?;
             if let Some(how) = process.ended() {
                 return Err(format!("{name} ended: {how}\n{}", tail(&self.log, 15)));
             }
             match self.api().call(&["cluster", "status"]) {
                 Ok(_) => return Ok(()),
                 Err(words) if begin.elapsed() > limit => {
-                    return Err(format!(
-                        "{name} does not serve: {words}\n{}",
-                        tail(&self.log, 15)
-                    ));
+                    return Err(format!("{name} does not serve: {words}\n{}", tail(&self.log, 15)));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
@@ -186,18 +169,10 @@ impl Host {
         }
         self.signal(network, Signal::KILL)?;
         drop(self.process.take());
-        wait_until(
-            "the host's processes are gone",
-            Duration::from_secs(10),
-            || {
-                let left = network.processes(self.number, None)?;
-                if left.is_empty() {
-                    Ok(())
-                } else {
-                    Err(format!("{left:?} are still there"))
-                }
-            },
-        )
+        wait_until("the host's processes are gone", Duration::from_secs(10), || {
+            let left = network.processes(self.number, None)?;
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are still there")) }
+        })
     }
 
     /// Asks the daemon to end (SIGTERM) and waits for it.
@@ -210,10 +185,7 @@ impl Host {
         };
         signal(process.pid(), Signal::TERM);
         wait_until("the daemon has ended", Duration::from_secs(20), || {
-            process
-                .ended()
-                .map(drop)
-                .ok_or_else(|| "it still runs".into())
+            process.ended().map(drop).ok_or_else(|| "it still runs".into())
         })?;
         process.finish()
     }
@@ -223,23 +195,14 @@ impl Host {
     /// # Errors
     /// What `ip` said.
     pub fn signal(&self, network: &Network, what: Signal) -> Outcome<()> {
-        network
-            .processes(self.number, None)?
-            .into_iter()
-            .for_each(|pid| signal(pid, what));
+        network.processes(self.number, None)?.into_iter().for_each(|pid| signal(pid, what));
         Ok(())
     }
 
     /// Bytes that its files take in the file system.
     pub fn bytes_on_disk(&self) -> u64 {
         use std::os::unix::fs::MetadataExt as _;
-        let entries = std::fs::read_dir(&self.folder)
-            .into_iter()
-            .flatten()
-            .flatten();
-        entries
-            .filter_map(|entry| entry.metadata().ok())
-            .map(|meta| meta.blocks() * 512)
-            .sum()
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
     }
 }

@@ -17,8 +17,10 @@ pub mod nbd;
 pub mod network;
 pub mod pattern;
 pub mod process;
+pub mod scene;
 pub mod time_line;
 pub mod tools;
+pub mod vm;
 pub mod wait;
 
 pub use cluster::{Cluster, Shape};

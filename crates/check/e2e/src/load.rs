@@ -18,6 +18,7 @@ use std::{
 
 use crate::{
     NbdClient, NbdError, Outcome, Target,
+    nbd::HangUp,
     pattern::{SECTOR, fill, mix, name},
 };
 
@@ -38,6 +39,8 @@ pub struct Load {
 #[derive(Debug)]
 struct Shared {
     targets: Mutex<Vec<Target>>,
+    /// What ends the connection of each thread.
+    open: Mutex<BTreeMap<u64, HangUp>>,
     export: String,
     seed: u64,
     sectors: u64,
@@ -87,11 +90,7 @@ impl LoadReport {
     /// # Errors
     /// The faults.
     pub fn clean(&self) -> Outcome<()> {
-        if self.faults.is_empty() {
-            Ok(())
-        } else {
-            Err(self.faults.join("; "))
-        }
+        if self.faults.is_empty() { Ok(()) } else { Err(self.faults.join("; ")) }
     }
 }
 
@@ -109,16 +108,10 @@ impl Load {
     /// Starts `threads` clients on the first `mib` MiB of `export`, which must read as zeroes where nothing was written.
     ///
     /// Targets are tried in order, from the first. `pause` lies between the requests of a thread.
-    pub fn start(
-        targets: Vec<Target>,
-        export: &str,
-        mib: u64,
-        threads: u64,
-        pause: Duration,
-        seed: u64,
-    ) -> Self {
+    pub fn start(targets: Vec<Target>, export: &str, mib: u64, threads: u64, pause: Duration, seed: u64) -> Self {
         let shared = Arc::new(Shared {
             targets: Mutex::new(targets),
+            open: Mutex::default(),
             export: export.to_owned(),
             seed,
             sectors: mib * (1 << 20) / SECTOR as u64,
@@ -138,12 +131,7 @@ impl Load {
                 let shared = shared.clone();
                 thread::spawn(move || {
                     let state = mix(shared.seed + index);
-                    let mut worker = Worker {
-                        index,
-                        shared,
-                        versions: BTreeMap::new(),
-                        state,
-                    };
+                    let mut worker = Worker { index, shared, versions: BTreeMap::new(), state };
                     worker.run();
                     worker
                 })
@@ -165,19 +153,46 @@ impl Load {
         *self.shared.targets.lock().expect("no holder panics") = targets;
     }
 
-    /// Ends the load, reads every sector of the range back through `targets`, and tells what was found.
+    /// Ends the connections of all threads: their requests are sent again to the targets of now.
+    ///
+    /// # Panics
+    /// When a thread of the load panicked.
+    pub fn reconnect(&self) {
+        for hang_up in self.shared.open.lock().expect("no holder panics").values() {
+            hang_up.now();
+        }
+    }
+
+    /// Ends the load. What is to be there is known then, and nothing is under way.
     ///
     /// # Errors
-    /// When a thread died or the disk cannot be read.
-    pub fn finish(self, targets: &[Target]) -> Outcome<LoadReport> {
+    /// When a thread died.
+    pub fn stop(self) -> Outcome<StoppedLoad> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut versions = BTreeMap::new();
         for thread in self.threads {
             let mut worker = thread.join().map_err(|_| "a thread of the load panicked")?;
             versions.append(&mut worker.versions);
         }
+        Ok(StoppedLoad { shared: self.shared, versions })
+    }
+}
+
+/// A load that has ended.
+#[derive(Debug)]
+pub struct StoppedLoad {
+    shared: Arc<Shared>,
+    versions: BTreeMap<u64, u32>,
+}
+
+impl StoppedLoad {
+    /// Reads every sector of the range back through `targets`, and tells what was found.
+    ///
+    /// # Errors
+    /// When the disk cannot be read.
+    pub fn verify(&self, targets: &[Target]) -> Outcome<LoadReport> {
         self.shared.retarget(targets);
-        verify(&self.shared, &versions)?;
+        verify(&self.shared, &self.versions)?;
         Ok(self.shared.report())
     }
 }
@@ -187,31 +202,29 @@ impl Shared {
         *self.targets.lock().expect("no holder panics") = targets.to_vec();
     }
 
+    fn opened(&self, index: u64, client: &NbdClient) {
+        if let Ok(hang_up) = client.hang_up() {
+            self.open.lock().expect("no holder panics").insert(index, hang_up);
+        }
+    }
+
     fn fault(&self, words: String) {
         let mut faults = self.faults.lock().expect("no holder panics");
         if faults.len() < 20 {
-            faults.push(format!(
-                "at {:.2} s: {words}",
-                self.begin.elapsed().as_secs_f64()
-            ));
+            faults.push(format!("at {:.2} s: {words}", self.begin.elapsed().as_secs_f64()));
         }
     }
 
     fn answered(&self, since: Instant) {
         let now = self.begin.elapsed();
-        let last = self
-            .last_answer
-            .swap(now.as_micros() as u64, Ordering::Relaxed);
+        let last = self.last_answer.swap(now.as_micros() as u64, Ordering::Relaxed);
         let keep = |longest: &Mutex<(Duration, Duration)>, took: Duration| {
             let mut longest = longest.lock().expect("no holder panics");
             if took > longest.0 {
                 *longest = (took, now);
             }
         };
-        keep(
-            &self.silence,
-            now.saturating_sub(Duration::from_micros(last)),
-        );
+        keep(&self.silence, now.saturating_sub(Duration::from_micros(last)));
         keep(&self.longest, since.elapsed());
         self.done.fetch_add(1, Ordering::Relaxed);
     }
@@ -273,18 +286,14 @@ impl Worker {
                     *version &= !ZEROED;
                     fill(sector, self.shared.seed, number, *version);
                 }
-                self.shared
-                    .written_bytes
-                    .fetch_add(data.len() as u64, Ordering::Relaxed);
+                self.shared.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
             if !self.send(&mut client, &op, at, &mut data) {
                 return;
             }
             match op {
                 Op::Read => self.compare(at, &data),
-                Op::Zero => {
-                    (at..at + count).for_each(|n| *self.versions.entry(n).or_default() |= ZEROED)
-                }
+                Op::Zero => (at..at + count).for_each(|n| *self.versions.entry(n).or_default() |= ZEROED),
                 Op::Write | Op::Flush => {}
             }
             thread::sleep(self.shared.pause);
@@ -298,9 +307,7 @@ impl Worker {
         let aligned = self.random(4) > 0;
         let unit = if aligned { 8 } else { 1 };
         let order = self.random(10);
-        let count = (1 + self.random(1 << order))
-            .next_multiple_of(unit)
-            .min(REQUEST_SECTORS_MAX);
+        let count = (1 + self.random(1 << order)).next_multiple_of(unit).min(REQUEST_SECTORS_MAX);
         let at = self.random((SLICE_SECTORS - count) / unit + 1) * unit;
         let op = match self.random(20) {
             0 => Op::Zero,
@@ -318,6 +325,7 @@ impl Worker {
         loop {
             let outcome = match client.as_mut() {
                 None => self.shared.connect(begin + GIVE_UP).map(|new| {
+                    self.shared.opened(self.index, &new);
                     *client = Some(new);
                     false
                 }),
@@ -363,10 +371,7 @@ fn compare(shared: &Shared, versions: &BTreeMap<u64, u32>, at: u64, data: &[u8])
         let version = if version & ZEROED == 0 { version } else { 0 };
         fill(&mut want, shared.seed, number, version);
         if want != sector {
-            shared.fault(format!(
-                "sector {number} holds {}, not version {version}",
-                name(sector, shared.seed)
-            ));
+            shared.fault(format!("sector {number} holds {}, not version {version}", name(sector, shared.seed)));
             return;
         }
     }
@@ -374,9 +379,7 @@ fn compare(shared: &Shared, versions: &BTreeMap<u64, u32>, at: u64, data: &[u8])
 
 fn verify(shared: &Shared, versions: &BTreeMap<u64, u32>) -> Outcome<()> {
     let deadline = Instant::now() + GIVE_UP;
-    let mut client = shared
-        .connect(deadline)
-        .map_err(|e| format!("cannot read back: {e}"))?;
+    let mut client = shared.connect(deadline).map_err(|e| format!("cannot read back: {e}"))?;
     let mut data = vec![0; SLICE_SECTORS as usize * SECTOR];
     let mut at = 0;
     while at < shared.sectors {
@@ -386,9 +389,7 @@ fn verify(shared: &Shared, versions: &BTreeMap<u64, u32>) -> Outcome<()> {
                 at += SLICE_SECTORS;
             }
             Err(NbdError::Gone(_)) if Instant::now() < deadline => {
-                client = shared
-                    .connect(deadline)
-                    .map_err(|e| format!("cannot read back: {e}"))?;
+                client = shared.connect(deadline).map_err(|e| format!("cannot read back: {e}"))?;
             }
             Err(error) => return Err(format!("cannot read sector {at} back: {error}")),
         }

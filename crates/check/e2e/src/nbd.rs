@@ -6,7 +6,7 @@
 use std::{
     fmt,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     path::PathBuf,
     time::Duration,
@@ -62,8 +62,40 @@ impl Target {
     }
 }
 
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
+trait Stream: Read + Write + Send {
+    fn hang_up(&self) -> std::io::Result<HangUp>;
+}
+
+impl Stream for UnixStream {
+    fn hang_up(&self) -> std::io::Result<HangUp> {
+        Ok(HangUp::Unix(self.try_clone()?))
+    }
+}
+
+impl Stream for TcpStream {
+    fn hang_up(&self) -> std::io::Result<HangUp> {
+        Ok(HangUp::Tcp(self.try_clone()?))
+    }
+}
+
+/// Ends a connection from another thread.
+#[derive(Debug)]
+pub enum HangUp {
+    /// Of a unix socket.
+    Unix(UnixStream),
+    /// Of TCP.
+    Tcp(TcpStream),
+}
+
+impl HangUp {
+    /// Ends it: what waits for an answer learns that the connection is gone.
+    pub fn now(&self) {
+        let _ = match self {
+            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
 
 /// One connection, one request at a time.
 pub struct NbdClient {
@@ -87,19 +119,14 @@ impl NbdClient {
                 Box::new(stream)
             }
             Target::Tcp(address) => {
-                let stream =
-                    TcpStream::connect_timeout(address, patience.min(Duration::from_secs(1)))?;
+                let stream = TcpStream::connect_timeout(address, patience.min(Duration::from_secs(1)))?;
                 stream.set_read_timeout(Some(patience))?;
                 stream.set_write_timeout(Some(patience))?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
         };
-        let mut client = Self {
-            stream,
-            size: 0,
-            cookie: 0,
-        };
+        let mut client = Self { stream, size: 0, cookie: 0 };
         client.negotiate(export)?;
         Ok(client)
     }
@@ -120,8 +147,7 @@ impl NbdClient {
         self.stream.write_all(&option)?;
         loop {
             let head: [u8; 20] = self.take()?;
-            let word =
-                |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+            let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
             let mut body = vec![0; word(16).min(1 << 16) as usize];
             self.stream.read_exact(&mut body)?;
             match word(12) {
@@ -140,19 +166,21 @@ impl NbdClient {
         }
     }
 
+    /// What ends this connection from another thread.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn hang_up(&self) -> std::io::Result<HangUp> {
+        self.stream.hang_up()
+    }
+
     fn take<const N: usize>(&mut self) -> Result<[u8; N], NbdError> {
         let mut bytes = [0; N];
         self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
     }
 
-    fn request(
-        &mut self,
-        command: u16,
-        offset: u64,
-        bytes: u32,
-        data: &[u8],
-    ) -> Result<(), NbdError> {
+    fn request(&mut self, command: u16, offset: u64, bytes: u32, data: &[u8]) -> Result<(), NbdError> {
         self.cookie += 1;
         let mut head = Vec::with_capacity(28 + data.len());
         head.extend(REQUEST_MAGIC.to_be_bytes());

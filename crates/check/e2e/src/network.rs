@@ -47,11 +47,7 @@ impl Network {
             .map(|step| ((pid * 7 + count + step) % 251) as u8)
             .find(|subnet| !routes.contains(&format!("10.77.{subnet}.")))
             .ok_or("no free network 10.77.N.0/24")?;
-        let network = Self {
-            id: format!("{pid:x}{}", char::from(b'g' + (count % 20) as u8)),
-            subnet,
-            hosts,
-        };
+        let network = Self { id: format!("{pid:x}{}", char::from(b'g' + (count % 20) as u8)), subnet, hosts };
         network.build()?;
         Ok(network)
     }
@@ -66,21 +62,11 @@ impl Network {
         for n in 1..=self.hosts {
             let (ns, veth) = (self.namespace(n), self.veth(n));
             ip(&["netns", "add", &ns])?;
-            ip(&[
-                "link", "add", &veth, "type", "veth", "peer", "name", "eth0", "netns", &ns,
-            ])?;
+            ip(&["link", "add", &veth, "type", "veth", "peer", "name", "eth0", "netns", &ns])?;
             ip(&["link", "set", &veth, "master", &self.bridge(), "up"])?;
             ip(&["-n", &ns, "link", "set", "lo", "up"])?;
             ip(&["-n", &ns, "link", "set", "eth0", "up"])?;
-            ip(&[
-                "-n",
-                &ns,
-                "addr",
-                "add",
-                &format!("{}/24", self.address(n)),
-                "dev",
-                "eth0",
-            ])?;
+            ip(&["-n", &ns, "addr", "add", &format!("{}/24", self.address(n)), "dev", "eth0"])?;
         }
         Ok(())
     }
@@ -108,9 +94,7 @@ impl Network {
     /// A command that runs in the namespace of host `n`.
     pub fn command(&self, n: u8, program: &Path) -> Command {
         let mut command = tool("ip");
-        command
-            .args(["netns", "exec", &self.namespace(n)])
-            .arg(program);
+        command.args(["netns", "exec", &self.namespace(n)]).arg(program);
         command
     }
 
@@ -119,9 +103,7 @@ impl Network {
     /// # Errors
     /// What `ip` said.
     pub fn cut(&self, far: &[u8]) -> Outcome<()> {
-        far.iter().try_for_each(|n| {
-            ip(&["link", "set", &self.veth(*n), "master", &self.far_bridge()]).map(drop)
-        })
+        far.iter().try_for_each(|n| ip(&["link", "set", &self.veth(*n), "master", &self.far_bridge()]).map(drop))
     }
 
     /// Joins all hosts again.
@@ -129,9 +111,7 @@ impl Network {
     /// # Errors
     /// What `ip` said.
     pub fn heal(&self) -> Outcome<()> {
-        (1..=self.hosts).try_for_each(|n| {
-            ip(&["link", "set", &self.veth(n), "master", &self.bridge()]).map(drop)
-        })
+        (1..=self.hosts).try_for_each(|n| ip(&["link", "set", &self.veth(n), "master", &self.bridge()]).map(drop))
     }
 
     /// Processes in the namespace of host `n` with the name `name`, or all.
@@ -175,16 +155,11 @@ fn ip(arguments: &[&str]) -> Outcome<String> {
 
 fn pids(namespace: &str) -> Outcome<Vec<u32>> {
     let text = ip(&["netns", "pids", namespace])?;
-    Ok(text
-        .lines()
-        .filter_map(|line| line.trim().parse().ok())
-        .collect())
+    Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
 
 fn comm(pid: u32) -> Option<String> {
-    std::fs::read_to_string(format!("/proc/{pid}/comm"))
-        .ok()
-        .map(|name| name.trim().to_owned())
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
 }
 
 /// Ends what runs in a namespace of the harness, which nobody else has processes in, and removes it with its veth.
@@ -202,25 +177,15 @@ fn sweep() {
         u32::from_str_radix(pid, 16).is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
     };
     let namespaces = ip(&["netns", "list"]).unwrap_or_default();
-    for namespace in namespaces
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-    {
-        let id = namespace
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split('-').next());
+    for namespace in namespaces.lines().filter_map(|line| line.split_whitespace().next()) {
+        let id = namespace.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
         if id.is_some_and(dead) {
             remove_namespace(namespace);
         }
     }
     let bridges = ip(&["-br", "link", "show", "type", "bridge"]).unwrap_or_default();
-    for bridge in bridges
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-    {
-        let id = bridge
-            .strip_prefix("ce")
-            .and_then(|rest| rest.strip_suffix(['b', 'c']));
+    for bridge in bridges.lines().filter_map(|line| line.split_whitespace().next()) {
+        let id = bridge.strip_prefix("ce").and_then(|rest| rest.strip_suffix(['b', 'c']));
         if id.is_some_and(dead) {
             let _ = ip(&["link", "del", bridge]);
         }

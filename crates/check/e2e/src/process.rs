@@ -47,10 +47,7 @@ impl Process {
             .stderr(open()?)
             .spawn()
             .map_err(|e| format!("cannot start {command:?}: {e}"))?;
-        Ok(Self {
-            child,
-            log: log.to_owned(),
-        })
+        Ok(Self { child, log: log.to_owned() })
     }
 
     /// Its number.
@@ -60,11 +57,7 @@ impl Process {
 
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<String> {
-        self.child
-            .try_wait()
-            .ok()
-            .flatten()
-            .map(|status| status.to_string())
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
     /// Waits for its end.
@@ -111,17 +104,7 @@ pub fn tail(log: &Path, lines: usize) -> String {
 pub fn cpu_ticks(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name may hold spaces: fields count from behind its bracket.
-    let fields: Vec<&str> = text
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    let field = |n: usize| {
-        fields
-            .get(n)
-            .and_then(|f| f.parse::<u64>().ok())
-            .unwrap_or(0)
-    };
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
     field(11) + field(12)
 }

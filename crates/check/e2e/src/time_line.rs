@@ -16,10 +16,7 @@ impl TimeLine {
     /// Begins now, with a title.
     pub fn new(title: &str) -> Self {
         println!("\n== {title}");
-        Self {
-            begin: Instant::now(),
-            lines: Arc::default(),
-        }
+        Self { begin: Instant::now(), lines: Arc::default() }
     }
 
     /// Says one thing.
@@ -27,11 +24,7 @@ impl TimeLine {
     /// # Panics
     /// When another thread panicked while it spoke.
     pub fn say(&self, words: impl AsRef<str>) {
-        let line = format!(
-            "{:8.2} s  {}",
-            self.begin.elapsed().as_secs_f64(),
-            words.as_ref()
-        );
+        let line = format!("{:8.2} s  {}", self.begin.elapsed().as_secs_f64(), words.as_ref());
         println!("{line}");
         self.lines.lock().expect("no speaker panics").push(line);
     }

@@ -25,6 +25,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("busybox", "busybox-static"),
+    ("modprobe", "kmod"),
+    ("ldd", "libc-bin"),
 ];
 
 /// Ends the test in words unless it runs as root.
@@ -47,10 +49,7 @@ pub fn tool(program: &str) -> Command {
         .iter()
         .map(|folder| Path::new(folder).join(program))
         .find(|path| path.exists());
-    let package = PACKAGES
-        .iter()
-        .find(|(name, _)| *name == program)
-        .map_or(program, |(_, package)| package);
+    let package = PACKAGES.iter().find(|(name, _)| *name == program).map_or(program, |(_, package)| package);
     let path = found.unwrap_or_else(|| panic!("{program} is missing: apt-get install {package}"));
     Command::new(path)
 }
@@ -61,10 +60,7 @@ pub fn tool(program: &str) -> Command {
 /// When it cannot be started or ends with another code than 0: the command line and what it said.
 pub fn run(command: &mut Command) -> Outcome<String> {
     let shown = format!("{command:?}");
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("cannot run {shown}: {e}"))?;
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("cannot run {shown}: {e}"))?;
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(out);
@@ -79,10 +75,7 @@ pub fn run(command: &mut Command) -> Outcome<String> {
 /// When this crate is not three folders below it.
 pub fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors()
-        .nth(3)
-        .expect("crates/check/e2e is three folders deep")
-        .to_owned()
+    here.ancestors().nth(3).expect("crates/check/e2e is three folders deep").to_owned()
 }
 
 /// Where cargo puts what it builds.
@@ -95,21 +88,14 @@ pub fn target() -> PathBuf {
 /// # Panics
 /// When it was not built.
 pub fn program(name: &str) -> PathBuf {
-    let folder =
-        std::env::var_os("CAIRN_BIN").map_or_else(|| target().join("release"), PathBuf::from);
+    let folder = std::env::var_os("CAIRN_BIN").map_or_else(|| target().join("release"), PathBuf::from);
     let path = folder.join(name);
-    assert!(
-        path.exists(),
-        "{} is not there: cargo build --release -p cairnd -p cairn-cli",
-        path.display()
-    );
+    assert!(path.exists(), "{} is not there: cargo build --release -p cairnd -p cairn-cli", path.display());
     path
 }
 
 /// How long a scenario keeps its load up: `CAIRN_E2E_SECONDS`, or 15 s.
 pub fn load_time() -> Duration {
-    let seconds = std::env::var("CAIRN_E2E_SECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok());
+    let seconds = std::env::var("CAIRN_E2E_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(15))
 }

@@ -11,20 +11,13 @@ use crate::Outcome;
 ///
 /// # Errors
 /// `what` with the last words, after `limit`.
-pub fn wait_until<T>(
-    what: &str,
-    limit: Duration,
-    mut ask: impl FnMut() -> Outcome<T>,
-) -> Outcome<T> {
+pub fn wait_until<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Outcome<T>) -> Outcome<T> {
     let begin = Instant::now();
     loop {
         match ask() {
             Ok(answer) => return Ok(answer),
             Err(words) if begin.elapsed() > limit => {
-                return Err(format!(
-                    "waited {} s until {what}: {words}",
-                    limit.as_secs()
-                ));
+                return Err(format!("waited {} s until {what}: {words}", limit.as_secs()));
             }
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }

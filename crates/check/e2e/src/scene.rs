@@ -1,0 +1,136 @@
+//! What most tests begin with: a disk, a load with a shadow model on its first quarter, fio on its second.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Cluster, Door, Load, Outcome, Shape, Target,
+    fio::{Fio, FioReport, reconnecting},
+    load::StoppedLoad,
+    process::Process,
+    tools::load_time,
+};
+
+/// MiB of the disk.
+pub const DISK_MIB: u64 = 512;
+/// Its name.
+pub const DISK: &str = "vm-1";
+
+/// A disk under load.
+pub struct Scene {
+    /// The owner when the scene began.
+    pub owner: u8,
+    /// The load with the shadow model.
+    pub load: Load,
+    fio: Fio,
+    /// What leads fio's QEMU to a host.
+    pub door: Door,
+    begun: Instant,
+    time: Duration,
+    _qemu: Process,
+}
+
+impl Scene {
+    /// Makes the disk at host `owner` and starts both loads; clients try the hosts of `through` in order.
+    ///
+    /// # Errors
+    /// What could not be made.
+    pub fn begin(cluster: &Cluster, owner: u8, through: &[u8]) -> Outcome<Self> {
+        cluster.create_disk(DISK, DISK_MIB, owner)?;
+        let targets = targets(cluster, through);
+        let socket = |name: &str| cluster.host(owner).sockets.join(name);
+        let door = Door::open(&socket("door.sock"), targets.clone())?;
+        let qemu = reconnecting(&door.socket, DISK, &socket("qemu.sock"), &cluster.logs)?;
+        let load = Load::start(targets, DISK, DISK_MIB / 4, 4, Duration::from_millis(5), 1);
+        let time = load_time();
+        let uri = Target::Unix(socket("qemu.sock")).uri(DISK);
+        let fio = Fio::verified(&uri, DISK_MIB / 4, DISK_MIB / 4, time, &cluster.logs)?;
+        Ok(Self { owner, load, fio, door, begun: Instant::now(), time, _qemu: qemu })
+    }
+
+    /// Sleeps until this part of the load's time, in per cent, has passed.
+    pub fn sleep_until(&self, percent: u32) {
+        thread::sleep((self.time * percent / 100).saturating_sub(self.begun.elapsed()));
+    }
+
+    /// Waits until the load is answered again: `requests` more than now.
+    ///
+    /// # Errors
+    /// When it is not, within `limit`.
+    pub fn goes_on(&self, cluster: &Cluster, what: &str, limit: Duration) -> Outcome<()> {
+        let (begin, before) = (Instant::now(), self.load.done());
+        crate::wait_until(&format!("I/O goes on {what}"), limit, || {
+            crate::wait::check(self.load.done() > before + 8, || "no answers".into())
+        })?;
+        cluster.say(format!("I/O goes on {what} ({:.2} s)", begin.elapsed().as_secs_f64()));
+        Ok(())
+    }
+
+    /// Waits for fio's end and ends the load; every host is still as it is.
+    ///
+    /// # Errors
+    /// An I/O error or a wrong byte that fio met.
+    pub fn stop(self, cluster: &Cluster) -> Outcome<Ended> {
+        let fio = self.fio.finish()?;
+        cluster.say(fio.line());
+        Ok(Ended { fio, load: self.load.stop()? })
+    }
+
+    /// [`Scene::stop`] and [`Ended::verify`].
+    ///
+    /// # Errors
+    /// As those.
+    pub fn finish(self, cluster: &Cluster, through: &[u8], stall_max: Duration) -> Outcome<()> {
+        self.stop(cluster)?.verify(cluster, through, stall_max)
+    }
+}
+
+/// Loads that have ended.
+#[derive(Debug)]
+pub struct Ended {
+    fio: FioReport,
+    load: StoppedLoad,
+}
+
+impl Ended {
+    /// Reads everything back through the hosts of `through`, and prints what was found.
+    ///
+    /// # Errors
+    /// An I/O error, a wrong byte, or a request longer than `stall_max`.
+    pub fn verify(self, cluster: &Cluster, through: &[u8], stall_max: Duration) -> Outcome<()> {
+        let report = self.load.verify(&targets(cluster, through))?;
+        cluster.say(report.line());
+        report.clean()?;
+        let longest = report.longest.0.max(self.fio.longest);
+        cluster.say(format!("LONGEST STALL {:.2} s (bound {} s)", longest.as_secs_f64(), stall_max.as_secs()));
+        crate::wait::check(longest <= stall_max, || format!("I/O stalled for {:.2} s", longest.as_secs_f64()))
+    }
+}
+
+/// The NBD sockets of hosts.
+pub fn targets(cluster: &Cluster, hosts: &[u8]) -> Vec<Target> {
+    hosts.iter().map(|n| Target::Unix(cluster.host(*n).nbd_socket())).collect()
+}
+
+/// Starts a cluster of the default shape and runs a scenario on it.
+///
+/// # Panics
+/// When it fails.
+pub fn play(name: &str, shape: &Shape, scenario: impl FnOnce(&mut Cluster) -> Outcome<()>) {
+    let cluster = Cluster::start(name, shape).unwrap_or_else(|words| panic!("{words}"));
+    cluster.run(scenario);
+}
+
+/// A copy's host that is not `owner`, and a host without a copy.
+///
+/// # Errors
+/// When the disk has no such copy.
+pub fn roles(cluster: &Cluster, owner: u8) -> Outcome<(u8, u8)> {
+    let replicas = cluster.replicas(owner, DISK)?;
+    let other = *replicas.iter().find(|n| **n != owner).ok_or("no copy beside the owner's")?;
+    let hosts = 1..=cluster.hosts().len() as u8;
+    let spare = hosts.rev().find(|n| !replicas.contains(n) && *n != owner);
+    Ok((other, spare.ok_or("no host without a copy")?))
+}
