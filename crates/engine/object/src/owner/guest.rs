@@ -16,9 +16,9 @@ use futures::future::join_all;
 use crate::{
     local_store::LocalStore,
     owner::{
-        Owned,
+        Ended, Owned,
         read::Contents,
-        write::{Body, OpError, Operation},
+        write::{Body, Lock, OpError, Operation},
     },
 };
 
@@ -68,12 +68,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.pace(data.len() as u64).await;
         self.not_draining().await?;
         let _budget = self.shard.admit(blocks.bytes()).await;
-        let _guard = self.locks.lock(blocks, true).await;
+        let lock = Rc::new(self.locks.lock(blocks, true).await);
         let data = match offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes() {
             true => aligned(data),
             false => self.with_edges(blocks, offset, &data).await?,
         };
-        self.write_blocks(blocks, data, origin).await
+        self.write_blocks(blocks, data, origin, &lock).await
     }
 
     /// Zeroes bytes; whole blocks give their space back unless `keep_allocated`.
@@ -121,16 +121,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (layout, size) = (self.layout(), self.size_bytes());
         let mut found = Vec::new();
         for piece in cairn_geometry::split(&layout, size, all) {
-            let legs = self.state.borrow().readable(piece.set);
-            let me = self.shard.inner.env.host();
-            let Some(leg) = legs.iter().find(|l| l.link.host == me).or(legs.first()).copied() else {
-                return Err(OpError::Io(format!("no reachable copy of replica set {}", piece.set)));
-            };
-            let request = Request::Allocated { to: leg.link.target, range: piece.range };
-            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
-            let Ok((Answer::Allocated(pieces), _)) = reply else {
-                return Err(OpError::Io("a component did not tell its allocation".into()));
-            };
+            let pieces = self.allocated(piece).await?;
             let shift = |p: AllocatedPiece| {
                 let range = BlockRange::new(p.range.first - piece.range.first + piece.object_first, p.range.count);
                 AllocatedPiece { range, ..p }
@@ -139,6 +130,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         self.check_lease().await?;
         Ok(found)
+    }
+
+    /// What one in-sync copy holds, a local one first.
+    async fn allocated(&self, piece: Piece) -> Result<Vec<AllocatedPiece>, OpError> {
+        let mut legs = self.state.borrow().readable(piece.set);
+        let me = self.shard.inner.env.host();
+        legs.sort_by_key(|l| l.link.host != me);
+        for leg in legs {
+            let request = Request::Allocated { to: leg.link.target, range: piece.range };
+            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+            if let Ok((Answer::Allocated(pieces), _)) = reply {
+                return Ok(pieces);
+            }
+        }
+        let why = format!("no reachable copy of replica set {}", piece.set);
+        Err(OpError::Ended(Ended::Inaccessible(why)))
     }
 
     fn check(&self, offset: u64, len_bytes: u64) -> Result<BlockRange, OpError> {
@@ -199,7 +206,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Ok(whole.freeze())
     }
 
-    async fn write_blocks(self: &Rc<Self>, blocks: BlockRange, data: Bytes, origin: Origin) -> Result<(), OpError> {
+    async fn write_blocks(
+        self: &Rc<Self>,
+        blocks: BlockRange,
+        data: Bytes,
+        origin: Origin,
+        lock: &Lock,
+    ) -> Result<(), OpError> {
         let op_blocks = self.shard.inner.options.borrow().op_bytes_max / BLOCK_BYTES;
         let mut operations = Vec::new();
         for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
@@ -216,7 +229,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     continue;
                 }
                 let crcs = part.chunks_exact(BLOCK as usize).map(block_crc).collect();
-                operations.push(self.start(piece.set, range, client, Body::Write { crcs, data: part }));
+                operations.push(self.start(piece.set, range, client, Body::Write { crcs, data: part }, lock.clone()));
             }
         }
         all_acknowledged(operations).await
@@ -229,14 +242,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         origin: Origin,
     ) -> Result<(), OpError> {
         self.not_draining().await?;
-        let _guard = self.locks.lock(blocks, true).await;
+        let lock = Rc::new(self.locks.lock(blocks, true).await);
         let mut operations = Vec::new();
         for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
             let client = origin.part(piece.object_first);
             if origin.retry && self.was_done(piece.set, client).await? {
                 continue;
             }
-            operations.push(self.start(piece.set, piece.range, client, Body::Zero { keep_allocated }));
+            operations.push(self.start(piece.set, piece.range, client, Body::Zero { keep_allocated }, lock.clone()));
         }
         all_acknowledged(operations).await
     }
@@ -251,7 +264,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 return Ok(done);
             }
         }
-        Err(OpError::Io(format!("no reachable copy of replica set {set}")))
+        // Not an error of the guest's: it is repeated until the object is accessible again, or patience ends.
+        Err(OpError::Ended(Ended::Inaccessible(format!("no reachable copy of replica set {set}"))))
     }
 
     /// Delays requests above the policy's IOPS limit. One I/O is up to 32 KiB, as vSAN counts.

@@ -180,7 +180,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn repair(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, range: BlockRange) {
         let layout = self.state.borrow().config.layout;
         for object_range in cairn_geometry::to_object(&layout, set, range) {
-            let guard = self.locks.lock(object_range, true).await;
+            let lock = Rc::new(self.locks.lock(object_range, true).await);
             let Some(piece) = cairn_geometry::split(&layout, self.size_bytes(), object_range).next() else {
                 continue;
             };
@@ -193,12 +193,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             };
             let (pieces, data) = contents.joined();
             let body = Body::Copy { pieces, data };
-            let operation = self.start(set, piece.range, ClientTag::default(), body);
+            let operation = self.start(set, piece.range, ClientTag::default(), body, lock);
             if matches!(operation.acknowledged.await, Ok(Ok(()))) {
                 let (object, component) = (self.id, leg.component);
                 self.shard.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
             }
-            drop(guard);
         }
     }
 

@@ -24,6 +24,9 @@ use crate::{
     shard::ObjectEvent,
 };
 
+/// How long after a source failed a resync begins again: that failure is to be recorded first.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
 /// How far a resync has come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
@@ -52,7 +55,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.resyncs.borrow_mut().insert(component, progress);
         let owned = self.clone();
         self.shard.inner.env.spawn(async move {
-            let done = owned.resync(component, progress.session).await;
+            let done = owned.resync_until_done(component, progress.session).await;
             let mut resyncs = owned.resyncs.borrow_mut();
             // A newer admission of the same component has its own entry.
             if resyncs.get(&component).is_some_and(|p| p.session == progress.session) {
@@ -66,7 +69,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         });
     }
 
-    /// `None`: the component failed, or the owner ended; whoever comes next begins again.
+    /// Begins again when a source failed and the target did not: nobody else would.
+    async fn resync_until_done(self: &Rc<Self>, component: ComponentId, session: SessionId) -> Option<()> {
+        loop {
+            if self.resync(component, session).await.is_some() {
+                return Some(());
+            }
+            self.stage(component, session)?;
+            self.shard.inner.env.sleep(RETRY_AFTER).await;
+            self.stage(component, session)?;
+            self.progress(component, session, |p| p.bytes_done = 0);
+        }
+    }
+
+    /// `None`: the component or a source failed, or the owner ended.
     async fn resync(self: &Rc<Self>, component: ComponentId, session: SessionId) -> Option<()> {
         let (set, stale_since) = self.stage(component, session)?;
         // Operations begun before the target took writes are not in the survivors' region tables for certain until
@@ -149,16 +165,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let count = blocks.saturating_sub(first).min(u64::from(REGION_BLOCKS)) as u32;
         for object_range in cairn_geometry::to_object(&layout, set, BlockRange::new(first, count)) {
             self.not_draining().await.ok()?;
-            let _guard = self.locks.lock(object_range, true).await;
+            let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;
             let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
             let contents = self.read_piece(piece).await.ok()?;
             let (pieces, data) = contents.joined();
-            let copy = self.start_copy(component, set, piece.range, Body::Copy { pieces, data });
+            let copy = self.start_copy(component, set, piece.range, Body::Copy { pieces, data }, lock.clone());
             // The ack of a copy waits for nobody (the target is not required): its end is what counts.
             let op = copy.op;
             let _ = copy.acknowledged.await;
             self.copy_ended(op, component, session).await?;
+            drop(lock);
         }
         self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
         Some(())

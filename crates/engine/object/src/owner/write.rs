@@ -3,7 +3,7 @@
 //! Promises    W1  ack => every component in sync in the effective config holds the operation        (I3)
 //!             W2  a component that missed it is recorded absent before the ack                       (I4)
 //!             W3  an operation that is given up is undone everywhere before the error is returned    (I9)
-//! Assumes     the caller holds the exclusive range lock until the ack
+//! Assumes     the caller got the exclusive range lock, which the operation holds until the ack
 //! Not here    splitting guest requests (`guest`), recording failures (`keeper`)
 
 use std::{collections::BTreeMap, rc::Rc};
@@ -16,6 +16,7 @@ use futures::{StreamExt, channel::oneshot, stream::FuturesUnordered};
 
 use crate::{
     local_store::LocalStore,
+    locks::Guard,
     owner::{Ended, Owned, state::Leg},
     shard::PartsReply,
 };
@@ -42,6 +43,10 @@ pub(crate) enum OpError {
     Io(String),
 }
 
+/// The exclusive lock of an operation's blocks. The operation holds it until its ack: whoever asked for it may go away,
+/// and a region copy that read in between would bring the old bytes to its target after the new ones.
+pub(crate) type Lock = Rc<Guard>;
+
 /// An operation under way.
 pub(crate) struct Operation {
     pub(crate) op: OpId,
@@ -59,9 +64,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         range: BlockRange,
         client: ClientTag,
         body: Body,
+        lock: Lock,
     ) -> Operation {
-        let (op, settled, legs) = self.state.borrow_mut().begin(set);
-        self.send(op, settled, legs, range, client, &body)
+        let begun = self.state.borrow_mut().begin(set);
+        self.send(begun, range, client, &body, lock)
     }
 
     /// Sends a region to one component (resync); the set's other copies are the source.
@@ -71,20 +77,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         set: ReplicaSetIndex,
         range: BlockRange,
         body: Body,
+        lock: Lock,
     ) -> Operation {
         let (op, settled, legs) = self.state.borrow_mut().begin(set);
         let legs = legs.into_iter().filter(|l| l.component == component).collect();
-        self.send(op, settled, legs, range, ClientTag::default(), &body)
+        self.send((op, settled, legs), range, ClientTag::default(), &body, lock)
     }
 
     fn send(
         self: &Rc<Self>,
-        op: OpId,
-        settled: OpId,
-        legs: Vec<Leg>,
+        (op, settled, legs): (OpId, OpId, Vec<Leg>),
         range: BlockRange,
         client: ClientTag,
         body: &Body,
+        lock: Lock,
     ) -> Operation {
         let answers: Answers = FuturesUnordered::new();
         for leg in &legs {
@@ -96,7 +102,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (sender, acknowledged) = oneshot::channel();
         let owned = self.clone();
         // A task of its own: the operation comes to its end even if whoever asked for it goes away.
-        self.shard.inner.env.spawn(async move { owned.finish(op, legs, answers, sender).await });
+        self.shard.inner.env.spawn(async move { owned.finish(op, legs, answers, sender, lock).await });
         Operation { op, acknowledged }
     }
 
@@ -106,6 +112,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         legs: Vec<Leg>,
         mut answers: Answers,
         ack: oneshot::Sender<Result<(), OpError>>,
+        lock: Lock,
     ) {
         let mut outcome = Outcome::new(&legs);
         while outcome.required_left(|c| self.state.borrow().requires(c)) {
@@ -129,6 +136,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let recorded = self.wait_recorded(&outcome.failed).await;
         let _ = ack.send(recorded.clone().map_err(OpError::Ended));
+        drop(lock);
         if recorded.is_err() {
             return;
         }
