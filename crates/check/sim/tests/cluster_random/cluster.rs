@@ -4,7 +4,7 @@
 //! Not here    what is asked of the cluster (`model`), what happens to it (`faults`)
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::{BTreeMap, VecDeque},
     net::SocketAddr,
     rc::Rc,
@@ -49,11 +49,7 @@ impl Log {
     fn new(world: &World) -> Self {
         let weak = world.clone();
         let print = std::env::var_os("CAIRN_SIM_PRINT").is_some();
-        Self {
-            lines: Rc::default(),
-            world: Rc::new(move || weak.now()),
-            print,
-        }
+        Self { lines: Rc::default(), world: Rc::new(move || weak.now()), print }
     }
 
     pub fn add(&self, line: String) {
@@ -69,12 +65,7 @@ impl Log {
     }
 
     pub fn text(&self) -> String {
-        self.lines
-            .borrow()
-            .iter()
-            .cloned()
-            .collect::<Vec<_>>()
-            .join("\n")
+        self.lines.borrow().iter().cloned().collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -94,11 +85,7 @@ struct SimOutside {
 impl Outside<SimEnv> for SimOutside {
     fn connect(&self, _: HostId, _: SocketAddr) {}
 
-    fn open_device(
-        &self,
-        path: String,
-        _: Option<u64>,
-    ) -> LocalBoxFuture<'static, Result<SimDisk, String>> {
+    fn open_device(&self, path: String, _: Option<u64>) -> LocalBoxFuture<'static, Result<SimDisk, String>> {
         let disk = self.host.disk(&path);
         Box::pin(async move { Ok(disk) })
     }
@@ -123,8 +110,7 @@ impl Outside<SimEnv> for SimOutside {
     }
 
     fn warn(&self, text: String) {
-        self.log
-            .add(format!("{}: warning: {text}", self.host.name()));
+        self.log.add(format!("{}: warning: {text}", self.host.name()));
     }
 }
 
@@ -144,7 +130,6 @@ pub struct Cluster {
     pub members: Rc<Vec<Member>>,
     /// Faults injected, by kind.
     pub counts: Rc<RefCell<BTreeMap<&'static str, u64>>>,
-    pub late_values: Rc<Cell<u64>>,
 }
 
 /// The future did not end in time, or its host's process did.
@@ -182,22 +167,15 @@ fn node_options(name: &str) -> NodeOptions {
         },
         directory_kind: "embedded".into(),
         version: "sim".into(),
-        leases: LeaseOptions {
-            lease: LEASE,
-            heartbeat: LEASE / 4,
-        },
-        objects: ObjectOptions {
-            repair_delay: REPAIR_DELAY,
-            guest_patience: PATIENCE,
-            ..ObjectOptions::default()
-        },
+        leases: LeaseOptions { lease: LEASE, heartbeat: LEASE / 4 },
+        objects: ObjectOptions { repair_delay: REPAIR_DELAY, guest_patience: PATIENCE, ..ObjectOptions::default() },
         store: store_options(),
     }
 }
 
 impl Cluster {
     /// Hosts with a disk group each, and a disk of `size_bytes` on them. Returns when all is up.
-    pub fn new(seed: u64, hosts: usize, disk: &str, size_bytes: u64) -> Self {
+    pub fn new(seed: u64, hosts: usize, disk: &str, size_bytes: u64, rules: Option<v1::PolicyRules>) -> Self {
         let world = World::new(seed);
         let log = Log::new(&world);
         let directory = Embedded::in_memory(CLUSTER);
@@ -206,26 +184,13 @@ impl Cluster {
         settings.repair_delay_ms = REPAIR_DELAY.as_millis() as u64;
         let registry = Registry::new(directory.clone());
         world
-            .block_on(async move {
-                registry
-                    .init_cluster(&settings, &Policy::default())
-                    .await
-                    .map(drop)
-            })
+            .block_on(async move { registry.init_cluster(&settings, &Policy::default()).await.map(drop) })
             .expect("an empty directory takes its first settings");
         let members = (0..hosts)
-            .map(|n| {
-                Self::start_member(&world, &log, &format!("h{n}"), Gate::new(directory.clone()))
-            })
+            .map(|n| Self::start_member(&world, &log, &format!("h{n}"), Gate::new(directory.clone())))
             .collect();
-        let cluster = Self {
-            world,
-            log,
-            members: Rc::new(members),
-            counts: Rc::default(),
-            late_values: Rc::default(),
-        };
-        cluster.set_up(disk, size_bytes);
+        let cluster = Self { world, log, members: Rc::new(members), counts: Rc::default() };
+        cluster.set_up(disk, size_bytes, rules);
         cluster
     }
 
@@ -233,32 +198,22 @@ impl Cluster {
         let host = world.add_host(name);
         host.add_disk("cache", CACHE_BYTES);
         host.add_disk("capacity", CAPACITY_BYTES);
+        host.add_disk("capacity-2", CAPACITY_BYTES);
+        // Rates of real clocks differ by some millionths; the lease's margin has to cover that.
+        host.set_clock_rate_ppm(world.random_below(301) as i64 - 150);
         let saved: Rc<RefCell<Saved>> = Rc::default();
         let node: Rc<RefCell<Option<Node<SimEnv>>>> = Rc::default();
-        let (world_host, slot, way, log, name) = (
-            host.clone(),
-            node.clone(),
-            gate.clone(),
-            log.clone(),
-            name.to_owned(),
-        );
+        let (world_host, slot, way, log, name) =
+            (host.clone(), node.clone(), gate.clone(), log.clone(), name.to_owned());
         host.set_program(move |env| {
-            let outside = Rc::new(SimOutside {
-                host: world_host.clone(),
-                saved: saved.clone(),
-                log: log.clone(),
-            });
+            let outside = Rc::new(SimOutside { host: world_host.clone(), saved: saved.clone(), log: log.clone() });
             let copy = saved.borrow().copy.clone();
             let copy = copy.map_or_else(
                 || LocalCopy::empty(CLUSTER),
                 |json| LocalCopy::from_json(&json, CLUSTER).expect("our own copy loads"),
             );
             let groups = saved.borrow().groups.clone();
-            let (slot, options, registry) = (
-                slot.clone(),
-                node_options(&name),
-                Registry::new(way.clone()),
-            );
+            let (slot, options, registry) = (slot.clone(), node_options(&name), Registry::new(way.clone()));
             slot.borrow_mut().take();
             let log = log.clone();
             let name = name.clone();
@@ -269,50 +224,43 @@ impl Cluster {
                 std::future::pending::<()>().await;
             }
         });
-        Member {
-            host,
-            gate,
-            node,
-            clients: RefCell::default(),
-        }
+        Member { host, gate, node, clients: RefCell::default() }
     }
 
-    fn set_up(&self, disk: &str, size_bytes: u64) {
+    fn set_up(&self, disk: &str, size_bytes: u64, rules: Option<v1::PolicyRules>) {
         let (cluster, disk) = (self.clone(), disk.to_owned());
         self.world.block_on(async move {
             for n in 0..cluster.members.len() {
                 let request = v1::DiskGroupCreate {
                     host: None,
                     cache: "cache".into(),
-                    capacity: vec!["capacity".into()],
+                    capacity: vec!["capacity".into(), "capacity-2".into()],
                     files: None,
                     overwrite: false,
                 };
-                let made = cluster
-                    .manage(n, async move |node| {
-                        node.disk_group_create(request).await.map(drop)
-                    })
-                    .await;
+                let made = cluster.manage(n, async move |node| node.disk_group_create(request).await.map(drop)).await;
                 made.expect("a disk group on empty disks");
             }
             // Heartbeats tell everyone of the groups.
             cluster.world.sleep(Duration::from_secs(3)).await;
-            cluster
-                .create_disk(0, &disk, size_bytes)
-                .await
-                .expect("a disk on empty groups");
+            let policy = rules.as_ref().map(|_| "special".to_owned());
+            if let Some(rules) = rules {
+                let request = v1::PolicyCreate { name: "special".into(), rules };
+                cluster.manage(0, async move |node| node.policy_create(request).await).await.expect("a policy");
+            }
+            cluster.create_disk(0, &disk, size_bytes, policy).await.expect("a disk on empty groups");
         });
     }
 
-    pub async fn create_disk(&self, at: usize, disk: &str, size_bytes: u64) -> ApiResult<v1::Disk> {
-        let request = v1::DiskCreate {
-            name: disk.into(),
-            size_bytes,
-            policy: None,
-            host: None,
-        };
-        self.manage(at, async move |node| node.disk_create(request).await)
-            .await
+    pub async fn create_disk(
+        &self,
+        at: usize,
+        disk: &str,
+        size_bytes: u64,
+        policy: Option<String>,
+    ) -> ApiResult<v1::Disk> {
+        let request = v1::DiskCreate { name: disk.into(), size_bytes, policy, host: None };
+        self.manage(at, async move |node| node.disk_create(request).await).await
     }
 
     /// The node of a host, if it has started.
@@ -351,18 +299,12 @@ impl Cluster {
     ) -> ApiResult<T> {
         for _ in 0..1000 {
             if let Some(node) = self.node(n) {
-                let ran = self
-                    .run_on(n, Duration::from_secs(120), async move { call(node).await })
-                    .await;
-                return ran.unwrap_or_else(|lost| {
-                    Err(cairn_api::ApiError::unavailable(format!("h{n}: {lost:?}")))
-                });
+                let ran = self.run_on(n, Duration::from_secs(120), async move { call(node).await }).await;
+                return ran.unwrap_or_else(|lost| Err(cairn_api::ApiError::unavailable(format!("h{n}: {lost:?}"))));
             }
             self.world.sleep(Duration::from_millis(10)).await;
         }
-        Err(cairn_api::ApiError::unavailable(format!(
-            "h{n} does not start"
-        )))
+        Err(cairn_api::ApiError::unavailable(format!("h{n} does not start")))
     }
 
     /// A front end's handle of the disk at a host; kept as long as the host's process.
@@ -375,16 +317,9 @@ impl Cluster {
             return Some(client.clone());
         }
         let name = disk.to_owned();
-        let opened = self
-            .run_on(n, Duration::from_secs(60), async move {
-                node.open_disk(&name).await
-            })
-            .await;
+        let opened = self.run_on(n, Duration::from_secs(60), async move { node.open_disk(&name).await }).await;
         let client = opened.ok()?.ok()??;
-        self.members[n]
-            .clients
-            .borrow_mut()
-            .insert(disk.to_owned(), (incarnation, client.clone()));
+        self.members[n].clients.borrow_mut().insert(disk.to_owned(), (incarnation, client.clone()));
         Some(client)
     }
 
@@ -413,10 +348,7 @@ impl Cluster {
             let mut good = true;
             for n in 0..self.members.len() {
                 let name = disk.to_owned();
-                match self
-                    .manage(n, async move |node| node.disk_show(name).await)
-                    .await
-                {
+                match self.manage(n, async move |node| node.disk_show(name).await).await {
                     Ok(shown) if shown.summary.health == v1::DiskHealth::Healthy => {}
                     Ok(shown) => {
                         good = false;

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use cairn_api::LocalManagement;
+use cairn_node::Node;
+use cairn_sim::SimEnv;
+
 use crate::cluster::{Cluster, REPAIR_DELAY};
 
 /// Which faults a run draws from.
@@ -50,7 +54,7 @@ async fn one(cluster: &Cluster) {
     let (n, other) = (host(cluster), host(cluster));
     let (a, b) = (&cluster.members[n], &cluster.members[other]);
     let log = |text: String| cluster.log.add(text);
-    match cluster.world.random_below(12) {
+    match cluster.world.random_below(13) {
         0 | 1 => {
             cluster.count("kill");
             log(format!("h{n} is killed"));
@@ -79,11 +83,7 @@ async fn one(cluster: &Cluster) {
             cluster.world.isolate(a.host.id());
             cluster.world.sleep(ms(cluster, 100, 8000)).await;
             log(format!("h{n}: links heal"));
-            for member in cluster
-                .members
-                .iter()
-                .filter(|m| m.host.id() != a.host.id())
-            {
+            for member in cluster.members.iter().filter(|m| m.host.id() != a.host.id()) {
                 cluster.world.heal(a.host.id(), member.host.id());
             }
         }
@@ -118,6 +118,15 @@ async fn one(cluster: &Cluster) {
             log("the directory is back".into());
             cluster.members.iter().for_each(|m| m.gate.set_shut(false));
         }
+        12 => {
+            cluster.count("hand-over");
+            log(format!("h{n} takes the disk over"));
+            let request = cairn_api::v1::DiskAttach { host: None };
+            let attach = async move |node: Node<SimEnv>| node.disk_attach(crate::DISK.into(), request).await;
+            if let Err(error) = cluster.manage(n, attach).await {
+                log(format!("h{n} does not: {error}"));
+            }
+        }
         10 => {
             cluster.count("all crash");
             log("all hosts lose power".into());
@@ -150,21 +159,13 @@ async fn rebuild(cluster: &Cluster) {
     let first = host(cluster);
     cluster.count("gone for good");
     cluster.log.add(format!("h{first} is gone for long"));
-    cluster.members[first]
-        .host
-        .crash(cluster.world.random_u64());
-    cluster
-        .world
-        .sleep(REPAIR_DELAY + Duration::from_secs(15))
-        .await;
+    cluster.members[first].host.crash(cluster.world.random_u64());
+    cluster.world.sleep(REPAIR_DELAY + Duration::from_secs(15)).await;
     let second =
-        (first + 1 + cluster.world.random_below(cluster.members.len() as u64 - 1) as usize)
-            % cluster.members.len();
+        (first + 1 + cluster.world.random_below(cluster.members.len() as u64 - 1) as usize) % cluster.members.len();
     cluster.count("crash");
     cluster.log.add(format!("h{second} loses power"));
-    cluster.members[second]
-        .host
-        .crash(cluster.world.random_u64());
+    cluster.members[second].host.crash(cluster.world.random_u64());
     cluster.world.sleep(ms(cluster, 3000, 8000)).await;
     restart(cluster, second);
     cluster.world.sleep(ms(cluster, 100, 3000)).await;

@@ -9,7 +9,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use cairn_env::Env as _;
 use cairn_volume::Volume;
+use futures::future::{Either, select};
 
 use crate::{
     cluster::{Client, Cluster, Lost, PATIENCE},
@@ -30,6 +32,7 @@ pub struct Guests {
     pub failures: Rc<RefCell<Vec<String>>>,
     pub done: Rc<Cell<u64>>,
     pub errors: Rc<Cell<u64>>,
+    pub dropped: Rc<Cell<u64>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +53,7 @@ impl Guests {
             failures: Rc::default(),
             done: Rc::default(),
             errors: Rc::default(),
+            dropped: Rc::default(),
         }
     }
 
@@ -109,14 +113,7 @@ impl Guests {
         let (low, high) = match act {
             Act::Read => (0, all),
             // Slices end at blocks, so that nobody's edge is another's.
-            _ => (
-                all / 8 * number / of * 8,
-                if number + 1 == of {
-                    all
-                } else {
-                    all / 8 * (number + 1) / of * 8
-                },
-            ),
+            _ => (all / 8 * number / of * 8, if number + 1 == of { all } else { all / 8 * (number + 1) / of * 8 }),
         };
         let blocks = match self.below(20) {
             0 => 1 + self.below(64),
@@ -125,11 +122,7 @@ impl Guests {
         };
         // Few hot blocks make overlaps, a few strangers the rest.
         let span = (high - low).div_ceil(8);
-        let block = if self.below(2) == 0 {
-            self.below(span.min(24))
-        } else {
-            self.below(span)
-        };
+        let block = if self.below(2) == 0 { self.below(span.min(24)) } else { self.below(span) };
         let (mut first, mut count) = (low + block * 8, blocks * 8);
         if self.below(4) == 0 {
             let skip = self.below(8);
@@ -149,37 +142,41 @@ impl Guests {
         let (first, count) = self.choose(act, number, of);
         let result = match act {
             Act::Read => self.read(at, client, first, count).await,
-            _ => {
-                self.change(at, client, first, count, matches!(act, Act::Zero))
-                    .await
-            }
+            _ => self.change(at, client, first, count, matches!(act, Act::Zero)).await,
         };
         self.done.set(self.done.get() + 1);
         result
     }
 
-    async fn change(
-        &self,
-        at: usize,
-        client: &Client,
-        first: u64,
-        count: u64,
-        zero: bool,
-    ) -> Result<(), Lost> {
+    async fn change(&self, at: usize, client: &Client, first: u64, count: u64, zero: bool) -> Result<(), Lost> {
         let version = self.model.borrow_mut().begin(first, count, zero);
         let data = Bytes::from(self.model.borrow().bytes(first, count, version));
         let (client, offset, keep) = (client.clone(), first * SECTOR, self.below(2) == 0);
+        // A front end that stops drops its requests where they are.
+        let patience = if self.below(40) == 0 { Duration::from_micros(self.below(3000)) } else { STUCK_AFTER * 2 };
         let host = &self.cluster.members[at].host;
-        let process = host.incarnation();
+        let (process, env) = (host.incarnation(), host.env());
         let ran = self
             .cluster
             .run_on(at, STUCK_AFTER, async move {
-                match zero {
-                    true => client.write_zeroes(offset, count * SECTOR, keep).await,
-                    false => client.write(offset, data).await,
+                let change = async {
+                    match zero {
+                        true => client.write_zeroes(offset, count * SECTOR, keep).await,
+                        false => client.write(offset, data).await,
+                    }
+                };
+                match select(std::pin::pin!(change), env.sleep(patience)).await {
+                    Either::Left((result, _)) => Some(result),
+                    Either::Right(_) => None,
                 }
             })
             .await;
+        if matches!(ran, Ok(None)) {
+            self.model.borrow_mut().unknown(first, count, version);
+            self.dropped.set(self.dropped.get() + 1);
+            return Ok(());
+        }
+        let ran = ran.map(|result| result.expect("the dropped ones have left"));
         match &ran {
             Ok(Ok(())) => {
                 // An answer of a process that has died meanwhile was not delivered; here it was.
@@ -198,64 +195,37 @@ impl Guests {
         ran.map(drop)
     }
 
-    fn note(
-        &self,
-        at: usize,
-        process: u64,
-        what: &str,
-        how: Result<Option<&cairn_volume::VolumeError>, &Lost>,
-    ) {
+    fn note(&self, at: usize, process: u64, what: &str, how: Result<Option<&cairn_volume::VolumeError>, &Lost>) {
         let host = &self.cluster.members[at].host;
         match how {
             Ok(error) => {
                 self.errors.set(self.errors.get() + 1);
-                self.cluster
-                    .log
-                    .add(format!("guest at h{at}: {what} failed: {error:?}"));
+                self.cluster.log.add(format!("guest at h{at}: {what} failed: {error:?}"));
             }
             Err(Lost::TimedOut) if host.is_up() && host.incarnation().0 == process => {
-                self.fail(format!(
-                    "stuck: {what} at h{at} has no answer after {STUCK_AFTER:?}"
-                ));
+                self.fail(format!("stuck: {what} at h{at} has no answer after {STUCK_AFTER:?}"));
             }
             Err(_) => {}
         }
     }
 
-    pub async fn read(
-        &self,
-        at: usize,
-        client: &Client,
-        first: u64,
-        count: u64,
-    ) -> Result<(), Lost> {
+    pub async fn read(&self, at: usize, client: &Client, first: u64, count: u64) -> Result<(), Lost> {
         let snapshot = self.model.borrow().begin_read(first, count);
-        let (client, process) = (
-            client.clone(),
-            self.cluster.members[at].host.incarnation().0,
-        );
+        let (client, process) = (client.clone(), self.cluster.members[at].host.incarnation().0);
         let read = client.read(first * SECTOR, (count * SECTOR) as u32);
         let ran = self.cluster.run_on(at, STUCK_AFTER, read).await;
         match &ran {
             Ok(Ok(parts)) => {
                 let data = parts.concat();
                 if data.len() as u64 != count * SECTOR {
-                    self.fail(format!(
-                        "read of {count} sectors at h{at} returned {} bytes",
-                        data.len()
-                    ));
+                    self.fail(format!("read of {count} sectors at h{at} returned {} bytes", data.len()));
                 } else if let Err(why) = self.model.borrow_mut().check_read(&snapshot, &data) {
                     self.fail(format!("wrong bytes at h{at}: {why}"));
                 }
             }
             other => {
                 let how = other.as_ref().map(|r| r.as_ref().err());
-                self.note(
-                    at,
-                    process,
-                    &format!("read of sectors {first}+{count}"),
-                    how,
-                );
+                self.note(at, process, &format!("read of sectors {first}+{count}"), how);
             }
         }
         ran.map(drop)
@@ -273,9 +243,7 @@ impl Guests {
                 let before = self.errors.get();
                 let read = self.read(at, &client, first, count).await;
                 if read.is_err() || self.errors.get() > before {
-                    return Err(format!(
-                        "h{at} cannot read sectors {first}+{count}: {read:?}"
-                    ));
+                    return Err(format!("h{at} cannot read sectors {first}+{count}: {read:?}"));
                 }
                 first += count;
             }

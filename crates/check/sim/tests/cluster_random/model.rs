@@ -32,20 +32,12 @@ struct Sector {
 
 impl Sector {
     fn new() -> Self {
-        Self {
-            floor: 0,
-            versions: vec![Version {
-                number: 0,
-                zero: true,
-                fate: Fate::Acked,
-            }],
-        }
+        Self { floor: 0, versions: vec![Version { number: 0, zero: true, fate: Fate::Acked }] }
     }
 
     fn settle_at(&mut self, floor: u64) {
         self.floor = floor;
-        self.versions
-            .retain(|v| v.number >= floor || v.fate == Fate::Unknown);
+        self.versions.retain(|v| v.number >= floor || v.fate == Fate::Unknown);
     }
 }
 
@@ -69,15 +61,7 @@ pub struct Model {
 impl Model {
     pub fn new(disk: u64, size_bytes: u64) -> Self {
         let sectors = vec![Sector::new(); (size_bytes / SECTOR) as usize];
-        Self {
-            disk,
-            sectors,
-            next: 1,
-            acked: 0,
-            unknown: 0,
-            reads: 0,
-            late: 0,
-        }
+        Self { disk, sectors, next: 1, acked: 0, unknown: 0, reads: 0, late: 0 }
     }
 
     pub fn len_sectors(&self) -> u64 {
@@ -89,11 +73,7 @@ impl Model {
         let number = self.next;
         self.next += 1;
         for sector in self.range(first, count) {
-            sector.versions.push(Version {
-                number,
-                zero,
-                fate: Fate::Begun,
-            });
+            sector.versions.push(Version { number, zero, fate: Fate::Begun });
         }
         number
     }
@@ -119,11 +99,7 @@ impl Model {
     pub fn unknown(&mut self, first: u64, count: u64, number: u64) {
         self.unknown += 1;
         for sector in self.range(first, count) {
-            for v in sector
-                .versions
-                .iter_mut()
-                .filter(|v| v.number == number && v.fate == Fate::Begun)
-            {
+            for v in sector.versions.iter_mut().filter(|v| v.number == number && v.fate == Fate::Begun) {
                 v.fate = Fate::Unknown;
             }
         }
@@ -131,10 +107,7 @@ impl Model {
 
     pub fn begin_read(&self, first: u64, count: u64) -> Snapshot {
         let sectors = &self.sectors[first as usize..(first + count) as usize];
-        Snapshot {
-            first,
-            sectors: sectors.iter().map(|s| s.versions.clone()).collect(),
-        }
+        Snapshot { first, sectors: sectors.iter().map(|s| s.versions.clone()).collect() }
     }
 
     /// Checks what a read returned.
@@ -148,20 +121,10 @@ impl Model {
         Ok(())
     }
 
-    fn check_sector(
-        &mut self,
-        number: u64,
-        before: &[Version],
-        found: &[u8],
-    ) -> Result<(), String> {
+    fn check_sector(&mut self, number: u64, before: &[Version], found: &[u8]) -> Result<(), String> {
         let sector = &mut self.sectors[number as usize];
         let newest_before = before.last().map_or(0, |v| v.number);
-        let began: Vec<Version> = sector
-            .versions
-            .iter()
-            .filter(|v| v.number > newest_before)
-            .copied()
-            .collect();
+        let began: Vec<Version> = sector.versions.iter().filter(|v| v.number > newest_before).copied().collect();
         let allowed = || before.iter().chain(&began);
         let told = || {
             let list: Vec<String> = before
@@ -190,11 +153,7 @@ impl Model {
             }
             version
         };
-        let late = seen < sector.floor
-            && sector
-                .versions
-                .iter()
-                .any(|v| v.number == seen && v.fate == Fate::Unknown);
+        let late = seen < sector.floor && sector.versions.iter().any(|v| v.number == seen && v.fate == Fate::Unknown);
         self.late += u64::from(late);
         for v in &mut sector.versions {
             if v.number == seen && v.fate == Fate::Unknown {
@@ -211,9 +170,7 @@ impl Model {
 
     /// The bytes of a write.
     pub fn bytes(&self, first: u64, count: u64, version: u64) -> Vec<u8> {
-        (first..first + count)
-            .flat_map(|s| stamp(self.disk, s, version))
-            .collect()
+        (first..first + count).flat_map(|s| stamp(self.disk, s, version)).collect()
     }
 }
 
@@ -225,9 +182,7 @@ fn stamp(disk: u64, sector: u64, version: u64) -> Vec<u8> {
     }
     let mut word = disk ^ sector.rotate_left(20) ^ version.rotate_left(40);
     while bytes.len() < SECTOR as usize {
-        word = word
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         bytes.extend(word.to_le_bytes());
     }
     bytes
