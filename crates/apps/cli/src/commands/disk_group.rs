@@ -32,7 +32,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
                 overwrite,
             };
             if overwrite {
-                let devices = [&[request.cache.clone()], request.capacity.as_slice()].concat();
+                let devices = [std::slice::from_ref(&request.cache), &request.capacity].concat();
                 let question = format!("Everything on {} will be lost. Go on?", devices.join(", "));
                 confirm(&question, yes)?;
             }
