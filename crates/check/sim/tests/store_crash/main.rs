@@ -47,22 +47,12 @@ fn recover(image: &CrashImage, loss_seed: u64, id: HostId) -> (World, Host, Rng)
 
 /// One crash: recovers the group from an image and compares it with what is allowed.
 fn check(recording: &Recording, image: &CrashImage, loss_seed: u64) {
-    let at = || {
-        format!(
-            "image {} ({} {:?}), loss {loss_seed}",
-            image.number, image.operation, image.phase
-        )
-    };
+    let at = || format!("image {} ({} {:?}), loss {loss_seed}", image.number, image.operation, image.phase);
     let (_world, host, mut rng) = recover(image, loss_seed, recording.host_id);
     if rng.one_in(3) {
         // Power goes again while it recovers, or soon after.
-        let phase =
-            [CrashPhase::Before, CrashPhase::During, CrashPhase::After][rng.below(3) as usize];
-        host.crash_at(CrashPoint {
-            operation: rng.between(1, 12),
-            phase,
-            loss_seed: rng.next_u64(),
-        });
+        let phase = [CrashPhase::Before, CrashPhase::During, CrashPhase::After][rng.below(3) as usize];
+        host.crash_at(CrashPoint { operation: rng.between(1, 12), phase, loss_seed: rng.next_u64() });
         let (env, parts) = (host.env(), devices(&host));
         let _ = host.run(async move {
             let group = open(env.clone(), parts).await.unwrap();
@@ -76,14 +66,10 @@ fn check(recording: &Recording, image: &CrashImage, loss_seed: u64) {
     let before = at();
     let allowed = allowed(&recording.log, image.number);
     host.run(async move {
-        let group = open(env.clone(), parts.clone())
-            .await
-            .unwrap_or_else(|e| panic!("{before}: {e}"));
+        let group = open(env.clone(), parts.clone()).await.unwrap_or_else(|e| panic!("{before}: {e}"));
         assert_eq!(group.log_health(), LogHealth::Sound, "{before}");
         sound(&group, &env, &before).await;
-        let seen = look(&group)
-            .await
-            .unwrap_or_else(|e| panic!("{before}: {e}"));
+        let seen = look(&group).await.unwrap_or_else(|e| panic!("{before}: {e}"));
         let expected: Vec<Seen> = allowed.iter().map(expected).collect();
         let Some(found) = expected.iter().position(|e| *e == seen) else {
             panic!("{before}: {}", difference(&expected, &seen));
@@ -108,64 +94,36 @@ async fn sound(group: &Group, env: &SimEnv, at: &str) {
 }
 
 /// A group that recovered works: it takes writes, settles, drains, and opens again with the same contents.
-async fn go_on(
-    group: Group,
-    env: SimEnv,
-    parts: DiskGroupDevices<SimDisk>,
-    mut model: Model,
-    at: &str,
-) {
-    let mut operations = vec![Operation::Record {
-        object: ObjectId(9),
-        bytes: Bytes::from_static(b"after"),
-    }];
+async fn go_on(group: Group, env: SimEnv, parts: DiskGroupDevices<SimDisk>, mut model: Model, at: &str) {
+    let mut operations = vec![Operation::Record { object: ObjectId(9), bytes: Bytes::from_static(b"after") }];
     for (&component, c) in &model.components {
         let upto = c.window().last().map_or(c.settled, |(op, _)| *op);
         operations.push(Operation::Settle { component, upto });
     }
     for operation in operations {
-        group
-            .append(operation.clone())
-            .await
-            .unwrap_or_else(|e| panic!("{at}: {e}"));
+        group.append(operation.clone()).await.unwrap_or_else(|e| panic!("{at}: {e}"));
         model.apply(&operation, 0);
     }
     group.drain().await.unwrap_or_else(|e| panic!("{at}: {e}"));
     sound(&group, &env, at).await;
     let stats = group.stats();
     let allocated: u64 = group.components().iter().map(|c| c.allocated_blocks).sum();
-    let visible: usize = model
-        .components
-        .values()
-        .map(|c| (0..c.size_blocks).filter(|b| c.allocated(*b)).count())
-        .sum();
-    assert_eq!(
-        allocated, visible as u64,
-        "{at}: space after everything is settled and drained"
-    );
+    let visible: usize =
+        model.components.values().map(|c| (0..c.size_blocks).filter(|b| c.allocated(*b)).count()).sum();
+    assert_eq!(allocated, visible as u64, "{at}: space after everything is settled and drained");
     assert_eq!((stats.log_used_bytes, stats.bad_blocks), (0, 0), "{at}");
     group.close().await;
     drop(group);
-    let group = open(env, parts)
-        .await
-        .unwrap_or_else(|e| panic!("{at}: {e}"));
+    let group = open(env, parts).await.unwrap_or_else(|e| panic!("{at}: {e}"));
     let seen = look(&group).await.unwrap_or_else(|e| panic!("{at}: {e}"));
     let expected = expected(&model);
-    assert!(
-        seen == expected,
-        "{at}, after going on: {}",
-        difference(&[expected], &seen)
-    );
+    assert!(seen == expected, "{at}, after going on: {}", difference(&[expected], &seen));
     group.close().await;
 }
 
 fn sweep(seed: u64) -> (u64, u64) {
     let recording = record(seed, SCRIPT_STEPS);
-    assert_eq!(
-        recording.trace,
-        record(seed, SCRIPT_STEPS).trace,
-        "one seed, one run"
-    );
+    assert_eq!(recording.trace, record(seed, SCRIPT_STEPS).trace, "one seed, one run");
     let stats = &recording.stats;
     println!(
         "seed {seed}: {} operations in {} batches, {} disk operations, {} destage rounds, {} blocks destaged, {} cleaned \
@@ -179,10 +137,7 @@ fn sweep(seed: u64) -> (u64, u64) {
         stats.cleaned_segments,
         recording.log_wraps
     );
-    assert!(
-        stats.destage_rounds > 10 && recording.log_wraps > 1,
-        "the workload is too tame"
-    );
+    assert!(stats.destage_rounds > 10 && recording.log_wraps > 1, "the workload is too tame");
     let all = chosen("CRASH_LOSSES");
     let losses = all.unwrap_or(1);
     let mut points = 0;
@@ -221,9 +176,7 @@ fn chosen(variable: &str) -> Option<u64> {
 
 fn sweep_and_tell(seed: u64) {
     let (points, cleaned) = sweep(seed);
-    println!(
-        "seed {seed}: {points} crash points, everything acknowledged is there, nothing is half done"
-    );
+    println!("seed {seed}: {points} crash points, everything acknowledged is there, nothing is half done");
     assert!(chosen("CRASH_LOSS").is_some() || points > 2000 && cleaned > 2);
 }
 
@@ -253,18 +206,13 @@ fn power_cut_while_formatting() {
     for image in images {
         let (_world, host, _rng) = recover(&image, image.number, host.id());
         let (env, parts, who) = (host.env(), devices(&host), identity(&host));
-        let options = StoreOptions {
-            force: true,
-            ..options()
-        };
+        let options = StoreOptions { force: true, ..options() };
         let ran = host.run(async move {
             if let Ok(group) = open(env.clone(), parts.clone()).await {
                 group.close().await;
                 return true;
             }
-            DiskGroup::format(env.clone(), parts.clone(), who, &options)
-                .await
-                .unwrap();
+            DiskGroup::format(env.clone(), parts.clone(), who, &options).await.unwrap();
             open(env, parts).await.unwrap().close().await;
             false
         });

@@ -36,10 +36,7 @@ pub struct Model {
 
 impl Component {
     pub fn visible(&self, block: u64) -> Option<Value> {
-        self.versions
-            .get(&block)
-            .and_then(|versions| versions.last())
-            .map(|(_, value)| *value)
+        self.versions.get(&block).and_then(|versions| versions.last()).map(|(_, value)| *value)
     }
 
     pub fn allocated(&self, block: u64) -> bool {
@@ -51,9 +48,7 @@ impl Component {
     }
 
     pub fn window(&self) -> Vec<(OpId, BlockRange)> {
-        let range = |(&op, &(first, end)): (&OpId, &(u64, u64))| {
-            (op, BlockRange::new(first, (end - first) as u32))
-        };
+        let range = |(&op, &(first, end)): (&OpId, &(u64, u64))| (op, BlockRange::new(first, (end - first) as u32));
         self.window.iter().map(range).collect()
     }
 
@@ -94,13 +89,7 @@ impl Component {
         });
     }
 
-    fn mutate(
-        &mut self,
-        op: OpId,
-        settled: OpId,
-        client: ClientTag,
-        pieces: &[(BlockRange, Value)],
-    ) {
+    fn mutate(&mut self, op: OpId, settled: OpId, client: ClientTag, pieces: &[(BlockRange, Value)]) {
         self.settle(settled);
         if self.undone.contains(&op) {
             return;
@@ -124,12 +113,7 @@ impl Model {
     /// Gives an operation its effect; `tag` names its data.
     pub fn apply(&mut self, operation: &Operation, tag: u64) {
         match operation {
-            Operation::CreateComponent {
-                component,
-                object,
-                size_blocks,
-                reserved_blocks,
-            } => {
+            Operation::CreateComponent { component, object, size_blocks, reserved_blocks } => {
                 let made = Component {
                     object: *object,
                     size_blocks: *size_blocks,
@@ -141,59 +125,29 @@ impl Model {
             Operation::DeleteComponent { component } => {
                 self.components.remove(component);
             }
-            Operation::ResizeComponent {
-                component,
-                size_blocks,
-                reserved_blocks,
-            } => {
+            Operation::ResizeComponent { component, size_blocks, reserved_blocks } => {
                 self.change(component, |c| {
                     c.size_blocks = *size_blocks;
                     c.reserved_blocks = *reserved_blocks;
                 });
             }
-            Operation::Write {
-                component,
-                op,
-                settled,
-                client,
-                first_block,
-                crcs,
-                ..
-            } => {
+            Operation::Write { component, op, settled, client, first_block, crcs, .. } => {
                 let range = BlockRange::new(*first_block, crcs.len() as u32);
                 self.change(component, |c| {
                     c.mutate(*op, *settled, *client, &[(range, Value::Data(tag))]);
                 });
             }
-            Operation::Zero {
-                component,
-                op,
-                settled,
-                client,
-                range,
-                keep_allocated,
-            } => {
-                let value = Value::Zero {
-                    allocated: *keep_allocated,
-                };
-                self.change(component, |c| {
-                    c.mutate(*op, *settled, *client, &[(*range, value)])
-                });
+            Operation::Zero { component, op, settled, client, range, keep_allocated } => {
+                let value = Value::Zero { allocated: *keep_allocated };
+                self.change(component, |c| c.mutate(*op, *settled, *client, &[(*range, value)]));
             }
-            Operation::Copy {
-                component,
-                op,
-                settled,
-                pieces,
-            } => {
+            Operation::Copy { component, op, settled, pieces } => {
                 let piece = |piece: &CopyPiece| match piece {
                     CopyPiece::Data { .. } => (piece.range(), Value::Data(tag)),
                     CopyPiece::Hole { range } => (*range, Value::Zero { allocated: false }),
                 };
                 let pieces: Vec<_> = pieces.iter().map(piece).collect();
-                self.change(component, |c| {
-                    c.mutate(*op, *settled, ClientTag::default(), &pieces)
-                });
+                self.change(component, |c| c.mutate(*op, *settled, ClientTag::default(), &pieces));
             }
             Operation::Undo { component, op } => self.change(component, |c| c.undo(*op)),
             Operation::Settle { component, upto } => self.change(component, |c| c.settle(*upto)),

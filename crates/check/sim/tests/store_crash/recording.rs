@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
 use cairn_env::Env;
-use cairn_sim::{CrashImage, Host, Medium, World};
+use cairn_sim::{CrashImage, Fault, Host, Medium, World};
 use cairn_store::{DiskGroup, Operation, StoreError, StoreErrorKind, StoreStats};
 use cairn_types::HostId;
 use futures::{channel::oneshot, future::join_all};
@@ -20,11 +20,7 @@ const IN_FLIGHT_MAX: usize = 4;
 impl Log {
     /// The model of the workload's end.
     pub fn last_quiet(&self) -> Model {
-        self.quiet
-            .last()
-            .expect("the script ends with a barrier")
-            .2
-            .clone()
+        self.quiet.last().expect("the script ends with a barrier").2.clone()
     }
 }
 
@@ -58,6 +54,11 @@ pub struct Recording {
 }
 
 pub fn record(seed: u64, length: usize) -> Recording {
+    record_with(seed, length, vec![])
+}
+
+/// The same with faults of devices, each before one step of the script.
+pub fn record_with(seed: u64, length: usize, faults: Vec<(usize, &'static str, Fault)>) -> Recording {
     let world = World::new(seed);
     let host = world.add_host("a");
     add_devices(&host);
@@ -70,7 +71,8 @@ pub fn record(seed: u64, length: usize) -> Recording {
     let (task_host, task_log) = (host.clone(), log.clone());
     let ran = host.run(async move {
         let group = open(task_host.env(), devices(&task_host)).await.unwrap();
-        workload(&group, &task_host, &task_log, Script::new(seed, length)).await;
+        let script = Script::new(seed, length);
+        workload(&group, &task_host, &task_log, script, &faults).await;
         let ended = (group.stats(), group.durable_position());
         group.close().await;
         ended
@@ -78,10 +80,7 @@ pub fn record(seed: u64, length: usize) -> Recording {
     let (stats, position) = ran.unwrap();
     let names = host.disk_names();
     Recording {
-        at_rest: names
-            .into_iter()
-            .map(|name| (name.clone(), host.disk(&name).image()))
-            .collect(),
+        at_rest: names.into_iter().map(|name| (name.clone(), host.disk(&name).image())).collect(),
         position,
         log: log.take(),
         images: host.take_crash_images(),
@@ -93,11 +92,20 @@ pub fn record(seed: u64, length: usize) -> Recording {
     }
 }
 
-async fn workload(group: &Group, host: &Host, log: &Rc<RefCell<Log>>, script: Vec<Step>) {
+async fn workload(
+    group: &Group,
+    host: &Host,
+    log: &Rc<RefCell<Log>>,
+    script: Vec<Step>,
+    faults: &[(usize, &str, Fault)],
+) {
     let mut in_flight = VecDeque::new();
     let mut model = Model::default();
     let mut applied = 0;
     for (tag, step) in script.into_iter().enumerate() {
+        for (_, disk, fault) in faults.iter().filter(|(at, ..)| *at == tag) {
+            host.disk(disk).inject(*fault);
+        }
         match step {
             Step::Append(operation) => {
                 in_flight.push_back(send(group, host, log, operation, tag as u64));
@@ -115,13 +123,7 @@ async fn workload(group: &Group, host: &Host, log: &Rc<RefCell<Log>>, script: Ve
 }
 
 /// Sends an operation; its answer is noted when it comes, and then the receiver resolves.
-fn send(
-    group: &Group,
-    host: &Host,
-    log: &Rc<RefCell<Log>>,
-    operation: Operation,
-    tag: u64,
-) -> oneshot::Receiver<()> {
+fn send(group: &Group, host: &Host, log: &Rc<RefCell<Log>>, operation: Operation, tag: u64) -> oneshot::Receiver<()> {
     let at = log.borrow().sent.len();
     log.borrow_mut().sent.push(Sent {
         operation: operation.clone(),
@@ -148,10 +150,7 @@ fn quiet(log: &Rc<RefCell<Log>>, host: &Host, model: &mut Model, applied: &mut u
         match answer {
             Ok(()) => model.apply(&sent.operation, sent.tag),
             Err(error) => assert!(
-                matches!(
-                    error.kind,
-                    StoreErrorKind::NoSpace | StoreErrorKind::Undone | StoreErrorKind::NotFound
-                ),
+                matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::Undone | StoreErrorKind::NotFound),
                 "{:?}: {error}",
                 sent.operation
             ),
@@ -171,24 +170,16 @@ pub fn allowed(log: &Log, image: u64) -> Vec<Model> {
         .iter()
         .rev()
         .find(|(_, at, _)| *at <= image)
-        .map_or((0, Model::default()), |(count, _, model)| {
-            (*count, model.clone())
-        });
+        .map_or((0, Model::default()), |(count, _, model)| (*count, model.clone()));
     let mut models = vec![model];
-    for sent in log.sent[from..]
-        .iter()
-        .take_while(|sent| sent.sent_at <= image)
-    {
+    for sent in log.sent[from..].iter().take_while(|sent| sent.sent_at <= image) {
         let answer = sent.answer.as_ref().filter(|(at, _)| *at <= image);
         match answer {
             Some((_, Err(_))) => {}
-            Some((_, Ok(()))) => models
-                .iter_mut()
-                .for_each(|m| m.apply(&sent.operation, sent.tag)),
+            Some((_, Ok(()))) => models.iter_mut().for_each(|m| m.apply(&sent.operation, sent.tag)),
             None => {
                 let mut with = models.clone();
-                with.iter_mut()
-                    .for_each(|m| m.apply(&sent.operation, sent.tag));
+                with.iter_mut().for_each(|m| m.apply(&sent.operation, sent.tag));
                 models.extend(with);
             }
         }

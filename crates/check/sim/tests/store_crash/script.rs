@@ -27,11 +27,7 @@ pub enum Step {
 }
 
 pub fn op(seq: u64) -> OpId {
-    let epoch = Epoch {
-        number: 1 + seq / 100,
-        host: HostId(1),
-        incarnation: Incarnation(1),
-    };
+    let epoch = Epoch { number: 1 + seq / 100, host: HostId(1), incarnation: Incarnation(1) };
     OpId { epoch, seq }
 }
 
@@ -39,36 +35,22 @@ pub fn op(seq: u64) -> OpId {
 fn words(tag: u64, component: ComponentId, block: u64) -> impl Iterator<Item = u64> {
     let rest = Rng::new(tag.wrapping_mul(1_000_003) ^ block).next_u64();
     let head = [tag, component.0 as u64, block];
-    head.into_iter()
-        .chain((0..BLOCK as u64 / 8 - 3).map(move |at| rest ^ at))
+    head.into_iter().chain((0..BLOCK as u64 / 8 - 3).map(move |at| rest ^ at))
 }
 
 fn block_bytes(tag: u64, component: ComponentId, block: u64) -> Vec<u8> {
-    words(tag, component, block)
-        .flat_map(u64::to_le_bytes)
-        .collect()
+    words(tag, component, block).flat_map(u64::to_le_bytes).collect()
 }
 
-/// The tag of the write that these bytes are of; an error when they are not wholly that write's, for that place.
-pub fn tag_of(bytes: &[u8], component: ComponentId, block: u64) -> Result<u64, String> {
+/// The tag of the write that these bytes are of; none when they are not wholly that write's, for that place.
+pub fn tag_of(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
     let (found, _) = bytes.as_chunks::<8>();
     let tag = u64::from_le_bytes(found[0]);
-    let same = words(tag, component, block)
-        .zip(found)
-        .all(|(word, bytes)| word == u64::from_le_bytes(*bytes));
-    if same {
-        Ok(tag)
-    } else {
-        Err(format!(
-            "block {block} of {component:?} holds foreign bytes"
-        ))
-    }
+    words(tag, component, block).zip(found).all(|(word, bytes)| word == u64::from_le_bytes(*bytes)).then_some(tag)
 }
 
 fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Vec<u32>, Bytes) {
-    let blocks: Vec<Vec<u8>> = (range.first..range.end())
-        .map(|block| block_bytes(tag, component, block))
-        .collect();
+    let blocks: Vec<Vec<u8>> = (range.first..range.end()).map(|block| block_bytes(tag, component, block)).collect();
     let crcs = blocks.iter().map(|block| crc32c(block)).collect();
     (crcs, PageBuf::copy_of(&blocks.concat()).freeze())
 }
@@ -90,12 +72,7 @@ pub struct Script {
 
 impl Script {
     pub fn new(seed: u64, length: usize) -> Vec<Step> {
-        let mut script = Self {
-            rng: Rng::new(seed),
-            components: BTreeMap::new(),
-            made: 0,
-            steps: Vec::new(),
-        };
+        let mut script = Self { rng: Rng::new(seed), components: BTreeMap::new(), made: 0, steps: Vec::new() };
         for _ in 0..COMPONENTS {
             script.create();
         }
@@ -118,11 +95,7 @@ impl Script {
     fn create(&mut self) {
         self.made += 1;
         let component = ComponentId(u128::from(self.made));
-        let sent = Sent {
-            next: 1,
-            settled: 0,
-            open: Vec::new(),
-        };
+        let sent = Sent { next: 1, settled: 0, open: Vec::new() };
         self.components.insert(component, sent);
         let reserved_blocks = [0, 20][self.rng.below(2) as usize];
         self.push(Operation::CreateComponent {
@@ -191,10 +164,7 @@ impl Script {
             component,
             op,
             settled,
-            client: ClientTag {
-                session: 7,
-                number: tag,
-            },
+            client: ClientTag { session: 7, number: tag },
             first_block: range.first,
             crcs,
             data,
@@ -219,21 +189,11 @@ impl Script {
 
     fn zero(&mut self, component: ComponentId) {
         let (op, settled) = self.number(component);
-        let client = ClientTag {
-            session: 7,
-            number: self.tag(),
-        };
+        let client = ClientTag { session: 7, number: self.tag() };
         let mut range = self.range();
         range.count = (range.count * 5).min((COMPONENT_BLOCKS - range.first) as u32);
         let keep_allocated = self.rng.one_in(3);
-        self.push(Operation::Zero {
-            component,
-            op,
-            settled,
-            client,
-            range,
-            keep_allocated,
-        });
+        self.push(Operation::Zero { component, op, settled, client, range, keep_allocated });
     }
 
     fn copy(&mut self, component: ComponentId) {
@@ -242,25 +202,11 @@ impl Script {
         let start = self.rng.below(COMPONENT_BLOCKS - 12);
         let piece = |first_block, count| {
             let (crcs, data) = data(tag, component, BlockRange::new(first_block, count));
-            CopyPiece::Data {
-                first_block,
-                data,
-                crcs,
-            }
+            CopyPiece::Data { first_block, data, crcs }
         };
-        let pieces = vec![
-            piece(start, 3),
-            CopyPiece::Hole {
-                range: BlockRange::new(start + 3, 5),
-            },
-            piece(start + 9, 2),
-        ];
-        self.push(Operation::Copy {
-            component,
-            op,
-            settled,
-            pieces,
-        });
+        let pieces =
+            vec![piece(start, 3), CopyPiece::Hole { range: BlockRange::new(start + 3, 5) }, piece(start + 9, 2)];
+        self.push(Operation::Copy { component, op, settled, pieces });
     }
 
     fn undo(&mut self, component: ComponentId) {
@@ -270,18 +216,12 @@ impl Script {
             let undone = op(sent.next);
             sent.next += 1;
             let settled = op(sent.settled);
-            self.push(Operation::Undo {
-                component,
-                op: undone,
-            });
+            self.push(Operation::Undo { component, op: undone });
             return self.write_as(component, undone, settled);
         }
         // Newest first, as an owner does it.
         if let Some(seq) = sent.open.pop() {
-            self.push(Operation::Undo {
-                component,
-                op: op(seq),
-            });
+            self.push(Operation::Undo { component, op: op(seq) });
         }
     }
 

@@ -23,26 +23,15 @@ pub fn options() -> StoreOptions {
 }
 
 pub fn identity(host: &Host) -> Identity {
-    Identity {
-        cluster: ClusterId(1),
-        host: host.id(),
-        disk_group: DiskGroupId(3),
-    }
+    Identity { cluster: ClusterId(1), host: host.id(), disk_group: DiskGroupId(3) }
 }
 
 pub fn devices(host: &Host) -> DiskGroupDevices<SimDisk> {
-    DiskGroupDevices {
-        cache: host.disk("cache"),
-        capacity: CAPACITY.map(|name| host.disk(name)).into(),
-    }
+    DiskGroupDevices { cache: host.disk("cache"), capacity: CAPACITY.map(|name| host.disk(name)).into() }
 }
 
 pub async fn open(env: SimEnv, devices: DiskGroupDevices<SimDisk>) -> Result<Group, StoreError> {
-    let expect = Expect {
-        cluster: ClusterId(1),
-        host: env.host(),
-        disk_group: None,
-    };
+    let expect = Expect { cluster: ClusterId(1), host: env.host(), disk_group: None };
     DiskGroup::open(env, devices, expect, &options()).await
 }
 
