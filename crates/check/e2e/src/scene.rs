@@ -1,4 +1,4 @@
-//! What most tests begin with: a disk, a load with a shadow model on its first quarter, fio on its second.
+//! What most tests begin with: a disk, a load with a shadow model on its beginning, fio behind it.
 
 use std::{
     thread,
@@ -6,15 +6,18 @@ use std::{
 };
 
 use crate::{
-    Cluster, Door, Load, Outcome, Shape, Target,
+    Cluster, Door, Load, NbdClient, Outcome, Shape, Target,
     fio::{Fio, FioReport, reconnecting},
     load::StoppedLoad,
+    pattern::{self, SECTOR},
     process::Process,
     tools::load_time,
 };
 
 /// MiB of the disk.
-pub const DISK_MIB: u64 = 512;
+pub const DISK_MIB: u64 = 1024;
+/// MiB at its beginning that the load with the shadow model writes, and as many behind them that fio writes.
+pub const LOAD_MIB: u64 = 64;
 /// Its name.
 pub const DISK: &str = "vm-1";
 
@@ -43,10 +46,10 @@ impl Scene {
         let socket = |name: &str| cluster.host(owner).sockets.join(name);
         let door = Door::open(&socket("door.sock"), targets.clone())?;
         let qemu = reconnecting(&door.socket, DISK, &socket("qemu.sock"), &cluster.logs)?;
-        let load = Load::start(targets, DISK, DISK_MIB / 4, 4, Duration::from_millis(5), 1);
+        let load = Load::start(targets, DISK, LOAD_MIB, 4, Duration::from_millis(5), 1);
         let time = load_time();
         let uri = Target::Unix(socket("qemu.sock")).uri(DISK);
-        let fio = Fio::verified(&uri, DISK_MIB / 4, DISK_MIB / 4, time, &cluster.logs)?;
+        let fio = Fio::verified(&uri, LOAD_MIB, LOAD_MIB, time, &cluster.logs)?;
         Ok(Self { owner, load, fio, door, begun: Instant::now(), time, _qemu: qemu })
     }
 
@@ -107,6 +110,24 @@ impl Ended {
         cluster.say(format!("LONGEST STALL {:.2} s (bound {} s)", longest.as_secs_f64(), stall_max.as_secs()));
         crate::wait::check(longest <= stall_max, || format!("I/O stalled for {:.2} s", longest.as_secs_f64()))
     }
+}
+
+/// Writes `mib` MiB of noise from `from_mib` on through host `n`.
+///
+/// # Errors
+/// What the host answered.
+pub fn fill(cluster: &Cluster, n: u8, from_mib: u64, mib: u64) -> Outcome<()> {
+    let target = Target::Unix(cluster.host(n).nbd_socket());
+    let mut client = NbdClient::connect(&target, DISK, Duration::from_secs(20)).map_err(|e| e.to_string())?;
+    let mut data = vec![0; 1 << 20];
+    for at in from_mib..from_mib + mib {
+        for (number, sector) in data.chunks_mut(SECTOR).enumerate() {
+            pattern::fill(sector, 2, at * 2048 + number as u64, 1);
+        }
+        client.write(at << 20, &data).map_err(|e| format!("fill the disk at {at} MiB: {e}"))?;
+    }
+    cluster.say(format!("{mib} MiB more are written"));
+    Ok(())
 }
 
 /// The NBD sockets of hosts.

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use cairn_e2e::{
     Cluster, Outcome, Shape,
     process::tail,
-    scene::{DISK, DISK_MIB, Scene, play, roles},
+    scene::{DISK, DISK_MIB, Scene, fill, play, roles},
     wait::check,
 };
 
@@ -16,12 +16,14 @@ const STALL_MAX: Duration = Duration::from_secs(2);
 /// that is not the owner's, its return after a second while the load goes on, the bytes of the resync as the owner logs them.
 #[test]
 fn a_replicas_host_is_killed_and_returns() {
-    play("replica_dies", &Shape::default(), scenario);
+    play("replica_dies", &Shape { capacity_mib: 1536, ..Shape::default() }, scenario);
 }
 
 fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     let scene = Scene::begin(cluster, 1, &[1])?;
     let (victim, _) = roles(cluster, scene.owner)?;
+    // What a full copy would have to carry too.
+    fill(cluster, scene.owner, DISK_MIB / 2, DISK_MIB / 2)?;
     scene.sleep_until(60);
     cluster.kill(victim)?;
     scene.goes_on(cluster, "without that copy", Duration::from_secs(10))?;
