@@ -50,8 +50,7 @@ impl PageBuf {
             })
             .ok()
             .flatten();
-        let pages =
-            pooled.unwrap_or_else(|| Page::new_vec_zeroed(count).expect("memory for a buffer"));
+        let pages = pooled.unwrap_or_else(|| Page::new_vec_zeroed(count).expect("memory for a buffer"));
         Self { pages, len }
     }
 

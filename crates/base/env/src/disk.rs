@@ -49,11 +49,7 @@ pub trait Disk: Clone + 'static {
     /// A name for people: the path, or the simulator's label.
     fn name(&self) -> String;
     /// Reads `len_bytes` at `offset` into one 4 KiB aligned buffer.
-    fn read(
-        &self,
-        offset: u64,
-        len_bytes: u32,
-    ) -> impl Future<Output = Result<Bytes, DiskError>> + 'static;
+    fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Bytes, DiskError>> + 'static;
     /// Writes `parts` back to back at `offset`: one device write where they are aligned (see [`crate::PageBuf`]).
     fn write(
         &self,

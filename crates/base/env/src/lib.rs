@@ -42,10 +42,7 @@ pub trait Env: Clone + 'static {
     /// Runs `task` on this shard until it ends.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
     /// Runs `job` on a thread of its own (in the simulator: at once, as one instant).
-    fn run_blocking<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> LocalBoxFuture<'static, T>;
+    fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T>;
     /// A random word: for ids, jitter, spreading.
     fn random_u64(&self) -> u64;
 

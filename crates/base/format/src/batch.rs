@@ -94,8 +94,7 @@ pub fn encode_batch(header: BatchHeader, records: &[LogRecord]) -> (BatchHeader,
         header_bytes: bytes.len() as u32,
         record_bytes: record_bytes as u32,
         record_count: records.len() as u32,
-        data_bytes: (records.iter().map(LogRecord::data_blocks).sum::<u64>()
-            * u64::from(BLOCK_BYTES)) as u32,
+        data_bytes: (records.iter().map(LogRecord::data_blocks).sum::<u64>() * u64::from(BLOCK_BYTES)) as u32,
         crc: 0,
         ..header
     };
@@ -129,7 +128,7 @@ pub fn peek_batch_header_bytes(first_block: &[u8]) -> Option<u32> {
         return None;
     }
     let len = u32_at(first_block, 48);
-    (len > 0 && len % BLOCK_BYTES == 0 && len <= BATCH_HEADER_BYTES_MAX).then_some(len)
+    (len > 0 && len.is_multiple_of(BLOCK_BYTES) && len <= BATCH_HEADER_BYTES_MAX).then_some(len)
 }
 
 /// Decodes and checks the fixed part of a header. `bytes` begins at the header and may be longer.
@@ -159,47 +158,31 @@ pub fn decode_batch_header(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     };
     let block = u64::from(BLOCK_BYTES);
     let fits = header.record_bytes as usize <= len - BATCH_RECORDS_OFFSET
-        && u64::from(header.data_bytes) % block == 0
-        && header.position % block == 0
+        && u64::from(header.data_bytes).is_multiple_of(block)
+        && header.position.is_multiple_of(block)
         && header.position < u64::MAX / 2;
-    if fits {
-        Ok(header)
-    } else {
-        Err(BatchError::Malformed)
-    }
+    if fits { Ok(header) } else { Err(BatchError::Malformed) }
 }
 
 /// Decodes the records of a header that [`decode_batch_header`] accepted.
-pub fn decode_batch_records(
-    header: &BatchHeader,
-    bytes: &[u8],
-) -> Result<Vec<LogRecord>, BatchError> {
+pub fn decode_batch_records(header: &BatchHeader, bytes: &[u8]) -> Result<Vec<LogRecord>, BatchError> {
     let end = BATCH_RECORDS_OFFSET + header.record_bytes as usize;
-    let mut rest = bytes
-        .get(BATCH_RECORDS_OFFSET..end)
-        .ok_or(BatchError::Malformed)?;
+    let mut rest = bytes.get(BATCH_RECORDS_OFFSET..end).ok_or(BatchError::Malformed)?;
     let mut records = Vec::new();
     let mut data_blocks = 0u64;
     for _ in 0..header.record_count {
-        let (record, after): (LogRecord, _) =
-            postcard::take_from_bytes(rest).map_err(|_| BatchError::Malformed)?;
+        let (record, after): (LogRecord, _) = postcard::take_from_bytes(rest).map_err(|_| BatchError::Malformed)?;
         data_blocks = data_blocks.saturating_add(record.data_blocks());
         records.push(record);
         rest = after;
     }
     let claimed = u64::from(header.data_bytes / BLOCK_BYTES);
-    if rest.is_empty() && data_blocks == claimed {
-        Ok(records)
-    } else {
-        Err(BatchError::Malformed)
-    }
+    if rest.is_empty() && data_blocks == claimed { Ok(records) } else { Err(BatchError::Malformed) }
 }
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{
-        BlockRange, ClientTag, ComponentId, Epoch, HostId, Incarnation, ObjectId, OpId,
-    };
+    use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, HostId, Incarnation, ObjectId, OpId};
 
     use super::*;
     use crate::LogPiece;
@@ -221,14 +204,7 @@ mod tests {
     }
 
     fn op(seq: u64) -> OpId {
-        OpId {
-            epoch: Epoch {
-                number: 5,
-                host: HostId(7),
-                incarnation: Incarnation(2),
-            },
-            seq,
-        }
+        OpId { epoch: Epoch { number: 5, host: HostId(7), incarnation: Incarnation(2) }, seq }
     }
 
     fn records() -> Vec<LogRecord> {
@@ -245,10 +221,7 @@ mod tests {
                 component,
                 op: op(9),
                 settled: op(8),
-                client: ClientTag {
-                    session: 1,
-                    number: 300,
-                },
+                client: ClientTag { session: 1, number: 300 },
                 first_block: 77,
                 crcs: vec![1, 2],
             },
@@ -265,32 +238,14 @@ mod tests {
                 op: op(11),
                 settled: op(9),
                 pieces: vec![
-                    LogPiece::Data {
-                        first_block: 0,
-                        crcs: vec![3],
-                    },
-                    LogPiece::Hole {
-                        range: BlockRange::new(1, 255),
-                    },
+                    LogPiece::Data { first_block: 0, crcs: vec![3] },
+                    LogPiece::Hole { range: BlockRange::new(1, 255) },
                 ],
             },
-            LogRecord::Undo {
-                component,
-                op: op(10),
-            },
-            LogRecord::Settle {
-                component,
-                upto: op(11),
-            },
-            LogRecord::ResizeComponent {
-                component,
-                size_blocks: 2000,
-                reserved_blocks: 10,
-            },
-            LogRecord::Record {
-                object: ObjectId(1),
-                bytes: vec![1, 2, 3],
-            },
+            LogRecord::Undo { component, op: op(10) },
+            LogRecord::Settle { component, upto: op(11) },
+            LogRecord::ResizeComponent { component, size_blocks: 2000, reserved_blocks: 10 },
+            LogRecord::Record { object: ObjectId(1), bytes: vec![1, 2, 3] },
             LogRecord::DeleteComponent { component },
         ]
     }

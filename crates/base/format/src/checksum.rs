@@ -9,9 +9,7 @@ pub fn crc32c(data: &[u8]) -> u32 {
 
 /// CRC-32C of every whole 4 KiB block of `data`, in order.
 pub fn block_crcs(data: &[u8]) -> Vec<u32> {
-    data.chunks_exact(BLOCK_BYTES as usize)
-        .map(crc32c)
-        .collect()
+    data.chunks_exact(BLOCK_BYTES as usize).map(crc32c).collect()
 }
 
 /// CRC-32C of a block of zeroes.

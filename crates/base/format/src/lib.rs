@@ -13,16 +13,15 @@ mod run;
 mod superblock;
 
 pub use batch::{
-    BATCH_HEADER_BYTES_MAX, BATCH_RECORDS_OFFSET, BatchError, BatchHeader, decode_batch_header,
-    decode_batch_records, encode_batch, peek_batch_header_bytes,
+    BATCH_HEADER_BYTES_MAX, BATCH_RECORDS_OFFSET, BatchError, BatchHeader, decode_batch_header, decode_batch_records,
+    encode_batch, peek_batch_header_bytes,
 };
 pub use checksum::{block_crcs, crc32c, zero_block_crc};
 pub use record::{LogPiece, LogRecord};
 pub use run::{
-    RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header,
-    encode_run_header, run_header_pages,
+    RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header, encode_run_header, run_header_pages,
 };
 pub use superblock::{
-    CacheRegions, CapacityRegions, DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
-    SuperblockError, decode_superblock, encode_superblock,
+    CacheRegions, CapacityRegions, DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
+    decode_superblock, encode_superblock,
 };

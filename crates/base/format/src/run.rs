@@ -76,10 +76,7 @@ pub fn encode_run_header(header: &RunHeader) -> Vec<u8> {
     bytes[20..24].copy_from_slice(&header.device.to_le_bytes());
     bytes[24..32].copy_from_slice(&header.generation.to_le_bytes());
     bytes[32..36].copy_from_slice(&count.to_le_bytes());
-    for (slot, entry) in bytes[ENTRIES_AT..]
-        .chunks_exact_mut(ENTRY_BYTES)
-        .zip(&header.entries)
-    {
+    for (slot, entry) in bytes[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(&header.entries) {
         slot[..16].copy_from_slice(&entry.component.0.to_le_bytes());
         slot[16..24].copy_from_slice(&entry.block.to_le_bytes());
         slot[24..28].copy_from_slice(&entry.crc.to_le_bytes());
@@ -114,21 +111,13 @@ pub fn decode_run_header(bytes: &[u8]) -> Result<RunHeader, RunError> {
         .chunks_exact(ENTRY_BYTES)
         .take(count as usize)
         .map(|slot| RunEntry {
-            component: ComponentId(u128::from_le_bytes(
-                slot[..16].try_into().expect("sixteen bytes"),
-            )),
+            component: ComponentId(u128::from_le_bytes(slot[..16].try_into().expect("sixteen bytes"))),
             block: u64::from_le_bytes(slot[16..24].try_into().expect("eight bytes")),
             crc: u32::from_le_bytes(slot[24..28].try_into().expect("four bytes")),
             pending: slot[28] != 0,
         })
         .collect();
-    Ok(RunHeader {
-        log_id: long(8),
-        device: word(20),
-        segment: word(16),
-        generation: long(24),
-        entries,
-    })
+    Ok(RunHeader { log_id: long(8), device: word(20), segment: word(16), generation: long(24), entries })
 }
 
 #[cfg(test)]
@@ -136,19 +125,8 @@ mod tests {
     use super::*;
 
     fn run() -> RunHeader {
-        let entry = |block| RunEntry {
-            component: ComponentId(9),
-            block,
-            crc: 7,
-            pending: block == 3,
-        };
-        RunHeader {
-            log_id: 1,
-            device: 2,
-            segment: 3,
-            generation: 4,
-            entries: (0..200).map(entry).collect(),
-        }
+        let entry = |block| RunEntry { component: ComponentId(9), block, crc: 7, pending: block == 3 };
+        RunHeader { log_id: 1, device: 2, segment: 3, generation: 4, entries: (0..200).map(entry).collect() }
     }
 
     #[test]
@@ -156,10 +134,7 @@ mod tests {
         let bytes = encode_run_header(&run());
         assert_eq!(bytes.len(), 8192);
         assert_eq!(decode_run_header(&bytes), Ok(run()));
-        assert_eq!(
-            decode_run_header(&bytes[..4096]),
-            Err(RunError::Short(8192))
-        );
+        assert_eq!(decode_run_header(&bytes[..4096]), Err(RunError::Short(8192)));
         // Old devices must be read by new code.
         assert_eq!(crc32c(&bytes), GOLDEN);
     }

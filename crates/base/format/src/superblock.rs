@@ -120,9 +120,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
 
 /// Decodes and checks one copy.
 pub fn decode_superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
-    let bytes = bytes
-        .get(..SUPERBLOCK_BYTES as usize)
-        .ok_or(SuperblockError::None)?;
+    let bytes = bytes.get(..SUPERBLOCK_BYTES as usize).ok_or(SuperblockError::None)?;
     if bytes[..8] != MAGIC {
         return Err(SuperblockError::None);
     }
@@ -135,46 +133,34 @@ pub fn decode_superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
     if word(8) != VERSION {
         return Err(SuperblockError::Version(word(8)));
     }
-    let payload = bytes
-        .get(PAYLOAD_AT..PAYLOAD_AT.saturating_add(word(12) as usize))
-        .ok_or(SuperblockError::Malformed)?;
-    let superblock: Superblock =
-        postcard::from_bytes(payload).map_err(|_| SuperblockError::Malformed)?;
-    if sound(&superblock) {
-        Ok(superblock)
-    } else {
-        Err(SuperblockError::Malformed)
-    }
+    let payload =
+        bytes.get(PAYLOAD_AT..PAYLOAD_AT.saturating_add(word(12) as usize)).ok_or(SuperblockError::Malformed)?;
+    let superblock: Superblock = postcard::from_bytes(payload).map_err(|_| SuperblockError::Malformed)?;
+    if sound(&superblock) { Ok(superblock) } else { Err(SuperblockError::Malformed) }
 }
 
 /// Whether the regions lie inside the device and have whole segments.
 fn sound(superblock: &Superblock) -> bool {
     let block = u64::from(BLOCK_BYTES);
     let inside = |offset: u64, len: u64| {
-        offset % block == 0
-            && offset
-                .checked_add(len)
-                .is_some_and(|end| end <= superblock.device_bytes)
+        offset.is_multiple_of(block) && offset.checked_add(len).is_some_and(|end| end <= superblock.device_bytes)
     };
     match &superblock.role {
-        DeviceRole::Cache {
-            regions: r,
-            capacity,
-        } => {
+        DeviceRole::Cache { regions: r, capacity } => {
             let segment = u64::from(r.log_segment_bytes);
             (1..=7).contains(&capacity.len())
                 && inside(r.metadata_offset, r.metadata_bytes)
                 && inside(r.log_offset, r.log_bytes)
                 && segment > 0
-                && segment % block == 0
-                && r.log_bytes % segment == 0
+                && segment.is_multiple_of(block)
+                && r.log_bytes.is_multiple_of(segment)
                 && r.log_bytes / segment >= 2
         }
         DeviceRole::Capacity { regions: r, index } => {
             let segment = u64::from(r.segment_bytes);
             *index < 7
                 && segment >= 2 * block
-                && segment % block == 0
+                && segment.is_multiple_of(block)
                 && r.segment_count > 0
                 && inside(r.segments_offset, u64::from(r.segment_count) * segment)
         }
@@ -228,9 +214,6 @@ mod tests {
         assert_eq!(decode_superblock(&bytes[..100]), Err(SuperblockError::None));
         let mut outside = cache();
         outside.device_bytes = 100 << 20;
-        assert_eq!(
-            decode_superblock(&encode_superblock(&outside)),
-            Err(SuperblockError::Malformed)
-        );
+        assert_eq!(decode_superblock(&encode_superblock(&outside)), Err(SuperblockError::Malformed));
     }
 }

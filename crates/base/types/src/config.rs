@@ -122,10 +122,7 @@ pub struct Seat {
 impl Member {
     /// The seat that carries this member's votes.
     pub fn seat(&self) -> Seat {
-        Seat {
-            host: self.host,
-            disk_group: self.disk_group,
-        }
+        Seat { host: self.host, disk_group: self.disk_group }
     }
     /// The replica set that it holds, if it holds data.
     pub fn set(&self) -> Option<ReplicaSetIndex> {
@@ -146,11 +143,7 @@ impl ObjectConfig {
     }
     /// Votes of the components at `seat`.
     pub fn votes_at(&self, seat: Seat) -> u32 {
-        self.members
-            .iter()
-            .filter(|m| m.seat() == seat)
-            .map(|m| m.votes)
-            .sum()
+        self.members.iter().filter(|m| m.seat() == seat).map(|m| m.votes).sum()
     }
     /// All votes.
     pub fn votes_total(&self) -> u32 {

@@ -37,23 +37,11 @@ pub struct Fail {
 impl Fail {
     /// A failure without a further cause.
     pub fn new(kind: FailKind, act: impl Into<String>) -> Self {
-        Self {
-            kind,
-            act: act.into(),
-            cause: None,
-        }
+        Self { kind, act: act.into(), cause: None }
     }
     /// A failure caused by `cause`.
-    pub fn because(
-        kind: FailKind,
-        act: impl Into<String>,
-        cause: impl Into<Box<dyn Error + Send + Sync>>,
-    ) -> Self {
-        Self {
-            kind,
-            act: act.into(),
-            cause: Some(cause.into()),
-        }
+    pub fn because(kind: FailKind, act: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, act: act.into(), cause: Some(cause.into()) }
     }
 }
 

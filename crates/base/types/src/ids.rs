@@ -79,15 +79,11 @@ ids! {
 }
 
 /// Counts the starts of one host process. A higher one ends the leases of a lower one of the same host.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
 /// One admission of a component by its owner; requests of another session are refused.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
 #[cfg(test)]
@@ -99,10 +95,6 @@ mod tests {
         let id = HostId::from_random(7, 9);
         assert_eq!(id.to_string().parse(), Ok(id));
         assert!("xyz".parse::<HostId>().is_err());
-        assert!(
-            "+0000000000000000000000000000001"
-                .parse::<HostId>()
-                .is_err()
-        );
+        assert!("+0000000000000000000000000000001".parse::<HostId>().is_err());
     }
 }

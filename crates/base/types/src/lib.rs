@@ -11,17 +11,12 @@ mod order;
 mod policy;
 mod units;
 
-pub use config::{
-    Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord,
-};
+pub use config::{Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord};
 pub use fail::{Fail, FailKind};
-pub use ids::{
-    ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError,
-    SessionId,
-};
+pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
 pub use order::{ClientTag, Csn, Epoch, OpId};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
 pub use units::{
-    BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES,
-    RegionIndex, SECTOR_BYTES, Time, format_bytes, parse_bytes,
+    BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES, RegionIndex, SECTOR_BYTES,
+    Time, format_bytes, parse_bytes,
 };

@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{HostId, Incarnation};
 
 /// Fences older owners. (number, host, incarnation) in this order, so no two seizers share one.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Epoch {
     /// Grows with every change of owner.
     pub number: u64,
@@ -18,9 +16,7 @@ pub struct Epoch {
 }
 
 /// One operation on an object, compared as (epoch, seq) everywhere: windows, region tables, `settled`.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct OpId {
     /// The epoch of the owner that issued it.
     pub epoch: Epoch,
@@ -30,26 +26,15 @@ pub struct OpId {
 
 impl OpId {
     /// Before every operation.
-    pub const ZERO: Self = Self {
-        epoch: Epoch {
-            number: 0,
-            host: HostId(0),
-            incarnation: Incarnation(0),
-        },
-        seq: 0,
-    };
+    pub const ZERO: Self = Self { epoch: Epoch { number: 0, host: HostId(0), incarnation: Incarnation(0) }, seq: 0 };
 }
 
 /// Configuration sequence number of an object; 0 is nascent.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Csn(pub u64);
 
 /// Names one front-end request, so that a retry at a new owner is not executed twice.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct ClientTag {
     /// The front-end session, random; 0 is "no client" (internal operations).
     pub session: u64,

@@ -65,30 +65,19 @@ impl Policy {
     pub fn validate(&self) -> Result<(), PolicyError> {
         let refuse = |text: String| Err(PolicyError(text));
         if self.ftt > 3 {
-            return refuse(format!(
-                "failures to tolerate is {}, the most is 3",
-                self.ftt
-            ));
+            return refuse(format!("failures to tolerate is {}, the most is 3", self.ftt));
         }
         if !(1..=12).contains(&self.stripe_width) {
-            return refuse(format!(
-                "stripe width is {}, it goes from 1 to 12",
-                self.stripe_width
-            ));
+            return refuse(format!("stripe width is {}, it goes from 1 to 12", self.stripe_width));
         }
         if self.reservation_percent > 100 {
-            return refuse(format!(
-                "space reservation is {} %, the most is 100",
-                self.reservation_percent
-            ));
+            return refuse(format!("space reservation is {} %, the most is 100", self.reservation_percent));
         }
         if self.ftm == FaultToleranceMethod::ErasureCoding {
             return refuse("erasure coding is not in this release: choose mirroring".into());
         }
         if !self.checksum {
-            return refuse(
-                "checksums cannot be turned off in this release: leave checksum on".into(),
-            );
+            return refuse("checksums cannot be turned off in this release: leave checksum on".into());
         }
         Ok(())
     }

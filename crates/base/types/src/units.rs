@@ -90,39 +90,26 @@ impl Sub<Duration> for Time {
 /// Bytes for a person: binary units, two digits after the point ("1.50 GiB").
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let unit = (0..UNITS.len())
-        .rev()
-        .find(|&u| bytes >> (10 * u) > 0)
-        .unwrap_or(0);
+    let unit = (0..UNITS.len()).rev().find(|&u| bytes >> (10 * u) > 0).unwrap_or(0);
     if unit == 0 || bytes % (1 << (10 * unit)) == 0 {
         return format!("{} {}", bytes >> (10 * unit), UNITS[unit]);
     }
-    format!(
-        "{:.2} {}",
-        bytes as f64 / (1u64 << (10 * unit)) as f64,
-        UNITS[unit]
-    )
+    format!("{:.2} {}", bytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit])
 }
 
 /// Reads "512", "64K", "10G", "10GiB", "1.5 TiB", "20GB" (decimal with B and without i).
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..split], text[split..].trim());
-    let value: f64 = number
-        .parse()
-        .map_err(|_| format!("{text:?} is not a size: write 10G or 512MiB"))?;
+    let value: f64 = number.parse().map_err(|_| format!("{text:?} is not a size: write 10G or 512MiB"))?;
     let (prefix, base) = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => ("", 1024f64),
         u if u.len() == 1 => (&unit[..1], 1024f64),
         u if u.len() == 3 && u.ends_with("ib") => (&unit[..1], 1024f64),
         u if u.len() == 2 && u.ends_with('b') => (&unit[..1], 1000f64),
         _ => {
-            return Err(format!(
-                "{unit:?} is not a unit of size: use K, M, G, T, KiB, GiB, GB ..."
-            ));
+            return Err(format!("{unit:?} is not a unit of size: use K, M, G, T, KiB, GiB, GB ..."));
         }
     };
     let power = match prefix.to_ascii_lowercase().as_str() {
@@ -133,9 +120,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "t" => 4,
         "p" => 5,
         _ => {
-            return Err(format!(
-                "{unit:?} is not a unit of size: use K, M, G, T, KiB, GiB, GB ..."
-            ));
+            return Err(format!("{unit:?} is not a unit of size: use K, M, G, T, KiB, GiB, GB ..."));
         }
     };
     let bytes = value * base.powi(power);
@@ -167,10 +152,7 @@ mod tests {
     #[test]
     fn ranges_meet_where_they_overlap() {
         let a = BlockRange::new(10, 10);
-        assert_eq!(
-            a.intersection(BlockRange::new(15, 10)),
-            Some(BlockRange::new(15, 5))
-        );
+        assert_eq!(a.intersection(BlockRange::new(15, 10)), Some(BlockRange::new(15, 5)));
         assert_eq!(a.intersection(BlockRange::new(20, 1)), None);
         assert_eq!(BlockRange::new(255, 2).regions(), 0..2);
         assert_eq!(BlockRange::new(256, 256).regions(), 1..2);

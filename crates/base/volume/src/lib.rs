@@ -45,9 +45,7 @@ pub enum VolumeError {
 impl fmt::Display for VolumeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSpace(text) | Self::Io(text) | Self::Invalid(text) | Self::Shutdown(text) => {
-                f.write_str(text)
-            }
+            Self::NoSpace(text) | Self::Io(text) | Self::Invalid(text) | Self::Shutdown(text) => f.write_str(text),
         }
     }
 }
@@ -61,17 +59,9 @@ pub trait Volume: Clone + 'static {
     /// Name and size.
     fn info(&self) -> VolumeInfo;
     /// Reads `len_bytes` at `offset`, in pieces in order; 4 KiB aligned pieces where the request was aligned.
-    fn read(
-        &self,
-        offset: u64,
-        len_bytes: u32,
-    ) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static;
+    fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static;
     /// Writes `data` at `offset`. Data in 4 KiB aligned memory (`PageBuf`) is not copied.
-    fn write(
-        &self,
-        offset: u64,
-        data: Bytes,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), VolumeError>> + 'static;
     /// Zeroes the range; `keep_allocated` asks that it keeps its space (write-zeroes with NO_HOLE).
     fn write_zeroes(
         &self,
@@ -80,11 +70,7 @@ pub trait Volume: Clone + 'static {
         keep_allocated: bool,
     ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
     /// Gives the range's space back; it reads as zeros afterwards.
-    fn trim(
-        &self,
-        offset: u64,
-        len_bytes: u64,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+    fn trim(&self, offset: u64, len_bytes: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static;
     /// Returns when every write acknowledged before is durable.
     fn flush(&self) -> impl Future<Output = Result<(), VolumeError>> + 'static;
     /// Allocation of the range, in order, covering all of it.
@@ -94,11 +80,7 @@ pub trait Volume: Clone + 'static {
         len_bytes: u64,
     ) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static;
     /// Reads the range into the read cache, if there is room.
-    fn cache(
-        &self,
-        offset: u64,
-        len_bytes: u64,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static;
+    fn cache(&self, offset: u64, len_bytes: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static;
 }
 
 /// The disks that one host serves.
@@ -108,8 +90,5 @@ pub trait Exports: Clone + 'static {
     /// The names, sorted.
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static;
     /// The disk of that name; `None` when there is none.
-    fn open(
-        &self,
-        name: &str,
-    ) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static;
+    fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static;
 }

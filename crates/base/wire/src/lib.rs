@@ -42,17 +42,12 @@ pub struct DecodeError {
 
 /// Encodes a message body.
 pub fn encode(message: &Message) -> Bytes {
-    postcard::to_extend(message, Vec::with_capacity(128))
-        .expect("messages have no unencodable values")
-        .into()
+    postcard::to_extend(message, Vec::with_capacity(128)).expect("messages have no unencodable values").into()
 }
 
 /// Decodes a message body; trailing bytes are an error.
 pub fn decode(body: &[u8]) -> Result<Message, DecodeError> {
-    let fail = |cause: String| DecodeError {
-        len: body.len(),
-        cause,
-    };
+    let fail = |cause: String| DecodeError { len: body.len(), cause };
     if body.len() > BODY_BYTES_MAX {
         return Err(fail(format!("bodies have at most {BODY_BYTES_MAX} bytes")));
     }
@@ -78,10 +73,7 @@ mod tests {
         let target = Target {
             disk_group: DiskGroupId(7),
             component: ComponentId(9),
-            epoch: Epoch {
-                number: 3,
-                ..Epoch::default()
-            },
+            epoch: Epoch { number: 3, ..Epoch::default() },
             session: SessionId(4),
         };
         let message = Message::Request {

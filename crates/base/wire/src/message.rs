@@ -1,14 +1,11 @@
 //! The messages: requests with a number, answers that repeat it, and what is sent without one.
 
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId,
-    RegionIndex,
+    Accepted, BlockRange, ClientTag, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, RegionIndex,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    AllocatedPiece, DataPiece, GuestRequest, Heartbeat, HeartbeatAnswer, SeizeAnswer, Target,
-};
+use crate::{AllocatedPiece, DataPiece, GuestRequest, Heartbeat, HeartbeatAnswer, SeizeAnswer, Target};
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

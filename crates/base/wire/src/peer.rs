@@ -4,9 +4,7 @@ use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectId};
 use serde::{Deserialize, Serialize};
 
 /// A run of heartbeats between two processes without a gap of a lease; drawn by the grantor, never revived.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct PeerSession(pub u64);
 
 /// What a disk group tells of itself with each heartbeat.

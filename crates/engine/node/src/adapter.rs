@@ -11,20 +11,23 @@ use futures::future::LocalBoxFuture;
 /// A disk group as the object layer sees it.
 pub struct GroupStore<E: Env> {
     group: DiskGroup<E>,
+    /// Where the log ended when it was opened.
+    opened_at: u64,
     /// A peer remembers a later durable position than the log ends with: an old image of the device.
     rolled_back: std::rc::Rc<std::cell::Cell<bool>>,
 }
 
 impl<E: Env> Clone for GroupStore<E> {
     fn clone(&self) -> Self {
-        Self { group: self.group.clone(), rolled_back: self.rolled_back.clone() }
+        Self { group: self.group.clone(), opened_at: self.opened_at, rolled_back: self.rolled_back.clone() }
     }
 }
 
 impl<E: Env> GroupStore<E> {
     /// Wraps an open disk group.
     pub fn new(group: DiskGroup<E>) -> Self {
-        Self { group, rolled_back: Default::default() }
+        let opened_at = group.durable_position();
+        Self { group, opened_at, rolled_back: Default::default() }
     }
 
     /// The store's own handle.
@@ -34,8 +37,10 @@ impl<E: Env> GroupStore<E> {
 
     /// A peer remembers (open count, durable position) beyond what this log held when it was opened.
     pub fn on_remembered(&self, open_count: u64, durable_position: u64) {
-        let (count, position) = (self.group.open_count(), self.group.durable_position());
-        if open_count > count || (open_count == count && durable_position > position) {
+        let count = self.group.open_count();
+        // Positions only grow, over all openings: what was durable before this one must have been found by it.
+        let held = if open_count < count { self.opened_at } else { self.group.durable_position() };
+        if open_count > count || durable_position > held {
             self.rolled_back.set(true);
         }
     }
@@ -45,9 +50,7 @@ fn refusal(error: StoreError) -> Refusal {
     match error.kind {
         StoreErrorKind::NotFound | StoreErrorKind::Lost => Refusal::NotFound,
         StoreErrorKind::NoSpace => Refusal::NoSpace,
-        StoreErrorKind::BadBlock { blocks, .. } => {
-            Refusal::BadBlocks(runs(&blocks))
-        }
+        StoreErrorKind::BadBlock { blocks, .. } => Refusal::BadBlocks(runs(&blocks)),
         StoreErrorKind::Refused | StoreErrorKind::Undone => Refusal::Invalid(error.text),
         _ => Refusal::Media(error.text),
     }
@@ -121,6 +124,10 @@ impl<E: Env> LocalStore for GroupStore<E> {
         };
         let durable = self.group.append(operation);
         Box::pin(async move { durable.await.map_err(refusal) })
+    }
+
+    fn refuse_waiting(&self, component: ComponentId) {
+        self.group.refuse_waiting(component);
     }
 
     fn read(

@@ -35,9 +35,10 @@ impl<E: Env> Node<E> {
         all
     }
 
-    /// A disk by name, from the local copy or, for one made a moment ago, from the directory.
+    /// A disk by name or id, from the local copy or, for one made a moment ago, from the directory.
     pub(crate) async fn find_disk(&self, name: &str) -> Option<(ObjectId, CatalogueEntry)> {
-        let known = self.catalogue().into_iter().find(|(_, entry)| entry.name.as_str() == name);
+        let mut all = self.catalogue().into_iter();
+        let known = all.find(|(id, entry)| entry.name.as_str() == name || id.to_string() == name);
         if known.is_some() {
             return known;
         }

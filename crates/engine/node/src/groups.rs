@@ -51,7 +51,9 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         let disk_group = paths.disk_group;
         for object in inner.seats.add_disk_group(GroupStore::new(group)) {
-            inner.outside.warn(format!("disk group {disk_group} holds a record of object {object} that does not decode"));
+            inner
+                .outside
+                .warn(format!("disk group {disk_group} holds a record of object {object} that does not decode"));
         }
         inner.outside.disk_group_here(disk_group);
         inner.groups.borrow_mut().insert(disk_group, paths);
@@ -99,23 +101,15 @@ impl<E: Env> Node<E> {
                 DeviceId::from_random(high, low)
             })
             .collect();
-        let sizes: Vec<u64> =
-            std::iter::once(&devices.cache).chain(&devices.capacity).map(Disk::len_bytes).collect();
-        let identity = cairn_store::Identity {
-            cluster: inner.options.cluster,
-            host: self.me(),
-            disk_group,
-        };
+        let sizes: Vec<u64> = std::iter::once(&devices.cache).chain(&devices.capacity).map(Disk::len_bytes).collect();
+        let identity = cairn_store::Identity { cluster: inner.options.cluster, host: self.me(), disk_group };
         let options = cairn_store::StoreOptions { force: request.overwrite, ..inner.options.store.clone() };
         let refuse = |e: cairn_store::StoreError| ApiError::refused(e.to_string());
         DiskGroup::format(inner.env.clone(), devices.clone(), identity, &options).await.map_err(refuse)?;
-        let paths = GroupPaths {
-            disk_group,
-            cache: request.cache.clone(),
-            capacity: request.capacity.clone(),
-            devices: ids,
-        };
-        let expect = cairn_store::Expect { cluster: identity.cluster, host: identity.host, disk_group: Some(disk_group) };
+        let paths =
+            GroupPaths { disk_group, cache: request.cache.clone(), capacity: request.capacity.clone(), devices: ids };
+        let expect =
+            cairn_store::Expect { cluster: identity.cluster, host: identity.host, disk_group: Some(disk_group) };
         let group = DiskGroup::open(inner.env.clone(), devices, expect, &options).await.map_err(refuse)?;
         self.enter_group(&paths, &sizes, group.stats().usable_bytes).await?;
         self.serve_group(paths, group);
@@ -152,7 +146,9 @@ impl<E: Env> Node<E> {
             return Err(ApiError::refused(format!("disk group {disk_group} holds {components} components"))
                 .remedy("Delete the disks that use it first: moving components away is not in this release"));
         }
-        if let Some(found) = inner.registry.get::<DiskGroupEntry>(&disk_group).await.map_err(crate::manage::directory_error)? {
+        if let Some(found) =
+            inner.registry.get::<DiskGroupEntry>(&disk_group).await.map_err(crate::manage::directory_error)?
+        {
             let deleted = inner.registry.delete::<DiskGroupEntry>(&disk_group, found.revision).await;
             deleted.map_err(crate::manage::directory_error)?;
         }

@@ -25,7 +25,9 @@ impl<E: Env> Node<E> {
             let jitter = Duration::from_millis(inner.env.random_u64() % 1000);
             inner.env.sleep(RECONCILE_EVERY + jitter).await;
             for (disk_group, record) in inner.seats.records() {
-                if inner.shard.owned(record.object).is_none() && inner.leases.holder(disk_group, record.object).is_none() {
+                if inner.shard.owned(record.object).is_none()
+                    && inner.leases.holder(disk_group, record.object).is_none()
+                {
                     self.reconcile_seat(disk_group, record).await;
                 }
             }

@@ -128,11 +128,20 @@ pub async fn start_host(parts: HostParts<'_>, identity: Arc<Identity>) -> Result
     match is_ready.await {
         Ok(Ok(())) => Ok(RunningHost { bridge: Arc::new(bridge), ended: Ended(ended), host, stop }),
         Ok(Err(text)) => Err(StartError::refused(text)),
-        Err(_) => Err(StartError::refused(format!("host {} ended while it started: {}", host_plan.name, Ended(ended).wait().await))),
+        Err(_) => Err(StartError::refused(format!(
+            "host {} ended while it started: {}",
+            host_plan.name,
+            Ended(ended).wait().await
+        ))),
     }
 }
 
-fn node_options(plan: &Plan, host_plan: &HostPlan, directory: &ClusterDirectory, host: &Host) -> Result<NodeOptions, StartError> {
+fn node_options(
+    plan: &Plan,
+    host_plan: &HostPlan,
+    directory: &ClusterDirectory,
+    host: &Host,
+) -> Result<NodeOptions, StartError> {
     let name = |text: &str| Name::new(text).map_err(|e| StartError::refused(e.to_string()));
     let lease = Duration::from_millis(plan.settings.lease_ms);
     let mut nbd_addresses = Vec::new();
@@ -160,7 +169,11 @@ fn node_options(plan: &Plan, host_plan: &HostPlan, directory: &ClusterDirectory,
             repair_delay: Duration::from_secs(plan.settings.repair_delay_s),
             ..ObjectOptions::default()
         },
-        store: StoreOptions { read_cache_bytes: plan.read_cache_bytes, log_bytes: plan.log_bytes, ..StoreOptions::default() },
+        store: StoreOptions {
+            read_cache_bytes: plan.read_cache_bytes,
+            log_bytes: plan.log_bytes,
+            ..StoreOptions::default()
+        },
     })
 }
 
@@ -207,7 +220,11 @@ impl ShardStart {
 }
 
 /// Disk groups that the configuration asks for and that are not there yet; then the front ends.
-async fn begin(node: &Node<LinuxEnv>, plan: &HostPlan, known: &[cairn_node::GroupPaths]) -> Result<Vec<Server>, String> {
+async fn begin(
+    node: &Node<LinuxEnv>,
+    plan: &HostPlan,
+    known: &[cairn_node::GroupPaths],
+) -> Result<Vec<Server>, String> {
     for group in &plan.disk_groups {
         let cache = group.cache.display().to_string();
         if !known.iter().any(|g| g.cache == cache) {

@@ -38,7 +38,8 @@ pub async fn start(plan: &Plan) -> Result<Running, StartError> {
     let mut hosts = Vec::new();
     let (ended, mut ends) = mpsc::unbounded_channel();
     for (host_plan, identity) in plan.hosts.iter().zip(identities) {
-        let parts = HostParts { plan, host: host_plan, directory: &directory, executor: &executor, fabric: fabric.as_ref() };
+        let parts =
+            HostParts { plan, host: host_plan, directory: &directory, executor: &executor, fabric: fabric.as_ref() };
         let running = start_host(parts, Arc::new(identity)).await?;
         let (name, over) = (host_plan.name.clone(), running.ended.clone());
         let ended = ended.clone();

@@ -59,13 +59,18 @@ impl Outside<LinuxEnv> for Process {
         }
     }
 
-    fn open_device(&self, path: String, create_bytes: Option<u64>) -> LocalBoxFuture<'static, Result<LinuxDisk, String>> {
+    fn open_device(
+        &self,
+        path: String,
+        create_bytes: Option<u64>,
+    ) -> LocalBoxFuture<'static, Result<LinuxDisk, String>> {
         let env = self.env.clone();
         Box::pin(async move {
             let path = PathBuf::from(path);
             if let Some(bytes) = create_bytes {
                 let file = path.clone();
-                let made = cairn_env::Env::run_blocking(&env, move || create_disk_file(&file, bytes, Fill::Written)).await;
+                let made =
+                    cairn_env::Env::run_blocking(&env, move || create_disk_file(&file, bytes, Fill::Written)).await;
                 made.map_err(|e| e.to_string())?;
             }
             LinuxDisk::open(&env, &path, &DiskOptions::default()).map_err(|e| e.to_string())
@@ -108,7 +113,9 @@ impl Outside<LinuxEnv> for Process {
             ObjectEvent::Owned { name, epoch_number, .. } => {
                 tracing::info!(host, disk = name, epoch = epoch_number, "owns the disk");
             }
-            ObjectEvent::GivenUp { name, why, .. } => tracing::info!(host, disk = name, "owns the disk no longer: {why}"),
+            ObjectEvent::GivenUp { name, why, .. } => {
+                tracing::info!(host, disk = name, "owns the disk no longer: {why}")
+            }
             ObjectEvent::Component { name, component, host: at, now, .. } => {
                 tracing::info!(host, disk = name, component = %component, at = %at, "component is {now}");
             }

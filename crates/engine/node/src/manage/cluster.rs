@@ -9,7 +9,11 @@ use cairn_object::{LocalStore, ResyncStatus};
 use cairn_types::format_bytes;
 
 use crate::{
-    manage::{directory_error, hosts::capacity_of, remote::{HostAnswer, HostCommand}},
+    manage::{
+        directory_error,
+        hosts::capacity_of,
+        remote::{HostAnswer, HostCommand},
+    },
     node::Node,
 };
 
@@ -83,7 +87,13 @@ impl<E: Env> Node<E> {
             true => format!("all {} hosts answer", hosts.len()),
             false => format!("{} of {} hosts do not answer: {}", down.len(), hosts.len(), down.join(", ")),
         };
-        check("hosts-up", down.is_empty(), v1::Severity::Warning, text, "Look at their daemons and at the network between hosts")
+        check(
+            "hosts-up",
+            down.is_empty(),
+            v1::Severity::Warning,
+            text,
+            "Look at their daemons and at the network between hosts",
+        )
     }
 
     fn check_directory(&self) -> v1::Check {
@@ -122,7 +132,13 @@ impl<E: Env> Node<E> {
             }
             None => format!("all devices of {} disk groups work", groups.len()),
         };
-        check("disk-groups", bad.is_none(), v1::Severity::Error, text, "Replace the device; its components are rebuilt elsewhere")
+        check(
+            "disk-groups",
+            bad.is_none(),
+            v1::Severity::Error,
+            text,
+            "Replace the device; its components are rebuilt elsewhere",
+        )
     }
 
     async fn check_disks(&self) -> v1::Check {

@@ -87,9 +87,8 @@ impl<E: Env> Node<E> {
 
     async fn make_components(&self, config: &ObjectConfig) -> ApiResult<()> {
         let asked = config.members.iter().map(|member| {
-            let size_blocks = member
-                .set()
-                .map_or(0, |set| cairn_geometry::component_blocks(&config.layout, config.size_bytes, set));
+            let size_blocks =
+                member.set().map_or(0, |set| cairn_geometry::component_blocks(&config.layout, config.size_bytes, set));
             let request = Request::CreateComponent {
                 disk_group: member.disk_group,
                 component: member.component,
@@ -103,7 +102,10 @@ impl<E: Env> Node<E> {
         for (member, reply) in join_all(asked).await {
             reply.map_err(|refusal| {
                 let host = self.host_name(member.host);
-                ApiError::unavailable(format!("host {host} could not make a component: {}", super::remote::words(&refusal)))
+                ApiError::unavailable(format!(
+                    "host {host} could not make a component: {}",
+                    super::remote::words(&refusal)
+                ))
             })?;
         }
         Ok(())
@@ -111,11 +113,8 @@ impl<E: Env> Node<E> {
 
     async fn take_back(&self, config: &ObjectConfig) {
         let asked = config.members.iter().map(|m| {
-            let request = Request::DeleteComponent {
-                disk_group: m.disk_group,
-                component: m.component,
-                object: config.object,
-            };
+            let request =
+                Request::DeleteComponent { disk_group: m.disk_group, component: m.component, object: config.object };
             self.inner.shard.ask(m.host, m.disk_group, request)
         });
         let gone = join_all(asked).await.iter().all(Result::is_ok);

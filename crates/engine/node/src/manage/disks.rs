@@ -51,7 +51,12 @@ impl<E: Env> Node<E> {
         disks
     }
 
-    fn summary(&self, object: ObjectId, entry: &CatalogueEntry, known: Option<(ObjectConfig, Option<&ObjectStatus>)>) -> v1::DiskSummary {
+    fn summary(
+        &self,
+        object: ObjectId,
+        entry: &CatalogueEntry,
+        known: Option<(ObjectConfig, Option<&ObjectStatus>)>,
+    ) -> v1::DiskSummary {
         let (health, reasons) = match &known {
             Some((config, status)) => self.health_of(config, status.is_some()),
             None => (v1::DiskHealth::Inaccessible, vec!["no host that answers has its record".to_owned()]),
@@ -87,7 +92,9 @@ impl<E: Env> Node<E> {
                     reasons.push(format!("{} on host {host} does not answer", role_words(member)));
                 }
                 ComponentState::Active => {}
-                ComponentState::Absent { .. } => reasons.push(format!("{} on host {host} is absent", role_words(member))),
+                ComponentState::Absent { .. } => {
+                    reasons.push(format!("{} on host {host} is absent", role_words(member)))
+                }
                 ComponentState::Degraded => reasons.push(format!("{} on host {host} is lost", role_words(member))),
                 ComponentState::Resyncing { .. } => {
                     reasons.push(format!("{} on host {host} is being filled", role_words(member)));
@@ -197,7 +204,8 @@ impl<E: Env> Node<E> {
             let call = self.inner.rpc.call(host, Route::Object(object), Request::Attach { object }, Vec::new());
             call.await.map(drop).map_err(|refusal| super::remote::words(&refusal))
         };
-        attached.map_err(|text| ApiError::unavailable(format!("host {} cannot own it: {text}", self.host_name(host))))?;
+        attached
+            .map_err(|text| ApiError::unavailable(format!("host {} cannot own it: {text}", self.host_name(host))))?;
         self.show_disk(name).await
     }
 

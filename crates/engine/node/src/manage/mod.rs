@@ -47,8 +47,9 @@ impl<E: Env> LocalManagement for Node<E> {
         found.ok_or_else(|| ApiError::not_found(format!("there is no host {host:?}")))
     }
     async fn host_maintenance(&self, _host: String, _request: v1::HostMaintenance) -> ApiResult<v1::Host> {
-        Err(ApiError::refused("maintenance mode is not in this release")
-            .remedy("Stop the host's daemon: its components are absent until it is back, and rebuilt after the repair delay"))
+        Err(ApiError::refused("maintenance mode is not in this release").remedy(
+            "Stop the host's daemon: its components are absent until it is back, and rebuilt after the repair delay",
+        ))
     }
     async fn disk_group_list(&self) -> ApiResult<Vec<v1::DiskGroup>> {
         self.disk_groups().await
@@ -89,7 +90,9 @@ impl<E: Env> LocalManagement for Node<E> {
     }
     async fn policy_show(&self, policy: String) -> ApiResult<v1::Policy> {
         let found = self.policies().into_iter().find(|p| p.name == policy);
-        found.ok_or_else(|| ApiError::not_found(format!("there is no policy {policy:?}")).remedy("See `cairn policy list`"))
+        found.ok_or_else(|| {
+            ApiError::not_found(format!("there is no policy {policy:?}")).remedy("See `cairn policy list`")
+        })
     }
     async fn policy_create(&self, request: v1::PolicyCreate) -> ApiResult<v1::Policy> {
         self.create_policy(request).await

@@ -37,7 +37,9 @@ pub(crate) fn words(refusal: &Refusal) -> String {
         Refusal::NotFound => "the disk group is not open there".into(),
         Refusal::Media(text) | Refusal::Invalid(text) | Refusal::Inaccessible(text) => text.clone(),
         Refusal::Lost => "it does not answer".into(),
-        Refusal::Fenced { .. } | Refusal::Stale { .. } | Refusal::Session => "another owner was faster; try again".into(),
+        Refusal::Fenced { .. } | Refusal::Stale { .. } | Refusal::Session => {
+            "another owner was faster; try again".into()
+        }
         Refusal::BadBlocks(_) => "blocks cannot be read".into(),
         Refusal::NotOwner(_) => "the owner changed; try again".into(),
     }
@@ -56,7 +58,9 @@ impl<E: Env> Node<E> {
         match reply {
             Ok((Answer::Managed(bytes), _)) => {
                 let answer: Result<ApiResult<HostAnswer>, _> = serde_json::from_slice(&bytes);
-                answer.unwrap_or_else(|e| Err(ApiError::internal(format!("host {name} answered what cannot be read: {e}"))))
+                answer.unwrap_or_else(|e| {
+                    Err(ApiError::internal(format!("host {name} answered what cannot be read: {e}")))
+                })
             }
             Ok(_) => Err(ApiError::internal(format!("host {name} answered something else"))),
             Err(refusal) => Err(ApiError::unavailable(format!("host {name} cannot be asked: {}", words(&refusal)))),
@@ -99,7 +103,12 @@ impl<E: Env> Node<E> {
     }
 
     /// Has the owner of an object carry out a command; becomes owner where there is none.
-    pub(crate) async fn to_owner(&self, object: ObjectId, hints: &[HostId], command: &Command) -> ApiResult<ObjectStatus> {
+    pub(crate) async fn to_owner(
+        &self,
+        object: ObjectId,
+        hints: &[HostId],
+        command: &Command,
+    ) -> ApiResult<ObjectStatus> {
         let mut why = String::new();
         for _ in 0..10 {
             let Some((known, owner)) = self.inner.shard.look_up(object, hints).await else {
@@ -121,6 +130,7 @@ impl<E: Env> Node<E> {
             }
             self.inner.env.sleep(std::time::Duration::from_millis(300)).await;
         }
-        Err(ApiError::unavailable(format!("the disk cannot be managed now: {why}")).remedy("Try again; see `cairn health`"))
+        Err(ApiError::unavailable(format!("the disk cannot be managed now: {why}"))
+            .remedy("Try again; see `cairn health`"))
     }
 }
