@@ -36,11 +36,10 @@ impl<E: Env> DiskGroup<E> {
             inner.state.borrow().check_counts()?;
             let result = inner.check_media().await;
             // What a transaction changed meanwhile proves nothing.
-            let state = inner.state.borrow();
-            if state.map_generation == generation && !state.committing && !busy {
+            let rested = |state: &State| state.map_generation == generation && !state.committing;
+            if !busy && rested(&inner.state.borrow()) {
                 return result;
             }
-            drop(state);
             inner.env.sleep(std::time::Duration::from_millis(1)).await;
         }
         Err("the map never rested long enough to be checked".into())

@@ -114,7 +114,7 @@ impl Ring {
         self.previous_crc = 0;
     }
     pub fn move_tail(&mut self, tail: u64) {
-        assert!(tail >= self.tail && tail % self.segment_bytes == 0);
+        assert!(tail >= self.tail && tail.is_multiple_of(self.segment_bytes));
         self.tail = tail;
         self.head = self.head.max(tail);
     }

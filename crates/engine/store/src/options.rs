@@ -127,7 +127,7 @@ pub(crate) fn capacity_regions(
     log_id: u64,
 ) -> Result<CapacityRegions, StoreError> {
     let segment_bytes = options.segment_bytes;
-    if segment_bytes < (64 << 10) || segment_bytes % 4096 != 0 || segment_bytes > (64 << 20) {
+    if segment_bytes < (64 << 10) || !segment_bytes.is_multiple_of(4096) || segment_bytes > (64 << 20) {
         return Err(refuse(format!(
             "a capacity segment of {segment_bytes} bytes does not do: use a multiple of 4 KiB from 64 KiB to 64 MiB"
         )));

@@ -46,7 +46,7 @@ fn a_full_group_refuses_new_blocks_and_nothing_else() {
         rig.append(&group, write(1, seq, seq - 1, round * 3 % 90, 4)).unwrap();
     }
     let last = seq;
-    assert_eq!(rig.read(&group, 1, 87 % 90, 4), Ok(vec![last; 4]));
+    assert_eq!(rig.read(&group, 1, 87, 4), Ok(vec![last; 4]));
     rig.append(&group, Operation::Record { object: ObjectId(1), bytes: "r".into() }).unwrap();
     rig.append(&group, Operation::Undo { component: ComponentId(1), op: op(seq) }).unwrap();
     rig.check(&group);
