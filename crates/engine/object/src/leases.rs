@@ -209,7 +209,10 @@ impl<E: Env> Leases<E> {
         let of_peer = remembered.entry(from).or_default();
         for dg in &heartbeat.summary.disk_groups {
             let seen = of_peer.entry(dg.disk_group).or_default();
-            *seen = (*seen).max((dg.open_count, dg.durable_position));
+            // A later opening that ends below what was durable is an old image: that must not be forgotten with it.
+            if dg.durable_position >= seen.1 {
+                *seen = (*seen).max((dg.open_count, dg.durable_position));
+            }
         }
         inner.peers.borrow_mut().insert(from, PeerState { summary: heartbeat.summary, incarnation });
     }
