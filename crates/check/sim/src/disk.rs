@@ -181,10 +181,7 @@ impl DiskCore {
         }
         power.operations += 1;
         let operation = power.operations;
-        let crash = power
-            .plan
-            .filter(|plan| plan.operation == power.operations)
-            .map(|plan| plan.phase);
+        let crash = power.plan.filter(|plan| plan.operation == power.operations).map(|plan| plan.phase);
         drop(power);
         capture(&self.power, operation, CrashPhase::Before);
         if crash == Some(CrashPhase::Before) {
@@ -224,22 +221,9 @@ impl DiskCore {
         self.tripped.store(true, Ordering::Relaxed);
     }
 
-    fn error(
-        &self,
-        kind: DiskErrorKind,
-        act: &'static str,
-        offset: u64,
-        len_bytes: u64,
-        cause: &str,
-    ) -> DiskError {
+    fn error(&self, kind: DiskErrorKind, act: &'static str, offset: u64, len_bytes: u64, cause: &str) -> DiskError {
         let cause = format!("{}: {cause}", self.label);
-        DiskError {
-            kind,
-            act,
-            offset,
-            len_bytes,
-            cause,
-        }
+        DiskError { kind, act, offset, len_bytes, cause }
     }
 
     /// Refuses what no device does: an address past the end; anything at all when it is gone.
@@ -255,10 +239,7 @@ impl DiskCore {
             let kind = DiskErrorKind::Gone;
             return Err(self.error(kind, act, offset, len_bytes, "no such device"));
         }
-        if offset
-            .checked_add(len_bytes)
-            .is_none_or(|end| end > self.len_bytes)
-        {
+        if offset.checked_add(len_bytes).is_none_or(|end| end > self.len_bytes) {
             return Err(self.error(kind, act, offset, len_bytes, "past the end of the device"));
         }
         Ok(())
@@ -329,18 +310,13 @@ pub struct SimDisk {
 
 impl SimDisk {
     pub(crate) fn new(disk: Arc<DiskCore>, world: Rc<Core>, process: u64) -> Self {
-        Self {
-            disk,
-            world,
-            process,
-        }
+        Self { disk, world, process }
     }
 
     /// Lets the device do something wrong.
     pub fn inject(&self, fault: Fault) {
         self.world.fold(STEP_FAULT, &[self.world.now()]);
-        self.world
-            .line(|| format!("{}: {fault:?}", self.disk.label));
+        self.world.line(|| format!("{}: {fault:?}", self.disk.label));
         let mut state = self.disk.state();
         if let Fault::BitFlip { offset, bit } = fault {
             state.medium.flip_bit(offset, bit);
@@ -439,12 +415,7 @@ impl SimDisk {
         .await
     }
 
-    async fn do_write(
-        self,
-        offset: u64,
-        parts: Vec<Bytes>,
-        durability: Durability,
-    ) -> Result<(), DiskError> {
+    async fn do_write(self, offset: u64, parts: Vec<Bytes>, durability: Durability) -> Result<(), DiskError> {
         let slices: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
         let len: u64 = slices.iter().map(|part| part.len() as u64).sum();
         assert_aligned(offset, len);
@@ -452,12 +423,8 @@ impl SimDisk {
             return std::future::pending().await;
         };
         let durable = durability == Durability::Durable;
-        self.world.fold(
-            STEP_WRITE,
-            &[offset, len, u64::from(durable), hash_bytes(&slices)],
-        );
-        self.world
-            .line(|| format!("{}: write {durability:?} {offset} +{len}", self.disk.label));
+        self.world.fold(STEP_WRITE, &[offset, len, u64::from(durable), hash_bytes(&slices)]);
+        self.world.line(|| format!("{}: write {durability:?} {offset} +{len}", self.disk.label));
         let (begun, range) = {
             let mut state = self.disk.state();
             let latency = state.latency;
@@ -468,11 +435,7 @@ impl SimDisk {
                 state.counters.writes_buffered += 1;
                 latency.buffered
             };
-            (
-                self.disk
-                    .begin_write(&mut state, SHARD_HANDLE, offset, &slices),
-                range,
-            )
+            (self.disk.begin_write(&mut state, SHARD_HANDLE, offset, &slices), range)
         };
         if self.disk.dies_during(counted) {
             return std::future::pending().await;
@@ -532,11 +495,7 @@ impl Disk for SimDisk {
         self.disk.label.clone()
     }
 
-    fn read(
-        &self,
-        offset: u64,
-        len_bytes: u32,
-    ) -> impl Future<Output = Result<Bytes, DiskError>> + 'static {
+    fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Bytes, DiskError>> + 'static {
         self.clone().do_read(offset, len_bytes)
     }
 
@@ -559,11 +518,7 @@ impl Disk for SimDisk {
             state.handles += 1;
             state.handles
         };
-        Arc::new(BlockingHandle {
-            disk: self.disk.clone(),
-            process: self.process,
-            handle,
-        })
+        Arc::new(BlockingHandle { disk: self.disk.clone(), process: self.process, handle })
     }
 }
 
@@ -576,13 +531,7 @@ struct BlockingHandle {
 
 impl BlockingHandle {
     fn dead(&self, act: &'static str, offset: u64, len_bytes: u64) -> DiskError {
-        self.disk.error(
-            DiskErrorKind::Gone,
-            act,
-            offset,
-            len_bytes,
-            "the process has ended",
-        )
+        self.disk.error(DiskErrorKind::Gone, act, offset, len_bytes, "the process has ended")
     }
 
     /// Folds a call in without order: a library may order its writes by a randomly seeded map.
@@ -604,16 +553,11 @@ impl BlockingDisk for BlockingHandle {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DiskError> {
         let len = data.len() as u64;
-        let counted = self
-            .disk
-            .count(self.process)
-            .map_err(|()| self.dead("write", offset, len))?;
+        let counted = self.disk.count(self.process).map_err(|()| self.dead("write", offset, len))?;
         let mut state = self.disk.state();
         state.counters.blocking_writes += 1;
         self.fold(&mut state, [offset, len, hash_bytes(&[data])]);
-        let begun = self
-            .disk
-            .begin_write(&mut state, self.handle, offset, &[data])?;
+        let begun = self.disk.begin_write(&mut state, self.handle, offset, &[data])?;
         drop(state);
         if self.disk.dies_during(counted) {
             return Err(self.dead("write", offset, len));
@@ -628,17 +572,13 @@ impl BlockingDisk for BlockingHandle {
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        let counted = self
-            .disk
-            .count(self.process)
-            .map_err(|()| self.dead("flush", 0, 0))?;
+        let counted = self.disk.count(self.process).map_err(|()| self.dead("flush", 0, 0))?;
         if self.disk.dies_during(counted) {
             return Err(self.dead("flush", 0, 0));
         }
         let mut state = self.disk.state();
         state.counters.blocking_syncs += 1;
-        self.disk
-            .check(&state, DiskErrorKind::Write, "flush", 0, 0)?;
+        self.disk.check(&state, DiskErrorKind::Write, "flush", 0, 0)?;
         let fails = state.faults.on_flush_fails();
         if fails {
             let DiskState { medium, rng, .. } = &mut *state;

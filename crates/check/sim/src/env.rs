@@ -32,11 +32,7 @@ pub struct SimEnv {
 impl SimEnv {
     pub(crate) fn new(core: Rc<Core>, host: Rc<HostInner>) -> Self {
         let process = host.incarnation();
-        Self {
-            core,
-            host,
-            process,
-        }
+        Self { core, host, process }
     }
 
     fn runs(&self) -> bool {
@@ -84,22 +80,15 @@ impl Env for SimEnv {
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         // A destructor of a process that ended may still spawn: nothing of that process runs.
         if self.runs() {
-            self.core
-                .spawn(Some((self.host.id, self.process)), Box::pin(task));
+            self.core.spawn(Some((self.host.id, self.process)), Box::pin(task));
         }
     }
 
-    fn run_blocking<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> LocalBoxFuture<'static, T> {
+    fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T> {
         let env = self.clone();
         let (late, first) = {
             let mut rng = self.core.rng.borrow_mut();
-            (
-                rng.between(BLOCKING_DELAY_NANOS.0, BLOCKING_DELAY_NANOS.1),
-                rng.one_in(2),
-            )
+            (rng.between(BLOCKING_DELAY_NANOS.0, BLOCKING_DELAY_NANOS.1), rng.one_in(2))
         };
         async move {
             // One instant, somewhere between the call and its result: both ends are tried.
@@ -135,11 +124,7 @@ impl Env for SimEnv {
 
     fn receive<'a>(&'a self, events: &'a mut Vec<NetEvent>) -> LocalBoxFuture<'a, ()> {
         std::future::poll_fn(move |context| {
-            if self.runs() {
-                self.host.inbox.borrow_mut().take_into(events, context)
-            } else {
-                std::task::Poll::Pending
-            }
+            if self.runs() { self.host.inbox.borrow_mut().take_into(events, context) } else { std::task::Poll::Pending }
         })
         .boxed_local()
     }

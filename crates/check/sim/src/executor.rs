@@ -55,10 +55,7 @@ struct TaskWaker {
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed) {
-            self.ready
-                .lock()
-                .expect("one thread holds this lock")
-                .push_back(self.task);
+            self.ready.lock().expect("one thread holds this lock").push_back(self.task);
         }
     }
 }
@@ -118,26 +115,13 @@ impl Core {
 
     pub(crate) fn line(&self, line: impl FnOnce() -> String) {
         let now = self.now();
-        self.trace
-            .borrow_mut()
-            .line(|| format!("{:>12.6} {}", now as f64 / 1e9, line()));
+        self.trace.borrow_mut().line(|| format!("{:>12.6} {}", now as f64 / 1e9, line()));
     }
 
     pub(crate) fn spawn(&self, process: Process, future: LocalBoxFuture<'static, ()>) -> u64 {
         let task = self.number();
-        let waker = Arc::new(TaskWaker {
-            task,
-            queued: AtomicBool::new(false),
-            ready: self.ready.clone(),
-        });
-        self.tasks.borrow_mut().insert(
-            task,
-            Task {
-                process,
-                future: Some(future),
-                waker: waker.clone(),
-            },
-        );
+        let waker = Arc::new(TaskWaker { task, queued: AtomicBool::new(false), ready: self.ready.clone() });
+        self.tasks.borrow_mut().insert(task, Task { process, future: Some(future), waker: waker.clone() });
         waker.wake();
         task
     }
@@ -156,34 +140,21 @@ impl Core {
     /// Ends every task of a process. Their destructors run here, and may call anything but find the process dead.
     pub(crate) fn end_process(&self, process: Process) {
         let mut tasks = self.tasks.borrow_mut();
-        let ended: Vec<u64> = tasks
-            .iter()
-            .filter(|(_, task)| task.process == process)
-            .map(|(&number, _)| number)
-            .collect();
-        let futures: Vec<Task> = ended
-            .iter()
-            .filter_map(|number| tasks.remove(number))
-            .collect();
+        let ended: Vec<u64> =
+            tasks.iter().filter(|(_, task)| task.process == process).map(|(&number, _)| number).collect();
+        let futures: Vec<Task> = ended.iter().filter_map(|number| tasks.remove(number)).collect();
         drop(tasks);
         drop(futures);
     }
 
     /// Puts tasks that were woken during a pause back in line.
     pub(crate) fn requeue(&self, parked: Vec<u64>) {
-        self.ready
-            .lock()
-            .expect("one thread holds this lock")
-            .extend(parked);
+        self.ready.lock().expect("one thread holds this lock").extend(parked);
     }
 
     /// Does one thing: a poll, or the next timer if it is not past `until`. False when there is neither.
     pub(crate) fn step(self: &Rc<Self>, until: u64) -> bool {
-        let next = self
-            .ready
-            .lock()
-            .expect("one thread holds this lock")
-            .pop_front();
+        let next = self.ready.lock().expect("one thread holds this lock").pop_front();
         if let Some(task) = next {
             self.poll(task);
         } else if !self.fire_next_timer(until) {
@@ -208,10 +179,7 @@ impl Core {
         let mut future = future;
         self.fold(STEP_POLL, &[self.now(), number]);
         let waker = Waker::from(waker);
-        let ended = future
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_ready();
+        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         // The task's process may have ended while it ran: then its future is dropped here.
         let mut tasks = self.tasks.borrow_mut();
         if ended {
@@ -300,11 +268,7 @@ pub(crate) struct Sleep<D: Fn() -> Option<u64>> {
 impl<D: Fn() -> Option<u64> + Unpin> Sleep<D> {
     /// `due` returns none when the time has come.
     pub(crate) fn new(core: Rc<Core>, due: D) -> Self {
-        Self {
-            core,
-            due,
-            timer: None,
-        }
+        Self { core, due, timer: None }
     }
 }
 

@@ -89,10 +89,7 @@ impl Faults {
             return Some("input/output error");
         }
         let sectors = offset / SECTOR..(offset + len_bytes).div_ceil(SECTOR);
-        self.latent
-            .range(sectors)
-            .next()
-            .map(|_| "unrecovered read error")
+        self.latent.range(sectors).next().map(|_| "unrecovered read error")
     }
 
     pub(crate) fn on_write_fails(&mut self) -> bool {

@@ -100,20 +100,12 @@ pub(crate) fn capture(power: &Mutex<Power>, operation: u64, phase: CrashPhase) {
         let live = |(name, disk): (&String, &Weak<DiskCore>)| Some((name.clone(), disk.upgrade()?));
         power.disks.iter().filter_map(live).collect()
     };
-    let disks = disks
-        .into_iter()
-        .map(|(name, disk)| (name, disk.image()))
-        .collect();
+    let disks = disks.into_iter().map(|(name, disk)| (name, disk.image())).collect();
     let mut power = lock();
     let number = power.images_taken;
     power.images_taken += 1;
     if let Some(images) = &mut power.images {
-        images.push(CrashImage {
-            number,
-            operation,
-            phase,
-            disks,
-        });
+        images.push(CrashImage { number, operation, phase, disks });
     }
 }
 
@@ -190,18 +182,13 @@ impl HostInner {
 
     /// The world's time at which this host's clock shows `at`, if that is to come.
     pub(crate) fn world_time_of(&self, at: u64, world: u64) -> Option<u64> {
-        let span = at
-            .checked_sub(self.clock_now(world))
-            .filter(|span| *span > 0)?;
+        let span = at.checked_sub(self.clock_now(world)).filter(|span| *span > 0)?;
         Some(world.saturating_add(self.clock.get().world_span(span)))
     }
 
     /// Combines the traces of blocking disk calls, which have no order.
     pub(crate) fn blocking_hash(&self) -> u64 {
-        self.disks
-            .borrow()
-            .values()
-            .fold(0, |sum, disk| sum.wrapping_add(disk.blocking_hash()))
+        self.disks.borrow().values().fold(0, |sum, disk| sum.wrapping_add(disk.blocking_hash()))
     }
 
     pub(crate) fn crash_if_tripped(&self, core: &Rc<Core>) {
@@ -277,10 +264,7 @@ impl Host {
         let inner = Rc::new(HostInner {
             id,
             name: name.to_owned(),
-            power: Arc::new(Mutex::new(Power {
-                process: 1,
-                ..Power::default()
-            })),
+            power: Arc::new(Mutex::new(Power { process: 1, ..Power::default() })),
             inbox: RefCell::default(),
             up: Cell::new(true),
             paused: Cell::new(false),
@@ -340,13 +324,7 @@ impl Host {
     pub fn add_disk_of(&self, name: &str, medium: Medium) -> SimDisk {
         let rng = self.inner.rng.borrow_mut().fork();
         let label = format!("{}/{name}", self.inner.name);
-        let core = DiskCore::new(
-            label,
-            medium,
-            rng,
-            self.inner.power.clone(),
-            self.core.tripped.clone(),
-        );
+        let core = DiskCore::new(label, medium, rng, self.inner.power.clone(), self.core.tripped.clone());
         let mut disks = self.inner.disks.borrow_mut();
         disks.insert(name.to_owned(), core.clone());
         let weak = Arc::downgrade(&core);
@@ -370,10 +348,7 @@ impl Host {
     }
 
     /// Sets the program that each process of this host runs, and runs it in this one.
-    pub fn set_program<F: Future<Output = ()> + 'static>(
-        &self,
-        program: impl Fn(SimEnv) -> F + 'static,
-    ) {
+    pub fn set_program<F: Future<Output = ()> + 'static>(&self, program: impl Fn(SimEnv) -> F + 'static) {
         let program: Program = Rc::new(move |env| Box::pin(program(env)));
         self.inner.program.replace(Some(program));
         self.run_program();
@@ -430,8 +405,7 @@ impl Host {
         if !self.is_up() {
             return;
         }
-        self.core
-            .fold(STEP_KILL, &[self.core.now(), self.inner.id.0 as u64]);
+        self.core.fold(STEP_KILL, &[self.core.now(), self.inner.id.0 as u64]);
         self.core.line(|| format!("{}: killed", self.inner.name));
         self.inner.stop(&self.core, true);
         for disk in self.inner.disks.borrow().values() {
@@ -442,8 +416,7 @@ impl Host {
     /// Starts a new process (after killing the one that runs, if any) and its program, if one is set.
     pub fn restart(&self) -> SimEnv {
         self.kill();
-        self.core
-            .fold(STEP_RESTART, &[self.core.now(), self.inner.id.0 as u64]);
+        self.core.fold(STEP_RESTART, &[self.core.now(), self.inner.id.0 as u64]);
         self.core.line(|| format!("{}: started", self.inner.name));
         self.inner.up.set(true);
         crate::net::process_started(&self.core, self.inner.id);
@@ -453,8 +426,7 @@ impl Host {
 
     /// Stops polling the process (SIGSTOP, a frozen VM). Disks, clock and kernel go on.
     pub fn pause(&self) {
-        self.core
-            .fold(STEP_PAUSE, &[self.core.now(), self.inner.id.0 as u64]);
+        self.core.fold(STEP_PAUSE, &[self.core.now(), self.inner.id.0 as u64]);
         self.core.line(|| format!("{}: paused", self.inner.name));
         self.inner.paused.set(self.is_up());
     }
@@ -462,17 +434,14 @@ impl Host {
     /// Like [`Self::pause`], and the clock stands as well: outside of what the design assumes.
     pub fn pause_with_clock(&self) {
         self.pause();
-        self.inner
-            .set_clock(&self.core, |clock| clock.stopped = true);
+        self.inner.set_clock(&self.core, |clock| clock.stopped = true);
     }
 
     /// Goes on after a pause.
     pub fn resume(&self) {
-        self.core
-            .fold(STEP_RESUME, &[self.core.now(), self.inner.id.0 as u64]);
+        self.core.fold(STEP_RESUME, &[self.core.now(), self.inner.id.0 as u64]);
         self.core.line(|| format!("{}: resumed", self.inner.name));
-        self.inner
-            .set_clock(&self.core, |clock| clock.stopped = false);
+        self.inner.set_clock(&self.core, |clock| clock.stopped = false);
         self.inner.paused.set(false);
         self.core.requeue(self.inner.parked.take());
     }
@@ -480,8 +449,7 @@ impl Host {
     /// Lets the clock run faster (or slower, below zero) by this many millionths from now on.
     pub fn set_clock_rate_ppm(&self, rate_ppm: i64) {
         assert!(rate_ppm > -1_000_000, "a clock does not run backwards");
-        self.inner
-            .set_clock(&self.core, |clock| clock.rate_ppm = rate_ppm);
+        self.inner.set_clock(&self.core, |clock| clock.rate_ppm = rate_ppm);
     }
 
     /// Plans a power loss; replaces an earlier plan.
@@ -517,10 +485,6 @@ impl Host {
     /// The images taken since the last call.
     pub fn take_crash_images(&self) -> Vec<CrashImage> {
         let mut power = self.inner.power();
-        power
-            .images
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
+        power.images.as_mut().map(std::mem::take).unwrap_or_default()
     }
 }

@@ -64,17 +64,8 @@ enum Loss {
 impl Medium {
     /// An empty device: all zeros.
     pub fn new(len_bytes: u64) -> Self {
-        assert!(
-            len_bytes.is_multiple_of(PAGE),
-            "a device is a whole number of 4 KiB"
-        );
-        Self {
-            len_bytes,
-            pages: BTreeMap::new(),
-            unsynced: BTreeMap::new(),
-            writes: BTreeMap::new(),
-            clock: 1,
-        }
+        assert!(len_bytes.is_multiple_of(PAGE), "a device is a whole number of 4 KiB");
+        Self { len_bytes, pages: BTreeMap::new(), unsynced: BTreeMap::new(), writes: BTreeMap::new(), clock: 1 }
     }
 
     /// Size in bytes.
@@ -124,17 +115,13 @@ impl Medium {
     }
 
     fn in_flight(&self, write: u64) -> bool {
-        self.writes
-            .get(&write)
-            .is_some_and(|w| w.returned.is_none())
+        self.writes.get(&write).is_some_and(|w| w.returned.is_none())
     }
 
     /// Whether a write of `sectors` would race one in flight (their order on the medium is nobody's promise).
     pub(crate) fn races(&self, offset: u64, len_bytes: u64) -> bool {
         let sectors = offset / SECTOR..(offset + len_bytes).div_ceil(SECTOR);
-        self.unsynced
-            .range(sectors)
-            .any(|(_, versions)| versions.last().is_some_and(|v| self.in_flight(v.write)))
+        self.unsynced.range(sectors).any(|(_, versions)| versions.last().is_some_and(|v| self.in_flight(v.write)))
     }
 
     /// Puts `data` at `offset`, unsynced and in flight; returns the number to end it by.
@@ -153,14 +140,7 @@ impl Medium {
             }
         }
         let sectors = offset / SECTOR..(offset + len_bytes).div_ceil(SECTOR);
-        self.writes.insert(
-            write,
-            Write {
-                handle,
-                returned: None,
-                sectors,
-            },
-        );
+        self.writes.insert(write, Write { handle, returned: None, sectors });
         write
     }
 
@@ -171,10 +151,7 @@ impl Medium {
             let versions = self.unsynced.entry(sector).or_default();
             // A write of several parts may touch one sector twice: what it held before the first counts.
             if versions.last().is_none_or(|last| last.write != write) {
-                versions.push(Before {
-                    write,
-                    page: before.clone(),
-                });
+                versions.push(Before { write, page: before.clone() });
             }
         }
         let mut page = before.map_or([0; PAGE as usize], |page| *page);
@@ -227,12 +204,8 @@ impl Medium {
     }
 
     fn settle_where(&mut self, covered: impl Fn(&Write) -> bool) {
-        let settled: Vec<u64> = self
-            .writes
-            .iter()
-            .filter(|(_, write)| covered(write))
-            .map(|(&number, _)| number)
-            .collect();
+        let settled: Vec<u64> =
+            self.writes.iter().filter(|(_, write)| covered(write)).map(|(&number, _)| number).collect();
         for write in settled {
             self.settle(write);
         }
@@ -300,36 +273,20 @@ impl Medium {
 
     fn fail_where(&mut self, rng: &mut Rng, covered: impl Fn(&Write) -> bool) {
         let covered = |write: &Write| covered(write);
-        let newest_first: Vec<u64> = self
-            .writes
-            .iter()
-            .filter(|(_, write)| covered(write))
-            .map(|(&number, _)| number)
-            .rev()
-            .collect();
+        let newest_first: Vec<u64> =
+            self.writes.iter().filter(|(_, write)| covered(write)).map(|(&number, _)| number).rev().collect();
         for write in newest_first {
             let sectors = self.writes[&write].sectors.clone();
             self.fail_write(write, rng);
             // What was not taken back stays, durably: the device dropped it from its list of work.
-            self.writes.insert(
-                write,
-                Write {
-                    handle: u64::MAX,
-                    returned: Some(0),
-                    sectors,
-                },
-            );
+            self.writes.insert(write, Write { handle: u64::MAX, returned: Some(0), sectors });
             self.settle(write);
         }
     }
 
     fn restore(&mut self, sector: u64, from: &Option<Arc<Page>>) {
         let number = sector / SECTORS_PER_PAGE;
-        let page = Arc::make_mut(
-            self.pages
-                .entry(number)
-                .or_insert_with(|| Arc::new([0; PAGE as usize])),
-        );
+        let page = Arc::make_mut(self.pages.entry(number).or_insert_with(|| Arc::new([0; PAGE as usize])));
         let within = ((sector % SECTORS_PER_PAGE) * SECTOR) as usize;
         copy_sector(from, sector, &mut page[within..within + SECTOR as usize]);
     }
@@ -346,11 +303,7 @@ impl Medium {
 
     /// Turns one bit over, durably.
     pub fn flip_bit(&mut self, offset: u64, bit: u8) {
-        let page = Arc::make_mut(
-            self.pages
-                .entry(offset / PAGE)
-                .or_insert_with(|| Arc::new([0; PAGE as usize])),
-        );
+        let page = Arc::make_mut(self.pages.entry(offset / PAGE).or_insert_with(|| Arc::new([0; PAGE as usize])));
         page[(offset % PAGE) as usize] ^= 1 << (bit % 8);
     }
 

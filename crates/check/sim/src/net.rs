@@ -60,11 +60,7 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn take_into(
-        &mut self,
-        events: &mut Vec<NetEvent>,
-        context: &Context<'_>,
-    ) -> Poll<()> {
+    pub(crate) fn take_into(&mut self, events: &mut Vec<NetEvent>, context: &Context<'_>) -> Poll<()> {
         if self.events.is_empty() {
             self.waker = Some(context.waker().clone());
             return Poll::Pending;
@@ -140,8 +136,7 @@ impl Network {
 
     fn draw(&mut self, range: impl Fn(&NetTimes) -> (Duration, Duration)) -> u64 {
         let range = range(&self.times);
-        self.rng
-            .between(range.0.as_nanos() as u64, range.1.as_nanos() as u64)
+        self.rng.between(range.0.as_nanos() as u64, range.1.as_nanos() as u64)
     }
 
     /// When a message that leaves now arrives: after all that left before it on this connection.
@@ -184,15 +179,7 @@ fn one_piece(payload: &[Bytes]) -> Bytes {
 
 /// Sends, or loses the message when there is no connection.
 pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, message: OutMessage) {
-    core.fold(
-        STEP_SEND,
-        &[
-            from.0 as u64,
-            to.0 as u64,
-            hash_bytes(&[&message.body]),
-            message.payload.len() as u64,
-        ],
-    );
+    core.fold(STEP_SEND, &[from.0 as u64, to.0 as u64, hash_bytes(&[&message.body]), message.payload.len() as u64]);
     let message = InMessage {
         from,
         incarnation: Incarnation(process),
@@ -263,14 +250,7 @@ fn close_end(core: &Rc<Core>, host: HostId, peer: HostId, number: u64, process_g
     }
     drop(network);
     core.line(|| format!("{}: peer {} down", name(core, host), name(core, peer)));
-    push_event(
-        core,
-        host,
-        NetEvent::PeerDown {
-            host: peer,
-            process_gone,
-        },
-    );
+    push_event(core, host, NetEvent::PeerDown { host: peer, process_gone });
     if other_open {
         // This end's kernel resets whatever the other still sends; through a cut that is heard after the heal.
         reset_if_reachable(core, peer, host, number);
@@ -312,11 +292,7 @@ fn give_up_later(core: &Rc<Core>, host: HostId, peer: HostId) {
         let now = (network.link(host, peer).cuts, network.link(peer, host).cuts);
         let still_cut = network.cut_either_way(host, peer) && cuts == now;
         drop(network);
-        let silent = core
-            .hosts
-            .borrow()
-            .get(&peer)
-            .is_none_or(|peer| !peer.is_up());
+        let silent = core.hosts.borrow().get(&peer).is_none_or(|peer| !peer.is_up());
         if still_cut || silent {
             close_end(core, host, peer, number, false);
         }
@@ -347,23 +323,12 @@ fn try_connect(core: &Rc<Core>, a: HostId, b: HostId) {
         if network.cut_either_way(pair.0, pair.1) || network.connections.contains_key(&pair) {
             return;
         }
-        let end = || End {
-            open: true,
-            ..End::default()
-        };
+        let end = || End { open: true, ..End::default() };
         let ends = [end(), end()];
-        network
-            .connections
-            .insert(pair, Connection { number, ends });
+        network.connections.insert(pair, Connection { number, ends });
         drop(network);
         core.fold(STEP_LINK, &[number]);
-        core.line(|| {
-            format!(
-                "{} and {} connected",
-                name(core, pair.0),
-                name(core, pair.1)
-            )
-        });
+        core.line(|| format!("{} and {} connected", name(core, pair.0), name(core, pair.1)));
         for (to, host, incarnation) in [(pair.0, pair.1, b), (pair.1, pair.0, a)] {
             push_event(core, to, NetEvent::PeerUp { host, incarnation });
         }
@@ -383,12 +348,7 @@ fn peers_of(core: &Core, host: HostId) -> Vec<HostId> {
 /// A process began: old connections of its host are reset, new ones made.
 pub(crate) fn process_started(core: &Rc<Core>, host: HostId) {
     for peer in peers_of(core, host) {
-        let number = core
-            .network
-            .borrow()
-            .connections
-            .get(&pair(host, peer))
-            .map(|connection| connection.number);
+        let number = core.network.borrow().connections.get(&pair(host, peer)).map(|connection| connection.number);
         match number {
             Some(number) => reset_if_reachable(core, peer, host, number),
             None => try_connect(core, host, peer),
@@ -524,12 +484,7 @@ impl World {
     /// Ends the connection of two hosts; what is on its way is lost, and they connect anew.
     pub fn disconnect(&self, a: HostId, b: HostId) {
         let core = self.core();
-        let number = core
-            .network
-            .borrow()
-            .connections
-            .get(&pair(a, b))
-            .map(|connection| connection.number);
+        let number = core.network.borrow().connections.get(&pair(a, b)).map(|connection| connection.number);
         if let Some(number) = number {
             core.fold(STEP_LINK, &[core.now(), number, 2]);
             close_end(core, a, b, number, false);
@@ -547,10 +502,8 @@ fn release_stalled(core: &Rc<Core>, from: HostId, to: HostId) {
     let number = connection.number;
     let end = &mut connection.ends[end_of(from, to)];
     let stalled = std::mem::take(&mut end.stalled);
-    let arrivals: Vec<(u64, InMessage)> = stalled
-        .into_iter()
-        .map(|message| (network.arrival(core.now(), from, to), message))
-        .collect();
+    let arrivals: Vec<(u64, InMessage)> =
+        stalled.into_iter().map(|message| (network.arrival(core.now(), from, to), message)).collect();
     drop(network);
     for (at, message) in arrivals {
         core.call_at(at, move |core| deliver(core, to, number, message));

@@ -23,9 +23,7 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) fn fold(&mut self, kind: u64, words: &[u64]) {
         self.steps += 1;
-        self.hash = words
-            .iter()
-            .fold(mix(self.hash ^ kind), |hash, word| mix(hash ^ word));
+        self.hash = words.iter().fold(mix(self.hash ^ kind), |hash, word| mix(hash ^ word));
     }
 
     pub(crate) fn keep_lines(&mut self) {
@@ -60,9 +58,7 @@ pub(crate) fn hash_bytes(parts: &[&[u8]]) -> u64 {
     for part in parts {
         let (words, rest) = part.as_chunks::<8>();
         for word in words {
-            hash = (hash ^ u64::from_le_bytes(*word))
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(29);
+            hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         }
         for byte in rest {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

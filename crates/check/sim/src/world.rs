@@ -32,11 +32,7 @@ impl Drop for Guard {
 impl World {
     /// An empty world.
     pub fn new(seed: u64) -> Self {
-        Self {
-            guard: Rc::new(Guard {
-                core: Core::new(seed),
-            }),
-        }
+        Self { guard: Rc::new(Guard { core: Core::new(seed) }) }
     }
 
     pub(crate) fn core(&self) -> &Rc<Core> {

@@ -7,9 +7,7 @@ use std::{fmt, io, sync::Arc};
 
 use cairn_env::{BlockingDisk, Disk, Env};
 use cairn_sim::{CrashPhase, CrashPoint, Host, World};
-use redb::{
-    Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
-};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 const TABLE: TableDefinition<u64, u64> = TableDefinition::new("t");
 const COMMITS: u64 = 8;
@@ -96,11 +94,7 @@ fn script(host: &Host) -> u64 {
         };
         for n in 1..=COMMITS {
             let database = database.clone();
-            if env
-                .run_blocking(move || commit(&database, n))
-                .await
-                .is_err()
-            {
+            if env.run_blocking(move || commit(&database, n)).await.is_err() {
                 return;
             }
             into.set(n);
@@ -133,16 +127,12 @@ fn crash_and_check(point: CrashPoint) {
     let (env, disk) = (host.env(), host.disk("cache"));
     let held = host.run(async move {
         let blocking = disk.blocking();
-        env.run_blocking(move || open(blocking).and_then(|database| values(&database)))
-            .await
+        env.run_blocking(move || open(blocking).and_then(|database| values(&database))).await
     });
     let at = format!("{point:?}, {acked} acknowledged");
     let held = held.unwrap().unwrap_or_else(|e| panic!("{at}: {e}"));
     let first = held.first().copied().unwrap_or(0);
-    assert!(
-        held.iter().all(|v| *v == first),
-        "{at}: half a commit: {held:?}"
-    );
+    assert!(held.iter().all(|v| *v == first), "{at}: half a commit: {held:?}");
     assert!(held.is_empty() || held.len() as u64 == KEYS, "{at}");
     assert!(first >= acked && first <= acked + 1, "{at}: holds {first}");
 }
@@ -155,22 +145,14 @@ fn a_commit_survives_power_loss_whole_or_not_at_all() {
     let again = world(1);
     assert_eq!(script(&again.1), COMMITS);
     assert_eq!(again.1.disk_operations(), operations);
-    assert_eq!(
-        again.0.trace_hash(),
-        clean_world.trace_hash(),
-        "one seed, one run"
-    );
+    assert_eq!(again.0.trace_hash(), clean_world.trace_hash(), "one seed, one run");
 
     let mut points = 0;
     for operation in 1..=operations {
         for phase in [CrashPhase::Before, CrashPhase::During, CrashPhase::After] {
             for loss in 0..LOSSES {
                 let loss_seed = (operation * 3 + phase as u64) * LOSSES + loss;
-                crash_and_check(CrashPoint {
-                    operation,
-                    phase,
-                    loss_seed,
-                });
+                crash_and_check(CrashPoint { operation, phase, loss_seed });
                 points += 1;
             }
         }

@@ -18,15 +18,12 @@ fn listen(host: &Host) -> Log {
             let mut events = vec![];
             loop {
                 env.receive(&mut events).await;
-                into.borrow_mut()
-                    .extend(events.drain(..).map(|event| match event {
-                        NetEvent::Message(m) => String::from_utf8(m.body.to_vec()).unwrap(),
-                        NetEvent::PeerUp { incarnation, .. } => format!("up {}", incarnation.0),
-                        NetEvent::PeerDown {
-                            process_gone: true, ..
-                        } => "gone".into(),
-                        NetEvent::PeerDown { .. } => "down".into(),
-                    }));
+                into.borrow_mut().extend(events.drain(..).map(|event| match event {
+                    NetEvent::Message(m) => String::from_utf8(m.body.to_vec()).unwrap(),
+                    NetEvent::PeerUp { incarnation, .. } => format!("up {}", incarnation.0),
+                    NetEvent::PeerDown { process_gone: true, .. } => "gone".into(),
+                    NetEvent::PeerDown { .. } => "down".into(),
+                }));
             }
         }
     });
@@ -57,17 +54,8 @@ fn two(seed: u64) -> Two {
     let (a, b) = (world.add_host("a"), world.add_host("b"));
     let (at_a, at_b) = (listen(&a), listen(&b));
     world.run_for(Duration::from_millis(100));
-    assert_eq!(
-        (&at_a.take()[..], &at_b.take()[..]),
-        (&["up 1".into()][..], &["up 1".into()][..])
-    );
-    Two {
-        world,
-        a,
-        b,
-        at_a,
-        at_b,
-    }
+    assert_eq!((&at_a.take()[..], &at_b.take()[..]), (&["up 1".into()][..], &["up 1".into()][..]));
+    Two { world, a, b, at_a, at_b }
 }
 
 #[test]
@@ -98,16 +86,10 @@ fn a_short_cut_delays_and_a_long_one_loses() {
     t.world.cut(t.a.id(), t.b.id());
     send(&t.a.env(), &t.b, "lost");
     t.world.run_for(Duration::from_secs(4));
-    assert_eq!(
-        (&t.at_a.take()[..], &t.at_b.take()[..]),
-        (&["down".into()][..], &["down".into()][..])
-    );
+    assert_eq!((&t.at_a.take()[..], &t.at_b.take()[..]), (&["down".into()][..], &["down".into()][..]));
     t.world.heal_all();
     t.world.run_for(Duration::from_millis(100));
-    assert_eq!(
-        (&t.at_a.take()[..], &t.at_b.take()[..]),
-        (&["up 1".into()][..], &["up 1".into()][..])
-    );
+    assert_eq!((&t.at_a.take()[..], &t.at_b.take()[..]), (&["up 1".into()][..], &["up 1".into()][..]));
 }
 
 /// After a heal one end may still hold a connection that the other gave up: it is told, and then they meet anew.
@@ -126,16 +108,8 @@ fn ends_that_disagree_meet_again() {
         send(&t.b.env(), &t.a, "after");
         t.world.run_for(Duration::from_millis(100));
         for log in [&t.at_a, &t.at_b] {
-            assert_eq!(
-                log.borrow().last().unwrap(),
-                "after",
-                "seed {seed}: {log:?}"
-            );
-            let downs = log
-                .borrow()
-                .iter()
-                .filter(|l| *l == "down" || *l == "gone")
-                .count();
+            assert_eq!(log.borrow().last().unwrap(), "after", "seed {seed}: {log:?}");
+            let downs = log.borrow().iter().filter(|l| *l == "down" || *l == "gone").count();
             let ups = log.borrow().iter().filter(|l| l.starts_with("up")).count();
             assert_eq!(ups, downs, "seed {seed}: {log:?}");
         }
@@ -169,8 +143,7 @@ fn deaths_are_told_as_far_as_the_kernel_knows() {
 #[test]
 fn a_slow_link_is_slow_one_way() {
     let t = two(4);
-    t.world
-        .slow_link(t.a.id(), t.b.id(), Duration::from_millis(300));
+    t.world.slow_link(t.a.id(), t.b.id(), Duration::from_millis(300));
     send(&t.a.env(), &t.b, "slow");
     send(&t.b.env(), &t.a, "fast");
     t.world.run_for(Duration::from_millis(100));

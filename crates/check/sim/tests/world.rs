@@ -12,11 +12,7 @@ fn millis(ms: u64) -> Duration {
 }
 
 fn message(text: &str) -> OutMessage {
-    OutMessage {
-        route: Route::Host,
-        body: Bytes::copy_from_slice(text.as_bytes()),
-        payload: vec![],
-    }
+    OutMessage { route: Route::Host, body: Bytes::copy_from_slice(text.as_bytes()), payload: vec![] }
 }
 
 /// Writes, flushes, greets peers and sleeps for ever: something of everything.
@@ -43,13 +39,7 @@ async fn busy(env: SimEnv, disk: cairn_sim::SimDisk, peers: Vec<HostId>) {
         disk.flush().await.unwrap();
         disk.read(at, 4096).await.unwrap();
         let blocking = disk.blocking();
-        env.run_blocking(move || {
-            blocking
-                .write_at(70_000, b"hello")
-                .and_then(|()| blocking.sync())
-        })
-        .await
-        .unwrap();
+        env.run_blocking(move || blocking.write_at(70_000, b"hello").and_then(|()| blocking.sync())).await.unwrap();
         for peer in &peers {
             env.send(*peer, message("ping"));
         }

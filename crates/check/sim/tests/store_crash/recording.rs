@@ -71,7 +71,7 @@ pub fn record_with(seed: u64, length: usize, faults: Vec<(usize, &'static str, F
     let (task_host, task_log) = (host.clone(), log.clone());
     let ran = host.run(async move {
         let group = open(task_host.env(), devices(&task_host)).await.unwrap();
-        let script = Script::new(seed, length);
+        let script = Script::steps(seed, length);
         workload(&group, &task_host, &task_log, script, &faults).await;
         let ended = (group.stats(), group.durable_position());
         group.close().await;

@@ -71,7 +71,7 @@ pub struct Script {
 }
 
 impl Script {
-    pub fn new(seed: u64, length: usize) -> Vec<Step> {
+    pub fn steps(seed: u64, length: usize) -> Vec<Step> {
         let mut script = Self { rng: Rng::new(seed), components: BTreeMap::new(), made: 0, steps: Vec::new() };
         for _ in 0..COMPONENTS {
             script.create();

@@ -39,6 +39,6 @@ pub async fn open(env: SimEnv, devices: DiskGroupDevices<SimDisk>) -> Result<Gro
 pub fn add_devices(host: &Host) {
     host.add_disk("cache", 8 << 20);
     for name in CAPACITY {
-        host.add_disk(name, (1 << 20) + (24 * 64 << 10));
+        host.add_disk(name, (1 << 20) + 24 * (64 << 10));
     }
 }
