@@ -24,6 +24,14 @@ impl<E: Env> Node<E> {
         while !inner.stopping.get() {
             let jitter = Duration::from_millis(inner.env.random_u64() % 1000);
             inner.env.sleep(RECONCILE_EVERY + jitter).await;
+            for store in inner.seats.stores() {
+                let group = store.group();
+                let damaged = !matches!(group.log_health(), cairn_store::LogHealth::Sound);
+                if damaged && inner.seats.all_refilled(group.id()) {
+                    // Otherwise the next opening would distrust copies that are whole again.
+                    let _ = group.accept_damage().await;
+                }
+            }
             for (disk_group, record) in inner.seats.records() {
                 if inner.shard.owned(record.object).is_none()
                     && inner.leases.holder(disk_group, record.object).is_none()

@@ -9,13 +9,13 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId};
+use cairn_types::{ComponentId, ComponentState, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId};
 use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{LocalBoxFuture, ready};
 
@@ -43,6 +43,8 @@ struct Group<S> {
     store: S,
     seats: BTreeMap<ObjectId, SeatRecord>,
     admitted: BTreeMap<ComponentId, Admission>,
+    /// Components that were filled anew since this group was opened: a damaged log says nothing against them.
+    refilled: BTreeSet<ComponentId>,
 }
 
 /// Who may write to a component: set by Seize, ended by the next promise.
@@ -78,7 +80,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
                 _ => bad.push(object),
             }
         }
-        let group = Group { store: store.clone(), seats, admitted: BTreeMap::new() };
+        let group = Group { store: store.clone(), seats, admitted: BTreeMap::new(), refilled: BTreeSet::new() };
         self.inner.groups.borrow_mut().insert(store.disk_group(), group);
         bad
     }
@@ -91,6 +93,14 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     /// Whether the disk group is served by this shard.
     pub fn has(&self, disk_group: DiskGroupId) -> bool {
         self.inner.groups.borrow().contains_key(&disk_group)
+    }
+
+    /// Whether every component of a disk group was filled anew since it was opened: what its log lost matters no more.
+    pub fn all_refilled(&self, disk_group: DiskGroupId) -> bool {
+        let groups = self.inner.groups.borrow();
+        let Some(group) = groups.get(&disk_group) else { return false };
+        let mut data = group.seats.keys().flat_map(|object| group.store.components_of(*object));
+        data.all(|c| c.size_blocks == 0 || c.lost || group.refilled.contains(&c.component))
     }
 
     /// The store of a disk group.
@@ -194,7 +204,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
 
     fn admitted(&self, to: Target) -> Result<S, Refusal> {
         let groups = self.inner.groups.borrow();
-        let group = groups.get(&to.disk_group).ok_or(Refusal::NotFound)?;
+        let group = groups.get(&to.disk_group).ok_or_else(not_open)?;
         match group.admitted.get(&to.component) {
             Some(a) if a.epoch == to.epoch && a.session == to.session => Ok(group.store.clone()),
             _ => Err(group.refusal(to)),
@@ -246,7 +256,8 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         }
         let (durable, store) = match self.promise(disk_group, object, epoch, only, overrule) {
             Ok(promised) => promised,
-            Err(answer) => return done(Answer::Seize(answer)),
+            Err(Ok(answer)) => return done(Answer::Seize(answer)),
+            Err(Err(refusal)) => return refuse(refusal),
         };
         let seats = self.clone();
         Box::pin(async move {
@@ -264,18 +275,18 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         epoch: Epoch,
         only: &[ComponentId],
         overrule: bool,
-    ) -> Result<(LocalBoxFuture<'static, Result<(), Refusal>>, S), SeizeAnswer> {
+    ) -> Result<(LocalBoxFuture<'static, Result<(), Refusal>>, S), Result<SeizeAnswer, Refusal>> {
         let mut groups = self.inner.groups.borrow_mut();
-        let group = groups.get_mut(&disk_group).ok_or(SeizeAnswer::NoSeat)?;
+        let group = groups.get_mut(&disk_group).ok_or_else(|| Err(not_open()))?;
         let known = group.seats.get(&object).cloned();
         if known.is_none() && group.store.components_of(object).is_empty() {
-            return Err(SeizeAnswer::NoSeat);
+            return Err(Ok(SeizeAnswer::NoSeat));
         }
         let mut record = known.unwrap_or(SeatRecord { object, promised: Epoch::default(), accepted: None });
         if epoch < record.promised {
-            return Err(SeizeAnswer::Promisee { promised: record.promised });
+            return Err(Ok(SeizeAnswer::Promisee { promised: record.promised }));
         }
-        self.inner.leases.may_promise(disk_group, &record, epoch, overrule)?;
+        self.inner.leases.may_promise(disk_group, &record, epoch, overrule).map_err(Ok)?;
         // Persisted even when nothing changed: the answer says that every earlier append is durable too.
         let _ = cairn_record::promise(&mut record, epoch);
         let bytes = encode_record(&record);
@@ -312,7 +323,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             session: group.admitted.get(&c.component).map(|a| a.session).unwrap_or_default(),
             settled: store.settled(c.component),
             window: store.window(c.component),
-            log_damaged: damaged,
+            log_damaged: damaged && !group.refilled.contains(&c.component),
         });
         SeizeAnswer::Promised { accepted: record.accepted.clone().map(Box::new), components: components.collect() }
     }
@@ -326,6 +337,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let Some(record) = group.seats.get_mut(&object) else {
             return refuse(Refusal::NotFound);
         };
+        let refilled = refilled(record, &proposal);
         if let Err(refusal) = cairn_record::accept(record, proposal) {
             return refuse(match refusal {
                 cairn_record::AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
@@ -333,6 +345,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             });
         }
         let bytes = encode_record(record);
+        group.refilled.extend(refilled);
         let durable = group.store.append(Change::Record { object, bytes });
         Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
     }
@@ -440,8 +453,21 @@ fn done(answer: Answer) -> LocalBoxFuture<'static, Served> {
     ready(Ok((answer, Vec::new()))).boxed()
 }
 
+/// A disk group that is not served here, or not yet: a component that may come back, never a lost one.
+fn not_open() -> Refusal {
+    Refusal::Media("the disk group is not open on this host".into())
+}
+
 fn refuse(refusal: Refusal) -> LocalBoxFuture<'static, Served> {
     ready(Err(refusal)).boxed()
+}
+
+/// Components that the proposal activates after they were filled from nothing.
+fn refilled(record: &SeatRecord, proposal: &cairn_types::Accepted) -> Vec<ComponentId> {
+    let from_nothing = ComponentState::Resyncing { stale_since: cairn_types::OpId::ZERO };
+    let before = record.accepted.iter().flat_map(|a| &a.config.members).filter(|m| m.state == from_nothing);
+    let now_active = |c: &ComponentId| proposal.config.member(*c).is_some_and(|m| m.state.in_sync());
+    before.map(|m| m.component).filter(now_active).collect()
 }
 
 /// The change that a request asks of its component; the request back where it asks something else.

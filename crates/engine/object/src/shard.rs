@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, Route};
-use cairn_types::{Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId};
+use cairn_types::{Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
@@ -35,6 +35,8 @@ pub struct ObjectOptions {
     ///
     /// 25 s: below the 30 s after which Linux guests reset a device, and well above a failover.
     pub guest_patience: Duration,
+    /// How long after a start an object waits for hosts that hold its copies, before it records them absent.
+    pub cold_start_grace: Duration,
     /// Guest bytes in flight per shard, at most; more wait at the front end.
     pub in_flight_bytes_max: u64,
     /// Bytes of one operation on one replica set, at most: larger guest writes are split.
@@ -50,6 +52,7 @@ impl Default for ObjectOptions {
         Self {
             repair_delay: Duration::from_secs(3600),
             guest_patience: Duration::from_secs(25),
+            cold_start_grace: Duration::from_secs(10),
             in_flight_bytes_max: 64 << 20,
             op_bytes_max: 1 << 20,
             resync_bytes_per_s_max: 0,
@@ -101,6 +104,8 @@ pub struct Shard<E: Env, S: LocalStore> {
 
 pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) env: E,
+    /// When this shard began.
+    pub(crate) started: Time,
     pub(crate) rpc: Rpc<E>,
     pub(crate) seats: Seats<E, S>,
     pub(crate) leases: Leases<E>,
@@ -135,6 +140,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     pub fn new(env: E, rpc: Rpc<E>, seats: Seats<E, S>, leases: Leases<E>, options: ObjectOptions) -> Self {
         Self {
             inner: Rc::new(ShardInner {
+                started: env.now(),
                 env,
                 rpc,
                 seats,

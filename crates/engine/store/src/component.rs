@@ -219,6 +219,15 @@ impl Component {
         true
     }
 
+    /// An undone operation is no outcome: whoever repeats its request must carry it out. The place in the list stays,
+    /// empty, so that numbers go on. Returns its number.
+    pub fn forget_client(&mut self, op: OpId) -> Option<u64> {
+        let at = self.clients.iter().rposition(|(client, of)| *of == op && client.session != 0)?;
+        let client = std::mem::take(&mut self.clients[at].0);
+        self.known_clients.remove(&client);
+        Some(self.clients_first + at as u64)
+    }
+
     /// The device is gone: nothing of it can be read again.
     pub fn lose(&mut self, records: &mut Records) {
         self.lost = true;

@@ -388,7 +388,11 @@ impl State {
             if component.clients.is_empty() {
                 component.clients_first = number;
             }
-            component.remember(row.client, row.op);
+            if row.client.session == 0 {
+                component.clients.push_back((row.client, row.op));
+            } else {
+                component.remember(row.client, row.op);
+            }
         }
     }
 

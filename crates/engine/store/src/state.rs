@@ -158,6 +158,9 @@ impl State {
             }
             LogRecord::Undo { component, op } => {
                 let ranges = self.change(component, |c, records| c.undo(op, at.position, records));
+                if matches!(ranges, Some(Some(_))) {
+                    self.forget_client(component, op);
+                }
                 let Some(ranges) = ranges else {
                     return Applied::NoComponent;
                 };
@@ -266,6 +269,12 @@ impl State {
             self.remember(component, client, op);
         }
         applied
+    }
+
+    fn forget_client(&mut self, id: ComponentId, op: OpId) {
+        if let Some(number) = self.components.get_mut(&id).and_then(|c| c.forget_client(op)) {
+            self.new_clients.push((id, number, ClientRow { client: ClientTag::default(), op }));
+        }
     }
 
     fn remember(&mut self, id: ComponentId, client: ClientTag, op: OpId) {

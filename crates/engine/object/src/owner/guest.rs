@@ -254,18 +254,28 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         all_acknowledged(operations).await
     }
 
-    /// Whether an earlier try was carried out on this set; in-sync copies agree after settling, so one is asked.
+    /// Whether an earlier try was carried out on this set. Every in-sync copy is asked: one that was filled by copy does
+    /// not know the requests that it missed.
     async fn was_done(&self, set: u32, client: ClientTag) -> Result<bool, OpError> {
         let legs = self.state.borrow().readable(set);
+        let mut missing = legs.is_empty();
         for leg in legs {
             let request = Request::WasDone { to: leg.link.target, client };
-            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
-            if let Ok((Answer::WasDone(done), _)) = reply {
-                return Ok(done);
+            match self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await {
+                Ok((Answer::WasDone(true), _)) => return Ok(true),
+                Ok((Answer::WasDone(false), _)) => {}
+                _ => {
+                    self.state.borrow_mut().fail(leg.component, false);
+                    self.work.notify();
+                    missing = true;
+                }
             }
         }
-        // Not an error of the guest's: it is repeated until the object is accessible again, or patience ends.
-        Err(OpError::Ended(Ended::Inaccessible(format!("no reachable copy of replica set {set}"))))
+        if missing {
+            // Not an error of the guest's: it is repeated until the copies answer or are recorded absent.
+            return Err(OpError::Ended(Ended::Inaccessible(format!("a copy of replica set {set} does not answer"))));
+        }
+        Ok(false)
     }
 
     /// Delays requests above the policy's IOPS limit. One I/O is up to 32 KiB, as vSAN counts.

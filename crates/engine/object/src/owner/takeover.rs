@@ -8,7 +8,7 @@ use std::{collections::VecDeque, fmt, time::Duration};
 use cairn_env::Env;
 use cairn_record::{AcceptRefused, ChangeEffect, ConfigChange, Seizure, SeizureEffect, SeizureFailure};
 use cairn_types::{Accepted, ComponentId, Csn, Epoch, ObjectConfig, Seat};
-use cairn_wire::{Answer, Refusal, Request, SeizeAnswer, Target};
+use cairn_wire::{Answer, Refusal, Request, Target};
 use futures::{
     FutureExt, StreamExt,
     future::{Either, LocalBoxFuture, select},
@@ -85,6 +85,7 @@ type Inputs = FuturesUnordered<LocalBoxFuture<'static, Input>>;
 /// Takes ownership, starting from the highest record known.
 pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Accepted) -> Result<Won, SeizeError> {
     let object = known.config.object;
+    wait_for_start(shard, known)?;
     shard.note_epoch(object, known.epoch.number);
     let epoch = shard.next_epoch(object);
     shard.inner.leases.own(object, epoch, &seats_of(known));
@@ -118,6 +119,19 @@ pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Ac
             effects.extend(seizure.on_timeout());
             assert!(!effects.is_empty() || seizure.ended(), "a seizure that waits has asked");
         }
+    }
+}
+
+/// After a start nobody is recorded absent for a grace time: hosts that start together need a moment to meet.
+fn wait_for_start<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Accepted) -> Result<(), SeizeError> {
+    let inner = &shard.inner;
+    if inner.env.now().since(inner.started) >= inner.options.borrow().cold_start_grace {
+        return Ok(());
+    }
+    let needed = known.config.members.iter().filter(|m| m.set().is_some() && m.state.takes_writes());
+    match needed.into_iter().find(|m| !inner.rpc.is_up(m.host)) {
+        Some(away) => Err(SeizeError::Inaccessible(format!("waiting for host {} after a start", away.host))),
+        None => Ok(()),
     }
 }
 
@@ -175,7 +189,6 @@ fn ask<E: Env, S: LocalStore>(
 fn feed(seizure: &mut Seizure, input: Input) -> Vec<SeizureEffect> {
     match input {
         Input::Seized(seat, Ok((Answer::Seize(answer), _))) => seizure.on_seize_answer(seat, answer),
-        Input::Seized(seat, Err(Refusal::NotFound)) => seizure.on_seize_answer(seat, SeizeAnswer::NoSeat),
         Input::Seized(seat, _) => seizure.on_unreachable(seat),
         Input::Accepted(seat, csn, reply) => match accept_answer(reply) {
             Some(answer) => seizure.on_accept_answer(seat, csn, answer),
