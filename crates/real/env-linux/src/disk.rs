@@ -5,7 +5,7 @@
 //! Assumes     the device honours flushes (fault model)
 //! Not here    opening and locking (`device`), the ring (`ring`)
 
-use std::{future::Future, path::Path, rc::Rc, sync::Arc};
+use std::{cell::Cell, future::Future, path::Path, rc::Rc, sync::Arc};
 
 use bytes::{Buf, Bytes};
 use cairn_env::{BUFFER_ALIGN, BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf};
@@ -27,6 +27,8 @@ struct Inner {
     backend: Backend,
     in_flight: InFlight,
     blocking: Arc<FileBlocking>,
+    /// Durable writes under way.
+    durable: Cell<usize>,
 }
 
 impl LinuxDisk {
@@ -42,6 +44,7 @@ impl LinuxDisk {
             backend: env.backend().clone(),
             in_flight: env.in_flight().clone(),
             blocking,
+            durable: Cell::new(0),
         })))
     }
 
@@ -102,8 +105,10 @@ impl LinuxDisk {
         let mut parts = as_device_takes(parts, len);
         let sync = match durability {
             Durability::Buffered => Sync::Later,
-            Durability::Durable => self.0.device.sync,
+            Durability::Durable if self.0.durable.get() < BY_THREAD_MAX => self.0.device.sync,
+            Durability::Durable => Sync::ByDevice,
         };
+        let _counted = (durability == Durability::Durable).then(|| DurableUnderWay::new(self.clone()));
         let mut at = offset;
         while !parts.is_empty() {
             let request = Request::Write { offset: at, parts, sync };
@@ -143,6 +148,27 @@ impl LinuxDisk {
         let file = inner.device.file.clone();
         let answer = inner.backend.run(file, request, inner.in_flight.enter()).await;
         (answer.result, answer.request)
+    }
+}
+
+/// Durable writes to one file that go to a waiting thread; more at once keep the kernel's shared worker busy enough, and
+/// the ring does them for a third of the CPU (8 at once: 4.6 us an append against 12).
+const BY_THREAD_MAX: usize = 2;
+
+/// Counts a durable write while its future lives.
+struct DurableUnderWay(LinuxDisk);
+
+impl DurableUnderWay {
+    fn new(disk: LinuxDisk) -> Self {
+        disk.0.durable.set(disk.0.durable.get() + 1);
+        Self(disk)
+    }
+}
+
+impl Drop for DurableUnderWay {
+    fn drop(&mut self) {
+        let count = &self.0.0.durable;
+        count.set(count.get() - 1);
     }
 }
 

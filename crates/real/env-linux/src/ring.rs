@@ -286,16 +286,12 @@ fn entry(held: &mut Held) -> squeue::Entry {
                 Sync::Later => 0,
                 Sync::ByDevice | Sync::ByWorker => RWF_DSYNC,
             };
-            let entry = match parts.as_slice() {
+            match parts.as_slice() {
                 [one] => opcode::Write::new(fd, one.as_ptr(), one.len() as u32).offset(*offset).rw_flags(flags).build(),
                 _ => opcode::Writev::new(fd, held.slices.as_ptr().cast(), held.slices.len() as u32)
                     .offset(*offset)
                     .rw_flags(flags)
                     .build(),
-            };
-            match sync {
-                Sync::ByWorker => entry.flags(squeue::Flags::ASYNC),
-                Sync::Later | Sync::ByDevice => entry,
             }
         }
         Request::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
