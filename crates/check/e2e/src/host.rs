@@ -175,6 +175,11 @@ impl Host {
         })
     }
 
+    /// Forgets a daemon that did not come up, and ends it where it still runs.
+    pub fn kill_quietly(&mut self) {
+        drop(self.process.take());
+    }
+
     /// Asks the daemon to end (SIGTERM) and waits for it.
     ///
     /// # Errors

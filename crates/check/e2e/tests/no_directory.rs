@@ -26,7 +26,7 @@ fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     etcd(cluster, Signal::STOP)?;
     cluster.say("SIGSTOP of all etcd members");
     scene.goes_on(cluster, "without the directory", Duration::from_secs(10))?;
-    let refused = cluster.host(1).api().ask(&["--timeout", "20", "disk", "create", "vm-2", "--size", "64MiB"]);
+    let refused = cluster.host(1).api().ask(&["disk", "create", "vm-2", "--size", "64MiB"]);
     match refused {
         Ok(_) => return Err("a disk was made without a directory".into()),
         Err(refused) => cluster.say(format!("a new disk is refused: {}", refused.words)),
