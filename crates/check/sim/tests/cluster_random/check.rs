@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use cairn_api::LocalManagement;
 use cairn_store::ReadPiece;
-use cairn_types::{BlockRange, Member, ObjectConfig};
+use cairn_types::{BlockRange, Member, ObjectConfig, OpId};
 
 use crate::cluster::Cluster;
 
@@ -66,6 +66,40 @@ pub async fn no_orphans(cluster: &Cluster, config: Option<&ObjectConfig>) -> Res
         cluster.world.sleep(Duration::from_secs(1)).await;
     }
     Err(left)
+}
+
+/// Logs what every copy holds of a block of the disk (of one that is not striped).
+pub async fn tell_block(cluster: &Cluster, block: Option<u64>) {
+    let Some(block) = block else { return };
+    for n in 0..cluster.members.len() {
+        for store in cluster.node(n).map(|node| node.stores()).unwrap_or_default() {
+            for component in store.group().components().iter().filter(|c| c.size_blocks > block) {
+                let read = store.group().read(component.id, BlockRange::new(block, 1));
+                let version = match cluster.run_on(n, Duration::from_secs(10), read).await {
+                    Ok(Ok(pieces)) => match pieces.first() {
+                        Some(ReadPiece::Data { data, .. }) => {
+                            format!("version {}", u64::from_le_bytes(data[16..24].try_into().expect("eight bytes")))
+                        }
+                        _ => "a hole".to_owned(),
+                    },
+                    other => format!("{other:?}"),
+                };
+                let settled = store.group().settled(component.id);
+                let (regions, window) =
+                    (store.group().regions_after(component.id, OpId::ZERO), store.group().window(component.id));
+                let region =
+                    regions.iter().find(|(r, _)| u64::from(*r) == block / u64::from(cairn_types::REGION_BLOCKS));
+                let words = |op: &OpId| format!("{}.{}", op.epoch.number, op.seq);
+                cluster.log.add(format!(
+                    "h{n} {:?}: block {block} holds {version}; settled {}, region {:?}, window {:?}",
+                    component.id,
+                    words(&settled),
+                    region.map(|(_, op)| words(op)),
+                    window.iter().map(|u| (words(&u.op), u.range)).collect::<Vec<_>>(),
+                ));
+            }
+        }
+    }
 }
 
 async fn contents(cluster: &Cluster, member: &Member) -> Result<Vec<u8>, String> {

@@ -21,6 +21,11 @@ use crate::{
 /// No request takes longer on a host that runs: patience, one call, one takeover.
 pub const STUCK_AFTER: Duration = Duration::from_secs(PATIENCE.as_secs() + 25);
 
+/// The block that a person looks at.
+fn watched() -> Option<u64> {
+    std::env::var("CAIRN_SIM_WATCH").ok()?.parse().ok()
+}
+
 /// The guests of one disk.
 #[derive(Clone)]
 pub struct Guests {
@@ -80,8 +85,19 @@ impl Guests {
 
     fn fail(&self, text: String) {
         self.cluster.log.add(format!("FAILURE: {text}"));
+        if self.failures.borrow().is_empty() {
+            let (cluster, watched) = (self.cluster.clone(), watched());
+            self.cluster.world.spawn(async move { crate::check::tell_block(&cluster, watched).await });
+        }
         self.failures.borrow_mut().push(text);
         self.stop.set(true);
+    }
+
+    /// Logs what happens to the block of `CAIRN_SIM_WATCH`.
+    fn watch(&self, first: u64, count: u64, what: impl FnOnce() -> String) {
+        if watched().is_some_and(|b| first < b * 8 + 8 && b * 8 < first + count) {
+            self.cluster.log.add(format!("sectors {first}+{count}: {}", what()));
+        }
     }
 
     fn below(&self, bound: u64) -> u64 {
@@ -150,6 +166,7 @@ impl Guests {
 
     async fn change(&self, at: usize, client: &Client, first: u64, count: u64, zero: bool) -> Result<(), Lost> {
         let version = self.model.borrow_mut().begin(first, count, zero);
+        self.watch(first, count, || format!("h{at} begins {version} zero {zero}"));
         let data = Bytes::from(self.model.borrow().bytes(first, count, version));
         let (client, offset, keep) = (client.clone(), first * SECTOR, self.below(2) == 0);
         // A front end that stops drops its requests where they are.
@@ -181,6 +198,7 @@ impl Guests {
             Ok(Ok(())) => {
                 // An answer of a process that has died meanwhile was not delivered; here it was.
                 self.model.borrow_mut().acked(first, count, version);
+                self.watch(first, count, || format!("h{at} is told {version} is done"));
             }
             other => {
                 self.model.borrow_mut().unknown(first, count, version);
