@@ -108,7 +108,7 @@ fn fio(cluster: &Cluster, uri: &str) -> Outcome<()> {
         "--ioengine=nbd",
         "--rw=randwrite",
         "--bsrange=512-1M",
-        "--bs_unaligned=1",
+        "--blockalign=512",
         "--iodepth=16",
     ]);
     fio.args([
