@@ -18,7 +18,7 @@ use crate::{
     config::DiskGroupConfig,
     engine::{
         directory::ClusterDirectory,
-        outside::{Process, copy_path, load_groups},
+        outside::{Copies, Process, copy_path, load_groups},
     },
     identity::Identity,
     plan::{HostPlan, Plan},
@@ -198,6 +198,7 @@ impl ShardStart {
             host: self.host,
             data_dir: self.plan.data_dir.clone(),
             name: self.plan.name.clone(),
+            copies: Copies::default(),
         };
         let known = self.groups.clone();
         let node = Node::start(env, self.options, Rc::new(process), self.registry, self.copy, self.groups).await;

@@ -1,10 +1,12 @@
 //! What a node asks of its process: addresses, devices by path, small files in the data directory, the log.
 
 use std::{
+    cell::Cell,
     fs,
     io::Write as _,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use cairn_env_linux::{DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, create_disk_file};
@@ -24,6 +26,14 @@ pub(super) struct Process {
     pub(super) host: Host,
     pub(super) data_dir: PathBuf,
     pub(super) name: String,
+    pub(super) copies: Copies,
+}
+
+/// Keeps saves of the local copy in order: they run on threads, and two at once shared one draft file.
+#[derive(Default)]
+pub(super) struct Copies {
+    begun: Cell<u64>,
+    last: Arc<Mutex<u64>>,
 }
 
 /// Disk groups that this host had when it last ran.
@@ -90,7 +100,18 @@ impl Outside<LinuxEnv> for Process {
 
     fn save_local_copy(&self, json: Vec<u8>) {
         let path = copy_path(&self.data_dir);
-        let job = move || replace_file(&path, &json);
+        let number = self.copies.begun.get() + 1;
+        self.copies.begun.set(number);
+        let last = self.copies.last.clone();
+        let job = move || -> std::io::Result<()> {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            // A newer copy is there already: an older one must not replace it.
+            if *last < number {
+                replace_file(&path, &json)?;
+                *last = number;
+            }
+            Ok(())
+        };
         let (written, name) = (cairn_env::Env::run_blocking(&self.env, job), self.name.clone());
         cairn_env::Env::spawn(&self.env, async move {
             if let Err(error) = written.await {
