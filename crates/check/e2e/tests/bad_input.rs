@@ -11,6 +11,9 @@ use cairn_e2e::{
     wait_until,
 };
 
+/// Damages the files of a disk group: its cache device, its capacity device.
+type Damage = fn(&std::path::Path, &std::path::Path) -> std::io::Result<()>;
+
 fn shape() -> Shape {
     Shape { hosts: 3, hosts_with_disks: 3, cache_mib: 128, capacity_mib: 256, ..Shape::default() }
 }
@@ -102,7 +105,7 @@ fn damaged_devices() {
         (0..32_u64).try_for_each(|at| connect(cluster, 1)?.write(at << 20, &data).map_err(|e| e.to_string()))?;
         let victim = cluster.replicas(1, DISK)?[0];
         let reader = (1..=3).find(|n| *n != victim).ok_or("no other host")?;
-        let cases: [(&str, fn(&std::path::Path, &std::path::Path) -> std::io::Result<()>); 4] = [
+        let cases: [(&str, Damage); 4] = [
             ("a truncated capacity device", |_, capacity| {
                 fs::File::options().write(true).open(capacity)?.set_len(1 << 20)
             }),
