@@ -18,6 +18,9 @@ const IDLE_AFTER: Duration = Duration::from_millis(200);
 /// How often the rate is judged: some tens of guest I/Os at 1 ms.
 const JUDGE_EVERY: Duration = Duration::from_millis(50);
 
+/// Rises that one call makes up for, at most: the time of one region copy at the lowest rate.
+const JUDGEMENTS_AT_ONCE_MAX: u32 = 4;
+
 /// The loop's state.
 #[derive(Debug, Clone)]
 pub(crate) struct Throttle {
@@ -64,10 +67,14 @@ impl Throttle {
     /// How long to wait before the next `bytes` of resync. `limit` in bytes per second, 0 for none.
     pub(crate) fn next(&mut self, now: Time, limit: u64, bytes: u64) -> Duration {
         let guests = self.last_guest > Time(0) && now.since(self.last_guest) < IDLE_AFTER;
-        if guests && now.since(self.judged) >= JUDGE_EVERY {
+        let judgements = (now.since(self.judged).as_nanos() / JUDGE_EVERY.as_nanos()) as u32;
+        if guests && judgements > 0 {
             self.judged = now;
             let slow = self.undisturbed_ns > 0 && self.latency_ns > 2 * self.undisturbed_ns;
-            self.rate = if slow { self.rate - self.rate / 3 } else { self.rate + self.rate / 12 };
+            // At a low rate copies are rare, and so are calls: the time between them counts, or it never comes back.
+            for _ in 0..if slow { 1 } else { judgements.min(JUDGEMENTS_AT_ONCE_MAX) } {
+                self.rate = if slow { self.rate - self.rate / 3 } else { self.rate + self.rate / 12 };
+            }
             self.rate = self.rate.clamp(RATE_MIN, RATE_MAX);
         }
         self.last_copy = now;
@@ -115,7 +122,8 @@ mod tests {
         }
         let calm = copied(&mut throttle, 1000, 1000, 220);
         let slow = copied(&mut throttle, 2000, 1000, 2000);
-        let again = copied(&mut throttle, 3000, 2000, 220) / 2;
+        copied(&mut throttle, 3000, 2000, 220);
+        let again = copied(&mut throttle, 5000, 1000, 220);
         assert!(slow * 3 < calm, "slow guests: {slow} MiB/s, calm: {calm} MiB/s");
         assert!(again > 2 * slow, "it recovers: {again} MiB/s after {slow} MiB/s");
         assert!(slow >= 5, "never below the floor: {slow} MiB/s");

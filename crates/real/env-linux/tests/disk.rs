@@ -87,9 +87,10 @@ fn dropped_futures_leave_their_buffers_with_the_kernel() {
                     let at = u64::from(round) * ROUND + i * 4096;
                     let data = PageBuf::copy_of(&[round ^ i as u8 | 128; 4096]).freeze();
                     let mut write = Box::pin(disk.write(at, vec![data], Durability::Durable));
-                    assert!(futures::poll!(&mut write).is_pending());
+                    // Begun by this poll; a fast device may even be done with it.
+                    let _ = futures::poll!(&mut write);
                     let mut read = Box::pin(disk.read(at, 65536));
-                    assert!(futures::poll!(&mut read).is_pending());
+                    let _ = futures::poll!(&mut read);
                     futures.push((write, read));
                 }
                 drop(futures);
