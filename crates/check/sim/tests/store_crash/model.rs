@@ -83,6 +83,8 @@ impl Component {
             return;
         }
         self.window.remove(&op);
+        // An undone operation is no outcome: whoever repeats its request must carry it out.
+        self.clients.retain(|(_, of)| *of != op);
         self.versions.retain(|_, versions| {
             versions.retain(|(other, _)| *other != op);
             !versions.is_empty()
