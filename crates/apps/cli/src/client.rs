@@ -143,7 +143,8 @@ pub fn segment(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
         // A segment of dots only would be taken as "here" or "up".
-        if byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || (byte == b'.' && !name.trim_matches('.').is_empty()) {
+        if byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || (byte == b'.' && !name.trim_matches('.').is_empty())
+        {
             out.push(char::from(byte));
         } else {
             out += &format!("%{byte:02X}");

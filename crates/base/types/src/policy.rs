@@ -31,7 +31,7 @@ pub struct Policy {
     pub force_provisioning: bool,
     /// Guest I/Os per second, at most; 0 is no limit.
     pub iops_limit: u32,
-    /// Ask a majority before each answer: for hosts whose clock may stop (hosts that are VMs).
+    /// Ask a majority before each answer: for hosts whose clock may stop (hosts that are VMs). Not there yet: refused.
     pub confirmed_reads: bool,
 }
 
@@ -75,6 +75,9 @@ impl Policy {
         }
         if self.ftm == FaultToleranceMethod::ErasureCoding {
             return refuse("erasure coding is not in this release: choose mirroring".into());
+        }
+        if self.confirmed_reads {
+            return refuse("confirmed reads are not in this release: do not run hosts whose clock may stop".into());
         }
         if !self.checksum {
             return refuse("checksums cannot be turned off in this release: leave checksum on".into());

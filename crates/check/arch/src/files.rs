@@ -44,23 +44,15 @@ pub fn sources(root: &Path) -> Result<Vec<File>, String> {
     let mut files = Vec::new();
     let mut folders = vec![root.join("crates")];
     while let Some(folder) = folders.pop() {
-        let entries =
-            fs::read_dir(&folder).map_err(|e| format!("read {}: {e}", folder.display()))?;
+        let entries = fs::read_dir(&folder).map_err(|e| format!("read {}: {e}", folder.display()))?;
         for entry in entries {
-            let path = entry
-                .map_err(|e| format!("read {}: {e}", folder.display()))?
-                .path();
+            let path = entry.map_err(|e| format!("read {}: {e}", folder.display()))?.path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") {
-                let text = fs::read_to_string(&path)
-                    .map_err(|e| format!("read {}: {e}", path.display()))?;
+                let text = fs::read_to_string(&path).map_err(|e| format!("read {}: {e}", path.display()))?;
                 let from_root = path.strip_prefix(root).unwrap_or(&path);
-                files.push(File {
-                    path: from_root.to_string_lossy().into_owned(),
-                    source: split(&text),
-                    text,
-                });
+                files.push(File { path: from_root.to_string_lossy().into_owned(), source: split(&text), text });
             }
         }
     }

@@ -23,9 +23,7 @@ pub fn split(text: &str) -> Source {
         for &c in &chars[at..end] {
             let blank = if c == '\n' { '\n' } else { ' ' };
             source.code.push(if kind == Kind::Code { c } else { blank });
-            source
-                .comments
-                .push(if kind == Kind::Comment { c } else { blank });
+            source.comments.push(if kind == Kind::Comment { c } else { blank });
         }
         at = end;
     }
@@ -64,9 +62,7 @@ fn piece(chars: &[char], at: usize) -> (Kind, usize) {
 
 /// The first place from `at` on whose character is so, or the end.
 fn find(chars: &[char], at: usize, is: impl Fn(char) -> bool) -> usize {
-    (at..chars.len())
-        .find(|&i| is(chars[i]))
-        .unwrap_or(chars.len())
+    (at..chars.len()).find(|&i| is(chars[i])).unwrap_or(chars.len())
 }
 
 /// The end of a block comment; they nest.
@@ -114,11 +110,8 @@ fn raw_string(chars: &[char], at: usize) -> Option<usize> {
         return None;
     }
     let hashes = quote - at;
-    let closes = |i: usize| {
-        chars[i] == '"'
-            && chars.len() - i > hashes
-            && chars[i + 1..=i + hashes].iter().all(|c| *c == '#')
-    };
+    let closes =
+        |i: usize| chars[i] == '"' && chars.len() - i > hashes && chars[i + 1..=i + hashes].iter().all(|c| *c == '#');
     let end = (quote + 1..chars.len()).find(|&i| closes(i));
     Some(end.map_or(chars.len(), |i| i + 1 + hashes))
 }

@@ -17,7 +17,5 @@ use std::path::PathBuf;
 /// The root of the workspace that this crate was built in.
 pub fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors()
-        .nth(3)
-        .map_or_else(|| here.clone(), PathBuf::from)
+    here.ancestors().nth(3).map_or_else(|| here.clone(), PathBuf::from)
 }

@@ -63,9 +63,7 @@ pub fn parse(text: &str) -> Result<Lengths, String> {
             [lines, "function", path, name] => (lines, Subject::Function(path.into(), name.into())),
             _ => return Err(format!("not a line of the ratchet: {line}")),
         };
-        let lines = lines
-            .parse()
-            .map_err(|_| format!("not a number of lines: {line}"))?;
+        let lines = lines.parse().map_err(|_| format!("not a number of lines: {line}"))?;
         note(&mut lengths, subject, lines);
     }
     Ok(lengths)
@@ -80,10 +78,7 @@ pub fn grown(recorded: &Lengths, now: &Lengths) -> Vec<String> {
         if lines > most {
             grown.push(match mark {
                 Some(mark) => format!("{subject} has {lines} lines, its mark is {mark}: split it"),
-                None => format!(
-                    "{subject} has {lines} lines, the most is {}: split it",
-                    subject.lines_max()
-                ),
+                None => format!("{subject} has {lines} lines, the most is {}: split it", subject.lines_max()),
             });
         }
     }
@@ -126,10 +121,7 @@ mod tests {
     use super::*;
 
     fn of(entries: &[(&str, usize)]) -> Lengths {
-        entries
-            .iter()
-            .map(|(path, lines)| (Subject::File((*path).into()), *lines))
-            .collect()
+        entries.iter().map(|(path, lines)| (Subject::File((*path).into()), *lines)).collect()
     }
 
     #[test]
@@ -148,21 +140,9 @@ mod tests {
     #[test]
     fn it_reads_what_it_writes() {
         let mut lengths = of(&[("a/b.rs", 900)]);
-        note(
-            &mut lengths,
-            Subject::Function("a/b.rs".into(), "f".into()),
-            71,
-        );
-        note(
-            &mut lengths,
-            Subject::Function("a/b.rs".into(), "f".into()),
-            75,
-        );
-        note(
-            &mut lengths,
-            Subject::Function("a/b.rs".into(), "f".into()),
-            72,
-        );
+        note(&mut lengths, Subject::Function("a/b.rs".into(), "f".into()), 71);
+        note(&mut lengths, Subject::Function("a/b.rs".into(), "f".into()), 75);
+        note(&mut lengths, Subject::Function("a/b.rs".into(), "f".into()), 72);
         assert_eq!(parse(&render(&lengths)), Ok(lengths));
         assert!(parse("many file a").is_err());
         assert!(parse("7 folder a").is_err());

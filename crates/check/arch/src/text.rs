@@ -25,11 +25,8 @@ pub fn functions(source: &Source) -> Vec<Function> {
         if at > 0 && word(bytes[at - 1]) {
             continue;
         }
-        let name: String = code[at + 3..]
-            .trim_start()
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect();
+        let name: String =
+            code[at + 3..].trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         // `fn (` is a type.
         if name.is_empty() {
             continue;
@@ -80,10 +77,7 @@ fn without_tests(code: &str) -> String {
         let Some(end) = body_end(code.as_bytes(), at + "#[cfg(test)]".len()) else {
             continue;
         };
-        let blank: String = code[at..end]
-            .chars()
-            .map(|c| if c == '\n' { '\n' } else { ' ' })
-            .collect();
+        let blank: String = code[at..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
         code.replace_range(at..end, &blank);
     }
     code
@@ -92,10 +86,7 @@ fn without_tests(code: &str) -> String {
 /// Macros and attributes that stand for work not done, or for looking around.
 const CODE_BANNED: [(&str, &str); 4] = [
     ("todo!", "what is not there is refused with a sentence"),
-    (
-        "unimplemented!",
-        "what is not there is refused with a sentence",
-    ),
+    ("unimplemented!", "what is not there is refused with a sentence"),
     ("dbg!", "left over from debugging"),
     ("#[ignore", "a test that does not run proves nothing"),
 ];
@@ -116,10 +107,7 @@ pub fn banned(source: &Source) -> Vec<String> {
     for (n, line) in source.comments.lines().enumerate() {
         for word in line.split(|c: char| !c.is_alphanumeric()) {
             if COMMENT_BANNED.contains(&word) {
-                found.push(format!(
-                    "{}: {word}: do it, or write down why it is not done",
-                    n + 1
-                ));
+                found.push(format!("{}: {word}: do it, or write down why it is not done", n + 1));
             }
         }
     }
@@ -128,9 +116,7 @@ pub fn banned(source: &Source) -> Vec<String> {
 
 /// Whether the file opens with a head that says what it is for.
 pub fn has_head(text: &str) -> bool {
-    text.lines()
-        .next()
-        .is_some_and(|l| l.starts_with("//!") && l.len() > "//! ".len())
+    text.lines().next().is_some_and(|l| l.starts_with("//!") && l.len() > "//! ".len())
 }
 
 /// Lines that have `unsafe` in code and no comment with SAFETY within the lines just above, from 1.
@@ -140,11 +126,7 @@ pub fn unsafe_unexplained(source: &Source, text: &str) -> Vec<usize> {
     let code: Vec<&str> = source.code.lines().collect();
     let comments: Vec<&str> = source.comments.lines().collect();
     let lines: Vec<&str> = text.lines().collect();
-    let opens = |line: &str| {
-        ["unsafe {", "unsafe impl", "unsafe extern"]
-            .iter()
-            .any(|word| line.contains(word))
-    };
+    let opens = |line: &str| ["unsafe {", "unsafe impl", "unsafe extern"].iter().any(|word| line.contains(word));
     (0..code.len())
         .filter(|&n| opens(code[n]))
         .filter(|&n| {
@@ -157,10 +139,7 @@ pub fn unsafe_unexplained(source: &Source, text: &str) -> Vec<usize> {
 
 /// Whether code of the file has the word `unsafe`.
 pub fn uses_unsafe(source: &Source) -> bool {
-    source
-        .code
-        .split(|c: char| !c.is_alphanumeric() && c != '_')
-        .any(|word| word == "unsafe")
+    source.code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe")
 }
 
 #[cfg(test)]
@@ -175,10 +154,7 @@ mod tests {
                     fn b(x: [u8; 4],\n  f: fn(u8) -> u8) -> u8\n{\n  if x[0] == b'}' { \"{\"; }\n  fn inner() {\n  }\n  1\n}\n\
                     #[cfg(test)]\nmod tests {\n  fn long() {\n\n\n  }\n}\n\
                     fn after() {}\n";
-        let found: Vec<_> = functions(&split(text))
-            .into_iter()
-            .map(|f| (f.name, f.line, f.lines))
-            .collect();
+        let found: Vec<_> = functions(&split(text)).into_iter().map(|f| (f.name, f.line, f.lines)).collect();
         let expected = [("a", 1, 1), ("b", 3, 8), ("inner", 7, 2), ("after", 18, 1)];
         assert_eq!(found, expected.map(|(n, l, c)| (n.to_owned(), l, c)));
     }
@@ -188,18 +164,14 @@ mod tests {
         assert!(has_head("//! The log.\n"));
         assert!(!has_head("use std;\n//! late"));
         assert!(!has_head("//!\n"));
-        let text = format!(
-            "fn f() {{ {}!() }} // {} later\n\"{}!()\"\n",
-            "todo", "TODO", "dbg"
-        );
+        let text = format!("fn f() {{ {}!() }} // {} later\n\"{}!()\"\n", "todo", "TODO", "dbg");
         assert_eq!(banned(&split(&text)).len(), 2);
         assert!(banned(&split("fn todo() {} // XXXL")).is_empty());
     }
 
     #[test]
     fn unsafe_needs_its_reason_just_above() {
-        let text =
-            "// SAFETY: it is.\nlet a = unsafe { x };\n\nlet b = unsafe { y };\n// unsafe { z }\n";
+        let text = "// SAFETY: it is.\nlet a = unsafe { x };\n\nlet b = unsafe { y };\n// unsafe { z }\n";
         let source = split(text);
         assert_eq!(unsafe_unexplained(&source, text), [4]);
         assert!(uses_unsafe(&source));

@@ -26,52 +26,16 @@ pub const TIERS: [&str; 7] = ["base", "pure", "engine", "front", "real", "apps",
 ///
 /// The first three tiers run in the simulator, where one seed is one run.
 const BANNED: [(&str, &[&str], &str); 10] = [
-    (
-        "tokio",
-        &["base", "pure", "engine"],
-        "the executor is env's",
-    ),
-    (
-        "io-uring",
-        &["base", "pure", "engine", "front", "apps"],
-        "devices are env-linux's",
-    ),
-    (
-        "etcd-client",
-        &["base", "pure", "engine", "front", "apps"],
-        "etcd is directory-etcd's",
-    ),
-    (
-        "rustix",
-        &["base", "pure", "engine"],
-        "the operating system is real's",
-    ),
-    (
-        "libc",
-        &["base", "pure", "engine"],
-        "the operating system is real's",
-    ),
+    ("tokio", &["base", "pure", "engine"], "the executor is env's"),
+    ("io-uring", &["base", "pure", "engine", "front", "apps"], "devices are env-linux's"),
+    ("etcd-client", &["base", "pure", "engine", "front", "apps"], "etcd is directory-etcd's"),
+    ("rustix", &["base", "pure", "engine"], "the operating system is real's"),
+    ("libc", &["base", "pure", "engine"], "the operating system is real's"),
     ("mio", &["base", "pure", "engine"], "sockets are real's"),
-    (
-        "axum",
-        &["base", "pure", "engine", "front", "real"],
-        "HTTP is the daemon's",
-    ),
-    (
-        "rand",
-        &["base", "pure", "engine", "front", "real", "apps"],
-        "random words come from env::Rng",
-    ),
-    (
-        "getrandom",
-        &["base", "pure", "engine"],
-        "random words come from env::Rng",
-    ),
-    (
-        "tracing",
-        &["base", "pure"],
-        "decisions are returned, not logged",
-    ),
+    ("axum", &["base", "pure", "engine", "front", "real"], "HTTP is the daemon's"),
+    ("rand", &["base", "pure", "engine", "front", "real", "apps"], "random words come from env::Rng"),
+    ("getrandom", &["base", "pure", "engine"], "random words come from env::Rng"),
+    ("tracing", &["base", "pure"], "decisions are returned, not logged"),
 ];
 
 /// What breaks the import rule, each as a sentence; none where all is well.
@@ -115,14 +79,11 @@ fn may_import(from: &Package, to: &Package) -> Result<(), &'static str> {
         (_, "apps") => return Err("nothing imports apps"),
         ("base", "base") => from_room != "types" && to_room == "types",
         ("pure", "base") => true,
-        ("pure", "pure") => matches!(
-            (from_room, to_room),
-            ("placement", "votes" | "geometry" | "sizing") | ("record", "votes")
-        ),
-        ("engine", "base" | "pure") => true,
-        ("engine", "engine") => {
-            from_room == "node" && matches!(to_room, "object" | "store" | "directory")
+        ("pure", "pure") => {
+            matches!((from_room, to_room), ("placement", "votes" | "geometry" | "sizing") | ("record", "votes"))
         }
+        ("engine", "base" | "pure") => true,
+        ("engine", "engine") => from_room == "node" && matches!(to_room, "object" | "store" | "directory"),
         ("front", "base") => true,
         ("front", "front") => {
             matches!((from_room, to_room), ("iscsi" | "vhost-user", "scsi"))
@@ -139,25 +100,18 @@ fn may_import(from: &Package, to: &Package) -> Result<(), &'static str> {
         }
         _ => false,
     };
-    allowed
-        .then_some(())
-        .ok_or("code imports downwards, and within a tier only along the arrows of ARCHITECTURE.md")
+    allowed.then_some(()).ok_or("code imports downwards, and within a tier only along the arrows of ARCHITECTURE.md")
 }
 
 /// A cycle among product dependencies; cargo refuses those too, but names them worse.
 fn cycle(packages: &[Package]) -> Option<String> {
-    let edges: BTreeMap<&str, &[String]> = packages
-        .iter()
-        .map(|p| (p.name.as_str(), p.dependencies.as_slice()))
-        .collect();
+    let edges: BTreeMap<&str, &[String]> =
+        packages.iter().map(|p| (p.name.as_str(), p.dependencies.as_slice())).collect();
     // What depends on nothing that is left can go; what cannot go is in a cycle or above one.
     let mut left: BTreeSet<&str> = edges.keys().copied().collect();
     loop {
-        let free: Vec<&str> = left
-            .iter()
-            .filter(|p| !edges[**p].iter().any(|d| left.contains(d.as_str())))
-            .copied()
-            .collect();
+        let free: Vec<&str> =
+            left.iter().filter(|p| !edges[**p].iter().any(|d| left.contains(d.as_str()))).copied().collect();
         if free.is_empty() {
             break;
         }
@@ -209,10 +163,7 @@ mod tests {
     fn downwards_is_allowed() {
         assert_eq!(told("none", &[]), Vec::<String>::new());
         let fine: [(&str, &[&str]); 6] = [
-            (
-                "node",
-                &["object", "store", "directory", "placement", "wire"],
-            ),
+            ("node", &["object", "store", "directory", "placement", "wire"]),
             ("placement", &["votes"]),
             ("directory-etcd", &["directory", "types", "tokio"]),
             ("sim", &["daemon", "store", "votes", "rand"]),
@@ -251,19 +202,13 @@ mod tests {
         ];
         for (room, dependency) in wrong {
             let told = told(room, &[dependency]);
-            assert!(
-                told.iter().any(|t| t.contains(&format!("({room})"))),
-                "{room} -> {dependency}: {told:?}"
-            );
+            assert!(told.iter().any(|t| t.contains(&format!("({room})"))), "{room} -> {dependency}: {told:?}");
         }
     }
 
     #[test]
     fn a_circle_is_told_as_such() {
-        let packages = [
-            package("base", "types", &["wire"]),
-            package("base", "wire", &["types"]),
-        ];
+        let packages = [package("base", "types", &["wire"]), package("base", "wire", &["types"])];
         assert!(violations(&packages).iter().any(|t| t.contains("go round")));
     }
 }

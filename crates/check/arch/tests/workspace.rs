@@ -13,33 +13,20 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 fn sources() -> Vec<File> {
     let files = files::sources(&root()).expect("the sources of the workspace");
-    assert!(
-        files.len() > 50,
-        "only {} files: looked in the wrong place",
-        files.len()
-    );
+    assert!(files.len() > 50, "only {} files: looked in the wrong place", files.len());
     files
 }
 
 fn packages() -> Vec<Package> {
-    let metadata = MetadataCommand::new()
-        .manifest_path(root().join("Cargo.toml"))
-        .no_deps()
-        .exec()
-        .expect("cargo metadata");
+    let metadata =
+        MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().expect("cargo metadata");
     metadata
         .packages
         .iter()
         .map(|package| {
-            let folder = package
-                .manifest_path
-                .parent()
-                .expect("a manifest in a folder");
+            let folder = package.manifest_path.parent().expect("a manifest in a folder");
             let room = folder.file_name().unwrap_or_default();
-            let tier = folder
-                .parent()
-                .and_then(|p| p.file_name())
-                .unwrap_or_default();
+            let tier = folder.parent().and_then(|p| p.file_name()).unwrap_or_default();
             Package {
                 name: package.name.to_string(),
                 tier: tier.to_owned(),
@@ -69,26 +56,16 @@ fn crates_import_downwards() {
 
 #[test]
 fn every_source_file_opens_with_a_head() {
-    let found: Vec<String> = sources()
-        .iter()
-        .filter(|f| f.product() && !text::has_head(&f.text))
-        .map(|f| f.path.clone())
-        .collect();
-    none(
-        &found,
-        "no `//!` line at the top that says what the file is for",
-    );
+    let found: Vec<String> =
+        sources().iter().filter(|f| f.product() && !text::has_head(&f.text)).map(|f| f.path.clone()).collect();
+    none(&found, "no `//!` line at the top that says what the file is for");
 }
 
 #[test]
 fn nothing_is_left_half_done() {
     let found: Vec<String> = sources()
         .iter()
-        .flat_map(|f| {
-            text::banned(&f.source)
-                .into_iter()
-                .map(|what| format!("{}:{what}", f.path))
-        })
+        .flat_map(|f| text::banned(&f.source).into_iter().map(|what| format!("{}:{what}", f.path)))
         .collect();
     none(&found, "words that no file may say");
 }
@@ -108,20 +85,14 @@ fn unsafe_is_explained_or_forbidden() {
     let mut packages: BTreeMap<String, (bool, bool)> = BTreeMap::new();
     for file in sources().iter().filter(|f| f.product()) {
         let lines = text::unsafe_unexplained(&file.source, &file.text);
-        found.extend(
-            lines
-                .iter()
-                .map(|line| format!("{}:{line}: no SAFETY comment above", file.path)),
-        );
+        found.extend(lines.iter().map(|line| format!("{}:{line}: no SAFETY comment above", file.path)));
         let (uses, forbids) = packages.entry(file.package()).or_default();
         *uses |= text::uses_unsafe(&file.source);
         *forbids |= file.source.code.contains("#![forbid(unsafe_code)]");
     }
     for (package, (uses, forbids)) in packages {
         if !uses && !forbids {
-            found.push(format!(
-                "{package}: needs no unsafe code and does not forbid it"
-            ));
+            found.push(format!("{package}: needs no unsafe code and does not forbid it"));
         }
     }
     none(&found, "unsafe code");
@@ -158,11 +129,7 @@ fn the_simulated_tiers_have_their_bans() {
         // A nearer file would replace it: clippy reads one.
         for room in fs::read_dir(root().join("crates").join(tier)).expect("the rooms") {
             let own = room.expect("a room").path().join("clippy.toml");
-            assert!(
-                !own.exists(),
-                "{} replaces the bans of its tier",
-                own.display()
-            );
+            assert!(!own.exists(), "{} replaces the bans of its tier", own.display());
         }
     }
 }

@@ -23,27 +23,17 @@ impl Rig for Local {
         let mut open = self.open.lock().unwrap();
         let gate = open.entry(cluster).or_insert_with(|| {
             Gate::new(match &self.folder {
-                Some(folder) => {
-                    open_embedded_file(&folder.join(cluster.to_string()), cluster).unwrap()
-                }
+                Some(folder) => open_embedded_file(&folder.join(cluster.to_string()), cluster).unwrap(),
                 None => Embedded::in_memory(cluster),
             })
         });
         gate.clone()
     }
     fn stop(&self) {
-        self.open
-            .lock()
-            .unwrap()
-            .values()
-            .for_each(|g| g.set_shut(true));
+        self.open.lock().unwrap().values().for_each(|g| g.set_shut(true));
     }
     fn start(&self) {
-        self.open
-            .lock()
-            .unwrap()
-            .values()
-            .for_each(|g| g.set_shut(false));
+        self.open.lock().unwrap().values().for_each(|g| g.set_shut(false));
     }
     fn lose_one(&self) -> bool {
         false
@@ -53,20 +43,14 @@ impl Rig for Local {
 
 #[test]
 fn in_memory() {
-    let rig = Local {
-        folder: None,
-        open: Mutex::default(),
-    };
+    let rig = Local { folder: None, open: Mutex::default() };
     directory_suite(&rig, 1);
 }
 
 #[test]
 fn in_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    let rig = Local {
-        folder: Some(folder.path().to_owned()),
-        open: Mutex::default(),
-    };
+    let rig = Local { folder: Some(folder.path().to_owned()), open: Mutex::default() };
     directory_suite(&rig, 2);
 }
 
@@ -93,23 +77,14 @@ fn a_file_outlives_its_process() {
             assert!(foreign.contains("belongs to cluster"), "{foreign}");
             let again = open_embedded_file(path, one).unwrap();
             let listing = block_on(again.list(Scope::All)).unwrap();
-            assert_eq!(
-                (listing.entries.len(), listing.revision),
-                (20, Revision(20))
-            );
+            assert_eq!((listing.entries.len(), listing.revision), (20, Revision(20)));
             let next = block_on(again.commit(Txn::new().create(key("next"), b"1".to_vec())));
             assert_eq!(next, Ok(Revision(21)));
         }
     }
     drop(directory);
-    assert!(
-        open_embedded_file(&path, one).is_ok(),
-        "the lock goes with its holder"
-    );
+    assert!(open_embedded_file(&path, one).is_ok(), "the lock goes with its holder");
     std::fs::write(&crashed, vec![0xa5; 8192]).unwrap();
     let damaged = open_embedded_file(&crashed, one).unwrap_err().to_string();
-    assert!(
-        damaged.contains("rebuilt from the disks' records"),
-        "{damaged}"
-    );
+    assert!(damaged.contains("rebuilt from the disks' records"), "{damaged}");
 }

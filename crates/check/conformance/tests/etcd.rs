@@ -31,21 +31,15 @@ struct Etcd {
 
 /// Ports that were free a moment ago; all are held at once so that they differ.
 fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<_> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    held.iter()
-        .map(|l| l.local_addr().unwrap().port())
-        .collect()
+    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|l| l.local_addr().unwrap().port()).collect()
 }
 
 impl Etcd {
     fn new(count: usize, folder: &Path) -> Self {
         let ports = free_ports(count * 2);
         let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let initial_cluster: Vec<_> = (0..count)
-            .map(|i| (format!("m{i}"), url(ports[i * 2 + 1])))
-            .collect();
+        let initial_cluster: Vec<_> = (0..count).map(|i| (format!("m{i}"), url(ports[i * 2 + 1]))).collect();
         let configs: Vec<_> = (0..count)
             .map(|i| MemberConfig {
                 cluster: ClusterId(5),
@@ -75,16 +69,11 @@ impl Etcd {
     }
     fn connect(&self, cluster: ClusterId) -> Arc<EtcdDirectory> {
         let mut open = self.open.lock().unwrap();
-        let new =
-            || EtcdDirectory::new(self.runtime.handle().clone(), cluster, &self.urls()).unwrap();
+        let new = || EtcdDirectory::new(self.runtime.handle().clone(), cluster, &self.urls()).unwrap();
         open.entry(cluster).or_insert_with(new).clone()
     }
     fn pid(&self, index: usize) -> u32 {
-        match self.members.lock().unwrap()[index]
-            .as_ref()
-            .unwrap()
-            .state()
-        {
+        match self.members.lock().unwrap()[index].as_ref().unwrap().state() {
             MemberState::Running { pid } => pid,
             other => panic!("{other:?}"),
         }
@@ -100,13 +89,7 @@ impl Rig for Etcd {
         self.connect(cluster)
     }
     fn stop(&self) {
-        let stopped: Vec<_> = self
-            .members
-            .lock()
-            .unwrap()
-            .iter_mut()
-            .map(Option::take)
-            .collect();
+        let stopped: Vec<_> = self.members.lock().unwrap().iter_mut().map(Option::take).collect();
         drop(stopped);
     }
     fn start(&self) {
@@ -117,11 +100,7 @@ impl Rig for Etcd {
             return false;
         }
         let health = block_on(self.connect(ClusterId(5)).health());
-        let leader = health
-            .members
-            .iter()
-            .position(|m| m.leader)
-            .expect("a leader");
+        let leader = health.members.iter().position(|m| m.leader).expect("a leader");
         drop(self.members.lock().unwrap()[leader].take());
         *self.lost.lock().unwrap() = Some(leader);
         true
@@ -134,9 +113,7 @@ impl Rig for Etcd {
 
 /// Sends a signal to a process that this test started.
 fn signal(name: &str, pid: u32) {
-    let sent = Command::new("kill")
-        .args(["-s", name, &pid.to_string()])
-        .status();
+    let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
     assert!(sent.unwrap().success());
 }
 
@@ -213,26 +190,15 @@ fn a_silent_member_does_not_hold_up_calls() {
     let directory = EtcdDirectory::new(handle.clone(), ClusterId(9), &both).unwrap();
     let begun = Instant::now();
     block_on(directory.commit(Txn::new().create(key.clone(), b"1".to_vec()))).unwrap();
-    assert!(
-        begun.elapsed() < Duration::from_millis(2000),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_millis(2000), "{:?}", begun.elapsed());
     let begun = Instant::now();
     block_on(directory.get(&key)).unwrap();
-    assert!(
-        begun.elapsed() < Duration::from_millis(500),
-        "the one that answers is remembered"
-    );
+    assert!(begun.elapsed() < Duration::from_millis(500), "the one that answers is remembered");
     let alone = EtcdDirectory::new(handle.clone(), ClusterId(9), &[silent_url]).unwrap();
     let begun = Instant::now();
     let error = block_on(alone.get(&key)).unwrap_err();
     assert!(error.is_unavailable(), "{error}");
-    assert!(
-        begun.elapsed() < Duration::from_millis(3000),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_millis(3000), "{:?}", begun.elapsed());
 }
 
 /// The leader of three is stopped (not dead: its kernel still accepts connections): writes go on at the others, a watch
@@ -248,9 +214,7 @@ fn a_stopped_leader_and_then_a_minority() {
     let health = block_on(directory.health());
     let leader = health.members.iter().position(|m| m.leader).unwrap();
     // A directory that knows only the leader, so that its watch hangs on it.
-    let urls: Vec<_> = (0..3)
-        .map(|i| rig.urls()[(leader + i) % 3].clone())
-        .collect();
+    let urls: Vec<_> = (0..3).map(|i| rig.urls()[(leader + i) % 3].clone()).collect();
     let handle = rig.runtime.handle().clone();
     let watched = EtcdDirectory::new(handle, ClusterId(9), &urls).unwrap();
     let mut follower = Follower::new(watched);
@@ -267,10 +231,7 @@ fn a_stopped_leader_and_then_a_minority() {
         }
         assert!(begun.elapsed() < Duration::from_secs(10), "{error}");
     }
-    eprintln!(
-        "    a write {:?} after the leader was stopped",
-        begun.elapsed()
-    );
+    eprintln!("    a write {:?} after the leader was stopped", begun.elapsed());
     let begun = Instant::now();
     loop {
         match block_on(follower.next()) {
@@ -292,11 +253,7 @@ fn a_stopped_leader_and_then_a_minority() {
         let begun = Instant::now();
         let error = block_on(directory.get(&key(0))).expect_err("one of three is no majority");
         assert!(error.is_unavailable(), "{call}: {error}");
-        assert!(
-            begun.elapsed() < Duration::from_millis(3500),
-            "{:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_millis(3500), "{:?}", begun.elapsed());
     }
     signal("CONT", rig.pid(leader));
     signal("CONT", rig.pid((leader + 1) % 3));
@@ -317,9 +274,7 @@ fn a_member_never_outlives_its_daemon() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(daemon.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let pid: u32 = line.trim().parse().unwrap();
     // A zombie that nobody has reaped yet is dead as well.
     let lives = || {
@@ -331,10 +286,7 @@ fn a_member_never_outlives_its_daemon() {
     daemon.wait().unwrap();
     let begun = Instant::now();
     while lives() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "etcd {pid} still runs"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(5), "etcd {pid} still runs");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -10,9 +10,8 @@
 use cairn_types::{HostId, ObjectConfig, ObjectId, Policy};
 
 use crate::{
-    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState,
-    Entry, HostEntry, HostNameEntry, Key, Name, NameEntry, Registry, Revision, TaskEntry,
-    TheCluster, Txn, registry::encode,
+    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry, HostEntry,
+    HostNameEntry, Key, Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
 };
 
 /// A disk to be created.
@@ -55,9 +54,7 @@ fn refused<T>(text: String) -> Result<T, DirectoryError> {
 const ROUNDS_MAX: u32 = 32;
 
 fn too_fast<T>(what: &str) -> Result<T, DirectoryError> {
-    refused(format!(
-        "{what} changes too fast: {ROUNDS_MAX} tries, each time someone else was first"
-    ))
+    refused(format!("{what} changes too fast: {ROUNDS_MAX} tries, each time someone else was first"))
 }
 
 fn hosts_of(components: &[ComponentPlace]) -> Vec<HostId> {
@@ -79,15 +76,11 @@ impl Registry {
     ) -> Result<Revision, DirectoryError> {
         let txn = Txn::new()
             .create(Key::of::<ClusterSettings>(&TheCluster), encode(settings)?)
-            .create(
-                Key::of::<Policy>(&settings.default_policy),
-                encode(default_policy)?,
-            );
+            .create(Key::of::<Policy>(&settings.default_policy), encode(default_policy)?);
         match self.commit(txn).await {
-            Err(DirectoryError::Conflict { .. }) => refused(format!(
-                "cluster {} is initialised already: join it instead",
-                settings.cluster
-            )),
+            Err(DirectoryError::Conflict { .. }) => {
+                refused(format!("cluster {} is initialised already: join it instead", settings.cluster))
+            }
             other => other,
         }
     }
@@ -107,11 +100,7 @@ impl Registry {
     ///
     /// # Errors
     /// `Refused` when another host has the name; `Unavailable`, `Damaged`.
-    pub async fn register_host(
-        &self,
-        host: HostId,
-        entry: &HostEntry,
-    ) -> Result<(), DirectoryError> {
+    pub async fn register_host(&self, host: HostId, entry: &HostEntry) -> Result<(), DirectoryError> {
         let key = Key::of::<HostEntry>(&host);
         let value = encode(entry)?;
         for _ in 0..ROUNDS_MAX {
@@ -168,18 +157,10 @@ impl Registry {
         let name_key = Key::of::<NameEntry>(&disk.name);
         for _ in 0..ROUNDS_MAX {
             let Some(policy) = self.get::<Policy>(&disk.policy_name).await? else {
-                return refused(format!(
-                    "there is no policy {:?}: see `cairn policy list`",
-                    disk.policy_name
-                ));
+                return refused(format!("there is no policy {:?}: see `cairn policy list`", disk.policy_name));
             };
             let txn = Txn::new()
-                .create(
-                    name_key.clone(),
-                    encode(&NameEntry {
-                        object: disk.object,
-                    })?,
-                )
+                .create(name_key.clone(), encode(&NameEntry { object: disk.object })?)
                 .create(Key::of::<CatalogueEntry>(&disk.object), encode(&entry)?)
                 .create(Key::of::<CreateIntent>(&disk.object), encode(&intent)?)
                 .check(Key::of::<Policy>(&disk.policy_name), Some(policy.revision));
@@ -196,8 +177,7 @@ impl Registry {
                     ));
                 }
                 // The policy changed meanwhile: look at it again.
-                Err(DirectoryError::Conflict { key, .. })
-                    if key.kind() == <Policy as Entry>::KIND => {}
+                Err(DirectoryError::Conflict { key, .. }) if key.kind() == <Policy as Entry>::KIND => {}
                 other => return other.map(|_| ()),
             }
         }
@@ -226,11 +206,7 @@ impl Registry {
                     return refused(format!("disk {:?} is deleted", entry.name));
                 }
             }
-            txn = txn.replace(
-                Key::of::<CatalogueEntry>(&object),
-                found.revision,
-                encode(&entry)?,
-            );
+            txn = txn.replace(Key::of::<CatalogueEntry>(&object), found.revision, encode(&entry)?);
             if let Some(intent) = intent {
                 txn = txn.delete(Key::of::<CreateIntent>(&object), intent.revision);
             }
@@ -277,16 +253,9 @@ impl Registry {
     }
 
     /// Adds to `txn` that `name` goes, where it is this object's.
-    async fn without_name(
-        &self,
-        txn: Txn,
-        object: ObjectId,
-        name: &Name,
-    ) -> Result<Txn, DirectoryError> {
+    async fn without_name(&self, txn: Txn, object: ObjectId, name: &Name) -> Result<Txn, DirectoryError> {
         Ok(match self.get::<NameEntry>(name).await? {
-            Some(named) if named.entry.object == object => {
-                txn.delete(Key::of::<NameEntry>(name), named.revision)
-            }
+            Some(named) if named.entry.object == object => txn.delete(Key::of::<NameEntry>(name), named.revision),
             _ => txn,
         })
     }
@@ -296,11 +265,7 @@ impl Registry {
     ///
     /// # Errors
     /// `Refused` when the catalogue does not know the object; `Unavailable`, `Damaged`.
-    pub async fn mark_deleted(
-        &self,
-        object: ObjectId,
-        components: &[ComponentPlace],
-    ) -> Result<(), DirectoryError> {
+    pub async fn mark_deleted(&self, object: ObjectId, components: &[ComponentPlace]) -> Result<(), DirectoryError> {
         for _ in 0..ROUNDS_MAX {
             let Some(found) = self.get::<CatalogueEntry>(&object).await? else {
                 return refused(format!("the catalogue has no disk {object}"));
@@ -318,11 +283,7 @@ impl Registry {
             unconfirmed.sort_unstable();
             unconfirmed.dedup();
             entry.state = DiskState::Deleted { unconfirmed };
-            txn = txn.replace(
-                Key::of::<CatalogueEntry>(&object),
-                found.revision,
-                encode(&entry)?,
-            );
+            txn = txn.replace(Key::of::<CatalogueEntry>(&object), found.revision, encode(&entry)?);
             match self.commit(txn).await {
                 Err(DirectoryError::Conflict { .. }) => {}
                 other => return other.map(|_| ()),
@@ -335,21 +296,14 @@ impl Registry {
     ///
     /// # Errors
     /// `Refused` when the disk is not deleted; `Unavailable`, `Damaged`.
-    pub async fn confirm_removed(
-        &self,
-        object: ObjectId,
-        removed: &[ComponentPlace],
-    ) -> Result<bool, DirectoryError> {
+    pub async fn confirm_removed(&self, object: ObjectId, removed: &[ComponentPlace]) -> Result<bool, DirectoryError> {
         for _ in 0..ROUNDS_MAX {
             let Some(found) = self.get::<CatalogueEntry>(&object).await? else {
                 return Ok(true);
             };
             let mut entry = found.entry;
             let DiskState::Deleted { unconfirmed } = &mut entry.state else {
-                return refused(format!(
-                    "disk {:?} is not deleted: its components stay",
-                    entry.name
-                ));
+                return refused(format!("disk {:?} is not deleted: its components stay", entry.name));
             };
             unconfirmed.retain(|c| !removed.iter().any(|r| r.component == c.component));
             let gone = unconfirmed.is_empty();
@@ -371,10 +325,7 @@ impl Registry {
     ///
     /// # Errors
     /// `Refused` when there is none; `Unavailable`, `Damaged`.
-    pub async fn find_disk(
-        &self,
-        name: &Name,
-    ) -> Result<(ObjectId, CatalogueEntry), DirectoryError> {
+    pub async fn find_disk(&self, name: &Name) -> Result<(ObjectId, CatalogueEntry), DirectoryError> {
         if let Some(named) = self.get::<NameEntry>(name).await? {
             let object = named.entry.object;
             if let Some(found) = self.get::<CatalogueEntry>(&object).await? {
@@ -399,22 +350,14 @@ impl Registry {
         let components: Vec<ComponentPlace> = config
             .members
             .iter()
-            .map(|m| ComponentPlace {
-                component: m.component,
-                host: m.host,
-                disk_group: m.disk_group,
-            })
+            .map(|m| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group })
             .collect();
         for _ in 0..ROUNDS_MAX {
             if self.get::<CatalogueEntry>(&object).await?.is_some() {
                 return Ok(Adopted::Known);
             }
             let taken = self.get::<NameEntry>(&own).await?.is_some();
-            let name = if taken {
-                with_suffix(&own, object)
-            } else {
-                own.clone()
-            };
+            let name = if taken { with_suffix(&own, object) } else { own.clone() };
             let mut entry = CatalogueEntry {
                 name: name.clone(),
                 size_bytes: config.size_bytes,
@@ -425,9 +368,7 @@ impl Registry {
             };
             let mut txn = Txn::new();
             if config.deleted {
-                entry.state = DiskState::Deleted {
-                    unconfirmed: components.clone(),
-                };
+                entry.state = DiskState::Deleted { unconfirmed: components.clone() };
             } else {
                 txn = txn.create(Key::of::<NameEntry>(&name), encode(&NameEntry { object })?);
             }

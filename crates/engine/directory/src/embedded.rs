@@ -17,8 +17,8 @@ use futures::{FutureExt as _, StreamExt as _, channel::mpsc, stream};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageBackend, TableDefinition};
 
 use crate::{
-    BoxFuture, Change, Changes, Directory, DirectoryError, Health, Key, Listing, Op, Revision,
-    Scope, Stored, Txn, Watch, WatchItem, decide,
+    BoxFuture, Change, Changes, Directory, DirectoryError, Health, Key, Listing, Op, Revision, Scope, Stored, Txn,
+    Watch, WatchItem, decide,
 };
 
 /// Path of a key -> (revision, JSON).
@@ -63,10 +63,7 @@ impl Embedded {
     ///
     /// # Errors
     /// `Refused` when it belongs to another cluster, is of a newer release, is damaged or is in use.
-    pub fn open(
-        backend: impl StorageBackend,
-        cluster: ClusterId,
-    ) -> Result<Arc<Self>, DirectoryError> {
+    pub fn open(backend: impl StorageBackend, cluster: ClusterId) -> Result<Arc<Self>, DirectoryError> {
         let refuse = |e: redb::Error| {
             DirectoryError::Refused(format!(
                 "the embedded directory cannot be opened: {e}. If it is damaged, move it away and start again: \
@@ -80,11 +77,7 @@ impl Embedded {
         let revision = prepare(&db, cluster).map_err(refuse)??;
         Ok(Arc::new(Self {
             db,
-            writer: Mutex::new(Writer {
-                revision,
-                history: VecDeque::new(),
-                watchers: Vec::new(),
-            }),
+            writer: Mutex::new(Writer { revision, history: VecDeque::new(), watchers: Vec::new() }),
         }))
     }
 
@@ -93,15 +86,12 @@ impl Embedded {
     /// # Panics
     /// Never: memory does not fail to open.
     pub fn in_memory(cluster: ClusterId) -> Arc<Self> {
-        Self::open(redb::backends::InMemoryBackend::new(), cluster)
-            .expect("an empty store in memory opens")
+        Self::open(redb::backends::InMemoryBackend::new(), cluster).expect("an empty store in memory opens")
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
         // A panic while it is held is a bug of ours that has ended the process already.
-        self.writer
-            .lock()
-            .expect("no holder of this lock can panic")
+        self.writer.lock().expect("no holder of this lock can panic")
     }
 
     fn read_one(&self, key: &Key) -> Result<Option<Stored>, redb::Error> {
@@ -109,10 +99,7 @@ impl Embedded {
         let entries = read.open_table(ENTRIES)?;
         Ok(entries.get(key.path())?.map(|found| {
             let (revision, value) = found.value();
-            Stored {
-                revision: Revision(revision),
-                value: value.to_vec(),
-            }
+            Stored { revision: Revision(revision), value: value.to_vec() }
         }))
     }
 
@@ -131,13 +118,7 @@ impl Embedded {
             }
             if let Ok(key) = Key::parse(path.value()) {
                 let (revision, value) = found.value();
-                entries.push((
-                    key,
-                    Stored {
-                        revision: Revision(revision),
-                        value: value.to_vec(),
-                    },
-                ));
+                entries.push((key, Stored { revision: Revision(revision), value: value.to_vec() }));
             }
         }
         Ok(Listing { revision, entries })
@@ -145,10 +126,7 @@ impl Embedded {
 }
 
 /// Makes the tables, or checks whose they are. The inner error is a refusal.
-fn prepare(
-    db: &Database,
-    cluster: ClusterId,
-) -> Result<Result<Revision, DirectoryError>, redb::Error> {
+fn prepare(db: &Database, cluster: ClusterId) -> Result<Result<Revision, DirectoryError>, redb::Error> {
     let mut write = db.begin_write()?;
     write.set_quick_repair(true);
     let revision;
@@ -175,11 +153,7 @@ fn prepare(
 }
 
 /// The number `name`, which is `default` in a new store.
-fn read_or_enter(
-    meta: &mut redb::Table<&str, u128>,
-    name: &str,
-    default: u128,
-) -> Result<u128, redb::Error> {
+fn read_or_enter(meta: &mut redb::Table<&str, u128>, name: &str, default: u128) -> Result<u128, redb::Error> {
     let found = meta.get(name)?.map(|f| f.value());
     if found.is_none() {
         meta.insert(name, default)?;
@@ -189,11 +163,7 @@ fn read_or_enter(
 
 impl Writer {
     /// Decides and carries out `txn` in one transaction of the store. The inner error is a conflict.
-    fn commit(
-        &self,
-        db: &Database,
-        txn: &Txn,
-    ) -> Result<Result<Changes, DirectoryError>, redb::Error> {
+    fn commit(&self, db: &Database, txn: &Txn) -> Result<Result<Changes, DirectoryError>, redb::Error> {
         let revision = Revision(self.revision.0 + 1);
         let mut write = db.begin_write()?;
         write.set_quick_repair(true);
@@ -224,9 +194,7 @@ impl Writer {
                     Op::Check { .. } => {}
                 }
             }
-            write
-                .open_table(META)?
-                .insert("revision", u128::from(revision.0))?;
+            write.open_table(META)?.insert("revision", u128::from(revision.0))?;
         }
         write.commit()?;
         Ok(Ok(changes_of(txn, revision)))
@@ -236,8 +204,7 @@ impl Writer {
     fn publish(&mut self, changes: Changes) {
         self.revision = changes.revision;
         // A watcher whose queue is full is dropped: its stream ends and it comes back by revision.
-        self.watchers
-            .retain_mut(|w| w.try_send(changes.clone()).is_ok());
+        self.watchers.retain_mut(|w| w.try_send(changes.clone()).is_ok());
         self.history.push_back(changes);
         if self.history.len() > HISTORY_CHANGES_MAX {
             self.history.pop_front();
@@ -264,10 +231,7 @@ fn changes_of(txn: &Txn, revision: Revision) -> Changes {
         .filter(|op| !matches!(op, Op::Check { .. }))
         .map(|op| Change {
             key: op.key().clone(),
-            now: op.value().map(|value| Stored {
-                revision,
-                value: value.to_vec(),
-            }),
+            now: op.value().map(|value| Stored { revision, value: value.to_vec() }),
         })
         .collect();
     changes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -287,13 +251,10 @@ impl Directory for Embedded {
         async move {
             txn.validate()?;
             let mut writer = self.writer();
-            let changes =
-                writer
-                    .commit(&self.db, &txn)
-                    .map_err(|e| DirectoryError::Unavailable {
-                        cause: format!("commit a transaction: {e}"),
-                        outcome_unknown: true,
-                    })??;
+            let changes = writer.commit(&self.db, &txn).map_err(|e| DirectoryError::Unavailable {
+                cause: format!("commit a transaction: {e}"),
+                outcome_unknown: true,
+            })??;
             let revision = changes.revision;
             writer.publish(changes);
             Ok(revision)
@@ -319,11 +280,7 @@ impl Directory for Embedded {
         async move {
             let problem = self.read_all(Scope::Kind(crate::Kind::Settings)).err();
             let problem = problem.map(|e| e.to_string());
-            Health {
-                kind: "embedded",
-                problem,
-                members: Vec::new(),
-            }
+            Health { kind: "embedded", problem, members: Vec::new() }
         }
         .boxed()
     }

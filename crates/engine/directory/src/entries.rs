@@ -39,9 +39,7 @@ impl fmt::Display for TheCluster {
 impl FromStr for TheCluster {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        (text == "cluster")
-            .then_some(Self)
-            .ok_or_else(|| format!("{text:?} is not \"cluster\""))
+        (text == "cluster").then_some(Self).ok_or_else(|| format!("{text:?} is not \"cluster\""))
     }
 }
 
@@ -65,14 +63,7 @@ pub struct ClusterSettings {
 impl ClusterSettings {
     /// The settings of a new cluster.
     pub fn new(cluster: ClusterId, name: Name, default_policy: Name) -> Self {
-        Self {
-            cluster,
-            name,
-            version: 1,
-            repair_delay_ms: 60 * 60 * 1000,
-            lease_ms: 2000,
-            default_policy,
-        }
+        Self { cluster, name, version: 1, repair_delay_ms: 60 * 60 * 1000, lease_ms: 2000, default_policy }
     }
 }
 
@@ -83,16 +74,10 @@ impl Entry for ClusterSettings {
         // Below 500 ms a pause of the kernel or a slow disk ends leases of healthy owners; above 60 s a dead owner
         // would stop its disks for longer than guests wait.
         if !(500..=60_000).contains(&self.lease_ms) {
-            return Err(format!(
-                "lease is {} ms, it goes from 500 to 60000",
-                self.lease_ms
-            ));
+            return Err(format!("lease is {} ms, it goes from 500 to 60000", self.lease_ms));
         }
         if self.repair_delay_ms > 30 * 24 * 3_600_000 {
-            return Err(format!(
-                "repair delay is {} ms, the most is 30 days",
-                self.repair_delay_ms
-            ));
+            return Err(format!("repair delay is {} ms, the most is 30 days", self.repair_delay_ms));
         }
         Ok(())
     }
@@ -281,9 +266,7 @@ impl FromStr for TaskId {
         if text.len() != 16 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(refuse());
         }
-        u64::from_str_radix(text, 16)
-            .map(Self)
-            .map_err(|_| refuse())
+        u64::from_str_radix(text, 16).map(Self).map_err(|_| refuse())
     }
 }
 

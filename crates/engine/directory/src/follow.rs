@@ -46,17 +46,11 @@ impl std::fmt::Debug for Follower {
 impl Follower {
     /// Follows from the beginning: its first item is a snapshot.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
-        Self {
-            directory,
-            state: State::List,
-        }
+        Self { directory, state: State::List }
     }
     /// Follows from what the caller already has of this very directory.
     pub fn resume(directory: Arc<dyn Directory>, up_to: Revision) -> Self {
-        Self {
-            directory,
-            state: State::Listed { up_to },
-        }
+        Self { directory, state: State::Listed { up_to } }
     }
     /// The revision up to which everything was told.
     pub fn up_to(&self) -> Option<Revision> {
@@ -71,9 +65,7 @@ impl Follower {
             match &mut self.state {
                 State::List => match self.directory.list(Scope::All).await {
                     Ok(listing) => {
-                        self.state = State::Listed {
-                            up_to: listing.revision,
-                        };
+                        self.state = State::Listed { up_to: listing.revision };
                         return Followed::Snapshot(listing);
                     }
                     Err(error) => return Followed::Away(error),

@@ -9,9 +9,7 @@ use std::sync::{
 
 use futures::{FutureExt as _, StreamExt as _, channel::mpsc};
 
-use crate::{
-    BoxFuture, Directory, DirectoryError, Health, Key, Listing, Revision, Scope, Stored, Txn, Watch,
-};
+use crate::{BoxFuture, Directory, DirectoryError, Health, Key, Listing, Revision, Scope, Stored, Txn, Watch};
 
 /// One reader's way to a directory; each host may have its own.
 pub struct Gate {
@@ -30,11 +28,7 @@ impl std::fmt::Debug for Gate {
 impl Gate {
     /// An open way to `inner`.
     pub fn new(inner: Arc<dyn Directory>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            shut: AtomicBool::new(false),
-            watches: Mutex::default(),
-        })
+        Arc::new(Self { inner, shut: AtomicBool::new(false), watches: Mutex::default() })
     }
     /// Shuts or opens the way.
     pub fn set_shut(&self, shut: bool) {
@@ -48,9 +42,7 @@ impl Gate {
         self.shut.load(Ordering::SeqCst)
     }
     fn watches(&self) -> std::sync::MutexGuard<'_, Vec<mpsc::Sender<()>>> {
-        self.watches
-            .lock()
-            .expect("no holder of this lock can panic")
+        self.watches.lock().expect("no holder of this lock can panic")
     }
     fn pass(&self) -> Result<(), DirectoryError> {
         if self.is_shut() {

@@ -113,21 +113,12 @@ impl Key {
     /// The key of the entry of type `E` that `id` names.
     pub fn of<E: Entry>(id: &E::Id) -> Self {
         let name = id.to_string();
-        assert!(
-            names::check(&name).is_ok(),
-            "ids print as names, or keys of two entries could be the same"
-        );
-        Self {
-            path: format!("{}/{name}", E::KIND.folder()),
-            kind: E::KIND,
-        }
+        assert!(names::check(&name).is_ok(), "ids print as names, or keys of two entries could be the same");
+        Self { path: format!("{}/{name}", E::KIND.folder()), kind: E::KIND }
     }
     /// The key of `kind` with the name `name`.
     pub fn new(kind: Kind, name: &Name) -> Self {
-        Self {
-            path: format!("{}/{name}", kind.folder()),
-            kind,
-        }
+        Self { path: format!("{}/{name}", kind.folder()), kind }
     }
     /// Reads a path as [`Key::path`] gives it.
     ///
@@ -136,15 +127,9 @@ impl Key {
     pub fn parse(path: &str) -> Result<Self, DirectoryError> {
         let refuse = || DirectoryError::Refused(format!("{path:?} is not a key of the directory"));
         let (folder, name) = path.split_once('/').ok_or_else(refuse)?;
-        let kind = Kind::ALL
-            .into_iter()
-            .find(|k| k.folder() == folder)
-            .ok_or_else(refuse)?;
+        let kind = Kind::ALL.into_iter().find(|k| k.folder() == folder).ok_or_else(refuse)?;
         names::check(name).map_err(|_| refuse())?;
-        Ok(Self {
-            path: path.to_owned(),
-            kind,
-        })
+        Ok(Self { path: path.to_owned(), kind })
     }
     /// `<folder>/<name>`, without the cluster's prefix.
     pub fn path(&self) -> &str {

@@ -22,19 +22,7 @@ pub const TXN_OPS_MAX: usize = 64;
 pub const TXN_BYTES_MAX: usize = 1 << 20;
 
 /// Counts the transactions of a directory; an entry's revision is that of the transaction that wrote it last.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Revision(pub u64);
 
 impl fmt::Display for Revision {
@@ -142,11 +130,7 @@ impl Txn {
     }
     /// Adds [`Op::Replace`].
     pub fn replace(mut self, key: Key, expected: Revision, value: Vec<u8>) -> Self {
-        self.ops.push(Op::Replace {
-            key,
-            expected,
-            value,
-        });
+        self.ops.push(Op::Replace { key, expected, value });
         self
     }
     /// Adds [`Op::Delete`].
@@ -166,34 +150,23 @@ impl Txn {
     pub fn validate(&self) -> Result<(), DirectoryError> {
         let refuse = |text: String| Err(DirectoryError::Refused(text));
         if self.ops.is_empty() || self.ops.len() > TXN_OPS_MAX {
-            return refuse(format!(
-                "a transaction has 1 to {TXN_OPS_MAX} operations, this one {}",
-                self.ops.len()
-            ));
+            return refuse(format!("a transaction has 1 to {TXN_OPS_MAX} operations, this one {}", self.ops.len()));
         }
         let mut keys: Vec<&Key> = self.ops.iter().map(Op::key).collect();
         keys.sort_unstable();
         if let Some(twice) = keys.windows(2).find(|w| w[0] == w[1]) {
-            return refuse(format!(
-                "{} is named twice in one transaction: name each key once",
-                twice[0]
-            ));
+            return refuse(format!("{} is named twice in one transaction: name each key once", twice[0]));
         }
         let mut bytes_total = 0;
         for op in &self.ops {
             let bytes = op.value().map_or(0, <[u8]>::len);
             bytes_total += bytes;
             if bytes > VALUE_BYTES_MAX {
-                return refuse(format!(
-                    "the value of {} has {bytes} bytes, the most is {VALUE_BYTES_MAX}",
-                    op.key()
-                ));
+                return refuse(format!("the value of {} has {bytes} bytes, the most is {VALUE_BYTES_MAX}", op.key()));
             }
         }
         if bytes_total > TXN_BYTES_MAX {
-            return refuse(format!(
-                "a transaction has {bytes_total} bytes of values, the most is {TXN_BYTES_MAX}"
-            ));
+            return refuse(format!("a transaction has {bytes_total} bytes of values, the most is {TXN_BYTES_MAX}"));
         }
         Ok(())
     }
@@ -205,18 +178,11 @@ impl Txn {
 ///
 /// # Errors
 /// `Conflict` for the first operation that does not find what it expects.
-pub fn decide(
-    txn: &Txn,
-    mut current: impl FnMut(&Key) -> Option<Revision>,
-) -> Result<(), DirectoryError> {
+pub fn decide(txn: &Txn, mut current: impl FnMut(&Key) -> Option<Revision>) -> Result<(), DirectoryError> {
     for op in &txn.ops {
         let found = current(op.key());
         if found != op.expected() {
-            return Err(DirectoryError::Conflict {
-                key: op.key().clone(),
-                expected: op.expected(),
-                found,
-            });
+            return Err(DirectoryError::Conflict { key: op.key().clone(), expected: op.expected(), found });
         }
     }
     Ok(())
@@ -316,10 +282,7 @@ pub enum DirectoryError {
 impl DirectoryError {
     /// Unavailable, and nothing was changed.
     pub fn away(cause: impl fmt::Display) -> Self {
-        Self::Unavailable {
-            cause: cause.to_string(),
-            outcome_unknown: false,
-        }
+        Self::Unavailable { cause: cause.to_string(), outcome_unknown: false }
     }
     /// Whether the directory is away.
     pub fn is_unavailable(&self) -> bool {

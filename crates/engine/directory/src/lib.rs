@@ -23,16 +23,15 @@ mod registry;
 pub use catalogue::{Adopted, NewDisk};
 pub use embedded::{Embedded, HISTORY_CHANGES_MAX};
 pub use entries::{
-    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DeviceEntry, DeviceRole,
-    DiskGroupEntry, DiskState, Entry, HostEntry, HostNameEntry, NameEntry, TaskEntry, TaskId,
-    TaskOutcome, TheCluster,
+    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DeviceEntry, DeviceRole, DiskGroupEntry, DiskState,
+    Entry, HostEntry, HostNameEntry, NameEntry, TaskEntry, TaskId, TaskOutcome, TheCluster,
 };
 pub use follow::{Followed, Follower};
 pub use gate::Gate;
 pub use key::{Key, Kind, Scope};
 pub use kv::{
-    BoxFuture, Change, Changes, Directory, DirectoryError, Health, Listing, MemberHealth, Op,
-    Revision, Stored, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, VALUE_BYTES_MAX, Watch, WatchItem, decide,
+    BoxFuture, Change, Changes, Directory, DirectoryError, Health, Listing, MemberHealth, Op, Revision, Stored,
+    TXN_BYTES_MAX, TXN_OPS_MAX, Txn, VALUE_BYTES_MAX, Watch, WatchItem, decide,
 };
 pub use local_copy::{Aged, LocalCopy};
 pub use names::Name;

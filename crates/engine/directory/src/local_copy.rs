@@ -44,13 +44,7 @@ pub struct Aged<T> {
 impl LocalCopy {
     /// A copy of nothing.
     pub fn empty(cluster: ClusterId) -> Self {
-        Self {
-            format: FORMAT,
-            cluster,
-            revision: None,
-            confirmed_unix_ms: 0,
-            entries: BTreeMap::new(),
-        }
+        Self { format: FORMAT, cluster, revision: None, confirmed_unix_ms: 0, entries: BTreeMap::new() }
     }
     /// The copy as stored.
     pub fn to_json(&self) -> Vec<u8> {
@@ -69,16 +63,10 @@ impl LocalCopy {
         };
         let copy: Self = serde_json::from_slice(json).map_err(|e| refuse(e.to_string()))?;
         if copy.format != FORMAT {
-            return Err(refuse(format!(
-                "it has format {}, this release reads {FORMAT}",
-                copy.format
-            )));
+            return Err(refuse(format!("it has format {}, this release reads {FORMAT}", copy.format)));
         }
         if copy.cluster != cluster {
-            return Err(refuse(format!(
-                "it belongs to cluster {}, this host to {cluster}",
-                copy.cluster
-            )));
+            return Err(refuse(format!("it belongs to cluster {}, this host to {cluster}", copy.cluster)));
         }
         Ok(copy)
     }
@@ -128,12 +116,8 @@ impl LocalCopy {
             return false;
         }
         // What is no JSON is of no use to anyone here; the directory's readers report it as damaged.
-        let value = now.and_then(|s| {
-            Some(CopiedEntry {
-                revision: s.revision,
-                value: serde_json::from_slice(&s.value).ok()?,
-            })
-        });
+        let value =
+            now.and_then(|s| Some(CopiedEntry { revision: s.revision, value: serde_json::from_slice(&s.value).ok()? }));
         match value {
             Some(entry) => self.entries.insert(key.path().to_owned(), entry),
             None => self.entries.remove(key.path()),
@@ -142,21 +126,13 @@ impl LocalCopy {
     }
     /// The entry `id`, if the copy has one that can be read.
     pub fn get<E: Entry>(&self, id: &E::Id) -> Option<E> {
-        assert!(
-            E::KIND.kept_locally(),
-            "{} must be read from the directory",
-            E::KIND.folder()
-        );
+        assert!(E::KIND.kept_locally(), "{} must be read from the directory", E::KIND.folder());
         let found = self.entries.get(Key::of::<E>(id).path())?;
         E::deserialize(&found.value).ok()
     }
     /// All entries of a type that can be read, in the order of their keys.
     pub fn list<E: Entry>(&self) -> Vec<(E::Id, E)> {
-        assert!(
-            E::KIND.kept_locally(),
-            "{} must be read from the directory",
-            E::KIND.folder()
-        );
+        assert!(E::KIND.kept_locally(), "{} must be read from the directory", E::KIND.folder());
         let prefix = format!("{}/", E::KIND.folder());
         self.entries
             .range(prefix.clone()..)
@@ -178,10 +154,7 @@ impl LocalCopy {
         now_unix_ms: u64,
     ) -> Result<Aged<Option<E>>, DirectoryError> {
         match registry.get::<E>(id).await {
-            Ok(found) => Ok(Aged {
-                value: found.map(|f| f.entry),
-                age_ms: None,
-            }),
+            Ok(found) => Ok(Aged { value: found.map(|f| f.entry), age_ms: None }),
             Err(error) => self.fall_back(error, now_unix_ms, |copy| copy.get::<E>(id)),
         }
     }
@@ -196,11 +169,7 @@ impl LocalCopy {
     ) -> Result<Aged<Vec<(E::Id, E)>>, DirectoryError> {
         match registry.list::<E>().await {
             Ok(listed) => Ok(Aged {
-                value: listed
-                    .entries
-                    .into_iter()
-                    .map(|(id, found)| (id, found.entry))
-                    .collect(),
+                value: listed.entries.into_iter().map(|(id, found)| (id, found.entry)).collect(),
                 age_ms: None,
             }),
             Err(error) => self.fall_back(error, now_unix_ms, Self::list::<E>),
@@ -213,10 +182,7 @@ impl LocalCopy {
         read: impl FnOnce(&Self) -> T,
     ) -> Result<Aged<T>, DirectoryError> {
         match self.age_ms(now_unix_ms) {
-            Some(age) if error.is_unavailable() => Ok(Aged {
-                value: read(self),
-                age_ms: Some(age),
-            }),
+            Some(age) if error.is_unavailable() => Ok(Aged { value: read(self), age_ms: Some(age) }),
             _ => Err(error),
         }
     }

@@ -25,29 +25,19 @@ pub struct NameError(String);
 /// # Errors
 /// One sentence that quotes the text (shortened, unprintable characters escaped) and tells the rule.
 pub fn check(text: &str) -> Result<(), NameError> {
-    let refuse = |why: String| {
-        Err(NameError(format!(
-            "{} is not a name: {why}",
-            shortened(text)
-        )))
-    };
+    let refuse = |why: String| Err(NameError(format!("{} is not a name: {why}", shortened(text))));
     if text.is_empty() {
         return refuse("it is empty".into());
     }
     if text.len() > NAME_LENGTH_MAX {
-        return refuse(format!(
-            "it has {} bytes, the most is {NAME_LENGTH_MAX}",
-            text.len()
-        ));
+        return refuse(format!("it has {} bytes, the most is {NAME_LENGTH_MAX}", text.len()));
     }
     if !text.as_bytes()[0].is_ascii_alphanumeric() {
         return refuse("it must begin with a letter A-Z, a-z or a digit".into());
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match text.chars().find(|&c| !allowed(c)) {
-        Some(bad) => refuse(format!(
-            "{bad:?} is not allowed, use letters A-Z, a-z, digits and . _ -"
-        )),
+        Some(bad) => refuse(format!("{bad:?} is not allowed, use letters A-Z, a-z, digits and . _ -")),
         None => Ok(()),
     }
 }

@@ -46,29 +46,22 @@ impl std::fmt::Debug for Registry {
 /// The JSON of `entry`, checked.
 pub(crate) fn encode<E: Entry>(entry: &E) -> Result<Vec<u8>, DirectoryError> {
     entry.validate().map_err(DirectoryError::Refused)?;
-    serde_json::to_vec(entry).map_err(|e| {
-        DirectoryError::Refused(format!("{} cannot be written: {e}", E::KIND.folder()))
-    })
+    serde_json::to_vec(entry)
+        .map_err(|e| DirectoryError::Refused(format!("{} cannot be written: {e}", E::KIND.folder())))
 }
 
 /// The entry that was stored at `key`.
 pub(crate) fn decode<E: Entry>(key: &Key, stored: &Stored) -> Result<Versioned<E>, DirectoryError> {
-    let entry = serde_json::from_slice(&stored.value).map_err(|e| DirectoryError::Damaged {
-        key: key.clone(),
-        cause: e.to_string(),
-    })?;
-    Ok(Versioned {
-        revision: stored.revision,
-        entry,
-    })
+    let entry = serde_json::from_slice(&stored.value)
+        .map_err(|e| DirectoryError::Damaged { key: key.clone(), cause: e.to_string() })?;
+    Ok(Versioned { revision: stored.revision, entry })
 }
 
 /// The id in `key`.
 pub(crate) fn id_of<E: Entry>(key: &Key) -> Result<E::Id, DirectoryError> {
-    key.name().parse().map_err(|_| DirectoryError::Damaged {
-        key: key.clone(),
-        cause: "its name is not an id of this kind".into(),
-    })
+    key.name()
+        .parse()
+        .map_err(|_| DirectoryError::Damaged { key: key.clone(), cause: "its name is not an id of this kind".into() })
 }
 
 impl Registry {
@@ -112,13 +105,8 @@ impl Registry {
     ///
     /// # Errors
     /// `Conflict` when something is there; `Refused` when its bounds refuse it; `Unavailable`.
-    pub async fn create<E: Entry>(
-        &self,
-        id: &E::Id,
-        entry: &E,
-    ) -> Result<Revision, DirectoryError> {
-        self.commit(Txn::new().create(Key::of::<E>(id), encode(entry)?))
-            .await
+    pub async fn create<E: Entry>(&self, id: &E::Id, entry: &E) -> Result<Revision, DirectoryError> {
+        self.commit(Txn::new().create(Key::of::<E>(id), encode(entry)?)).await
     }
     /// Replaces what must still be of revision `expected`.
     ///
@@ -130,20 +118,14 @@ impl Registry {
         expected: Revision,
         entry: &E,
     ) -> Result<Revision, DirectoryError> {
-        self.commit(Txn::new().replace(Key::of::<E>(id), expected, encode(entry)?))
-            .await
+        self.commit(Txn::new().replace(Key::of::<E>(id), expected, encode(entry)?)).await
     }
     /// Removes what must still be of revision `expected`.
     ///
     /// # Errors
     /// `Conflict` when it is not; `Unavailable`.
-    pub async fn delete<E: Entry>(
-        &self,
-        id: &E::Id,
-        expected: Revision,
-    ) -> Result<Revision, DirectoryError> {
-        self.commit(Txn::new().delete(Key::of::<E>(id), expected))
-            .await
+    pub async fn delete<E: Entry>(&self, id: &E::Id, expected: Revision) -> Result<Revision, DirectoryError> {
+        self.commit(Txn::new().delete(Key::of::<E>(id), expected)).await
     }
     /// Reads `id`, changes it, writes it back; again when someone else was first. Returns what is there now.
     ///
@@ -187,10 +169,7 @@ impl Registry {
             let Some(found) = self.directory.get(&key).await? else {
                 return Ok(false);
             };
-            match self
-                .commit(Txn::new().delete(key.clone(), found.revision))
-                .await
-            {
+            match self.commit(Txn::new().delete(key.clone(), found.revision)).await {
                 Err(conflict @ DirectoryError::Conflict { .. }) => last = Some(conflict),
                 other => return other.map(|_| true),
             }

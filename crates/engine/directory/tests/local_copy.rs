@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cairn_directory::{
-    CreateIntent, DirectoryError, Embedded, Followed, Follower, Gate, HostEntry, LocalCopy, Name,
-    Registry, TaskEntry, TaskId,
+    CreateIntent, DirectoryError, Embedded, Followed, Follower, Gate, HostEntry, LocalCopy, Name, Registry, TaskEntry,
+    TaskId,
 };
 use cairn_types::{ClusterId, HostId, ObjectId, Policy};
 use futures::executor::block_on;
@@ -30,10 +30,7 @@ fn it_follows_is_stored_and_answers_while_the_directory_is_away() {
     let mut copy = LocalCopy::empty(CLUSTER);
     assert_eq!(copy.age_ms(99), None);
     let mut follow = |copy: &mut LocalCopy, now| copy.apply(&block_on(follower.next()), now);
-    assert!(
-        follow(&mut copy, 1000),
-        "even an empty one is news the first time"
-    );
+    assert!(follow(&mut copy, 1000), "even an empty one is news the first time");
     block_on(registry.register_host(HostId(1), &host("a"))).unwrap();
     assert!(follow(&mut copy, 2000));
     let gold = Name::new("gold").unwrap();
@@ -47,33 +44,20 @@ fn it_follows_is_stored_and_answers_while_the_directory_is_away() {
         expires_unix_ms: 0,
     };
     block_on(registry.create(&ObjectId(1), &intent)).unwrap();
-    assert!(
-        !follow(&mut copy, 4000),
-        "intents are not kept: nothing to store"
-    );
-    assert!(
-        !String::from_utf8(copy.to_json())
-            .unwrap()
-            .contains("intents")
-    );
+    assert!(!follow(&mut copy, 4000), "intents are not kept: nothing to store");
+    assert!(!String::from_utf8(copy.to_json()).unwrap().contains("intents"));
 
     let read_back = LocalCopy::from_json(&copy.to_json(), CLUSTER).unwrap();
     assert_eq!(read_back, copy);
     assert_eq!(read_back.get::<HostEntry>(&HostId(1)), Some(host("a")));
-    assert_eq!(
-        read_back.list::<Policy>(),
-        [(gold.clone(), Policy::default())]
-    );
+    assert_eq!(read_back.list::<Policy>(), [(gold.clone(), Policy::default())]);
     assert_eq!(read_back.revision(), copy.revision());
 
     let fresh = block_on(copy.list_through::<HostEntry>(&registry, 9000)).unwrap();
     assert_eq!((fresh.value.len(), fresh.age_ms), (1, None));
     gate.set_shut(true);
     let old = block_on(copy.list_through::<HostEntry>(&registry, 9000)).unwrap();
-    assert_eq!(
-        (old.value, old.age_ms),
-        (vec![(HostId(1), host("a"))], Some(5000))
-    );
+    assert_eq!((old.value, old.age_ms), (vec![(HostId(1), host("a"))], Some(5000)));
     assert!(matches!(block_on(follower.next()), Followed::Away(_)));
     gate.set_shut(false);
     block_on(registry.remove::<Policy>(&gold)).unwrap();
@@ -98,9 +82,7 @@ fn a_copy_that_is_torn_or_foreign_is_refused_in_words() {
         assert!(refused(&json[..cut], CLUSTER).contains("Move it away"));
     }
     assert!(refused(&json, ClusterId(2)).contains("belongs to cluster"));
-    let newer = String::from_utf8(json)
-        .unwrap()
-        .replace("\"format\": 1", "\"format\": 2");
+    let newer = String::from_utf8(json).unwrap().replace("\"format\": 1", "\"format\": 2");
     assert!(refused(newer.as_bytes(), CLUSTER).contains("format 2"));
 }
 

@@ -8,8 +8,7 @@ use std::{
 };
 
 use cairn_directory::{
-    Changes, Directory as _, DirectoryError, Embedded, Key, Kind, Name, Op, Revision, Scope,
-    Stored, Txn, WatchItem,
+    Changes, Directory as _, DirectoryError, Embedded, Key, Kind, Name, Op, Revision, Scope, Stored, Txn, WatchItem,
 };
 use cairn_types::ClusterId;
 use futures::{FutureExt as _, StreamExt as _, executor::block_on};
@@ -51,11 +50,7 @@ impl redb::StorageBackend for Medium {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut medium = self.0.lock().unwrap();
         let end = offset as usize + data.len();
-        medium
-            .0
-            .get_mut(offset as usize..end)
-            .ok_or(io::ErrorKind::UnexpectedEof)?
-            .copy_from_slice(data);
+        medium.0.get_mut(offset as usize..end).ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
         Ok(())
     }
 }
@@ -73,21 +68,14 @@ impl Model {
         for op in &txn.ops {
             let found = self.entries.get(op.key()).map(|s| s.revision);
             if found != op.expected() {
-                return Err(DirectoryError::Conflict {
-                    key: op.key().clone(),
-                    expected: op.expected(),
-                    found,
-                });
+                return Err(DirectoryError::Conflict { key: op.key().clone(), expected: op.expected(), found });
             }
         }
         self.revision += 1;
         let revision = Revision(self.revision);
         let mut changes = BTreeMap::new();
         for op in &txn.ops {
-            let now = op.value().map(|value| Stored {
-                revision,
-                value: value.to_vec(),
-            });
+            let now = op.value().map(|value| Stored { revision, value: value.to_vec() });
             match (op, &now) {
                 (Op::Check { .. }, _) => continue,
                 (_, Some(now)) => self.entries.insert(op.key().clone(), now.clone()),
@@ -95,10 +83,7 @@ impl Model {
             };
             changes.insert(op.key().clone(), now);
         }
-        let changes = changes
-            .into_iter()
-            .map(|(key, now)| cairn_directory::Change { key, now })
-            .collect();
+        let changes = changes.into_iter().map(|(key, now)| cairn_directory::Change { key, now }).collect();
         self.history.push(Changes { revision, changes });
         Ok(revision)
     }
@@ -140,11 +125,7 @@ fn txn(parts: &[Part], model: &Model, step: usize) -> Txn {
             (Some(at), true, _) => txn.replace(key, at, value),
             (None, true, _) => txn.create(key, value),
             (there, false, 0) => {
-                let wrong = if there.is_some() {
-                    None
-                } else {
-                    Some(Revision(1))
-                };
+                let wrong = if there.is_some() { None } else { Some(Revision(1)) };
                 txn.check(key, wrong)
             }
             (_, false, 1) => txn.delete(key, Revision(model.revision + 7)),
@@ -157,11 +138,7 @@ fn txn(parts: &[Part], model: &Model, step: usize) -> Txn {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     // Four of five guards hold, or nothing long would ever happen.
-    let part = (0usize..8, any::<u8>(), 0u8..5).prop_map(|(key, what, luck)| Part {
-        key,
-        what,
-        true_guard: luck > 0,
-    });
+    let part = (0usize..8, any::<u8>(), 0u8..5).prop_map(|(key, what, luck)| Part { key, what, true_guard: luck > 0 });
     let step = prop_oneof![
         8 => prop::collection::vec(part, 1..4).prop_map(Step::Commit),
         2 => (0usize..4).prop_map(Step::List),

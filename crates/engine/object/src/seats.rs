@@ -15,7 +15,9 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{ComponentId, ComponentState, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId};
+use cairn_types::{
+    ComponentId, ComponentState, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId,
+};
 use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{LocalBoxFuture, ready};
 
@@ -186,7 +188,9 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
                 self.with_admitted(to, |store| done(Answer::Regions(store.regions_after(to.component, after))))
             }
             Request::Allocated { to, range } => self.with_admitted(to, |store| {
-                Box::pin(async move { Ok((Answer::Allocated(store.allocated(to.component, range).await?), Vec::new())) })
+                Box::pin(
+                    async move { Ok((Answer::Allocated(store.allocated(to.component, range).await?), Vec::new())) },
+                )
             }),
             Request::WasDone { to, client } => {
                 self.with_admitted(to, |store| done(Answer::WasDone(store.was_done(to.component, client))))

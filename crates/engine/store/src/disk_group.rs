@@ -222,7 +222,10 @@ impl<E: Env> DiskGroup<E> {
     /// Outcomes of client requests, oldest first, at most 1024 per component.
     pub fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
         let state = self.inner().state.borrow();
-        state.components.get(&component).map_or_else(Vec::new, |c| c.clients.iter().filter(|(client, _)| client.session != 0).copied().collect())
+        state
+            .components
+            .get(&component)
+            .map_or_else(Vec::new, |c| c.clients.iter().filter(|(client, _)| client.session != 0).copied().collect())
     }
 
     /// Counters and gauges.

@@ -16,9 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = args.next().ok_or(usage)?;
     let size_mib: u64 = args.next().ok_or(usage)?.parse()?;
     let fill = args.next().is_some_and(|arg| arg == "fill");
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async move {
         let disks = ramdisk::RamDisks::default();
         let disk = disks.add("disk", size_mib << 20);

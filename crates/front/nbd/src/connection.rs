@@ -58,10 +58,7 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
             return tracing::warn!(peer = record.peer, "refuse an NBD client: {text}");
         }
         Err(_) => {
-            return tracing::warn!(
-                peer = record.peer,
-                "an NBD client did not negotiate in time"
-            );
+            return tracing::warn!(peer = record.peer, "an NBD client did not negotiate in time");
         }
     };
     *record.export.borrow_mut() = Some(chosen.volume.info().name);

@@ -49,17 +49,8 @@ pub enum Next {
 
 enum State {
     Head,
-    Payload {
-        request: Request,
-        plan: Plan,
-        pages: PageBuf,
-        filled: usize,
-    },
-    Skip {
-        request: Request,
-        plan: Plan,
-        left: usize,
-    },
+    Payload { request: Request, plan: Plan, pages: PageBuf, filled: usize },
+    Skip { request: Request, plan: Plan, left: usize },
 }
 
 /// Turns the bytes of one connection into requests.
@@ -100,11 +91,7 @@ impl Decoder {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let most = if self.payloads_are_large {
-            LARGE_READ_BYTES
-        } else {
-            BUFFER_BYTES
-        };
+        let most = if self.payloads_are_large { LARGE_READ_BYTES } else { BUFFER_BYTES };
         let to = self.buffer.len().min(self.end + most);
         &mut self.buffer[self.end..to]
     }
@@ -112,9 +99,7 @@ impl Decoder {
     /// Tells that `count` bytes were put at the start of [`Decoder::space`].
     pub fn filled(&mut self, count: usize) {
         match &mut self.state {
-            State::Payload { pages, filled, .. }
-                if self.end == 0 && pages.len() - *filled >= DIRECT_BYTES_MIN =>
-            {
+            State::Payload { pages, filled, .. } if self.end == 0 && pages.len() - *filled >= DIRECT_BYTES_MIN => {
                 *filled += count;
             }
             _ => self.end += count,
@@ -136,26 +121,15 @@ impl Decoder {
             let payload_bytes = request.payload_bytes();
             self.state = match plan {
                 _ if payload_bytes == 0 => {
-                    return Ok(Next::Request(Incoming {
-                        request,
-                        plan,
-                        payload: Bytes::new(),
-                    }));
+                    return Ok(Next::Request(Incoming { request, plan, payload: Bytes::new() }));
                 }
-                Plan::Run(_) => State::Payload {
-                    request,
-                    plan,
-                    pages: PageBuf::dirty(payload_bytes as usize),
-                    filled: 0,
-                },
+                Plan::Run(_) => {
+                    State::Payload { request, plan, pages: PageBuf::dirty(payload_bytes as usize), filled: 0 }
+                }
                 _ if payload_bytes > SKIP_BYTES_MAX => {
                     return Err(NotNbd("a write of more than 64 MiB"));
                 }
-                _ => State::Skip {
-                    request,
-                    plan,
-                    left: payload_bytes as usize,
-                },
+                _ => State::Skip { request, plan, left: payload_bytes as usize },
             };
         }
         Ok(self.next_payload())
@@ -184,24 +158,11 @@ impl Decoder {
             }
         }
         match std::mem::replace(&mut self.state, State::Head) {
-            State::Payload {
-                request,
-                plan,
-                pages,
-                ..
-            } => {
+            State::Payload { request, plan, pages, .. } => {
                 self.payloads_are_large = pages.len() >= LARGE_PAYLOAD_BYTES;
-                Next::Request(Incoming {
-                    request,
-                    plan,
-                    payload: pages.freeze(),
-                })
+                Next::Request(Incoming { request, plan, payload: pages.freeze() })
             }
-            State::Skip { request, plan, .. } => Next::Request(Incoming {
-                request,
-                plan,
-                payload: Bytes::new(),
-            }),
+            State::Skip { request, plan, .. } => Next::Request(Incoming { request, plan, payload: Bytes::new() }),
             State::Head => Next::NeedBytes,
         }
     }
@@ -217,11 +178,7 @@ mod tests {
         wire::{REQUEST_MAGIC, cmd},
     };
 
-    const TERMS: Terms = Terms {
-        size_bytes: 1 << 20,
-        structured: true,
-        base_allocation: true,
-    };
+    const TERMS: Terms = Terms { size_bytes: 1 << 20, structured: true, base_allocation: true };
 
     fn encode(request: &Request) -> Vec<u8> {
         let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
@@ -261,15 +218,9 @@ mod tests {
             1 => (100..300_u32).prop_map(|n| n * 512),
         ];
         let flags = prop_oneof![4 => Just(0_u16), 1 => any::<u16>()];
-        (flags, 0..10_u16, any::<u64>(), 0..2500_u64, len).prop_map(
-            |(flags, command, cookie, sector, len_bytes)| Request {
-                flags,
-                command,
-                cookie,
-                offset: sector * 512,
-                len_bytes,
-            },
-        )
+        (flags, 0..10_u16, any::<u64>(), 0..2500_u64, len).prop_map(|(flags, command, cookie, sector, len_bytes)| {
+            Request { flags, command, cookie, offset: sector * 512, len_bytes }
+        })
     }
 
     proptest! {
@@ -350,31 +301,16 @@ mod tests {
     #[test]
     fn a_large_payload_is_read_into_its_own_pages() {
         let mut decoder = Decoder::new(TERMS);
-        let request = Request {
-            flags: 0,
-            command: cmd::WRITE,
-            cookie: 1,
-            offset: 0,
-            len_bytes: 1 << 20,
-        };
+        let request = Request { flags: 0, command: cmd::WRITE, cookie: 1, offset: 0, len_bytes: 1 << 20 };
         let head = encode(&request);
         decoder.space()[..head.len()].copy_from_slice(&head);
         decoder.filled(head.len());
-        assert!(
-            matches!(decoder.next(1000), Ok(Next::NoRoom)),
-            "costs more than there is room"
-        );
+        assert!(matches!(decoder.next(1000), Ok(Next::NoRoom)), "costs more than there is room");
         assert!(matches!(decoder.next(usize::MAX), Ok(Next::NeedBytes)));
         assert_eq!(decoder.space().len(), 1 << 20);
         decoder.space().fill(9);
         decoder.filled(1 << 20);
-        assert!(
-            matches!(decoder.next(0), Ok(Next::Request(i)) if i.payload.iter().all(|b| *b == 9))
-        );
-        assert_eq!(
-            decoder.space().len(),
-            LARGE_READ_BYTES,
-            "the next head without much of its payload"
-        );
+        assert!(matches!(decoder.next(0), Ok(Next::Request(i)) if i.payload.iter().all(|b| *b == 9)));
+        assert_eq!(decoder.space().len(), LARGE_READ_BYTES, "the next head without much of its payload");
     }
 }

@@ -26,47 +26,27 @@ enum Answer {
 
 /// Asks the disk. Only for requests whose plan is to run.
 pub(crate) async fn execute<V: Volume>(volume: V, incoming: Incoming) -> Done {
-    let Incoming {
-        request,
-        plan,
-        payload,
-    } = incoming;
+    let Incoming { request, plan, payload } = incoming;
     let Plan::Run(command) = plan else {
         unreachable!("a refused request reached the disk: {request:?}");
     };
     let nothing = |result: Result<(), _>| result.map(|()| Answer::Nothing);
     let result = match command {
-        Command::Read {
-            offset, len_bytes, ..
-        } => volume.read(offset, len_bytes).await.map(Answer::Data),
+        Command::Read { offset, len_bytes, .. } => volume.read(offset, len_bytes).await.map(Answer::Data),
         Command::Write { offset, .. } => nothing(volume.write(offset, payload).await),
-        Command::WriteZeroes {
-            offset,
-            len_bytes,
-            keep_allocated,
-        } => {
+        Command::WriteZeroes { offset, len_bytes, keep_allocated } => {
             let len = u64::from(len_bytes);
             nothing(volume.write_zeroes(offset, len, keep_allocated).await)
         }
-        Command::Trim { offset, len_bytes } => {
-            nothing(volume.trim(offset, u64::from(len_bytes)).await)
-        }
+        Command::Trim { offset, len_bytes } => nothing(volume.trim(offset, u64::from(len_bytes)).await),
         Command::Flush => nothing(volume.flush().await),
-        Command::BlockStatus {
-            offset, len_bytes, ..
-        } => {
+        Command::BlockStatus { offset, len_bytes, .. } => {
             let extents = volume.block_status(offset, u64::from(len_bytes)).await;
             extents.map(Answer::Extents)
         }
-        Command::Cache { offset, len_bytes } => {
-            nothing(volume.cache(offset, u64::from(len_bytes)).await)
-        }
+        Command::Cache { offset, len_bytes } => nothing(volume.cache(offset, u64::from(len_bytes)).await),
     };
-    Done {
-        request,
-        command,
-        result,
-    }
+    Done { request, command, result }
 }
 
 impl Done {
@@ -75,27 +55,15 @@ impl Done {
         counters.requests += 1;
         let len = self.request.len_bytes;
         match (self.result, self.command) {
-            (
-                Ok(Answer::Data(pieces)),
-                Command::Read {
-                    offset,
-                    unfragmented,
-                    ..
-                },
-            ) => {
+            (Ok(Answer::Data(pieces)), Command::Read { offset, unfragmented, .. }) => {
                 let total: usize = pieces.iter().map(Bytes::len).sum();
                 assert_eq!(total, len as usize, "the disk read another length");
                 counters.read_bytes += u64::from(len);
                 output.put_data(to, offset, pieces, unfragmented);
             }
-            (
-                Ok(Answer::Extents(extents)),
-                Command::BlockStatus {
-                    len_bytes,
-                    one_extent,
-                    ..
-                },
-            ) => output.put_extents(to, &extents, len_bytes, one_extent),
+            (Ok(Answer::Extents(extents)), Command::BlockStatus { len_bytes, one_extent, .. }) => {
+                output.put_extents(to, &extents, len_bytes, one_extent)
+            }
             (Ok(_), command) => {
                 if matches!(command, Command::Write { .. }) {
                     counters.written_bytes += u64::from(len);

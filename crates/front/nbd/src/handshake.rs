@@ -11,15 +11,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{
     option::{
-        ClientOption, MetaQuery, NotNbd, OPTION_BYTES_MAX, OPTION_HEAD_BYTES,
-        OPTION_SKIP_BYTES_MAX, Refusal, parse_head, parse_option, put_base_allocation,
-        put_export_info, put_reply, put_server, selects_base_allocation,
+        ClientOption, MetaQuery, NotNbd, OPTION_BYTES_MAX, OPTION_HEAD_BYTES, OPTION_SKIP_BYTES_MAX, Refusal,
+        parse_head, parse_option, put_base_allocation, put_export_info, put_reply, put_server, selects_base_allocation,
     },
     request::Terms,
-    wire::{
-        FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, MAGIC, OPTION_MAGIC, STRING_BYTES_MAX, opt, rep,
-        transmission_flags,
-    },
+    wire::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, MAGIC, OPTION_MAGIC, STRING_BYTES_MAX, opt, rep, transmission_flags},
 };
 
 /// Options of one negotiation, at most: clients send about ten; `nbdinfo --list` a few per disk.
@@ -138,11 +134,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
         Ok(())
     }
 
-    async fn answer(
-        &mut self,
-        code: u32,
-        option: ClientOption,
-    ) -> Result<Option<Chosen<E::Volume>>, Ended> {
+    async fn answer(&mut self, code: u32, option: ClientOption) -> Result<Option<Chosen<E::Volume>>, Ended> {
         match option {
             ClientOption::ExportName(name) => {
                 let opened = self.open(&name).await;
@@ -166,20 +158,18 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
             ClientOption::StartTls => {
                 self.refuse(code, rep::ERR_POLICY, "this server does not encrypt");
             }
-            ClientOption::Info(query) | ClientOption::Go(query) => {
-                match self.open(&query.name).await {
-                    Err((error, text)) => self.refuse(code, error, &text),
-                    Ok(volume) => {
-                        let flags = transmission_flags(self.structured);
-                        let info = volume.info();
-                        put_export_info(&mut self.out, code, &query.wants, &info, flags);
-                        put_reply(&mut self.out, code, rep::ACK, &[]);
-                        if code == opt::GO {
-                            return Ok(Some(self.chosen(volume, info.size_bytes, &query.name)));
-                        }
+            ClientOption::Info(query) | ClientOption::Go(query) => match self.open(&query.name).await {
+                Err((error, text)) => self.refuse(code, error, &text),
+                Ok(volume) => {
+                    let flags = transmission_flags(self.structured);
+                    let info = volume.info();
+                    put_export_info(&mut self.out, code, &query.wants, &info, flags);
+                    put_reply(&mut self.out, code, rep::ACK, &[]);
+                    if code == opt::GO {
+                        return Ok(Some(self.chosen(volume, info.size_bytes, &query.name)));
                     }
                 }
-            }
+            },
             ClientOption::StructuredReply => {
                 self.structured = true;
                 put_reply(&mut self.out, code, rep::ACK, &[]);

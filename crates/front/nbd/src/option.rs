@@ -4,8 +4,7 @@
 //! Source      "NBD protocol", sections "Newstyle negotiation" and "Option types"
 
 use crate::wire::{
-    self, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, PREFERRED_BYTES, STRING_BYTES_MAX,
-    info, opt, rep,
+    self, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, PREFERRED_BYTES, STRING_BYTES_MAX, info, opt, rep,
 };
 use cairn_types::SECTOR_BYTES;
 
@@ -92,10 +91,7 @@ pub struct Refusal {
 }
 
 fn invalid(text: &'static str) -> Refusal {
-    Refusal {
-        code: rep::ERR_INVALID,
-        text,
-    }
+    Refusal { code: rep::ERR_INVALID, text }
 }
 
 /// Reads an option's data.
@@ -117,17 +113,10 @@ pub fn parse_option(code: u32, data: &[u8]) -> Result<ClientOption, Refusal> {
         opt::LIST_META_CONTEXT => ClientOption::ListMetaContext(meta_query(&mut reader)?),
         opt::SET_META_CONTEXT => ClientOption::SetMetaContext(meta_query(&mut reader)?),
         _ => {
-            return Err(Refusal {
-                code: rep::ERR_UNSUP,
-                text: "this server does not know the option",
-            });
+            return Err(Refusal { code: rep::ERR_UNSUP, text: "this server does not know the option" });
         }
     };
-    if reader.0.is_empty() {
-        Ok(option)
-    } else {
-        Err(invalid("the option has more data than it should"))
-    }
+    if reader.0.is_empty() { Ok(option) } else { Err(invalid("the option has more data than it should")) }
 }
 
 fn string(bytes: &[u8]) -> Result<String, Refusal> {
@@ -150,9 +139,7 @@ fn counted_string<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Refusal> {
 fn export_query(reader: &mut Reader<'_>) -> Result<ExportQuery, Refusal> {
     let name = string(counted_string(reader)?)?;
     let count = reader.u16().ok_or(invalid(CUT_SHORT))?;
-    let wants = (0..count)
-        .map(|_| reader.u16().ok_or(invalid(CUT_SHORT)))
-        .collect::<Result<_, _>>()?;
+    let wants = (0..count).map(|_| reader.u16().ok_or(invalid(CUT_SHORT))).collect::<Result<_, _>>()?;
     Ok(ExportQuery { name, wants })
 }
 
@@ -160,9 +147,7 @@ fn meta_query(reader: &mut Reader<'_>) -> Result<MetaQuery, Refusal> {
     let name = string(counted_string(reader)?)?;
     let count = reader.u32().ok_or(invalid(CUT_SHORT))?;
     // The iterator ends at the first missing query, so a huge count allocates nothing.
-    let queries = (0..count)
-        .map(|_| counted_string(reader).map(<[u8]>::to_vec))
-        .collect::<Result<_, _>>()?;
+    let queries = (0..count).map(|_| counted_string(reader).map(<[u8]>::to_vec)).collect::<Result<_, _>>()?;
     Ok(MetaQuery { name, queries })
 }
 
@@ -211,20 +196,10 @@ pub fn put_export_info(
         body.iter().for_each(|part| data.extend_from_slice(part));
         put_reply(out, option, rep::INFO, &data);
     };
-    put(
-        info::EXPORT,
-        &[
-            &volume.size_bytes.to_be_bytes(),
-            &transmission_flags.to_be_bytes(),
-        ],
-    );
+    put(info::EXPORT, &[&volume.size_bytes.to_be_bytes(), &transmission_flags.to_be_bytes()]);
     put(
         info::BLOCK_SIZE,
-        &[
-            &SECTOR_BYTES.to_be_bytes(),
-            &PREFERRED_BYTES.to_be_bytes(),
-            &PAYLOAD_BYTES_MAX.to_be_bytes(),
-        ],
+        &[&SECTOR_BYTES.to_be_bytes(), &PREFERRED_BYTES.to_be_bytes(), &PAYLOAD_BYTES_MAX.to_be_bytes()],
     );
     if wants.contains(&info::NAME) {
         put(info::NAME, &[volume.name.as_bytes()]);
@@ -260,9 +235,7 @@ mod tests {
         let mut data = (name.len() as u32).to_be_bytes().to_vec();
         data.extend_from_slice(name.as_bytes());
         data.extend_from_slice(&(wants.len() as u16).to_be_bytes());
-        wants
-            .iter()
-            .for_each(|w| data.extend_from_slice(&w.to_be_bytes()));
+        wants.iter().for_each(|w| data.extend_from_slice(&w.to_be_bytes()));
         data
     }
 

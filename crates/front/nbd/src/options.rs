@@ -15,11 +15,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            unix_mode: 0o660,
-            stop_grace: Duration::from_secs(5),
-        }
+        Self { limits: Limits::default(), unix_mode: 0o660, stop_grace: Duration::from_secs(5) }
     }
 }
 

@@ -10,8 +10,8 @@ use cairn_types::BLOCK_BYTES;
 use cairn_volume::Extent;
 
 use crate::wire::{
-    BASE_ALLOCATION_ID, Errno, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_BYTES_MAX,
-    STRUCTURED_REPLY_MAGIC, chunk,
+    BASE_ALLOCATION_ID, Errno, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_BYTES_MAX, STRUCTURED_REPLY_MAGIC,
+    chunk,
 };
 
 /// Data below this is copied next to its head: an I/O vector entry costs about as much as copying it.
@@ -109,11 +109,7 @@ impl Output {
         let mut pieces = pieces.into_iter();
         let (mut at, mut piece) = (offset, Bytes::new());
         for (index, run) in runs.iter().enumerate() {
-            let flags = if index + 1 == runs.len() {
-                chunk::DONE
-            } else {
-                0
-            };
+            let flags = if index + 1 == runs.len() { chunk::DONE } else { 0 };
             if run.zero {
                 self.put_chunk_head(to.cookie, flags, chunk::OFFSET_HOLE, 12);
                 self.put_bytes(&at.to_be_bytes());
@@ -140,13 +136,7 @@ impl Output {
     }
 
     /// Queues the allocation of a range: `extents` cut to `len_bytes`, equal neighbours merged.
-    pub fn put_extents(
-        &mut self,
-        to: Address,
-        extents: &[Extent],
-        len_bytes: u32,
-        one_extent: bool,
-    ) {
+    pub fn put_extents(&mut self, to: Address, extents: &[Extent], len_bytes: u32, one_extent: bool) {
         let mut merged: Vec<(u32, bool)> = Vec::new();
         let mut left = u64::from(len_bytes);
         for extent in extents {
@@ -166,11 +156,7 @@ impl Output {
         self.put_chunk_head(to.cookie, chunk::DONE, chunk::BLOCK_STATUS, bytes);
         self.put_bytes(&BASE_ALLOCATION_ID.to_be_bytes());
         for (len, allocated) in merged {
-            let state = if allocated {
-                0
-            } else {
-                STATE_HOLE | STATE_ZERO
-            };
+            let state = if allocated { 0 } else { STATE_HOLE | STATE_ZERO };
             self.put_bytes(&len.to_be_bytes());
             self.put_bytes(&state.to_be_bytes());
         }
@@ -199,26 +185,15 @@ impl Output {
         if piece.len() < INLINE_BYTES_MAX {
             return self.put_bytes(&piece);
         }
-        self.segments.push_back(Segment {
-            body: Body::Data(piece),
-            replies: 0,
-            cost_bytes: 0,
-        });
+        self.segments.push_back(Segment { body: Body::Data(piece), replies: 0, cost_bytes: 0 });
     }
 
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.arena.extend_from_slice(bytes);
         match self.segments.back_mut() {
-            Some(Segment {
-                body: Body::Arena(len),
-                ..
-            }) => *len += bytes.len(),
+            Some(Segment { body: Body::Arena(len), .. }) => *len += bytes.len(),
             _ if bytes.is_empty() => {}
-            _ => self.segments.push_back(Segment {
-                body: Body::Arena(bytes.len()),
-                replies: 0,
-                cost_bytes: 0,
-            }),
+            _ => self.segments.push_back(Segment { body: Body::Arena(bytes.len()), replies: 0, cost_bytes: 0 }),
         }
     }
 
@@ -326,9 +301,7 @@ fn push_run(runs: &mut Vec<Run>, len: usize, zero: bool) {
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
-    bytes
-        .chunks(64)
-        .all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
+    bytes.chunks(64).all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
 }
 
 #[cfg(test)]
@@ -350,49 +323,32 @@ mod tests {
         prop_oneof![
             Just(Put::Done),
             "[a-zß]{0,50}".prop_map(Put::Error),
-            (
-                vec(any::<bool>(), 1..40),
-                prop_oneof![Just(512_usize), Just(4096), Just(10000)],
-                any::<bool>()
-            )
+            (vec(any::<bool>(), 1..40), prop_oneof![Just(512_usize), Just(4096), Just(10000)], any::<bool>())
                 .prop_map(|(blocks, piece, df)| Put::Data(blocks, piece, df)),
-            (vec((1..5000_u64, any::<bool>()), 1..20), any::<bool>())
-                .prop_map(|(e, one)| Put::Extents(e, one)),
+            (vec((1..5000_u64, any::<bool>()), 1..20), any::<bool>()).prop_map(|(e, one)| Put::Extents(e, one)),
         ]
     }
 
     fn block_bytes(blocks: &[bool]) -> Vec<u8> {
-        blocks
-            .iter()
-            .flat_map(|zero| [u8::from(!zero) * 7; 4096])
-            .collect()
+        blocks.iter().flat_map(|zero| [u8::from(!zero) * 7; 4096]).collect()
     }
 
     fn put(output: &mut Output, cookie: u64, structured: bool, what: &Put) {
-        let to = Address {
-            cookie,
-            structured,
-            cost_bytes: 100,
-        };
+        let to = Address { cookie, structured, cost_bytes: 100 };
         match what {
             Put::Done => output.put_done(to),
             Put::Error(text) => output.put_error(to, Errno::Io, text),
             Put::Data(blocks, piece, df) => {
                 let bytes = Bytes::from(block_bytes(blocks));
                 let pieces = (0..bytes.len()).step_by(*piece);
-                let pieces = pieces
-                    .map(|at| bytes.slice(at..bytes.len().min(at + piece)))
-                    .collect();
+                let pieces = pieces.map(|at| bytes.slice(at..bytes.len().min(at + piece))).collect();
                 output.put_data(to, 8192, pieces, *df);
             }
             Put::Extents(_, _) if !structured => output.put_done(to),
             Put::Extents(extents, one) => {
                 let extents: Vec<_> = extents
                     .iter()
-                    .map(|(len, allocated)| Extent {
-                        len_bytes: len * 512,
-                        allocated: *allocated,
-                    })
+                    .map(|(len, allocated)| Extent { len_bytes: len * 512, allocated: *allocated })
                     .collect();
                 output.put_extents(to, &extents, 1 << 20, *one);
             }
@@ -451,21 +407,11 @@ mod tests {
                     data.resize(data.len() + number(&body[8..]) as usize, 0);
                 }
                 (chunk::BLOCK_STATUS, Put::Extents(extents, one)) => {
-                    let seen: Vec<_> = body[4..]
-                        .chunks(8)
-                        .map(|e| (number(&e[..4]), number(&e[4..])))
-                        .collect();
+                    let seen: Vec<_> = body[4..].chunks(8).map(|e| (number(&e[..4]), number(&e[4..]))).collect();
                     let asked = extents.iter().map(|e| e.0 * 512).sum::<u64>().min(1 << 20);
                     let covered: u64 = seen.iter().map(|e| e.0).sum();
-                    assert!(if *one {
-                        seen.len() == 1 && covered <= asked
-                    } else {
-                        covered == asked
-                    });
-                    assert!(
-                        seen.windows(2).all(|w| w[0].1 != w[1].1),
-                        "neighbours not merged"
-                    );
+                    assert!(if *one { seen.len() == 1 && covered <= asked } else { covered == asked });
+                    assert!(seen.windows(2).all(|w| w[0].1 != w[1].1), "neighbours not merged");
                 }
                 other => panic!("{other:?}"),
             }

@@ -37,22 +37,12 @@ impl Request {
         if u32_at(0) != REQUEST_MAGIC {
             return Err(NotNbd("a request does not start with its magic number"));
         }
-        Ok(Self {
-            flags: u16_at(4),
-            command: u16_at(6),
-            cookie: u64_at(8),
-            offset: u64_at(16),
-            len_bytes: u32_at(24),
-        })
+        Ok(Self { flags: u16_at(4), command: u16_at(6), cookie: u64_at(8), offset: u64_at(16), len_bytes: u32_at(24) })
     }
 
     /// Bytes that follow the request on the wire.
     pub fn payload_bytes(&self) -> u32 {
-        if self.command == cmd::WRITE {
-            self.len_bytes
-        } else {
-            0
-        }
+        if self.command == cmd::WRITE { self.len_bytes } else { 0 }
     }
 
     /// Memory that the request and its answer may take, roughly.
@@ -144,26 +134,16 @@ pub fn plan(request: &Request, terms: &Terms) -> Plan {
     let has = |flag| request.flags & flag != 0;
     let (offset, len_bytes) = (request.offset, request.len_bytes);
     let command = match request.command {
-        cmd::READ => Command::Read {
-            offset,
-            len_bytes,
-            unfragmented: has(cflag::DF),
-        },
+        cmd::READ => Command::Read { offset, len_bytes, unfragmented: has(cflag::DF) },
         cmd::WRITE => Command::Write { offset, len_bytes },
         cmd::DISC => return Plan::Disconnect,
         cmd::FLUSH => Command::Flush,
         cmd::TRIM => Command::Trim { offset, len_bytes },
         cmd::CACHE => Command::Cache { offset, len_bytes },
-        cmd::WRITE_ZEROES => Command::WriteZeroes {
-            offset,
-            len_bytes,
-            keep_allocated: has(cflag::NO_HOLE),
-        },
-        cmd::BLOCK_STATUS if terms.base_allocation => Command::BlockStatus {
-            offset,
-            len_bytes: len_bytes.min(STATUS_BYTES_MAX),
-            one_extent: has(cflag::REQ_ONE),
-        },
+        cmd::WRITE_ZEROES => Command::WriteZeroes { offset, len_bytes, keep_allocated: has(cflag::NO_HOLE) },
+        cmd::BLOCK_STATUS if terms.base_allocation => {
+            Command::BlockStatus { offset, len_bytes: len_bytes.min(STATUS_BYTES_MAX), one_extent: has(cflag::REQ_ONE) }
+        }
         cmd::BLOCK_STATUS => {
             return Plan::Refuse(Errno::Invalid, "base:allocation was not negotiated");
         }
@@ -177,10 +157,7 @@ pub fn plan(request: &Request, terms: &Terms) -> Plan {
     }
     // A hole is made by changing the map; zeros that keep their space may have to be written.
     if has(cflag::FAST_ZERO) && has(cflag::NO_HOLE) {
-        return Plan::Refuse(
-            Errno::NotSupported,
-            "zeros that keep their space are not fast",
-        );
+        return Plan::Refuse(Errno::NotSupported, "zeros that keep their space are not fast");
     }
     Plan::Run(command)
 }
@@ -199,10 +176,7 @@ fn refuse_range(request: &Request, size_bytes: u64) -> Option<Plan> {
     }
     let sector = u64::from(SECTOR_BYTES);
     if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
-        return refuse(
-            Errno::Invalid,
-            "offset and length must be multiples of 512 bytes",
-        );
+        return refuse(Errno::Invalid, "offset and length must be multiples of 512 bytes");
     }
     let moves_data = matches!(request.command, cmd::READ | cmd::WRITE);
     if moves_data && request.len_bytes > PAYLOAD_BYTES_MAX {

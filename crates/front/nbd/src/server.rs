@@ -80,10 +80,7 @@ pub async fn serve_unix<E: Exports>(
     options: Options,
 ) -> Result<Server, ServeError> {
     let path = path.as_ref();
-    let fail = |cause| ServeError {
-        act: format!("listen for NBD clients on {}", path.display()),
-        cause,
-    };
+    let fail = |cause| ServeError { act: format!("listen for NBD clients on {}", path.display()), cause };
     let listener = bind_unix(path).await.map_err(fail)?;
     fs::set_permissions(path, fs::Permissions::from_mode(options.unix_mode)).map_err(fail)?;
     let mut server = Server::new(options, None, Some(path.to_owned()));
@@ -94,15 +91,8 @@ pub async fn serve_unix<E: Exports>(
 /// Serves `exports` on a TCP address; port 0 takes any, see [`Server::local_addr`].
 ///
 /// NBD has no login: whoever reaches the address reads and writes every disk. Bind to a trusted network.
-pub async fn serve_tcp<E: Exports>(
-    addr: SocketAddr,
-    exports: E,
-    options: Options,
-) -> Result<Server, ServeError> {
-    let fail = |cause| ServeError {
-        act: format!("listen for NBD clients on {addr}"),
-        cause,
-    };
+pub async fn serve_tcp<E: Exports>(addr: SocketAddr, exports: E, options: Options) -> Result<Server, ServeError> {
+    let fail = |cause| ServeError { act: format!("listen for NBD clients on {addr}"), cause };
     let listener = TcpListener::bind(addr).await.map_err(fail)?;
     let local = listener.local_addr().map_err(fail)?;
     let mut server = Server::new(options, Some(local), None);
@@ -127,9 +117,7 @@ impl Server {
 
     fn accept_from<E: Exports>(&mut self, listener: Listener, exports: E) {
         let shared = self.shared.clone();
-        self.accepting = Some(tokio::task::spawn_local(accept_loop(
-            listener, exports, shared,
-        )));
+        self.accepting = Some(tokio::task::spawn_local(accept_loop(listener, exports, shared)));
     }
 
     /// The TCP address, with the port that was taken.
@@ -188,9 +176,8 @@ async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         return first;
     }
     let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
-    let is_dead = || async {
-        matches!(UnixStream::connect(path).await, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
-    };
+    let is_dead =
+        || async { matches!(UnixStream::connect(path).await, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) };
     if !is_socket || !is_dead().await {
         return first;
     }
@@ -217,11 +204,7 @@ async fn accept_loop<E: Exports>(listener: Listener, exports: E, shared: Rc<Shar
     }
 }
 
-async fn accept_one<E: Exports>(
-    listener: &Listener,
-    exports: &E,
-    shared: &Rc<Shared>,
-) -> io::Result<()> {
+async fn accept_one<E: Exports>(listener: &Listener, exports: &E, shared: &Rc<Shared>) -> io::Result<()> {
     match listener {
         Listener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;

@@ -78,9 +78,7 @@ where
             terms,
             // One largest request must fit, or it would wait for ever.
             limits: Limits {
-                bytes_in_flight_max: limits
-                    .bytes_in_flight_max
-                    .max(2 * PAYLOAD_BYTES_MAX as usize),
+                bytes_in_flight_max: limits.bytes_in_flight_max.max(2 * PAYLOAD_BYTES_MAX as usize),
                 requests_in_flight_max: limits.requests_in_flight_max.max(1),
                 ..limits
             },
@@ -225,9 +223,5 @@ where
 }
 
 fn address(request: &Request, structured: bool) -> Address {
-    Address {
-        cookie: request.cookie,
-        structured,
-        cost_bytes: request.cost_bytes(),
-    }
+    Address { cookie: request.cookie, structured, cost_bytes: request.cost_bytes() }
 }

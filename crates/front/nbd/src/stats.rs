@@ -39,12 +39,7 @@ pub(crate) struct SessionRecord {
 
 impl SessionRecord {
     pub(crate) fn new(number: u64, peer: String) -> Self {
-        Self {
-            number,
-            peer,
-            export: RefCell::default(),
-            counters: Cell::default(),
-        }
+        Self { number, peer, export: RefCell::default(), counters: Cell::default() }
     }
 
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {

@@ -137,11 +137,7 @@ pub fn transmission_flags(structured: bool) -> u16 {
         | tflag::SEND_CACHE
         | tflag::SEND_FAST_ZERO;
     // "Do not fragment" means something only where answers come in chunks.
-    if structured {
-        always | tflag::SEND_DF
-    } else {
-        always
-    }
+    if structured { always | tflag::SEND_DF } else { always }
 }
 
 /// Error numbers of answers.

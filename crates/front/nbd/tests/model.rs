@@ -58,11 +58,7 @@ impl Shadow {
     fn extents(&self, at: usize, len: usize) -> Vec<(u32, u32)> {
         let mut out: Vec<(u32, u32)> = Vec::new();
         for sector in at / 512..(at + len) / 512 {
-            let state = if self.allocated[sector * 512 / BLOCK] {
-                0
-            } else {
-                3
-            };
+            let state = if self.allocated[sector * 512 / BLOCK] { 0 } else { 3 };
             match out.last_mut() {
                 Some(last) if last.1 == state => last.0 += 512,
                 _ => out.push((512, state)),
@@ -95,9 +91,7 @@ struct Worker {
 impl Worker {
     fn run(mut self, requests: usize) -> Shadow {
         for _ in 0..requests {
-            while self.in_flight.len() >= IN_FLIGHT_MAX
-                || (self.chance.below(4) == 0 && !self.in_flight.is_empty())
-            {
+            while self.in_flight.len() >= IN_FLIGHT_MAX || (self.chance.below(4) == 0 && !self.in_flight.is_empty()) {
                 self.finish_one();
             }
             self.start_one();
@@ -132,14 +126,9 @@ impl Worker {
         let client = &mut self.client;
         let (cookie, expected) = match self.chance.below(10) {
             0..3 => {
-                let data: Vec<u8> = (0..len)
-                    .map(|i| (i + self.chance.0 as usize) as u8)
-                    .collect();
+                let data: Vec<u8> = (0..len).map(|i| (i + self.chance.0 as usize) as u8).collect();
                 self.shadow.write(at, &data);
-                (
-                    client.send_write((self.chance.below(2)) as u16, offset, &data),
-                    Expected::Done,
-                )
+                (client.send_write((self.chance.below(2)) as u16, offset, &data), Expected::Done)
             }
             3..6 => {
                 let now = self.shadow.bytes[at..at + len].to_vec();
@@ -152,40 +141,20 @@ impl Worker {
             7 => {
                 let keep = self.chance.below(2) == 1;
                 self.shadow.zero(at, len, keep);
-                (
-                    client.send(WRITE_ZEROES, 2 * u16::from(keep), offset, bytes),
-                    Expected::Done,
-                )
+                (client.send(WRITE_ZEROES, 2 * u16::from(keep), offset, bytes), Expected::Done)
             }
             8 if client.structured => {
                 let now = self.shadow.extents(at, len);
-                (
-                    client.send(BLOCK_STATUS, 0, offset, bytes),
-                    Expected::Extents(now),
-                )
+                (client.send(BLOCK_STATUS, 0, offset, bytes), Expected::Extents(now))
             }
             _ => {
                 let cookie = client.send(FLUSH, 0, 0, 0);
-                self.in_flight.insert(
-                    cookie,
-                    InFlight {
-                        at: 0,
-                        len: 0,
-                        expected: Expected::Done,
-                    },
-                );
+                self.in_flight.insert(cookie, InFlight { at: 0, len: 0, expected: Expected::Done });
                 return;
             }
         };
         let (at, end) = (at - at % BLOCK, (at + len).next_multiple_of(BLOCK));
-        self.in_flight.insert(
-            cookie,
-            InFlight {
-                at,
-                len: end - at,
-                expected,
-            },
-        );
+        self.in_flight.insert(cookie, InFlight { at, len: end - at, expected });
     }
 
     fn finish_one(&mut self) {
@@ -196,30 +165,19 @@ impl Worker {
         };
         let answer = self.client.answer_of(read_len);
         assert_eq!(answer.error, 0, "{}", answer.text);
-        match self
-            .in_flight
-            .remove(&answer.cookie)
-            .expect("asked once")
-            .expected
-        {
+        match self.in_flight.remove(&answer.cookie).expect("asked once").expected {
             Expected::Done => assert!(answer.extents.is_empty()),
             Expected::Extents(extents) => assert_eq!(answer.extents, extents),
             Expected::Bytes(bytes) => {
                 let at = answer.data[0].0;
-                assert!(
-                    answer.bytes(at, bytes.len() as u32) == bytes,
-                    "wrong bytes near {at}"
-                );
+                assert!(answer.bytes(at, bytes.len() as u32) == bytes, "wrong bytes near {at}");
             }
         }
     }
 }
 
 fn run_round(served: &Served, seed: u64) {
-    let empty = Shadow {
-        bytes: vec![0; DISK],
-        allocated: vec![false; DISK / BLOCK],
-    };
+    let empty = Shadow { bytes: vec![0; DISK], allocated: vec![false; DISK / BLOCK] };
     served.disk("disk", |d| d.clear());
     let start = |mine: usize| {
         let client = match mine % 2 {
@@ -236,27 +194,14 @@ fn run_round(served: &Served, seed: u64) {
         std::thread::spawn(move || worker.run(1500))
     };
     let workers: Vec<_> = (0..CONNECTIONS).map(start).collect();
-    let shadows: Vec<_> = workers
-        .into_iter()
-        .map(|w| w.join().expect("a worker"))
-        .collect();
+    let shadows: Vec<_> = workers.into_iter().map(|w| w.join().expect("a worker")).collect();
     let contents = served.disk("disk", |d| d.contents());
     let allocated = served.disk("disk", |d| d.allocation());
     for stripe in 0..DISK / MIB {
         let shadow = &shadows[stripe % CONNECTIONS];
-        let (bytes, blocks) = (
-            stripe * MIB..(stripe + 1) * MIB,
-            stripe * MIB / BLOCK..(stripe + 1) * MIB / BLOCK,
-        );
-        assert!(
-            contents[bytes.clone()] == shadow.bytes[bytes],
-            "stripe {stripe}, seed {seed}"
-        );
-        assert_eq!(
-            allocated[blocks.clone()],
-            shadow.allocated[blocks],
-            "stripe {stripe}, seed {seed}"
-        );
+        let (bytes, blocks) = (stripe * MIB..(stripe + 1) * MIB, stripe * MIB / BLOCK..(stripe + 1) * MIB / BLOCK);
+        assert!(contents[bytes.clone()] == shadow.bytes[bytes], "stripe {stripe}, seed {seed}");
+        assert_eq!(allocated[blocks.clone()], shadow.allocated[blocks], "stripe {stripe}, seed {seed}");
     }
 }
 
@@ -264,12 +209,7 @@ fn run_round(served: &Served, seed: u64) {
 fn random_requests_equal_the_shadow() {
     let served = serve(&[("disk", DISK as u64)], Options::default());
     for (seed, turns_max) in [(1, 0), (2, 3), (3, 20)] {
-        served.disk("disk", move |d| {
-            d.set_faults(Faults {
-                turns_max,
-                ..Faults::default()
-            })
-        });
+        served.disk("disk", move |d| d.set_faults(Faults { turns_max, ..Faults::default() }));
         run_round(&served, seed);
     }
     served.stop();

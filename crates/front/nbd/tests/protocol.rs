@@ -9,8 +9,8 @@ use cairn_volume::VolumeError;
 use support::{
     Served,
     client::{
-        BLOCK_STATUS, CACHE, Client, DISC, EINVAL, ENOSPC, FLUSH, GO, READ, TRIM, WRITE,
-        WRITE_ZEROES, export_query, meta_query,
+        BLOCK_STATUS, CACHE, Client, DISC, EINVAL, ENOSPC, FLUSH, GO, READ, TRIM, WRITE, WRITE_ZEROES, export_query,
+        meta_query,
     },
     ramdisk::Faults,
     serve,
@@ -49,72 +49,31 @@ fn options_are_answered_one_by_one() {
     let served = serve(&[("alpha", MIB), ("beta", 2 * MIB)], Options::default());
     let mut c = Client::unix(&served.socket()).greet(3);
     let kinds = |replies: Vec<(u32, Vec<u8>)>| replies.into_iter().map(|r| r.0).collect::<Vec<_>>();
-    assert_eq!(
-        c.option(3, &[]),
-        [
-            (2, b"\0\0\0\x05alpha".to_vec()),
-            (2, b"\0\0\0\x04beta".to_vec()),
-            (ACK, vec![]),
-        ]
-    );
+    assert_eq!(c.option(3, &[]), [(2, b"\0\0\0\x05alpha".to_vec()), (2, b"\0\0\0\x04beta".to_vec()), (ACK, vec![]),]);
     assert_eq!(kinds(c.option(3, b"x")), [ERR_INVALID]);
     assert_eq!(kinds(c.option(5, &[])), [ERR_POLICY]);
-    assert_eq!(
-        kinds(c.option(4, &[])),
-        [ERR_UNSUP],
-        "PEEK_EXPORT was withdrawn"
-    );
+    assert_eq!(kinds(c.option(4, &[])), [ERR_UNSUP], "PEEK_EXPORT was withdrawn");
     assert_eq!(kinds(c.option(11, &[])), [ERR_UNSUP], "extended headers");
     assert_eq!(kinds(c.option(0xdead_beef, &[0; 5000])), [ERR_UNSUP]);
-    assert_eq!(
-        kinds(c.option(6, &export_query("gamma", &[]))),
-        [ERR_UNKNOWN]
-    );
-    assert_eq!(
-        kinds(c.option(6, &export_query("broken", &[]))),
-        [ERR_POLICY]
-    );
-    assert_eq!(
-        kinds(c.option(GO, &export_query("leaving", &[]))),
-        [ERR_SHUTDOWN]
-    );
+    assert_eq!(kinds(c.option(6, &export_query("gamma", &[]))), [ERR_UNKNOWN]);
+    assert_eq!(kinds(c.option(6, &export_query("broken", &[]))), [ERR_POLICY]);
+    assert_eq!(kinds(c.option(GO, &export_query("leaving", &[]))), [ERR_SHUTDOWN]);
     let empty = c.option(GO, &export_query("", &[]));
     assert_eq!(empty[0].0, ERR_UNKNOWN);
     assert_eq!(empty[0].1, b"there are 2 disks: say which by its name");
-    assert_eq!(
-        kinds(c.option(6, &export_query("alpha\0", &[]))),
-        [ERR_INVALID]
-    );
-    assert_eq!(
-        kinds(c.option(6, &export_query(&"x".repeat(4097), &[]))),
-        [ERR_INVALID]
-    );
-    assert_eq!(
-        kinds(c.option(6, b"\xff\xff\xff\xffalpha\0\0")),
-        [ERR_INVALID]
-    );
-    assert_eq!(
-        kinds(c.option(6, b"\0\0\0\x05alpha\0\x09\0\x01")),
-        [ERR_INVALID]
-    );
+    assert_eq!(kinds(c.option(6, &export_query("alpha\0", &[]))), [ERR_INVALID]);
+    assert_eq!(kinds(c.option(6, &export_query(&"x".repeat(4097), &[]))), [ERR_INVALID]);
+    assert_eq!(kinds(c.option(6, b"\xff\xff\xff\xffalpha\0\0")), [ERR_INVALID]);
+    assert_eq!(kinds(c.option(6, b"\0\0\0\x05alpha\0\x09\0\x01")), [ERR_INVALID]);
     assert_eq!(kinds(c.option(8, b"?")), [ERR_INVALID]);
     assert_eq!(kinds(c.option(6, &vec![0; 100_000])), [ERR_TOO_BIG]);
     let info = c.option(6, &export_query("beta", &[1, 2, 77]));
-    let infos: Vec<_> = info
-        .iter()
-        .map(|(kind, data)| (*kind, data.clone()))
-        .collect();
+    let infos: Vec<_> = info.iter().map(|(kind, data)| (*kind, data.clone())).collect();
     let size = [&[0, 0][..], &(2 * MIB).to_be_bytes(), &[0x0d, 0x6d]].concat();
     let blocks = b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0".to_vec();
     assert_eq!(
         infos,
-        [
-            (3, size),
-            (3, blocks),
-            (3, b"\0\x01beta".to_vec()),
-            (3, b"\0\x02beta in memory".to_vec()),
-            (ACK, vec![]),
-        ]
+        [(3, size), (3, blocks), (3, b"\0\x01beta".to_vec()), (3, b"\0\x02beta in memory".to_vec()), (ACK, vec![]),]
     );
     assert_eq!(c.option(2, b"bye"), [(ACK, vec![])]);
     assert!(c.is_closed());
@@ -128,32 +87,19 @@ fn metadata_contexts_are_listed_and_selected() {
     let listed = || (4, b"\0\0\0\x01base:allocation".to_vec());
     let ack = || (ACK, vec![]);
     assert_eq!(c.option(9, &meta_query("disk", &[])), [listed(), ack()]);
-    assert_eq!(
-        c.option(9, &meta_query("disk", &[b"base:"])),
-        [listed(), ack()]
-    );
+    assert_eq!(c.option(9, &meta_query("disk", &[b"base:"])), [listed(), ack()]);
     assert_eq!(c.option(9, &meta_query("disk", &[b"qemu:"])), [ack()]);
     let early = c.option(10, &meta_query("disk", &[b"base:allocation"]));
     assert_eq!(early[0].0, ERR_INVALID, "before structured replies");
     assert_eq!(c.option(8, &[]), [ack()]);
     assert_eq!(c.option(10, &meta_query("disk", &[])), [ack()]);
-    assert_eq!(
-        c.option(10, &meta_query("disk", &[b"base:"])),
-        [ack()],
-        "no wildcards in SET"
-    );
-    assert_eq!(
-        c.option(10, &meta_query("disk", &[b"x:y", b"base:allocation"])),
-        [listed(), ack()]
-    );
+    assert_eq!(c.option(10, &meta_query("disk", &[b"base:"])), [ack()], "no wildcards in SET");
+    assert_eq!(c.option(10, &meta_query("disk", &[b"x:y", b"base:allocation"])), [listed(), ack()]);
     let mut lies = meta_query("disk", &[b"base:allocation"]);
     lies[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
     assert_eq!(c.option(10, &lies)[0].0, ERR_INVALID, "a huge count");
     // The failed SET unselected the context, as the protocol says.
-    assert_eq!(
-        c.option(GO, &export_query("disk", &[])).last().map(|r| r.0),
-        Some(ACK)
-    );
+    assert_eq!(c.option(GO, &export_query("disk", &[])).last().map(|r| r.0), Some(ACK));
     c.structured = true;
     assert_eq!(c.ask(BLOCK_STATUS, 0, 0, 4096).error, EINVAL);
     let mut other = Client::unix(&served.socket()).greet(3);
@@ -161,11 +107,7 @@ fn metadata_contexts_are_listed_and_selected() {
     other.option(10, &meta_query("other", &[b"base:allocation"]));
     other.option(GO, &export_query("disk", &[]));
     other.structured = true;
-    assert_eq!(
-        other.ask(BLOCK_STATUS, 0, 0, 4096).error,
-        EINVAL,
-        "selected for another disk"
-    );
+    assert_eq!(other.ask(BLOCK_STATUS, 0, 0, 4096).error, EINVAL, "selected for another disk");
     served.stop();
 }
 
@@ -197,10 +139,7 @@ fn ranges_and_flags_are_judged_as_the_protocol_says() {
     let end = 8 * MIB;
     for structured in [false, true] {
         let mut c = Client::unix(&served.socket()).go("disk", structured);
-        assert_eq!(
-            (c.size, c.flags),
-            (end, if structured { 0x0ded } else { 0x0d6d })
-        );
+        assert_eq!((c.size, c.flags), (end, if structured { 0x0ded } else { 0x0d6d }));
         // command, flags, offset, length, error
         let table = [
             (READ, 0, 0, 512, 0),
@@ -248,18 +187,11 @@ fn ranges_and_flags_are_judged_as_the_protocol_says() {
             (end - 512, 1 << 20, ENOSPC),
             (0, (32 << 20) + 512, EINVAL),
         ] {
-            assert_eq!(
-                c.write(offset, &vec![7; len]).error,
-                error,
-                "{offset}+{len}"
-            );
+            assert_eq!(c.write(offset, &vec![7; len]).error, error, "{offset}+{len}");
         }
         assert_eq!(c.ask(WRITE, 0, 0, 0).error, EINVAL);
         let cookie = c.send_write(FUA, 512, &[3; 512]);
-        assert_eq!(
-            (c.answer(0).cookie, c.read(0, 1024)),
-            (cookie, [[0; 512], [3; 512]].concat())
-        );
+        assert_eq!((c.answer(0).cookie, c.read(0, 1024)), (cookie, [[0; 512], [3; 512]].concat()));
         c.send(WRITE, 0, 0, !511);
         assert!(c.is_closed(), "4 GiB are not read past");
     }
@@ -277,27 +209,14 @@ fn structured_reads_show_holes_and_df_does_not_fragment() {
     expected[..65536].copy_from_slice(&data);
     expected[196_608..].copy_from_slice(&data);
     let cut = c.ask(READ, 0, 0, 256 << 10);
-    assert_eq!(
-        (cut.bytes(0, 256 << 10), cut.holes, cut.chunks),
-        (expected.clone(), 128 * KIB, 3)
-    );
+    assert_eq!((cut.bytes(0, 256 << 10), cut.holes, cut.chunks), (expected.clone(), 128 * KIB, 3));
     let whole = c.ask(READ, DF, 0, 256 << 10);
-    assert_eq!(
-        (whole.bytes(0, 256 << 10), whole.holes, whole.chunks),
-        (expected, 0, 1)
-    );
+    assert_eq!((whole.bytes(0, 256 << 10), whole.holes, whole.chunks), (expected, 0, 1));
     let hole = c.ask(READ, DF, MIB, 4096);
-    assert_eq!(
-        (hole.bytes(MIB, 4096), hole.holes, hole.chunks),
-        (vec![0; 4096], 4096, 1)
-    );
+    assert_eq!((hole.bytes(MIB, 4096), hole.holes, hole.chunks), (vec![0; 4096], 4096, 1));
     c.ask(TRIM, 0, 4096, 4096);
     let small = c.ask(READ, 0, 0, 16384);
-    assert_eq!(
-        (small.chunks, small.holes),
-        (1, 0),
-        "a small hole is not worth a chunk"
-    );
+    assert_eq!((small.chunks, small.holes), (1, 0), "a small hole is not worth a chunk");
     served.stop();
 }
 
@@ -307,18 +226,8 @@ fn block_status_merges_and_stays_inside() {
     let mut c = Client::unix(&served.socket()).go("disk", true);
     c.write(4096, &[1; 8192]);
     c.write(16384, &[1; 512]);
-    let status =
-        |c: &mut Client, flags, offset, len| c.ask(BLOCK_STATUS, flags, offset, len).extents;
-    assert_eq!(
-        status(&mut c, 0, 0, 8 << 20),
-        [
-            (4096, 3),
-            (8192, 0),
-            (4096, 3),
-            (4096, 0),
-            ((8 << 20) - 20480, 3)
-        ]
-    );
+    let status = |c: &mut Client, flags, offset, len| c.ask(BLOCK_STATUS, flags, offset, len).extents;
+    assert_eq!(status(&mut c, 0, 0, 8 << 20), [(4096, 3), (8192, 0), (4096, 3), (4096, 0), ((8 << 20) - 20480, 3)]);
     assert_eq!(status(&mut c, REQ_ONE, 4608, 20480), [(7680, 0)]);
     assert_eq!(status(&mut c, 0, 4608, 512), [(512, 0)]);
     assert_eq!(status(&mut c, REQ_ONE, 1 << 20, 1 << 20), [(1 << 20, 3)]);
@@ -336,12 +245,7 @@ fn the_disks_errors_reach_the_client_with_their_reason() {
         (VolumeError::Invalid(reason.clone()), EINVAL),
         (VolumeError::Shutdown(reason.clone()), 108),
     ] {
-        served.disk("disk", |d| {
-            d.set_faults(Faults {
-                at: Some((4096, error)),
-                ..Faults::default()
-            })
-        });
+        served.disk("disk", |d| d.set_faults(Faults { at: Some((4096, error)), ..Faults::default() }));
         let answer = c.write(4096, &[1; 4096]);
         assert_eq!((answer.error, answer.text.len()), (errno, 4096));
         assert_eq!(c.ask(READ, 0, 0, 8192).error, errno);
@@ -350,10 +254,7 @@ fn the_disks_errors_reach_the_client_with_their_reason() {
     }
     let sessions = served.sessions();
     assert_eq!(sessions[0].export.as_deref(), Some("disk"));
-    assert_eq!(
-        (sessions[0].counters.requests, sessions[0].counters.errors),
-        (16, 12)
-    );
+    assert_eq!((sessions[0].counters.requests, sessions[0].counters.errors), (16, 12));
     served.stop();
 }
 
@@ -373,12 +274,7 @@ fn a_grown_disk_shows_on_the_next_connection() {
 fn requests_finish_when_their_client_leaves() {
     let served = one_disk();
     let wait = Some(Duration::from_millis(200));
-    served.disk("disk", move |d| {
-        d.set_faults(Faults {
-            wait,
-            ..Faults::default()
-        })
-    });
+    served.disk("disk", move |d| d.set_faults(Faults { wait, ..Faults::default() }));
     for (index, say_goodbye) in [false, true].into_iter().enumerate() {
         let mut c = Client::unix(&served.socket()).go("disk", true);
         for block in 0..20 {
@@ -393,13 +289,9 @@ fn requests_finish_when_their_client_leaves() {
         }
         // Let the server read them before the connection goes.
         let expected = 20 * (index as u64 + 1);
-        wait_until("all let in", || {
-            served.disk("disk", |d| d.counts().0 + d.counts().1) == expected
-        });
+        wait_until("all let in", || served.disk("disk", |d| d.counts().0 + d.counts().1) == expected);
         drop(c);
-        wait_until("all finished", || {
-            served.disk("disk", |d| d.counts()) == (expected, 0)
-        });
+        wait_until("all finished", || served.disk("disk", |d| d.counts()) == (expected, 0));
         let contents = served.disk("disk", |d| d.contents());
         assert!(contents[..20 * 4096].iter().all(|b| *b == index as u8 + 1));
         wait_until("the session is over", || served.sessions().is_empty());
@@ -415,18 +307,12 @@ fn a_half_closed_client_still_gets_its_answers() {
         net::{Shutdown, TcpStream},
     };
     let mut c = Client::tcp(served.tcp()).go("disk", true);
-    drop(std::mem::replace(
-        &mut c.socket,
-        Box::new(TcpStream::connect(served.tcp()).expect("connect")),
-    ));
+    drop(std::mem::replace(&mut c.socket, Box::new(TcpStream::connect(served.tcp()).expect("connect"))));
     let stream = TcpStream::connect(served.tcp()).expect("connect");
     c.socket = Box::new(stream.try_clone().expect("clone"));
     c.structured = false;
     c = c.greet(3);
-    assert_eq!(
-        c.option(GO, &export_query("disk", &[])).last().map(|r| r.0),
-        Some(ACK)
-    );
+    assert_eq!(c.option(GO, &export_query("disk", &[])).last().map(|r| r.0), Some(ACK));
     for _ in 0..50 {
         c.send(READ, 0, 0, 65536);
     }
@@ -443,12 +329,7 @@ fn a_half_closed_client_still_gets_its_answers() {
 fn a_stopping_server_finishes_what_runs() {
     let served = one_disk();
     let wait = Some(Duration::from_millis(1000));
-    served.disk("disk", move |d| {
-        d.set_faults(Faults {
-            wait,
-            ..Faults::default()
-        })
-    });
+    served.disk("disk", move |d| d.set_faults(Faults { wait, ..Faults::default() }));
     let mut c = Client::unix(&served.socket()).go("disk", true);
     let idle = Client::tcp(served.tcp()).greet(3);
     for block in 0..10 {
@@ -465,21 +346,9 @@ fn a_stopping_server_finishes_what_runs() {
 
 #[test]
 fn too_many_connections_and_slow_negotiators_are_turned_away() {
-    let limits = Limits {
-        connections_max: 3,
-        handshake_timeout: Duration::from_millis(1500),
-        ..Limits::default()
-    };
-    let served = serve(
-        &[("disk", MIB)],
-        Options {
-            limits,
-            ..Options::default()
-        },
-    );
-    let mut kept: Vec<_> = (0..3)
-        .map(|_| Client::unix(&served.socket()).go("disk", false))
-        .collect();
+    let limits = Limits { connections_max: 3, handshake_timeout: Duration::from_millis(1500), ..Limits::default() };
+    let served = serve(&[("disk", MIB)], Options { limits, ..Options::default() });
+    let mut kept: Vec<_> = (0..3).map(|_| Client::unix(&served.socket()).go("disk", false)).collect();
     assert!(Client::unix(&served.socket()).is_closed());
     assert_eq!(kept[2].read(0, 512), [0; 512]);
     kept.pop();
@@ -495,9 +364,7 @@ fn a_dead_servers_socket_is_replaced_and_a_live_one_is_not() {
     let served = one_disk();
     let path = served.socket();
     let try_serve = |path: &std::path::Path| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let exports = support::ramdisk::RamDisks::default();
         tokio::task::LocalSet::new().block_on(&runtime.expect("a runtime"), async {
             match cairn_nbd::serve_unix(path, exports, Options::default()).await {
@@ -510,10 +377,7 @@ fn a_dead_servers_socket_is_replaced_and_a_live_one_is_not() {
         })
     };
     let refused = try_serve(&path).expect_err("it is in use");
-    assert!(
-        refused.contains("nbd.sock") && refused.contains("in use"),
-        "{refused}"
-    );
+    assert!(refused.contains("nbd.sock") && refused.contains("in use"), "{refused}");
     let file = std::path::PathBuf::from(served.file("a file"));
     std::fs::write(&file, "precious").expect("write");
     try_serve(&file).expect_err("not a socket");

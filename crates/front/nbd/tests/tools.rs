@@ -34,35 +34,16 @@ fn nbdinfo_sees_every_capability_and_all_names() {
         assert_eq!(export["description"], "beta in memory");
         assert_eq!(export["export-size"], 5 * 512);
         assert_eq!(export["contexts"][0], "base:allocation");
-        for what in [
-            "cache",
-            "df",
-            "fast_zero",
-            "flush",
-            "fua",
-            "multi_conn",
-            "trim",
-            "zero",
-        ] {
+        for what in ["cache", "df", "fast_zero", "flush", "fua", "multi_conn", "trim", "zero"] {
             assert_eq!(export[format!("can_{what}")], true, "{what}");
         }
         assert_eq!(export["is_read_only"], false);
-        let sizes =
-            ["minimum", "preferred", "maximum"].map(|w| export[format!("block_size_{w}")].clone());
+        let sizes = ["minimum", "preferred", "maximum"].map(|w| export[format!("block_size_{w}")].clone());
         assert_eq!(sizes, [512, 4096, 32 << 20]);
     }
-    let list = tool(
-        "libnbd-bin",
-        "nbdinfo",
-        &["--list", "--json", &served.unix_uri("")],
-    );
+    let list = tool("libnbd-bin", "nbdinfo", &["--list", "--json", &served.unix_uri("")]);
     let list: Value = serde_json::from_str(&list).expect("JSON");
-    let names: Vec<_> = list["exports"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|e| &e["export-name"])
-        .collect();
+    let names: Vec<_> = list["exports"].as_array().expect("a list").iter().map(|e| &e["export-name"]).collect();
     assert_eq!(names, ["alpha", "beta"]);
     let unknown = try_tool("libnbd-bin", "nbdinfo", &[&served.unix_uri("gamma")]);
     assert!(!unknown.status.success());
@@ -73,23 +54,14 @@ fn nbdinfo_sees_every_capability_and_all_names() {
 fn nbdinfo_map_shows_holes_and_data() {
     let served = serve(&[("disk", 3 * MIB)], Options::default());
     let uri = served.unix_uri("disk");
-    qemu_io(
-        &uri,
-        &["write -P 1 1M 64k", "write -P 2 2M 1M", "discard 2560k 4k"],
-    );
+    qemu_io(&uri, &["write -P 1 1M 64k", "write -P 2 2M 1M", "discard 2560k 4k"]);
     let out = tool("libnbd-bin", "nbdinfo", &["--map", "--json", &uri]);
     let map: Value = serde_json::from_str(&out).expect("JSON");
     let map: Vec<_> = map
         .as_array()
         .expect("a list")
         .iter()
-        .map(|e| {
-            (
-                e["offset"].as_u64(),
-                e["length"].as_u64(),
-                e["type"].as_u64(),
-            )
-        })
+        .map(|e| (e["offset"].as_u64(), e["length"].as_u64(), e["type"].as_u64()))
         .map(|(offset, len, kind)| (offset.unwrap_or(0), len.unwrap_or(0), kind.unwrap_or(99)))
         .collect();
     let k = |n: u64| n << 10;
@@ -113,10 +85,7 @@ fn nbdcopy_both_ways_keeps_data_and_holes() {
     let size = 300 * MIB + 512;
     let served = serve(&[("disk", size), ("copy", size)], Options::default());
     let mut image = vec![0; size as usize];
-    for (index, byte) in image[4 * MIB as usize..9 * MIB as usize]
-        .iter_mut()
-        .enumerate()
-    {
+    for (index, byte) in image[4 * MIB as usize..9 * MIB as usize].iter_mut().enumerate() {
         *byte = (index * 7 / 3) as u8 | 1;
     }
     let last = image.len() - 512;
@@ -127,25 +96,12 @@ fn nbdcopy_both_ways_keeps_data_and_holes() {
         tool("libnbd-bin", "nbdcopy", &[&served.file("in.img"), &uri]);
         assert_eq!(served.disk("disk", |d| d.contents()), image);
         tool("libnbd-bin", "nbdcopy", &[&uri, &served.file("out.img")]);
-        assert_eq!(
-            std::fs::read(served.file("out.img")).expect("read the copy"),
-            image
-        );
+        assert_eq!(std::fs::read(served.file("out.img")).expect("read the copy"), image);
     }
-    assert!(
-        served.disk("disk", |d| d.allocated_blocks()) < 2000,
-        "holes were filled in"
-    );
-    tool(
-        "libnbd-bin",
-        "nbdcopy",
-        &[&served.unix_uri("disk"), &served.tcp_uri("copy")],
-    );
+    assert!(served.disk("disk", |d| d.allocated_blocks()) < 2000, "holes were filled in");
+    tool("libnbd-bin", "nbdcopy", &[&served.unix_uri("disk"), &served.tcp_uri("copy")]);
     assert_eq!(served.disk("copy", |d| d.contents()), image);
-    assert!(
-        served.disk("copy", |d| d.allocated_blocks()) < 2000,
-        "holes were filled in"
-    );
+    assert!(served.disk("copy", |d| d.allocated_blocks()) < 2000, "holes were filled in");
     served.stop();
 }
 
@@ -187,11 +143,7 @@ fn qemu_io_writes_discards_and_zeroes() {
         // 4 MiB but for what was discarded (8 KiB) and unmapped (512 KiB); plain `write -z` keeps its space.
         assert_eq!(holes, 1024 - 2 - 128);
     }
-    let past = try_tool(
-        "qemu-utils",
-        "qemu-io",
-        &["-f", "raw", "-c", "write 16M 4k", &served.unix_uri("disk")],
-    );
+    let past = try_tool("qemu-utils", "qemu-io", &["-f", "raw", "-c", "write 16M 4k", &served.unix_uri("disk")]);
     assert!(!past.status.success());
     served.stop();
 }
@@ -200,36 +152,17 @@ fn qemu_io_writes_discards_and_zeroes() {
 fn qemu_img_converts_and_compares() {
     let served = serve(&[("disk", 64 * MIB)], Options::default());
     let source = served.file("source.qcow2");
-    tool(
-        "qemu-utils",
-        "qemu-img",
-        &["create", "-q", "-f", "qcow2", &source, "64M"],
-    );
+    tool("qemu-utils", "qemu-img", &["create", "-q", "-f", "qcow2", &source, "64M"]);
     let writes = ["-c", "write -q -P 7 3M 5M", "-c", "write -q -P 8 40M 100k"];
-    tool(
-        "qemu-utils",
-        "qemu-io",
-        &[&["-f", "qcow2"], &writes[..], &[&source]].concat(),
-    );
+    tool("qemu-utils", "qemu-io", &[&["-f", "qcow2"], &writes[..], &[&source]].concat());
     for uri in uris(&served, "disk") {
         let to = ["convert", "-n", "-f", "qcow2", "-O", "raw", &source, &uri];
         tool("qemu-utils", "qemu-img", &to);
-        tool(
-            "qemu-utils",
-            "qemu-img",
-            &["compare", "-f", "qcow2", "-F", "raw", &source, &uri],
-        );
+        tool("qemu-utils", "qemu-img", &["compare", "-f", "qcow2", "-F", "raw", &source, &uri]);
         let blocks = served.disk("disk", |d| d.allocated_blocks());
-        assert!(
-            (1305..1400).contains(&blocks),
-            "{blocks} blocks for 5 MiB + 100 KiB of data"
-        );
+        assert!((1305..1400).contains(&blocks), "{blocks} blocks for 5 MiB + 100 KiB of data");
         let back = served.file("back.qcow2");
-        tool(
-            "qemu-utils",
-            "qemu-img",
-            &["convert", "-f", "raw", "-O", "qcow2", &uri, &back],
-        );
+        tool("qemu-utils", "qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &uri, &back]);
         tool("qemu-utils", "qemu-img", &["compare", &source, &back]);
     }
     served.stop();
@@ -238,23 +171,14 @@ fn qemu_img_converts_and_compares() {
 #[test]
 fn fio_verifies_sizes_from_a_sector_to_a_mebibyte() {
     let served = serve(&[("disk", 48 * MIB)], Options::default());
-    served.disk("disk", |d| {
-        d.set_faults(support::ramdisk::Faults {
-            turns_max: 4,
-            ..Default::default()
-        })
-    });
+    served.disk("disk", |d| d.set_faults(support::ramdisk::Faults { turns_max: 4, ..Default::default() }));
     for (uri, bs) in [
         (served.unix_uri("disk"), "--bsrange=512-1m"),
         (served.unix_uri("disk"), "--bs=512"),
         (served.tcp_uri("disk"), "--bsrange=4k-256k"),
     ] {
         let uri = format!("--uri={uri}");
-        let size = if bs == "--bs=512" {
-            "--size=4m"
-        } else {
-            "--size=48m"
-        };
+        let size = if bs == "--bs=512" { "--size=4m" } else { "--size=48m" };
         // fio's random map keeps writes in flight from overlapping: their order would be undefined.
         let args = [
             "--name=verify",

@@ -71,18 +71,8 @@ fn mutated_session(chance: &mut Chance) -> Vec<u8> {
     for cookie in 0..chance.below(20) {
         let command = chance.below(9) as u16;
         let len = 512 * chance.below(16) as u32;
-        let flags = if chance.below(4) == 0 {
-            chance.next() as u16 & 31
-        } else {
-            0
-        };
-        bytes.extend_from_slice(&request(
-            command,
-            flags,
-            cookie,
-            512 * chance.below(1 << 14),
-            len,
-        ));
+        let flags = if chance.below(4) == 0 { chance.next() as u16 & 31 } else { 0 };
+        bytes.extend_from_slice(&request(command, flags, cookie, 512 * chance.below(1 << 14), len));
         if command == 1 {
             bytes.extend_from_slice(&vec![cookie as u8; len as usize]);
         }
@@ -111,11 +101,7 @@ fn noise_and_mutated_sessions_harm_nobody() {
     let mut chance = Chance(0x5eed_cafe);
     let patience = Duration::from_millis(2000);
     for round in 0..1500 {
-        let bytes = if round % 3 == 0 {
-            chance.bytes(2000)
-        } else {
-            mutated_session(&mut chance)
-        };
+        let bytes = if round % 3 == 0 { chance.bytes(2000) } else { mutated_session(&mut chance) };
         shout(&served, &bytes, patience);
         if round % 100 == 0 {
             assert_serves(&served);
@@ -128,16 +114,9 @@ fn noise_and_mutated_sessions_harm_nobody() {
 #[test]
 fn broken_magic_and_huge_lengths_close_the_connection() {
     let served = serve(&[("disk", 8 * MIB)], Options::default());
-    assert!(
-        Client::unix(&served.socket())
-            .greet(0xffff_ffff)
-            .is_closed(),
-        "unknown client flags"
-    );
+    assert!(Client::unix(&served.socket()).greet(0xffff_ffff).is_closed(), "unknown client flags");
     let mut c = Client::unix(&served.socket()).greet(3);
-    c.socket
-        .write_all(b"IHAVEOPX\0\0\0\x03\0\0\0\0")
-        .expect("send");
+    c.socket.write_all(b"IHAVEOPX\0\0\0\x03\0\0\0\0").expect("send");
     assert!(c.is_closed(), "option magic");
     for code in [1_u32, 3, 7, 99] {
         let mut c = Client::unix(&served.socket()).greet(3);
@@ -156,21 +135,13 @@ fn broken_magic_and_huge_lengths_close_the_connection() {
 
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc/self/status");
-    let line = status
-        .lines()
-        .find(|l| l.starts_with("VmRSS"))
-        .expect("VmRSS");
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .expect("a number")
+    let line = status.lines().find(|l| l.starts_with("VmRSS")).expect("VmRSS");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
 }
 
 /// Writes until the socket takes no more for a while; returns how many bytes went in.
 fn flood(socket: &mut UnixStream, unit: &[u8], bytes_max: usize) -> usize {
-    socket
-        .set_write_timeout(Some(Duration::from_millis(300)))
-        .expect("a limit");
+    socket.set_write_timeout(Some(Duration::from_millis(300))).expect("a limit");
     let mut sent = 0;
     while sent < bytes_max {
         match socket.write(unit) {
@@ -214,25 +185,17 @@ fn floods_stall_themselves_and_memory_stays_bounded() {
     for unit in &floods {
         let mut socket = negotiated(&served);
         let sent = flood(&mut socket, unit, 64 << 20);
-        assert!(
-            sent < 16 << 20,
-            "the server took {sent} bytes of requests that it did not answer"
-        );
+        assert!(sent < 16 << 20, "the server took {sent} bytes of requests that it did not answer");
         sockets.push(socket);
         assert_serves(&served);
     }
     let grown = resident_kib().saturating_sub(before);
-    assert!(
-        grown < 64 << 10,
-        "{grown} KiB more for five clients that do not listen"
-    );
+    assert!(grown < 64 << 10, "{grown} KiB more for five clients that do not listen");
     let in_flight = served.disk("disk", |d| d.counts().1);
     assert_eq!(in_flight, 0);
     // Who starts to listen is served on.
     let mut first = sockets.remove(0);
-    first
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("a limit");
+    first.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
     let mut head = [0; 16];
     let mut data = vec![0; 1 << 20];
     for _ in 0..100 {
@@ -244,10 +207,7 @@ fn floods_stall_themselves_and_memory_stays_bounded() {
     drop(sockets);
     let start = Instant::now();
     while !served.sessions().is_empty() {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "sessions stay after their clients left"
-        );
+        assert!(start.elapsed() < Duration::from_secs(10), "sessions stay after their clients left");
         std::thread::sleep(Duration::from_millis(10));
     }
     served.stop();
@@ -255,34 +215,14 @@ fn floods_stall_themselves_and_memory_stays_bounded() {
 
 #[test]
 fn in_flight_limits_hold_while_the_disk_is_slow() {
-    let limits = Limits {
-        requests_in_flight_max: 10,
-        ..Limits::default()
-    };
-    let served = serve(
-        &[("disk", 64 * MIB)],
-        Options {
-            limits,
-            ..Options::default()
-        },
-    );
-    let slow = |served: &Served, wait| {
-        served.disk("disk", move |d| {
-            d.set_faults(Faults {
-                wait,
-                ..Faults::default()
-            })
-        })
-    };
+    let limits = Limits { requests_in_flight_max: 10, ..Limits::default() };
+    let served = serve(&[("disk", 64 * MIB)], Options { limits, ..Options::default() });
+    let slow = |served: &Served, wait| served.disk("disk", move |d| d.set_faults(Faults { wait, ..Faults::default() }));
     let counts = |served: &Served| served.disk("disk", |d| d.counts());
     let settle = |served: &Served, running| {
         let start = Instant::now();
         while counts(served).1 < running {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "{:?}",
-                counts(served)
-            );
+            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", counts(served));
             std::thread::sleep(Duration::from_millis(5));
         }
         // Time for one more, if the limit does not hold.
@@ -327,9 +267,7 @@ fn clients_that_vanish_in_the_middle_leave_nothing_behind() {
             bytes.extend_from_slice(&request(0, 0, cookie, 0, 65536));
         }
         let cut = chance.below(bytes.len() as u64 + 1) as usize;
-        socket
-            .set_write_timeout(Some(Duration::from_millis(50)))
-            .expect("a limit");
+        socket.set_write_timeout(Some(Duration::from_millis(50))).expect("a limit");
         let _ = socket.write_all(&bytes[..cut]);
     }
     let start = Instant::now();
@@ -344,23 +282,14 @@ fn clients_that_vanish_in_the_middle_leave_nothing_behind() {
 #[test]
 fn a_client_that_does_not_listen_cannot_hold_up_the_stop() {
     let stop_grace = Duration::from_millis(300);
-    let served = serve(
-        &[("disk", 64 * MIB)],
-        Options {
-            stop_grace,
-            ..Options::default()
-        },
-    );
+    let served = serve(&[("disk", 64 * MIB)], Options { stop_grace, ..Options::default() });
     served.disk("disk", |d| d.fill());
     let mut deaf = negotiated(&served);
     flood(&mut deaf, &request(READ, 0, 7, 0, 1 << 20).repeat(10), 2800);
     let start = Instant::now();
     served.stop();
     let took = start.elapsed();
-    assert!(
-        (stop_grace..Duration::from_secs(5)).contains(&took),
-        "{took:?}"
-    );
+    assert!((stop_grace..Duration::from_secs(5)).contains(&took), "{took:?}");
 }
 
 #[test]

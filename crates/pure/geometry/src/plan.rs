@@ -6,8 +6,7 @@
 use std::fmt;
 
 use cairn_types::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, Layout, OBJECT_BYTES_MAX, Policy, ReplicaSetIndex, SECTOR_BYTES,
-    format_bytes,
+    BLOCK_BYTES, CHUNK_BYTES_MAX, Layout, OBJECT_BYTES_MAX, Policy, ReplicaSetIndex, SECTOR_BYTES, format_bytes,
 };
 
 /// Bytes that go to one stripe before the next.
@@ -35,15 +34,12 @@ impl std::error::Error for LayoutError {}
 /// The size is refused; the text says the bound. Ask for another size.
 pub fn check_size(size_bytes: u64) -> Result<(), LayoutError> {
     if size_bytes == 0 {
-        return Err(LayoutError(
-            "a disk of 0 bytes holds nothing: give a size of at least 512 bytes".into(),
-        ));
+        return Err(LayoutError("a disk of 0 bytes holds nothing: give a size of at least 512 bytes".into()));
     }
     if !size_bytes.is_multiple_of(u64::from(SECTOR_BYTES)) {
         return Err(LayoutError(format!(
             "{size_bytes} bytes is not a whole number of {SECTOR_BYTES}-byte sectors: the next size is {} bytes",
-            size_bytes.saturating_add(u64::from(SECTOR_BYTES)) / u64::from(SECTOR_BYTES)
-                * u64::from(SECTOR_BYTES)
+            size_bytes.saturating_add(u64::from(SECTOR_BYTES)) / u64::from(SECTOR_BYTES) * u64::from(SECTOR_BYTES)
         )));
     }
     if size_bytes > OBJECT_BYTES_MAX {
@@ -63,19 +59,13 @@ pub fn check_size(size_bytes: u64) -> Result<(), LayoutError> {
 pub fn check_layout(layout: &Layout) -> Result<(), LayoutError> {
     let refuse = |text: String| Err(LayoutError(text));
     if !(1..=12).contains(&layout.stripe_width) {
-        return refuse(format!(
-            "stripe width {} is not 1..=12",
-            layout.stripe_width
-        ));
+        return refuse(format!("stripe width {} is not 1..=12", layout.stripe_width));
     }
     if !(1..=4).contains(&layout.copies) {
         return refuse(format!("{} copies is not 1..=4", layout.copies));
     }
     if layout.strip_bytes == 0 || !layout.strip_bytes.is_multiple_of(BLOCK_BYTES) {
-        return refuse(format!(
-            "strips of {} bytes are not whole blocks",
-            layout.strip_bytes
-        ));
+        return refuse(format!("strips of {} bytes are not whole blocks", layout.strip_bytes));
     }
     if layout.chunk_bytes == 0 || layout.chunk_bytes > CHUNK_BYTES_MAX {
         return refuse(format!(
@@ -142,15 +132,11 @@ pub fn component_blocks(layout: &Layout, size_bytes: u64, set: ReplicaSetIndex) 
     let (chunk, stripe) = stripe_of(layout, set);
     let shape = Shape::of(layout);
     let blocks = size_bytes.div_ceil(u64::from(BLOCK_BYTES));
-    let in_chunk = blocks
-        .saturating_sub(u64::from(chunk) * shape.chunk_blocks)
-        .min(shape.chunk_blocks);
+    let in_chunk = blocks.saturating_sub(u64::from(chunk) * shape.chunk_blocks).min(shape.chunk_blocks);
     let rows = in_chunk / shape.row_blocks;
     let rest = in_chunk % shape.row_blocks;
     // Of the last, partly filled row this stripe has what is left after the stripes before it.
-    let last = rest
-        .saturating_sub(u64::from(stripe) * shape.strip_blocks)
-        .min(shape.strip_blocks);
+    let last = rest.saturating_sub(u64::from(stripe) * shape.strip_blocks).min(shape.strip_blocks);
     rows * shape.strip_blocks + last
 }
 
@@ -193,12 +179,9 @@ mod tests {
     fn sizes_out_of_bounds_are_refused_with_the_bound() {
         assert!(check_size(512).is_ok());
         assert!(check_size(OBJECT_BYTES_MAX).is_ok());
-        for (size, says) in [
-            (0, "at least 512"),
-            (1000, "1024 bytes"),
-            (u64::MAX, "sectors"),
-            (OBJECT_BYTES_MAX + 512, "62 TiB"),
-        ] {
+        for (size, says) in
+            [(0, "at least 512"), (1000, "1024 bytes"), (u64::MAX, "sectors"), (OBJECT_BYTES_MAX + 512, "62 TiB")]
+        {
             let text = check_size(size).unwrap_err().to_string();
             assert!(text.contains(says), "{size}: {text}");
         }
@@ -208,11 +191,7 @@ mod tests {
     fn every_policy_gives_a_layout_that_passes_its_check() {
         for stripe_width in 1..=12 {
             for ftt in 0..=3 {
-                let policy = Policy {
-                    ftt,
-                    stripe_width,
-                    ..Policy::default()
-                };
+                let policy = Policy { ftt, stripe_width, ..Policy::default() };
                 let layout = plan_layout(&policy, 10 << 30);
                 assert_eq!(check_layout(&layout), Ok(()));
                 assert_eq!(layout.copies, u32::from(ftt) + 1);
@@ -227,10 +206,7 @@ mod tests {
         let layout = plan_layout(&Policy::default(), OBJECT_BYTES_MAX);
         assert_eq!(chunks(&layout, OBJECT_BYTES_MAX), 249);
         assert_eq!(component_bytes(&layout, OBJECT_BYTES_MAX, 0), 255 << 30);
-        assert_eq!(
-            component_bytes(&layout, OBJECT_BYTES_MAX, 248),
-            OBJECT_BYTES_MAX - 248 * (255 << 30)
-        );
+        assert_eq!(component_bytes(&layout, OBJECT_BYTES_MAX, 248), OBJECT_BYTES_MAX - 248 * (255 << 30));
         assert_eq!(component_blocks(&layout, OBJECT_BYTES_MAX, 249), 0);
     }
 
@@ -238,36 +214,15 @@ mod tests {
     fn layouts_that_break_the_arithmetic_are_refused() {
         let good = plan_layout(&Policy::default(), 512);
         let bad = [
-            Layout {
-                stripe_width: 0,
-                ..good
-            },
-            Layout {
-                stripe_width: 13,
-                ..good
-            },
+            Layout { stripe_width: 0, ..good },
+            Layout { stripe_width: 13, ..good },
             Layout { copies: 0, ..good },
             Layout { copies: 5, ..good },
-            Layout {
-                strip_bytes: 0,
-                ..good
-            },
-            Layout {
-                strip_bytes: 4095,
-                ..good
-            },
-            Layout {
-                chunk_bytes: 0,
-                ..good
-            },
-            Layout {
-                chunk_bytes: good.chunk_bytes + (1 << 20),
-                ..good
-            },
-            Layout {
-                chunk_bytes: 4096,
-                ..good
-            },
+            Layout { strip_bytes: 0, ..good },
+            Layout { strip_bytes: 4095, ..good },
+            Layout { chunk_bytes: 0, ..good },
+            Layout { chunk_bytes: good.chunk_bytes + (1 << 20), ..good },
+            Layout { chunk_bytes: 4096, ..good },
         ];
         for layout in bad {
             assert!(check_layout(&layout).is_err(), "{layout:?}");

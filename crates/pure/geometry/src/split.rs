@@ -43,15 +43,8 @@ pub struct Pieces {
 pub fn split(layout: &Layout, size_bytes: u64, range: BlockRange) -> Pieces {
     let blocks = size_bytes.div_ceil(u64::from(BLOCK_BYTES));
     let end = range.first.checked_add(u64::from(range.count));
-    assert!(
-        end.is_some_and(|end| end <= blocks),
-        "{range:?} is past the end of an object of {blocks} blocks"
-    );
-    Pieces {
-        shape: Shape::of(layout),
-        next: range.first,
-        end: range.end(),
-    }
+    assert!(end.is_some_and(|end| end <= blocks), "{range:?} is past the end of an object of {blocks} blocks");
+    Pieces { shape: Shape::of(layout), next: range.first, end: range.end() }
 }
 
 impl Iterator for Pieces {
@@ -61,12 +54,7 @@ impl Iterator for Pieces {
         if self.next >= self.end {
             return None;
         }
-        let Shape {
-            chunk_blocks,
-            row_blocks,
-            strip_blocks,
-            width,
-        } = self.shape;
+        let Shape { chunk_blocks, row_blocks, strip_blocks, width } = self.shape;
         let chunk = self.next / chunk_blocks;
         let in_chunk = self.next % chunk_blocks;
         let (stripe, first, run) = if width == 1 {
@@ -93,11 +81,7 @@ impl Iterator for Pieces {
             return (0, Some(0));
         }
         // A piece ends where a strip ends, or, unstriped, where a chunk ends; chunks are whole strips.
-        let unit = if self.shape.width == 1 {
-            self.shape.chunk_blocks
-        } else {
-            self.shape.strip_blocks
-        };
+        let unit = if self.shape.width == 1 { self.shape.chunk_blocks } else { self.shape.strip_blocks };
         let count = ((self.end - 1) / unit - self.next / unit + 1) as usize;
         (count, Some(count))
     }
@@ -116,8 +100,7 @@ pub fn to_object(layout: &Layout, set: ReplicaSetIndex, range: BlockRange) -> Ve
     let (chunk, stripe) = stripe_of(layout, set);
     let component_blocks_max = shape.chunk_blocks / u64::from(shape.width);
     assert!(
-        range.first <= component_blocks_max
-            && u64::from(range.count) <= component_blocks_max - range.first,
+        range.first <= component_blocks_max && u64::from(range.count) <= component_blocks_max - range.first,
         "{range:?} is past the end of a component of {component_blocks_max} blocks"
     );
     let chunk_first = u64::from(chunk) * shape.chunk_blocks;
@@ -154,22 +137,14 @@ mod tests {
     fn a_write_to_an_unstriped_disk_is_one_piece() {
         let layout = plan_layout(&Policy::default(), 100 << 30);
         let pieces: Vec<_> = split(&layout, 100 << 30, BlockRange::new(1000, 256)).collect();
-        assert_eq!(
-            pieces,
-            [Piece {
-                set: 0,
-                range: BlockRange::new(1000, 256),
-                object_first: 1000
-            }]
-        );
+        assert_eq!(pieces, [Piece { set: 0, range: BlockRange::new(1000, 256), object_first: 1000 }]);
     }
 
     #[test]
     fn a_write_across_two_chunks_is_two_pieces() {
         let layout = plan_layout(&Policy::default(), 300 << 30);
         let chunk_blocks = (255u64 << 30) / 4096;
-        let pieces: Vec<_> =
-            split(&layout, 300 << 30, BlockRange::new(chunk_blocks - 2, 5)).collect();
+        let pieces: Vec<_> = split(&layout, 300 << 30, BlockRange::new(chunk_blocks - 2, 5)).collect();
         assert_eq!(pieces.len(), 2);
         assert_eq!(pieces[0].range, BlockRange::new(chunk_blocks - 2, 2));
         assert_eq!((pieces[1].set, pieces[1].range), (1, BlockRange::new(0, 3)));
@@ -177,24 +152,12 @@ mod tests {
 
     #[test]
     fn a_striped_write_goes_round() {
-        let policy = Policy {
-            stripe_width: 3,
-            ..Policy::default()
-        };
+        let policy = Policy { stripe_width: 3, ..Policy::default() };
         let layout = plan_layout(&policy, 10 << 30);
         let sets: Vec<_> = split(&layout, 10 << 30, BlockRange::new(255, 1 + 256 * 3 + 1))
             .map(|p| (p.set, p.range.first, p.range.count))
             .collect();
-        assert_eq!(
-            sets,
-            [
-                (0, 255, 1),
-                (1, 0, 256),
-                (2, 0, 256),
-                (0, 256, 256),
-                (1, 256, 1)
-            ]
-        );
+        assert_eq!(sets, [(0, 255, 1), (1, 0, 256), (2, 0, 256), (0, 256, 256), (1, 256, 1)]);
     }
 
     #[test]

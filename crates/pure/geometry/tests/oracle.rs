@@ -4,9 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_geometry::{
-    check_layout, chunks, component_blocks, replica_sets, set_of, split, stripe_of, to_object,
-};
+use cairn_geometry::{check_layout, chunks, component_blocks, replica_sets, set_of, split, stripe_of, to_object};
 use cairn_types::{BLOCK_BYTES, BlockRange, Layout};
 use proptest::prelude::*;
 
@@ -147,28 +145,18 @@ proptest! {
 
 #[test]
 fn real_layouts_hold_at_their_borders() {
-    let policy = cairn_types::Policy {
-        stripe_width: 7,
-        ..Default::default()
-    };
+    let policy = cairn_types::Policy { stripe_width: 7, ..Default::default() };
     let size = cairn_types::OBJECT_BYTES_MAX;
     let layout = cairn_geometry::plan_layout(&policy, size);
     let blocks = size / 4096;
     let chunk_blocks = layout.chunk_bytes / 4096;
     for middle in [chunk_blocks, 3 * chunk_blocks, blocks - 4, 256, 256 * 7] {
         for block in middle - 4..middle + 4 {
-            let piece = split(&layout, size, BlockRange::new(block, 1))
-                .next()
-                .expect("one block is one piece");
+            let piece = split(&layout, size, BlockRange::new(block, 1)).next().expect("one block is one piece");
             assert!(piece.range.first < component_blocks(&layout, size, piece.set));
-            assert_eq!(
-                to_object(&layout, piece.set, piece.range),
-                [BlockRange::new(block, 1)]
-            );
+            assert_eq!(to_object(&layout, piece.set, piece.range), [BlockRange::new(block, 1)]);
         }
     }
-    let sum: u64 = (0..replica_sets(&layout, size))
-        .map(|s| component_blocks(&layout, size, s))
-        .sum();
+    let sum: u64 = (0..replica_sets(&layout, size)).map(|s| component_blocks(&layout, size, s)).sum();
     assert_eq!(sum, blocks);
 }

@@ -21,24 +21,15 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
     let sets = replica_sets(&config.layout, config.size_bytes);
     for set in 0..sets {
         let held = config.replica_set(set).count();
-        let domains: BTreeSet<FaultDomain> = config
-            .replica_set(set)
-            .map(|m| picture.domain_of(m.host))
-            .collect();
+        let domains: BTreeSet<FaultDomain> = config.replica_set(set).map(|m| picture.domain_of(m.host)).collect();
         few += usize::from(held < copies);
         shared += usize::from(domains.len() < held);
     }
     if few > 0 {
-        lacks.push(format!(
-            "{} has fewer than {copies} copies",
-            part(few, sets)
-        ));
+        lacks.push(format!("{} has fewer than {copies} copies", part(few, sets)));
     }
     if shared > 0 {
-        lacks.push(format!(
-            "{} has copies in one fault domain",
-            part(shared, sets)
-        ));
+        lacks.push(format!("{} has copies in one fault domain", part(shared, sets)));
     }
     let ftt = config.policy.ftt;
     let worst = tolerates(&config.members, |h| picture.domain_of(h), u32::from(ftt));
@@ -55,9 +46,5 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
 
 /// "the disk" or "3 of its 12 parts".
 fn part(some: usize, all: u32) -> String {
-    if some == all as usize {
-        "the disk".into()
-    } else {
-        format!("a part of the disk ({some} of {all})")
-    }
+    if some == all as usize { "the disk".into() } else { format!("a part of the disk ({some} of {all})") }
 }

@@ -88,8 +88,7 @@ impl ClusterPicture {
 
     /// The fault domain of a host; a host that the picture lacks is one by itself.
     pub fn domain_of(&self, host: HostId) -> FaultDomain {
-        self.host(host)
-            .map_or(FaultDomain::Host(host), HostPicture::domain)
+        self.host(host).map_or(FaultDomain::Host(host), HostPicture::domain)
     }
 
     /// The picture after `members` of a disk were created: for placing several disks from one picture.

@@ -43,9 +43,7 @@ impl From<Refusal> for Fail {
         let kind = match refusal.kind {
             RefusalKind::Space => FailKind::NoSpace,
             RefusalKind::NotFound => FailKind::NotFound,
-            RefusalKind::Policy | RefusalKind::Size | RefusalKind::FaultDomains => {
-                FailKind::Refused
-            }
+            RefusalKind::Policy | RefusalKind::Size | RefusalKind::FaultDomains => FailKind::Refused,
         };
         Fail::new(kind, refusal.text)
     }
@@ -56,20 +54,11 @@ const NAMES_MAX: usize = 8;
 
 /// "mirror with FTT=1".
 pub(crate) fn policy_words(ftt: u8) -> String {
-    if ftt == 0 {
-        "one copy (FTT=0)".into()
-    } else {
-        format!("mirror with FTT={ftt}")
-    }
+    if ftt == 0 { "one copy (FTT=0)".into() } else { format!("mirror with FTT={ftt}") }
 }
 
 /// The refusal for want of fault domains: `usable` of them count, `needed` must.
-pub(crate) fn too_few_domains(
-    picture: &ClusterPicture,
-    ftt: u8,
-    needed: usize,
-    usable: usize,
-) -> Refusal {
+pub(crate) fn too_few_domains(picture: &ClusterPicture, ftt: u8, needed: usize, usable: usize) -> Refusal {
     let away = domains_away(picture);
     let mut text = format!(
         "{} needs {}, {}",
@@ -103,10 +92,7 @@ pub(crate) fn too_few_domains(
         text += &format!(", or choose FTT={}", (usable - 1) / 2);
     }
     text.push('.');
-    Refusal {
-        kind: RefusalKind::FaultDomains,
-        text,
-    }
+    Refusal { kind: RefusalKind::FaultDomains, text }
 }
 
 /// The refusal for want of room: a component demands `demand_bytes` in each of `needed` fault domains.
@@ -119,20 +105,12 @@ pub(crate) fn too_little_room(
     free: &[(String, u64)],
 ) -> Refusal {
     let what = if reservation_percent > 0 {
-        format!(
-            "room for {} ({reservation_percent} % of a component reserved)",
-            format_bytes(demand_bytes)
-        )
+        format!("room for {} ({reservation_percent} % of a component reserved)", format_bytes(demand_bytes))
     } else {
-        format!(
-            "{} free for a thin component to start with",
-            format_bytes(demand_bytes)
-        )
+        format!("{} free for a thin component to start with", format_bytes(demand_bytes))
     };
-    let short: Vec<String> = free
-        .iter()
-        .map(|(name, bytes)| format!("{name} has {} free on one device", format_bytes(*bytes)))
-        .collect();
+    let short: Vec<String> =
+        free.iter().map(|(name, bytes)| format!("{name} has {} free on one device", format_bytes(*bytes))).collect();
     let mut text = format!(
         "{} needs {} with {what}, {}",
         policy_words(ftt),
@@ -148,24 +126,12 @@ pub(crate) fn too_little_room(
         text += &list(&short);
     }
     text += ". Free space or add capacity devices";
-    text += if reservation_percent > 0 {
-        ", or reserve less."
-    } else {
-        "."
-    };
-    Refusal {
-        kind: RefusalKind::Space,
-        text,
-    }
+    text += if reservation_percent > 0 { ", or reserve less." } else { "." };
+    Refusal { kind: RefusalKind::Space, text }
 }
 
 /// The refusal where single components fit, and all of them together do not.
-pub(crate) fn too_little_in_all(
-    ftt: u8,
-    components: usize,
-    demand_bytes: u64,
-    placed: usize,
-) -> Refusal {
+pub(crate) fn too_little_in_all(ftt: u8, components: usize, demand_bytes: u64, placed: usize) -> Refusal {
     Refusal {
         kind: RefusalKind::Space,
         text: format!(
@@ -219,11 +185,7 @@ fn host_away(host: &HostPicture) -> String {
 
 /// "1 host", "3 hosts".
 pub(crate) fn count(n: usize, noun: &str) -> String {
-    if n == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{n} {noun}s")
-    }
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
 /// Small numbers in words.
@@ -240,9 +202,5 @@ fn list(items: &[String]) -> String {
     if items.len() <= NAMES_MAX {
         return items.join(", ");
     }
-    format!(
-        "{} and {} more",
-        items[..NAMES_MAX].join(", "),
-        items.len() - NAMES_MAX
-    )
+    format!("{} and {} more", items[..NAMES_MAX].join(", "), items.len() - NAMES_MAX)
 }

@@ -19,8 +19,7 @@ pub const THIN_HEADROOM_BYTES: u64 = 64 << 20;
 
 /// Bytes that must be free for a component of `component_bytes`: its reservation, or the thin start if that is more.
 pub fn demand_bytes(policy: &Policy, component_bytes: u64) -> u64 {
-    let reserved =
-        (u128::from(component_bytes) * u128::from(policy.reservation_percent)).div_ceil(100) as u64;
+    let reserved = (u128::from(component_bytes) * u128::from(policy.reservation_percent)).div_ceil(100) as u64;
     reserved.max(component_bytes.min(THIN_HEADROOM_BYTES))
 }
 
@@ -58,11 +57,7 @@ impl Group {
         if demand == 0 {
             return u64::MAX / 1024;
         }
-        let devices: u64 = self
-            .devices_free_bytes
-            .iter()
-            .map(|free| free / demand)
-            .sum();
+        let devices: u64 = self.devices_free_bytes.iter().map(|free| free / demand).sum();
         devices.min(self.free_bytes / demand)
     }
 
@@ -77,9 +72,7 @@ impl Group {
         };
         let own = load(self) * u128::from(other.total_bytes.max(1));
         let others = load(other) * u128::from(self.total_bytes.max(1));
-        others
-            .cmp(&own)
-            .then_with(|| other.seat.disk_group.cmp(&self.seat.disk_group))
+        others.cmp(&own).then_with(|| other.seat.disk_group.cmp(&self.seat.disk_group))
     }
 
     /// Takes room for a data component; false, and nothing taken, where it does not fit.
@@ -111,10 +104,7 @@ impl Room {
             .filter(|h| h.up && !h.maintenance)
             .flat_map(|h| {
                 h.disk_groups.iter().filter(|g| g.up).map(|g| Group {
-                    seat: Seat {
-                        host: h.host,
-                        disk_group: g.disk_group,
-                    },
+                    seat: Seat { host: h.host, disk_group: g.disk_group },
                     domain: h.domain(),
                     free_bytes: g.free_bytes,
                     devices_free_bytes: g.devices.iter().map(|d| d.free_bytes).collect(),
@@ -125,10 +115,7 @@ impl Room {
                 })
             })
             .collect();
-        let used: u64 = groups
-            .iter()
-            .map(|g| g.total_bytes.saturating_sub(g.free_bytes))
-            .sum();
+        let used: u64 = groups.iter().map(|g| g.total_bytes.saturating_sub(g.free_bytes)).sum();
         let components: u64 = groups.iter().map(|g| u64::from(g.components)).sum();
         let guess = (used / components.max(1)).max(THIN_HEADROOM_BYTES);
         for group in &mut groups {
@@ -152,13 +139,7 @@ impl Room {
     }
 
     /// Takes what a member of a disk needs, as far as it is there.
-    pub(crate) fn take(
-        &mut self,
-        member: &Member,
-        layout: &Layout,
-        policy: &Policy,
-        size_bytes: u64,
-    ) {
+    pub(crate) fn take(&mut self, member: &Member, layout: &Layout, policy: &Policy, size_bytes: u64) {
         let Some(group) = self.group_mut(member.seat()) else {
             return;
         };
@@ -177,10 +158,7 @@ impl Room {
     pub(crate) fn write_back(&self, picture: &mut ClusterPicture) {
         for host in &mut picture.hosts {
             for group in &mut host.disk_groups {
-                let seat = Seat {
-                    host: host.host,
-                    disk_group: group.disk_group,
-                };
+                let seat = Seat { host: host.host, disk_group: group.disk_group };
                 let Some(left) = self.groups.iter().find(|g| g.seat == seat) else {
                     continue;
                 };

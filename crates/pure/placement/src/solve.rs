@@ -47,12 +47,7 @@ pub(crate) struct Search {
 
 impl Search {
     /// A search beside `kept` members, which lie in `domain_of` their seats.
-    pub(crate) fn new(
-        layout: Layout,
-        room: Room,
-        kept: &[Member],
-        domain_of: &dyn Fn(Seat) -> FaultDomain,
-    ) -> Self {
+    pub(crate) fn new(layout: Layout, room: Room, kept: &[Member], domain_of: &dyn Fn(Seat) -> FaultDomain) -> Self {
         let mut search = Self {
             layout,
             room,
@@ -94,9 +89,7 @@ impl Search {
             let chunk = stripe_of(&self.layout, want.set).0;
             copies.entry((chunk, want.copy)).or_default().push(*want);
         }
-        copies
-            .into_values()
-            .all(|wants| self.copy_in_one_domain(&wants) || wants.iter().all(|w| self.one(*w)))
+        copies.into_values().all(|wants| self.copy_in_one_domain(&wants) || wants.iter().all(|w| self.one(*w)))
     }
 
     /// All wants of one copy of one chunk, in one domain.
@@ -123,9 +116,7 @@ impl Search {
 
     /// One want, in the best domain that has room.
     fn one(&mut self, want: Want) -> bool {
-        self.candidates(&[want])
-            .into_iter()
-            .any(|domain| self.put(want, &domain))
+        self.candidates(&[want]).into_iter().any(|domain| self.put(want, &domain))
     }
 
     /// Set by set, largest demand first, each in the domains with the most slots left.
@@ -162,10 +153,7 @@ impl Search {
             .min_by(|a, b| stripes(a).cmp(&stripes(b)).then_with(|| b.by_emptiness(a)))
             .map(|g| g.seat);
         let Some(seat) = best else { return false };
-        let taken = self
-            .room
-            .group_mut(seat)
-            .is_some_and(|g| g.take(want.demand_bytes));
+        let taken = self.room.group_mut(seat).is_some_and(|g| g.take(want.demand_bytes));
         assert!(taken, "a group that fits takes");
         self.note(want.set, want.copy, seat, domain.clone());
         self.placed.push((want, seat));
@@ -183,58 +171,33 @@ impl Search {
             .allowed(wants)
             .into_iter()
             .filter_map(|domain| {
-                let best = self
-                    .groups_of(&domain)
-                    .filter(|g| g.fits(largest))
-                    .max_by(|a, b| a.by_emptiness(b))?;
+                let best = self.groups_of(&domain).filter(|g| g.fits(largest)).max_by(|a, b| a.by_emptiness(b))?;
                 let parts = self.by_copy.get(&copy).and_then(|d| d.get(&domain));
                 let elsewhere = parts.is_none_or(|n| *n == 0);
                 Some((elsewhere, self.witnessed.contains(&domain), best, domain))
             })
             .collect();
-        domains.sort_by(|a, b| {
-            (a.0, a.1)
-                .cmp(&(b.0, b.1))
-                .then_with(|| b.2.by_emptiness(a.2))
-        });
-        domains
-            .into_iter()
-            .map(|(_, _, _, domain)| domain)
-            .collect()
+        domains.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| b.2.by_emptiness(a.2)));
+        domains.into_iter().map(|(_, _, _, domain)| domain).collect()
     }
 
     /// The domains that hold no other copy of any of these sets, in order.
     fn allowed(&self, wants: &[Want]) -> Vec<FaultDomain> {
-        let holds = |want: &Want, domain: &FaultDomain| {
-            self.by_set
-                .get(&want.set)
-                .is_some_and(|d| d.contains(domain))
-        };
+        let holds = |want: &Want, domain: &FaultDomain| self.by_set.get(&want.set).is_some_and(|d| d.contains(domain));
         let mut domains = self.room.domains();
         domains.retain(|d| !wants.iter().any(|w| holds(w, d)));
         domains
     }
 
-    fn groups_of<'s, 'd>(
-        &'s self,
-        domain: &'d FaultDomain,
-    ) -> impl Iterator<Item = &'s Group> + use<'s, 'd> {
+    fn groups_of<'s, 'd>(&'s self, domain: &'d FaultDomain) -> impl Iterator<Item = &'s Group> + use<'s, 'd> {
         self.room.groups.iter().filter(move |g| g.domain == *domain)
     }
 
     fn note(&mut self, set: ReplicaSetIndex, copy: u32, seat: Seat, domain: FaultDomain) {
         let chunk = stripe_of(&self.layout, set).0;
         self.by_set.entry(set).or_default().insert(domain.clone());
-        *self
-            .by_copy
-            .entry((chunk, copy))
-            .or_default()
-            .entry(domain)
-            .or_default() += 1;
-        *self
-            .stripes
-            .entry((chunk, copy, seat.disk_group))
-            .or_default() += 1;
+        *self.by_copy.entry((chunk, copy)).or_default().entry(domain).or_default() += 1;
+        *self.stripes.entry((chunk, copy, seat.disk_group)).or_default() += 1;
     }
 
     /// Takes back what [`Self::note`] noted for a want that did not stay.

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_geometry::component_bytes;
 use cairn_types::{
-    ComponentId, ComponentState, Layout, Member, ObjectConfig, OpId, Policy, ReplicaSetIndex, Role,
-    Seat, format_bytes,
+    ComponentId, ComponentState, Layout, Member, ObjectConfig, OpId, Policy, ReplicaSetIndex, Role, Seat, format_bytes,
 };
 use cairn_votes::{Untolerated, tolerates};
 
@@ -32,11 +31,7 @@ pub(crate) struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    pub(crate) fn of(
-        picture: &'a ClusterPicture,
-        config: &'a ObjectConfig,
-        kept: Vec<Member>,
-    ) -> Self {
+    pub(crate) fn of(picture: &'a ClusterPicture, config: &'a ObjectConfig, kept: Vec<Member>) -> Self {
         Self {
             picture,
             policy: &config.policy,
@@ -44,9 +39,7 @@ impl<'a> Task<'a> {
             size_bytes: config.size_bytes,
             room: Room::of(picture),
             kept,
-            state: ComponentState::Resyncing {
-                stale_since: OpId::ZERO,
-            },
+            state: ComponentState::Resyncing { stale_since: OpId::ZERO },
         }
     }
 
@@ -64,24 +57,15 @@ impl<'a> Task<'a> {
         // Space that is missing later stops writes; a copy that is missing later loses data: space is given up first.
         for ftt in (0..=self.policy.ftt).rev() {
             for reservation_percent in [self.policy.reservation_percent, 0] {
-                let less = Policy {
-                    reservation_percent,
-                    ..self.policy.clone()
-                };
+                let less = Policy { reservation_percent, ..self.policy.clone() };
                 if let Ok(members) = self.attempt(ftt, &less, &wants(u32::from(ftt) + 1)) {
-                    return Ok((
-                        members,
-                        Some(reduced_words(self.policy, ftt, &less, &refusal)),
-                    ));
+                    return Ok((members, Some(reduced_words(self.policy, ftt, &less, &refusal))));
                 }
             }
         }
         Err(Refusal {
             kind: refusal.kind,
-            text: format!(
-                "{} Force provisioning does not help: not even one copy can be placed.",
-                refusal.text
-            ),
+            text: format!("{} Force provisioning does not help: not even one copy can be placed.", refusal.text),
         })
     }
 
@@ -104,16 +88,11 @@ impl<'a> Task<'a> {
             .map(|&(set, copy)| Want {
                 set,
                 copy,
-                demand_bytes: demand_bytes(
-                    policy,
-                    component_bytes(&self.layout, self.size_bytes, set),
-                ),
+                demand_bytes: demand_bytes(policy, component_bytes(&self.layout, self.size_bytes, set)),
             })
             .collect();
         let search = Search::new(self.layout, self.room.clone(), &self.kept, &domain_of);
-        let seats = search
-            .solve(&wants)
-            .map_err(|placed| self.no_room(ftt, policy, &wants, placed))?;
+        let seats = search.solve(&wants).map_err(|placed| self.no_room(ftt, policy, &wants, placed))?;
         let mut members = self.kept.clone();
         members.extend(seats.iter().map(|(want, seat)| {
             let (set, copy) = (want.set, want.copy);
@@ -130,18 +109,9 @@ impl<'a> Task<'a> {
     }
 
     /// Drops witnesses beside data of the same domain, adds those that are missing.
-    fn set_witnesses(
-        &self,
-        members: &mut Vec<Member>,
-        ftt: u8,
-        needed: usize,
-    ) -> Result<(), Refusal> {
+    fn set_witnesses(&self, members: &mut Vec<Member>, ftt: u8, needed: usize) -> Result<(), Refusal> {
         let domain_of = |m: &Member| self.picture.domain_of(m.host);
-        let data: BTreeSet<FaultDomain> = members
-            .iter()
-            .filter(|m| m.role != Role::Witness)
-            .map(domain_of)
-            .collect();
+        let data: BTreeSet<FaultDomain> = members.iter().filter(|m| m.role != Role::Witness).map(domain_of).collect();
         members.retain(|m| m.role != Role::Witness || !data.contains(&domain_of(m)));
         let used: BTreeSet<FaultDomain> = members.iter().map(domain_of).collect();
         let missing = needed.saturating_sub(used.len());
@@ -151,11 +121,7 @@ impl<'a> Task<'a> {
             let usable = used.len() + seats.len();
             return Err(too_few_domains(self.picture, ftt, needed, usable));
         }
-        members.extend(
-            seats
-                .into_iter()
-                .map(|seat| self.new_member(seat, Role::Witness, ComponentState::Active)),
-        );
+        members.extend(seats.into_iter().map(|seat| self.new_member(seat, Role::Witness, ComponentState::Active)));
         Ok(())
     }
 
@@ -169,12 +135,9 @@ impl<'a> Task<'a> {
         let demand = wants.iter().map(|w| w.demand_bytes).max().unwrap_or(0);
         // Fault domains that hold another copy of the same set are no choice for this one.
         let holders: BTreeSet<FaultDomain> = match wants {
-            [only] => self
-                .kept
-                .iter()
-                .filter(|m| m.set() == Some(only.set))
-                .map(|m| self.picture.domain_of(m.host))
-                .collect(),
+            [only] => {
+                self.kept.iter().filter(|m| m.set() == Some(only.set)).map(|m| self.picture.domain_of(m.host)).collect()
+            }
             _ => BTreeSet::new(),
         };
         let mut domains = self.room.domains();
@@ -214,10 +177,7 @@ impl<'a> Task<'a> {
             if more == 0 || config.policy.reservation_percent == 0 {
                 continue;
             }
-            let name = self
-                .picture
-                .host(member.host)
-                .map_or_else(|| member.host.to_string(), |h| h.name.clone());
+            let name = self.picture.host(member.host).map_or_else(|| member.host.to_string(), |h| h.name.clone());
             // A group that is away cannot be asked; it is brought up to the new size by its resync.
             let Some(group) = self.room.group_mut(member.seat()) else {
                 continue;
@@ -242,22 +202,12 @@ impl<'a> Task<'a> {
     fn domain_name(&self, domain: &FaultDomain) -> String {
         match domain {
             FaultDomain::Named(name) => name.clone(),
-            FaultDomain::Host(id) => self
-                .picture
-                .host(*id)
-                .map_or_else(|| id.to_string(), |h| h.name.clone()),
+            FaultDomain::Host(id) => self.picture.host(*id).map_or_else(|| id.to_string(), |h| h.name.clone()),
         }
     }
 
     fn new_member(&self, seat: Seat, role: Role, state: ComponentState) -> Member {
-        Member {
-            component: ComponentId(0),
-            host: seat.host,
-            disk_group: seat.disk_group,
-            votes: 0,
-            role,
-            state,
-        }
+        Member { component: ComponentId(0), host: seat.host, disk_group: seat.disk_group, votes: 0, role, state }
     }
 }
 
@@ -265,17 +215,10 @@ impl<'a> Task<'a> {
 fn reduced_words(policy: &Policy, ftt: u8, less: &Policy, refusal: &Refusal) -> String {
     let mut left_out = Vec::new();
     if ftt < policy.ftt {
-        left_out.push(format!(
-            "with {} of its {} copies",
-            ftt + 1,
-            policy.copies()
-        ));
+        left_out.push(format!("with {} of its {} copies", ftt + 1, policy.copies()));
     }
     if less.reservation_percent < policy.reservation_percent {
-        left_out.push(format!(
-            "without its reservation of {} %",
-            policy.reservation_percent
-        ));
+        left_out.push(format!("without its reservation of {} %", policy.reservation_percent));
     }
     format!(
         "Force provisioning places it {}, so it tolerates {} until the rest can be placed: {}",

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 
 use cairn_geometry::{check_size, plan_layout, replica_sets};
 use cairn_types::{
-    ComponentId, ComponentState, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role,
-    format_bytes,
+    ComponentId, ComponentState, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role, format_bytes,
 };
 
 use crate::{
@@ -52,10 +51,7 @@ pub fn place(
     size_bytes: u64,
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Placement, Refusal> {
-    policy.validate().map_err(|e| Refusal {
-        kind: RefusalKind::Policy,
-        text: e.to_string(),
-    })?;
+    policy.validate().map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     refuse_size(size_bytes)?;
     let layout = plan_layout(policy, size_bytes);
     let task = Task {
@@ -71,11 +67,7 @@ pub fn place(
     let (members, reduced) = task.forced(&|copies| missing_copies(all.clone(), copies, &[]))?;
     let mut members = members;
     draw_ids(&mut members, ids);
-    Ok(Placement {
-        layout,
-        members,
-        reduced,
-    })
+    Ok(Placement { layout, members, reduced })
 }
 
 /// Finds a place for what `lost` held: on another disk group or host, all constraints kept.
@@ -104,11 +96,7 @@ pub fn replace(
         Role::Witness => Vec::new(),
     };
     // A disk that force provisioning left with less is not asked for more than it had.
-    let domains_now: BTreeSet<_> = config
-        .members
-        .iter()
-        .map(|m| picture.domain_of(m.host))
-        .collect();
+    let domains_now: BTreeSet<_> = config.members.iter().map(|m| picture.domain_of(m.host)).collect();
     let ftt_now = (domains_now.len().saturating_sub(1) / 2) as u8;
     let members = task.attempt(config.policy.ftt.min(ftt_now), &config.policy, &wants)?;
     Ok(change(config, members, None, ids))
@@ -158,8 +146,7 @@ pub fn extend(
     task.state = ComponentState::Active;
     task.size_bytes = size_bytes;
     task.grow_kept(config)?;
-    let new =
-        replica_sets(&config.layout, config.size_bytes)..replica_sets(&config.layout, size_bytes);
+    let new = replica_sets(&config.layout, config.size_bytes)..replica_sets(&config.layout, size_bytes);
     let (members, reduced) = task.forced(&|copies| missing_copies(new.clone(), copies, &[]))?;
     Ok(change(config, members, reduced, ids))
 }
@@ -177,9 +164,7 @@ fn missing_copies(
             Role::Witness => None,
         })
         .collect();
-    sets.flat_map(|set| (0..copies).map(move |copy| (set, copy)))
-        .filter(|want| !held.contains(want))
-        .collect()
+    sets.flat_map(|set| (0..copies).map(move |copy| (set, copy))).filter(|want| !held.contains(want)).collect()
 }
 
 /// Gives ids to new members, in order of (set, copy), witnesses last; kept ones stay in front.
@@ -207,23 +192,11 @@ fn change(
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Change {
     let added = draw_ids(&mut members, ids);
-    let removed = config
-        .members
-        .iter()
-        .map(|m| m.component)
-        .filter(|id| !members.iter().any(|m| m.component == *id))
-        .collect();
-    Change {
-        members,
-        added,
-        removed,
-        reduced,
-    }
+    let removed =
+        config.members.iter().map(|m| m.component).filter(|id| !members.iter().any(|m| m.component == *id)).collect();
+    Change { members, added, removed, reduced }
 }
 
 fn refuse_size(size_bytes: u64) -> Result<(), Refusal> {
-    check_size(size_bytes).map_err(|e| Refusal {
-        kind: RefusalKind::Size,
-        text: e.to_string(),
-    })
+    check_size(size_bytes).map_err(|e| Refusal { kind: RefusalKind::Size, text: e.to_string() })
 }

@@ -34,21 +34,12 @@ pub fn what_if(picture: &ClusterPicture, policy: &Policy, size_bytes: u64) -> Wh
     };
     let placement = place(picture, policy, size_bytes, &mut ids);
     let Ok(placed) = &placement else {
-        return WhatIf {
-            placement,
-            raw_bytes_full: 0,
-            disks_full_max: 0,
-        };
+        return WhatIf { placement, raw_bytes_full: 0, disks_full_max: 0 };
     };
     let layout = plan_layout(policy, size_bytes);
-    let one_copy: u64 = (0..replica_sets(&layout, size_bytes))
-        .map(|set| component_bytes(&layout, size_bytes, set))
-        .sum();
-    let full = Policy {
-        reservation_percent: 100,
-        force_provisioning: false,
-        ..policy.clone()
-    };
+    let one_copy: u64 =
+        (0..replica_sets(&layout, size_bytes)).map(|set| component_bytes(&layout, size_bytes, set)).sum();
+    let full = Policy { reservation_percent: 100, force_provisioning: false, ..policy.clone() };
     let copies = placed.members.iter().filter_map(|m| m.set());
     let copies_placed = copies.filter(|set| *set == 0).count() as u64;
     let mut picture = picture.clone();
@@ -59,9 +50,5 @@ pub fn what_if(picture: &ClusterPicture, policy: &Policy, size_bytes: u64) -> Wh
         picture.take(&one.layout, &full, size_bytes, &one.members);
         disks_full_max += 1;
     }
-    WhatIf {
-        raw_bytes_full: one_copy * copies_placed,
-        disks_full_max,
-        placement,
-    }
+    WhatIf { raw_bytes_full: one_copy * copies_placed, disks_full_max, placement }
 }

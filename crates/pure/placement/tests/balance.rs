@@ -9,12 +9,7 @@ use cairn_types::{Member, Policy, Role, Seat};
 use world::{GIB, config, equal_hosts, host, ids};
 
 /// Places `disks` disks and returns data components per host.
-fn fill(
-    picture: &mut ClusterPicture,
-    policy: &Policy,
-    size: u64,
-    disks: usize,
-) -> BTreeMap<u128, u32> {
+fn fill(picture: &mut ClusterPicture, policy: &Policy, size: u64, disks: usize) -> BTreeMap<u128, u32> {
     let mut data = BTreeMap::new();
     let mut ids = ids(1);
     for _ in 0..disks {
@@ -31,25 +26,12 @@ fn fill(
 fn thin_disks_spread_evenly_over_equal_hosts() {
     let mut picture = equal_hosts(5, 10_000 * GIB);
     let data = fill(&mut picture, &Policy::default(), 10 * GIB, 500);
-    for count in [
-        |g: &DiskGroupPicture| g.components,
-        |g: &DiskGroupPicture| g.witnesses,
-    ] {
-        let counts: Vec<u32> = picture
-            .hosts
-            .iter()
-            .map(|h| count(&h.disk_groups[0]))
-            .collect();
+    for count in [|g: &DiskGroupPicture| g.components, |g: &DiskGroupPicture| g.witnesses] {
+        let counts: Vec<u32> = picture.hosts.iter().map(|h| count(&h.disk_groups[0])).collect();
         let (least, most) = (counts.iter().min(), counts.iter().max());
-        assert!(
-            most.zip(least).is_some_and(|(m, l)| m - l <= 2),
-            "{counts:?}"
-        );
+        assert!(most.zip(least).is_some_and(|(m, l)| m - l <= 2), "{counts:?}");
     }
-    assert!(
-        data.values().all(|n| (198..=202).contains(n)),
-        "1000 copies over 5 hosts: {data:?}"
-    );
+    assert!(data.values().all(|n| (198..=202).contains(n)), "1000 copies over 5 hosts: {data:?}");
 }
 
 #[test]
@@ -57,10 +39,7 @@ fn reserved_disks_fill_unequal_hosts_to_the_same_level() {
     // 4, 2, 2, 2 TiB: the large one takes more, and all end about equally full.
     let mut picture = equal_hosts(4, 2048 * GIB);
     picture.hosts[0] = host(1, &[&[4096 * GIB]]);
-    let policy = Policy {
-        reservation_percent: 100,
-        ..Policy::default()
-    };
+    let policy = Policy { reservation_percent: 100, ..Policy::default() };
     fill(&mut picture, &policy, 10 * GIB, 300);
     let used: Vec<u64> = picture
         .hosts
@@ -78,13 +57,8 @@ fn reserved_disks_fill_unequal_hosts_to_the_same_level() {
 #[test]
 fn a_cluster_is_filled_to_the_last_slot() {
     // 3 hosts of 4 devices with 10 slots each: 60 mirrored disks, not one less, and no 61st.
-    let mut picture = ClusterPicture {
-        hosts: (1..=3).map(|n| host(n, &[&[100 * GIB; 4]])).collect(),
-    };
-    let policy = Policy {
-        reservation_percent: 100,
-        ..Policy::default()
-    };
+    let mut picture = ClusterPicture { hosts: (1..=3).map(|n| host(n, &[&[100 * GIB; 4]])).collect() };
+    let policy = Policy { reservation_percent: 100, ..Policy::default() };
     fill(&mut picture, &policy, 10 * GIB, 60);
     let refusal = place(&picture, &policy, 10 * GIB, &mut ids(1)).unwrap_err();
     assert!(refusal.text.contains("host-1 has 0 B free"), "{refusal}");
@@ -92,21 +66,12 @@ fn a_cluster_is_filled_to_the_last_slot() {
 
 #[test]
 fn stripes_of_a_copy_stay_on_one_host_and_spread_over_its_disk_groups() {
-    let picture = ClusterPicture {
-        hosts: (1..=4)
-            .map(|n| host(n, &[&[100 * GIB], &[400 * GIB], &[100 * GIB]]))
-            .collect(),
-    };
-    let policy = Policy {
-        stripe_width: 3,
-        ..Policy::default()
-    };
+    let picture =
+        ClusterPicture { hosts: (1..=4).map(|n| host(n, &[&[100 * GIB], &[400 * GIB], &[100 * GIB]])).collect() };
+    let policy = Policy { stripe_width: 3, ..Policy::default() };
     let placement = place(&picture, &policy, 30 * GIB, &mut ids(1)).expect("there is room");
     for copy in 0..2 {
-        let members = placement
-            .members
-            .iter()
-            .filter(|m| matches!(m.role, Role::Data { copy: c, .. } if c == copy));
+        let members = placement.members.iter().filter(|m| matches!(m.role, Role::Data { copy: c, .. } if c == copy));
         let seats: BTreeSet<Seat> = members.map(Member::seat).collect();
         assert_eq!(seats.len(), 3, "three groups");
         let hosts: BTreeSet<_> = seats.iter().map(|s| s.host).collect();
@@ -116,17 +81,9 @@ fn stripes_of_a_copy_stay_on_one_host_and_spread_over_its_disk_groups() {
 
 #[test]
 fn a_big_disk_spreads_over_all_hosts_and_nine_seats_vote() {
-    let picture = ClusterPicture {
-        hosts: (1..=12)
-            .map(|n| host(n, &[&[8192 * GIB; 4], &[8192 * GIB; 4]]))
-            .collect(),
-    };
+    let picture = ClusterPicture { hosts: (1..=12).map(|n| host(n, &[&[8192 * GIB; 4], &[8192 * GIB; 4]])).collect() };
     for ftt in 0..=3 {
-        let policy = Policy {
-            ftt,
-            stripe_width: 4,
-            ..Policy::default()
-        };
+        let policy = Policy { ftt, stripe_width: 4, ..Policy::default() };
         let size = 62 << 40;
         let placement = place(&picture, &policy, size, &mut ids(1)).expect("there is room");
         let copies = usize::from(ftt) + 1;
@@ -145,10 +102,7 @@ fn a_big_disk_spreads_over_all_hosts_and_nine_seats_vote() {
 #[test]
 fn a_disk_grows_without_moving() {
     let mut picture = equal_hosts(5, 2048 * GIB);
-    let policy = Policy {
-        reservation_percent: 100,
-        ..Policy::default()
-    };
+    let policy = Policy { reservation_percent: 100, ..Policy::default() };
     let size = 100 * GIB;
     let placement = place(&picture, &policy, size, &mut ids(1)).expect("there is room");
     picture.take(&placement.layout, &policy, size, &placement.members);
@@ -156,22 +110,14 @@ fn a_disk_grows_without_moving() {
     let larger = 600 * GIB;
     let change = extend(&picture, &before, larger, &mut ids(100)).expect("there is room");
     for member in &before.members {
-        let same = change
-            .members
-            .iter()
-            .find(|m| m.component == member.component);
+        let same = change.members.iter().find(|m| m.component == member.component);
         let witness = member.role == Role::Witness;
-        assert!(
-            witness || same.is_some_and(|m| m.seat() == member.seat() && m.role == member.role)
-        );
+        assert!(witness || same.is_some_and(|m| m.seat() == member.seat() && m.role == member.role));
     }
     let mut after = before.clone();
     (after.members, after.size_bytes) = (change.members, larger);
     assert_eq!(compliance(&picture, &after), Vec::<String>::new());
-    assert_eq!(
-        after.members.iter().filter(|m| m.set().is_some()).count(),
-        6
-    );
+    assert_eq!(after.members.iter().filter(|m| m.set().is_some()).count(), 6);
     // And back is refused, in words.
     let refusal = extend(&picture, &after, size, &mut ids(200)).unwrap_err();
     assert!(refusal.text.contains("cut off data"), "{refusal}");
@@ -182,8 +128,5 @@ fn a_disk_grows_without_moving() {
         host.disk_groups[0].devices[0].free_bytes = 50 * GIB;
     }
     let refusal = extend(&full, &before, 200 * GIB, &mut ids(300)).unwrap_err();
-    assert!(
-        refusal.text.contains("reserve 100 GiB more on host-"),
-        "{refusal}"
-    );
+    assert!(refusal.text.contains("reserve 100 GiB more on host-"), "{refusal}");
 }

@@ -11,9 +11,7 @@ use std::{
 };
 
 use cairn_geometry::{component_bytes, replica_sets};
-use cairn_placement::{
-    ClusterPicture, FaultDomain, RefusalKind, compliance, demand_bytes, place, replace,
-};
+use cairn_placement::{ClusterPicture, FaultDomain, RefusalKind, compliance, demand_bytes, place, replace};
 use cairn_types::{Layout, Member, Policy, Role, Seat};
 use proptest::prelude::*;
 use world::{MIB, config, host, ids, show};
@@ -22,12 +20,7 @@ use world::{MIB, config, host, ids, show};
 fn losses<T: Clone + Ord>(items: &[T], most: usize) -> Vec<BTreeSet<T>> {
     (0u32..1 << items.len())
         .filter(|bits| bits.count_ones() as usize <= most)
-        .map(|bits| {
-            (0..items.len())
-                .filter(|i| bits >> i & 1 == 1)
-                .map(|i| items[i].clone())
-                .collect()
-        })
+        .map(|bits| (0..items.len()).filter(|i| bits >> i & 1 == 1).map(|i| items[i].clone()).collect())
         .collect()
 }
 
@@ -46,8 +39,7 @@ fn votes_exist(domains: usize, ftt: usize) -> bool {
                 let found = (1..3u32.pow(domains as u32)).any(|code| {
                     let weight = |i: usize| code / 3u32.pow(i as u32) % 3;
                     let all: u32 = (0..domains).map(weight).sum();
-                    lost.iter()
-                        .all(|set| 2 * (all - set.iter().map(|&i| weight(i)).sum::<u32>()) > all)
+                    lost.iter().all(|set| 2 * (all - set.iter().map(|&i| weight(i)).sum::<u32>()) > all)
                 });
                 table.insert((domains, ftt), found);
             }
@@ -70,27 +62,16 @@ fn check(
     let sets = replica_sets(layout, size);
     let mut left = picture.clone();
     for member in members.iter().filter(|m| new.contains(&m.component)) {
-        let host = left
-            .hosts
-            .iter_mut()
-            .find(|h| h.host == member.host)
-            .expect("a host of the picture");
+        let host = left.hosts.iter_mut().find(|h| h.host == member.host).expect("a host of the picture");
         prop_assert!(host.up && !host.maintenance);
-        let group = host
-            .disk_groups
-            .iter_mut()
-            .find(|g| g.disk_group == member.disk_group)
-            .expect("a disk group of that host");
+        let group =
+            host.disk_groups.iter_mut().find(|g| g.disk_group == member.disk_group).expect("a disk group of that host");
         prop_assert!(group.up);
         if let Role::Data { set, .. } = member.role {
             let demand = demand_bytes(policy, component_bytes(layout, size, set));
             prop_assert!(group.free_bytes >= demand);
             group.free_bytes -= demand;
-            let device = group
-                .devices
-                .iter_mut()
-                .max_by_key(|d| d.free_bytes)
-                .expect("a device");
+            let device = group.devices.iter_mut().max_by_key(|d| d.free_bytes).expect("a device");
             prop_assert!(device.free_bytes >= demand);
             device.free_bytes -= demand;
         }
@@ -99,12 +80,7 @@ fn check(
         let holders: Vec<_> = members.iter().filter(|m| m.set() == Some(set)).collect();
         prop_assert_eq!(holders.len(), policy.copies() as usize);
         let domains: BTreeSet<_> = holders.iter().map(|m| domain(m)).collect();
-        prop_assert_eq!(
-            domains.len(),
-            holders.len(),
-            "copies of set {} share a domain",
-            set
-        );
+        prop_assert_eq!(domains.len(), holders.len(), "copies of set {} share a domain", set);
     }
     let domains: BTreeSet<FaultDomain> = members.iter().map(domain).collect();
     let domains: Vec<_> = domains.into_iter().collect();
@@ -117,11 +93,7 @@ fn check(
             prop_assert!(members.iter().filter(alive).any(|m| m.set() == Some(set)));
         }
     }
-    let seats: BTreeSet<Seat> = members
-        .iter()
-        .filter(|m| m.votes > 0)
-        .map(Member::seat)
-        .collect();
+    let seats: BTreeSet<Seat> = members.iter().filter(|m| m.votes > 0).map(Member::seat).collect();
     prop_assert!(seats.len() <= cairn_placement::SEATS_VOTING_MAX);
     prop_assert!(all % 2 == 1);
     Ok(())
@@ -176,11 +148,7 @@ fn data_fits(picture: &ClusterPicture, copies: usize, sets: u32, demand: u64) ->
 }
 
 fn clusters() -> impl Strategy<Value = ClusterPicture> {
-    let group = (
-        prop::collection::vec(0u64..=3, 0..=2),
-        prop::bool::weighted(0.9),
-        0u32..5,
-    );
+    let group = (prop::collection::vec(0u64..=3, 0..=2), prop::bool::weighted(0.9), 0u32..5);
     let one = (
         prop::collection::vec(group, 0..=2),
         prop::option::weighted(0.4, 0u8..4),
@@ -192,10 +160,8 @@ fn clusters() -> impl Strategy<Value = ClusterPicture> {
             .into_iter()
             .enumerate()
             .map(|(n, (groups, rack, up, maintenance))| {
-                let free: Vec<Vec<u64>> = groups
-                    .iter()
-                    .map(|g| g.0.iter().map(|units| units * MIB).collect())
-                    .collect();
+                let free: Vec<Vec<u64>> =
+                    groups.iter().map(|g| g.0.iter().map(|units| units * MIB).collect()).collect();
                 let free: Vec<&[u64]> = free.iter().map(Vec::as_slice).collect();
                 let mut host = host(n as u128 + 1, &free);
                 for (picture, (_, up, components)) in host.disk_groups.iter_mut().zip(&groups) {
@@ -210,12 +176,7 @@ fn clusters() -> impl Strategy<Value = ClusterPicture> {
 }
 
 fn policy(ftt: u8, stripe_width: u8) -> Policy {
-    Policy {
-        ftt,
-        stripe_width,
-        reservation_percent: 100,
-        ..Policy::default()
-    }
+    Policy { ftt, stripe_width, reservation_percent: 100, ..Policy::default() }
 }
 
 proptest! {

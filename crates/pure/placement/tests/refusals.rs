@@ -12,10 +12,7 @@ fn refused(picture: &ClusterPicture, policy: &Policy, size: u64) -> (RefusalKind
 }
 
 fn ftt(ftt: u8) -> Policy {
-    Policy {
-        ftt,
-        ..Policy::default()
-    }
+    Policy { ftt, ..Policy::default() }
 }
 
 #[test]
@@ -76,10 +73,7 @@ fn missing_room_is_named_with_what_there_is() {
     let mut picture = equal_hosts(3, 100 * GIB);
     picture.hosts[1] = host(2, &[&[8 * GIB, 9 * GIB]]);
     picture.hosts[2] = host(3, &[&[3 * GIB]]);
-    let reserved = Policy {
-        reservation_percent: 50,
-        ..Policy::default()
-    };
+    let reserved = Policy { reservation_percent: 50, ..Policy::default() };
     assert_eq!(
         refused(&picture, &reserved, 20 * GIB),
         (
@@ -100,15 +94,8 @@ fn missing_room_is_named_with_what_there_is() {
          host-3 has 1 MiB free on one device. Free space or add capacity devices."
     );
     // Each of many components fits, all together do not.
-    let text = refused(
-        &equal_hosts(3, 300 * GIB),
-        &Policy {
-            reservation_percent: 100,
-            ..Policy::default()
-        },
-        1024 * GIB,
-    )
-    .1;
+    let text =
+        refused(&equal_hosts(3, 300 * GIB), &Policy { reservation_percent: 100, ..Policy::default() }, 1024 * GIB).1;
     assert!(
         text.starts_with(
             "mirror with FTT=1 needs 10 components of up to 255 GiB, copies in distinct fault domains, \
@@ -121,37 +108,18 @@ fn missing_room_is_named_with_what_there_is() {
 #[test]
 fn sizes_and_policies_are_refused_by_themselves_first() {
     let none = ClusterPicture::default();
-    for (size, says) in [
-        (0, "at least 512"),
-        (1000, "512-byte sectors"),
-        ((62 << 40) + 512, "62 TiB"),
-    ] {
+    for (size, says) in [(0, "at least 512"), (1000, "512-byte sectors"), ((62 << 40) + 512, "62 TiB")] {
         let (kind, text) = refused(&none, &ftt(1), size);
         assert_eq!(kind, RefusalKind::Size);
         assert!(text.contains(says), "{text}");
     }
     let bad = [
         ftt(4),
-        Policy {
-            stripe_width: 0,
-            ..Policy::default()
-        },
-        Policy {
-            stripe_width: 13,
-            ..Policy::default()
-        },
-        Policy {
-            reservation_percent: 101,
-            ..Policy::default()
-        },
-        Policy {
-            ftm: FaultToleranceMethod::ErasureCoding,
-            ..Policy::default()
-        },
-        Policy {
-            checksum: false,
-            ..Policy::default()
-        },
+        Policy { stripe_width: 0, ..Policy::default() },
+        Policy { stripe_width: 13, ..Policy::default() },
+        Policy { reservation_percent: 101, ..Policy::default() },
+        Policy { ftm: FaultToleranceMethod::ErasureCoding, ..Policy::default() },
+        Policy { checksum: false, ..Policy::default() },
     ];
     for policy in bad {
         assert_eq!(refused(&none, &policy, GIB).0, RefusalKind::Policy);
@@ -161,11 +129,7 @@ fn sizes_and_policies_are_refused_by_themselves_first() {
 #[test]
 fn force_provisioning_places_what_can_be_had_and_says_so() {
     let mut picture = equal_hosts(2, 100 * GIB);
-    let policy = Policy {
-        force_provisioning: true,
-        reservation_percent: 100,
-        ..Policy::default()
-    };
+    let policy = Policy { force_provisioning: true, reservation_percent: 100, ..Policy::default() };
     let placement = place(&picture, &policy, GIB, &mut ids(1)).expect("one copy fits");
     assert_eq!(placement.members.len(), 1);
     assert_eq!(placement.layout.copies, 2);
@@ -180,8 +144,7 @@ fn force_provisioning_places_what_can_be_had_and_says_so() {
     assert_eq!(compliance(&picture, &before).len(), 2);
     assert!(complete(&picture, &before, &mut ids(10)).is_err());
     // Its one component can be replaced although the policy is not met.
-    let change =
-        replace(&picture, &before, ComponentId(1), &mut ids(20)).expect("as much as it had");
+    let change = replace(&picture, &before, ComponentId(1), &mut ids(20)).expect("as much as it had");
     assert_eq!(change.members.len(), 1);
     // With a third host the rest follows.
     picture.hosts.push(host(3, &[&[100 * GIB]]));
@@ -193,19 +156,9 @@ fn force_provisioning_places_what_can_be_had_and_says_so() {
     assert!(complete(&picture, &after, &mut ids(30)).is_ok_and(|c| c.added.is_empty()));
     // Where only room is missing, the copies stay and the reservation goes.
     let placement = place(&picture, &policy, 500 * GIB, &mut ids(1)).expect("thin");
-    assert_eq!(
-        placement
-            .members
-            .iter()
-            .filter(|m| m.role != Role::Witness)
-            .count(),
-        4
-    );
+    assert_eq!(placement.members.iter().filter(|m| m.role != Role::Witness).count(), 4);
     let text = placement.reduced.unwrap_or_default();
-    assert!(
-        text.contains("without its reservation of 100 %, so it tolerates 1 failure until"),
-        "{text}"
-    );
+    assert!(text.contains("without its reservation of 100 %, so it tolerates 1 failure until"), "{text}");
     // And where there is nothing, force does not help.
     let text = refused(&ClusterPicture::default(), &policy, GIB).1;
     assert!(text.ends_with("not even one copy can be placed."), "{text}");
@@ -217,19 +170,14 @@ fn a_replacement_that_finds_no_place_says_what_it_waits_for() {
     let placement = place(&picture, &ftt(1), GIB, &mut ids(1)).expect("three hosts");
     let before = config(&placement, &ftt(1), GIB);
     let lost = placement.members[1];
-    let name = picture
-        .host(lost.host)
-        .map(|h| h.name.clone())
-        .unwrap_or_default();
+    let name = picture.host(lost.host).map(|h| h.name.clone()).unwrap_or_default();
     for host in &mut picture.hosts {
         host.up &= host.host != lost.host;
     }
     let refusal = replace(&picture, &before, lost.component, &mut ids(10)).unwrap_err();
     assert_eq!(
         refusal.text,
-        format!(
-            "mirror with FTT=1 needs 3 fault domains, 2 are up: {name} is down. Bring one back, or choose FTT=0."
-        )
+        format!("mirror with FTT=1 needs 3 fault domains, 2 are up: {name} is down. Bring one back, or choose FTT=0.")
     );
     let fail = Fail::from(refusal);
     assert_eq!(fail.kind, FailKind::Refused);

@@ -25,12 +25,7 @@ pub fn has_majority_by(config: &ObjectConfig, votes: impl Fn(&Member) -> bool) -
 }
 
 fn votes_of(config: &ObjectConfig, votes: impl Fn(&Member) -> bool) -> u32 {
-    config
-        .members
-        .iter()
-        .filter(|m| votes(m))
-        .map(|m| m.votes)
-        .sum()
+    config.members.iter().filter(|m| votes(m)).map(|m| m.votes).sum()
 }
 
 /// A replica set without a usable copy, and the copies that would end the wait.
@@ -66,11 +61,7 @@ impl fmt::Display for Inaccessible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut and = "";
         if self.lacks_votes() {
-            write!(
-                f,
-                "{} of the {} votes that it needs are reachable",
-                self.votes_present, self.votes_needed
-            )?;
+            write!(f, "{} of the {} votes that it needs are reachable", self.votes_present, self.votes_needed)?;
             let mut between = ": waits for host ";
             for host in &self.hosts_missing {
                 write!(f, "{between}{host}")?;
@@ -80,11 +71,7 @@ impl fmt::Display for Inaccessible {
         }
         // One sentence per set would fill the screen of a 250-chunk disk: the first tells what to look for.
         if let Some(first) = self.sets.first() {
-            write!(
-                f,
-                "{and}no in-sync copy of replica set {} is reachable",
-                first.set
-            )?;
+            write!(f, "{and}no in-sync copy of replica set {} is reachable", first.set)?;
             let mut between = ": waits for component ";
             for (component, host) in &first.in_sync {
                 write!(f, "{between}{component} on host {host}")?;
@@ -132,13 +119,7 @@ pub fn accessible(
         votes_present: votes_of(config, |m| reachable.contains(&m.seat())),
         votes_needed: votes_needed(config),
         hosts_missing: hosts_missing.into_iter().collect(),
-        sets: waiting
-            .map(|(set, (_, in_sync))| SetWaiting { set, in_sync })
-            .collect(),
+        sets: waiting.map(|(set, (_, in_sync))| SetWaiting { set, in_sync }).collect(),
     };
-    if why.lacks_votes() || !why.sets.is_empty() {
-        Err(why)
-    } else {
-        Ok(())
-    }
+    if why.lacks_votes() || !why.sets.is_empty() { Err(why) } else { Ok(()) }
 }

@@ -55,10 +55,7 @@ impl std::error::Error for IllegalChange {}
 ///
 /// # Errors
 /// The first rule that it breaks.
-pub fn check_change(
-    base: &ObjectConfig,
-    config: &ObjectConfig,
-) -> Result<ChangeKind, IllegalChange> {
+pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<ChangeKind, IllegalChange> {
     if base.object != config.object || base.deleted {
         return Err(IllegalChange::Identity);
     }
@@ -71,11 +68,7 @@ pub fn check_change(
     let old_sets: BTreeSet<_> = base.members.iter().filter_map(Member::set).collect();
     let mut seen = BTreeSet::new();
     let mut kept_in_sync = BTreeSet::new();
-    let mut kind = if base.members.len() == config.members.len() {
-        ChangeKind::StateOnly
-    } else {
-        ChangeKind::Joint
-    };
+    let mut kind = if base.members.len() == config.members.len() { ChangeKind::StateOnly } else { ChangeKind::Joint };
     for member in &config.members {
         if !seen.insert(member.component) {
             return Err(IllegalChange::Twice(member.component));
@@ -131,17 +124,8 @@ fn may_become(old: &Member, new: &Member) -> bool {
         (Active, Resyncing { .. }) | (Absent { .. }, Active) | (Degraded, _) => false,
         (Resyncing { .. }, Active) => true,
         (
-            Absent {
-                stale_since: before,
-                ..
-            }
-            | Resyncing {
-                stale_since: before,
-            },
-            Absent {
-                stale_since: after, ..
-            }
-            | Resyncing { stale_since: after },
+            Absent { stale_since: before, .. } | Resyncing { stale_since: before },
+            Absent { stale_since: after, .. } | Resyncing { stale_since: after },
         ) => after <= before,
     }
 }

@@ -13,8 +13,6 @@ mod access;
 mod change;
 mod tolerance;
 
-pub use access::{
-    Inaccessible, SetWaiting, accessible, has_majority, has_majority_by, votes_needed,
-};
+pub use access::{Inaccessible, SetWaiting, accessible, has_majority, has_majority_by, votes_needed};
 pub use change::{ChangeKind, IllegalChange, check_change};
 pub use tolerance::{Untolerated, redundancy, tolerates};

@@ -37,20 +37,10 @@ impl fmt::Display for Untolerated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Votes { left, needed } => {
-                write!(
-                    f,
-                    "{left} votes would be left after the worst failures, {needed} are a majority"
-                )
+                write!(f, "{left} votes would be left after the worst failures, {needed} are a majority")
             }
-            Self::Copies {
-                set,
-                domains,
-                needed,
-            } => {
-                write!(
-                    f,
-                    "the copies of replica set {set} are in {domains} fault domains, {needed} are needed"
-                )
+            Self::Copies { set, domains, needed } => {
+                write!(f, "the copies of replica set {set} are in {domains} fault domains, {needed} are needed")
             }
         }
     }
@@ -78,11 +68,7 @@ pub fn tolerates<D: Ord>(
     let needed = failures as usize + 1;
     for (set, domains) in set_domains(members.iter(), &domain_of) {
         if domains.len() < needed {
-            return Err(Untolerated::Copies {
-                set,
-                domains: domains.len(),
-                needed,
-            });
+            return Err(Untolerated::Copies { set, domains: domains.len(), needed });
         }
     }
     Ok(())
@@ -98,20 +84,10 @@ pub fn redundancy<D: Ord>(
     domain_of: impl Fn(HostId) -> D,
 ) -> Option<u32> {
     crate::accessible(config, reachable, &usable).ok()?;
-    let here = || {
-        config
-            .members
-            .iter()
-            .filter(|m| reachable.contains(&m.seat()))
-    };
-    let copies = set_domains(
-        here().filter(|m| m.state.in_sync() && usable(m)),
-        &domain_of,
-    );
+    let here = || config.members.iter().filter(|m| reachable.contains(&m.seat()));
+    let copies = set_domains(here().filter(|m| m.state.in_sync() && usable(m)), &domain_of);
     let by_copies = copies.values().map(|domains| domains.len() - 1).min();
-    let by_votes = (0..)
-        .take_while(|&n| votes_left(here(), &domain_of, n) >= votes_needed(config))
-        .last();
+    let by_votes = (0..).take_while(|&n| votes_left(here(), &domain_of, n) >= votes_needed(config)).last();
     let by_votes = by_votes.expect("an accessible object has a majority");
     Some(by_copies.unwrap_or(by_votes).min(by_votes) as u32)
 }

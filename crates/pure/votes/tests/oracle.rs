@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use cairn_types::{
-    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId,
-    Policy, Role, Seat,
+    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Role, Seat,
 };
 use cairn_votes::{accessible, has_majority, redundancy, tolerates};
 
@@ -18,20 +17,11 @@ fn layouts(members_max: usize) -> Vec<Vec<Member>> {
             for kind in 0..4 * 3 * 3 {
                 let (domain, votes, role) = (kind % 4, kind / 4 % 3, kind / 12);
                 // In order of domain only: members have no order of their own.
-                let ordered = layout
-                    .last()
-                    .is_none_or(|m: &Member| m.host.0 <= domain as u128);
+                let ordered = layout.last().is_none_or(|m: &Member| m.host.0 <= domain as u128);
                 if !ordered {
                     continue;
                 }
-                let role = if role == 2 {
-                    Role::Witness
-                } else {
-                    Role::Data {
-                        set: role as u32,
-                        copy: n as u32,
-                    }
-                };
+                let role = if role == 2 { Role::Witness } else { Role::Data { set: role as u32, copy: n as u32 } };
                 let mut longer = layout.clone();
                 longer.push(Member {
                     component: ComponentId(n as u128),
@@ -40,9 +30,7 @@ fn layouts(members_max: usize) -> Vec<Vec<Member>> {
                     votes: votes as u32,
                     role,
                     state: if kind % 5 == 4 {
-                        ComponentState::Resyncing {
-                            stale_since: OpId::ZERO,
-                        }
+                        ComponentState::Resyncing { stale_since: OpId::ZERO }
                     } else {
                         ComponentState::Active
                     },
@@ -63,12 +51,7 @@ fn config(members: &[Member]) -> ObjectConfig {
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout {
-            chunk_bytes: 1 << 20,
-            stripe_width: 1,
-            strip_bytes: 1 << 20,
-            copies: 1,
-        },
+        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 1 },
         members: members.to_vec(),
         decided: OpId::ZERO,
         deleted: false,
@@ -95,37 +78,18 @@ fn tolerance_and_redundancy_are_what_counting_all_failure_sets_gives() {
         for failures in 0..=3 {
             let sets = (0..16u32).filter(|s| s.count_ones() <= failures);
             let oracle = sets.clone().all(|failed| survives(&members, failed, false));
-            assert_eq!(
-                tolerates(&members, |h| h, failures).is_ok(),
-                oracle,
-                "{members:?} {failures}"
-            );
+            assert_eq!(tolerates(&members, |h| h, failures).is_ok(), oracle, "{members:?} {failures}");
             cases += 1;
         }
         let config = config(&members);
         let all: BTreeSet<Seat> = members.iter().map(Member::seat).collect();
-        let most = (0..=4u32).take_while(|n| {
-            (0..16u32)
-                .filter(|s| s.count_ones() <= *n)
-                .all(|failed| survives(&members, failed, true))
-        });
-        assert_eq!(
-            redundancy(&config, &all, |_| true, |h| h),
-            most.last(),
-            "{members:?}"
-        );
+        let most = (0..=4u32)
+            .take_while(|n| (0..16u32).filter(|s| s.count_ones() <= *n).all(|failed| survives(&members, failed, true)));
+        assert_eq!(redundancy(&config, &all, |_| true, |h| h), most.last(), "{members:?}");
         for up in 0..16u32 {
-            let here: BTreeSet<Seat> = members
-                .iter()
-                .map(Member::seat)
-                .filter(|s| up >> s.host.0 & 1 == 1)
-                .collect();
+            let here: BTreeSet<Seat> = members.iter().map(Member::seat).filter(|s| up >> s.host.0 & 1 == 1).collect();
             let ok = accessible(&config, &here, |_| true);
-            assert_eq!(
-                ok.is_ok(),
-                survives(&members, !up, true),
-                "{members:?} {up:b}"
-            );
+            assert_eq!(ok.is_ok(), survives(&members, !up, true), "{members:?} {up:b}");
             if let Err(why) = ok {
                 assert!(!why.to_string().is_empty());
             }
@@ -141,16 +105,9 @@ fn two_majorities_share_a_seat() {
         let config = config(&members);
         let seats = config.seats();
         let subset = |bits: u32| -> BTreeSet<Seat> {
-            seats
-                .iter()
-                .enumerate()
-                .filter(|(n, _)| bits >> n & 1 == 1)
-                .map(|(_, s)| *s)
-                .collect()
+            seats.iter().enumerate().filter(|(n, _)| bits >> n & 1 == 1).map(|(_, s)| *s).collect()
         };
-        let majorities: Vec<u32> = (0..1u32 << seats.len())
-            .filter(|b| has_majority(&config, &subset(*b)))
-            .collect();
+        let majorities: Vec<u32> = (0..1u32 << seats.len()).filter(|b| has_majority(&config, &subset(*b))).collect();
         for a in &majorities {
             for b in &majorities {
                 assert_ne!(a & b, 0, "{members:?}");

@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 
 use cairn_types::{
-    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId,
-    Policy, Role, Seat,
+    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Role, Seat,
 };
 use cairn_votes::{
-    ChangeKind, IllegalChange, accessible, check_change, has_majority, redundancy, tolerates,
-    votes_needed,
+    ChangeKind, IllegalChange, accessible, check_change, has_majority, redundancy, tolerates, votes_needed,
 };
 
 /// "r1 r2 w" with votes "1 1 1": r = data of set 0, s = data of set 1, w = witness; each on a host of its own.
@@ -21,24 +19,13 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
         disk_group: DiskGroupId(1 + n as u128),
         votes: votes[n].parse().expect("votes"),
         role: match &names[n][..1] {
-            "r" => Role::Data {
-                set: 0,
-                copy: n as u32,
-            },
-            "s" => Role::Data {
-                set: 1,
-                copy: n as u32,
-            },
+            "r" => Role::Data { set: 0, copy: n as u32 },
+            "s" => Role::Data { set: 1, copy: n as u32 },
             _ => Role::Witness,
         },
         state: match states[n].as_str() {
-            "st" => ComponentState::Absent {
-                stale_since: OpId::ZERO,
-                since_unix_ms: 0,
-            },
-            "re" => ComponentState::Resyncing {
-                stale_since: OpId::ZERO,
-            },
+            "st" => ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 },
+            "re" => ComponentState::Resyncing { stale_since: OpId::ZERO },
             "xx" => ComponentState::Degraded,
             _ => ComponentState::Active,
         },
@@ -49,12 +36,7 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
         size_bytes: 1 << 30,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout {
-            chunk_bytes: 1 << 30,
-            stripe_width: 1,
-            strip_bytes: 1 << 20,
-            copies: 2,
-        },
+        layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
         members: (0..names.len()).map(member).collect(),
         decided: OpId::ZERO,
         deleted: false,
@@ -62,10 +44,7 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
 }
 
 fn reachable(config: &ObjectConfig, states: &str) -> BTreeSet<Seat> {
-    let here = states
-        .split_whitespace()
-        .zip(&config.members)
-        .filter(|(s, _)| *s != "--");
+    let here = states.split_whitespace().zip(&config.members).filter(|(s, _)| *s != "--");
     here.map(|(_, m)| m.seat()).collect()
 }
 
@@ -94,10 +73,7 @@ r1 r2 w       | 0 0 0    | ok ok ok    | 0 of the 1 votes
 #[test]
 fn pictures() {
     let mut rows = 0;
-    for row in PICTURES
-        .lines()
-        .filter(|l| l.contains('|') && !l.starts_with('#'))
-    {
+    for row in PICTURES.lines().filter(|l| l.contains('|') && !l.starts_with('#')) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let config = config(cells[0], cells[1], cells[2]);
         let here = reachable(&config, cells[2]);
@@ -118,21 +94,10 @@ fn pictures() {
 fn a_refusal_names_hosts_components_and_how_many_more() {
     let config = config("r1 r2 s1 s2 w", "1 1 1 1 1", "ok ok ok ok ok");
     let why = accessible(&config, &reachable(&config, "-- -- -- -- ok"), |_| true).unwrap_err();
-    assert_eq!(
-        (why.votes_present, why.votes_needed, why.hosts_missing.len()),
-        (1, 3, 4)
-    );
+    assert_eq!((why.votes_present, why.votes_needed, why.hosts_missing.len()), (1, 3, 4));
     let text = why.to_string();
-    assert!(
-        text.contains("1 of the 3 votes that it needs are reachable: waits for host "),
-        "{text}"
-    );
-    assert!(
-        text.contains("waits for component ")
-            && text.contains(" or ")
-            && text.contains("1 more sets"),
-        "{text}"
-    );
+    assert!(text.contains("1 of the 3 votes that it needs are reachable: waits for host "), "{text}");
+    assert!(text.contains("waits for component ") && text.contains(" or ") && text.contains("1 more sets"), "{text}");
     // A copy that is there and cannot be used is no copy.
     let all = reachable(&config, "ok ok ok ok ok");
     assert!(accessible(&config, &all, |m| m.set() != Some(1)).is_err());
@@ -186,50 +151,28 @@ fn other_illegal_changes() {
         change(&mut next);
         check_change(&base, &next)
     };
-    assert_eq!(
-        changed(&|c| c.object = ObjectId(2)),
-        Err(IllegalChange::Identity)
-    );
-    assert_eq!(
-        changed(&|c| c.members.iter_mut().for_each(|m| m.votes = 0)),
-        Err(IllegalChange::NoVotes)
-    );
+    assert_eq!(changed(&|c| c.object = ObjectId(2)), Err(IllegalChange::Identity));
+    assert_eq!(changed(&|c| c.members.iter_mut().for_each(|m| m.votes = 0)), Err(IllegalChange::NoVotes));
     assert_eq!(changed(&|c| c.members[1].votes = 2), Ok(ChangeKind::Joint));
-    assert_eq!(
-        changed(&|c| c.members[1] = c.members[0]),
-        Err(IllegalChange::Twice(ComponentId(1)))
-    );
-    assert_eq!(
-        changed(&|c| c.members[1].host = HostId(9)),
-        Err(IllegalChange::Component(ComponentId(2)))
-    );
+    assert_eq!(changed(&|c| c.members[1] = c.members[0]), Err(IllegalChange::Twice(ComponentId(1))));
+    assert_eq!(changed(&|c| c.members[1].host = HostId(9)), Err(IllegalChange::Component(ComponentId(2))));
     let dead = |c: &mut ObjectConfig| {
         c.deleted = true;
         for m in &mut c.members {
             m.state = ComponentState::Degraded;
         }
     };
-    assert_eq!(
-        changed(&dead),
-        Ok(ChangeKind::StateOnly),
-        "a tombstone needs no copy"
-    );
+    assert_eq!(changed(&dead), Ok(ChangeKind::StateOnly), "a tombstone needs no copy");
     let mut deleted = base.clone();
     deleted.deleted = true;
-    assert_eq!(
-        check_change(&deleted, &base),
-        Err(IllegalChange::Identity),
-        "it stays deleted"
-    );
+    assert_eq!(check_change(&deleted, &base), Err(IllegalChange::Identity), "it stays deleted");
     let mut decided = base.clone();
     decided.decided.seq = 1;
     assert_eq!(check_change(&decided, &base), Err(IllegalChange::Undecided));
     // What a component missed does not shrink on its way.
     let stale = |seq| {
         let mut c = base.clone();
-        c.members[1].state = ComponentState::Resyncing {
-            stale_since: OpId { seq, ..OpId::ZERO },
-        };
+        c.members[1].state = ComponentState::Resyncing { stale_since: OpId { seq, ..OpId::ZERO } };
         c
     };
     assert!(check_change(&stale(5), &stale(5)).is_ok());

@@ -3,12 +3,10 @@
 //! Promises    a listing is of one revision, however many pages it takes
 //!             a transaction whose answer was lost is tried again, and recognised when the first try had done it
 
-use cairn_directory::{
-    DirectoryError, Key, Listing, Op, Revision, Scope, Stored, Txn, VALUE_BYTES_MAX, decide,
-};
+use cairn_directory::{DirectoryError, Key, Listing, Op, Revision, Scope, Stored, Txn, VALUE_BYTES_MAX, decide};
 use etcd_client::{
-    Compare, CompareOp, Error, GetOptions, GetResponse, KeyValue, KvClient, Txn as EtcdTxn, TxnOp,
-    TxnOpResponse, TxnResponse,
+    Compare, CompareOp, Error, GetOptions, GetResponse, KeyValue, KvClient, Txn as EtcdTxn, TxnOp, TxnOpResponse,
+    TxnResponse,
 };
 
 use crate::endpoints::{Endpoints, etcd_client_code::OUT_OF_RANGE};
@@ -25,10 +23,7 @@ fn revision(of: i64) -> Revision {
 }
 
 pub(crate) fn stored(kv: &KeyValue) -> Stored {
-    Stored {
-        revision: revision(kv.mod_revision()),
-        value: kv.value().to_vec(),
-    }
+    Stored { revision: revision(kv.mod_revision()), value: kv.value().to_vec() }
 }
 
 /// The key of ours at etcd's key `raw`; none when it is of a kind that this release does not know.
@@ -42,16 +37,10 @@ fn header_revision(answer: &GetResponse) -> Revision {
 }
 
 fn kv_client(client: &etcd_client::Client) -> KvClient {
-    client
-        .kv_client()
-        .max_decoding_message_size(ANSWER_BYTES_MAX)
+    client.kv_client().max_decoding_message_size(ANSWER_BYTES_MAX)
 }
 
-pub(crate) async fn get(
-    endpoints: &Endpoints,
-    prefix: &str,
-    key: &Key,
-) -> Result<Option<Stored>, DirectoryError> {
+pub(crate) async fn get(endpoints: &Endpoints, prefix: &str, key: &Key) -> Result<Option<Stored>, DirectoryError> {
     let path = format!("{prefix}{key}");
     let (answer, _) = endpoints
         .call(|client| {
@@ -63,11 +52,7 @@ pub(crate) async fn get(
     Ok(answer.kvs().first().map(stored))
 }
 
-pub(crate) async fn list(
-    endpoints: &Endpoints,
-    prefix: &str,
-    scope: Scope,
-) -> Result<Listing, DirectoryError> {
+pub(crate) async fn list(endpoints: &Endpoints, prefix: &str, scope: Scope) -> Result<Listing, DirectoryError> {
     let start = format!("{prefix}{}", scope.prefix());
     let end = end_of(&start);
     let mut tries = 0;
@@ -80,18 +65,13 @@ pub(crate) async fn list(
             let (answer, _) = endpoints
                 .call(|client| {
                     let (mut kv, from, end) = (kv_client(&client), from.clone(), end.clone());
-                    let options = GetOptions::new()
-                        .with_range(end)
-                        .with_limit(PAGE_ENTRIES)
-                        .with_revision(at.0 as i64);
+                    let options = GetOptions::new().with_range(end).with_limit(PAGE_ENTRIES).with_revision(at.0 as i64);
                     async move { kv.get(from, Some(options)).await }
                 })
                 .await;
             let answer = match answer {
                 Ok(answer) => answer,
-                Err(crate::endpoints::Failed::Refused(error))
-                    if is_compacted(&error) && tries < LIST_TRIES_MAX =>
-                {
+                Err(crate::endpoints::Failed::Refused(error)) if is_compacted(&error) && tries < LIST_TRIES_MAX => {
                     continue 'anew;
                 }
                 Err(failed) => return Err(failed.into_error(false)),
@@ -141,26 +121,16 @@ fn to_etcd(prefix: &str, txn: &Txn) -> EtcdTxn {
         .ops
         .iter()
         .filter_map(|op| match op {
-            Op::Create { value, .. } | Op::Replace { value, .. } => {
-                Some(TxnOp::put(path(op), value.clone(), None))
-            }
+            Op::Create { value, .. } | Op::Replace { value, .. } => Some(TxnOp::put(path(op), value.clone(), None)),
             Op::Delete { .. } => Some(TxnOp::delete(path(op), None)),
             Op::Check { .. } => None,
         })
         .collect();
-    let reads: Vec<TxnOp> = txn
-        .ops
-        .iter()
-        .map(|op| TxnOp::get(path(op), None))
-        .collect();
+    let reads: Vec<TxnOp> = txn.ops.iter().map(|op| TxnOp::get(path(op), None)).collect();
     EtcdTxn::new().when(guards).and_then(writes).or_else(reads)
 }
 
-pub(crate) async fn commit(
-    endpoints: &Endpoints,
-    prefix: &str,
-    txn: &Txn,
-) -> Result<Revision, DirectoryError> {
+pub(crate) async fn commit(endpoints: &Endpoints, prefix: &str, txn: &Txn) -> Result<Revision, DirectoryError> {
     txn.validate()?;
     let request = to_etcd(prefix, txn);
     let (answer, lost) = endpoints
@@ -184,9 +154,7 @@ pub(crate) async fn commit(
     };
     match decide(txn, revision_of) {
         Err(conflict) => Err(conflict),
-        Ok(()) => Err(DirectoryError::away(
-            "etcd refused a transaction whose guards hold",
-        )),
+        Ok(()) => Err(DirectoryError::away("etcd refused a transaction whose guards hold")),
     }
 }
 
@@ -236,30 +204,19 @@ mod tests {
         Key::new(Kind::Task, &Name::new(name).unwrap())
     }
     fn at(revision: u64, value: &str) -> Option<Stored> {
-        Some(Stored {
-            revision: Revision(revision),
-            value: value.into(),
-        })
+        Some(Stored { revision: Revision(revision), value: value.into() })
     }
 
     #[test]
     fn a_lost_answer_is_told_from_someone_elses_change() {
         let now = Revision(9);
-        let two = Txn::new().create(key("a"), b"1".to_vec()).replace(
-            key("b"),
-            Revision(3),
-            b"2".to_vec(),
-        );
+        let two = Txn::new().create(key("a"), b"1".to_vec()).replace(key("b"), Revision(3), b"2".to_vec());
         let done = |found: &[Option<Stored>]| done_before(&two, found, now);
         assert_eq!(done(&[at(7, "1"), at(7, "2")]), Some(Revision(7)));
         assert_eq!(done(&[at(7, "1"), at(8, "2")]), None, "two transactions");
         assert_eq!(done(&[at(7, "x"), at(7, "2")]), None, "another value");
         assert_eq!(done(&[None, at(7, "2")]), None, "half");
-        assert_eq!(
-            done(&[at(3, "1"), at(3, "2")]),
-            None,
-            "what it was to replace"
-        );
+        assert_eq!(done(&[at(3, "1"), at(3, "2")]), None, "what it was to replace");
         let delete = Txn::new().delete(key("a"), Revision(3));
         assert_eq!(done_before(&delete, &[None], now), Some(now));
         assert_eq!(done_before(&delete, &[at(4, "1")], now), None);

@@ -6,8 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cairn_directory::{
-    BoxFuture, Directory, DirectoryError, Health, Key, Kind, Listing, MemberHealth, Revision,
-    Scope, Stored, Txn, Watch,
+    BoxFuture, Directory, DirectoryError, Health, Key, Kind, Listing, MemberHealth, Revision, Scope, Stored, Txn, Watch,
 };
 use cairn_types::ClusterId;
 use etcd_client::{AlarmAction, AlarmType};
@@ -42,16 +41,8 @@ impl EtcdDirectory {
     ///
     /// # Errors
     /// `Refused` when there is no URL or one cannot be used.
-    pub fn new(
-        runtime: Handle,
-        cluster: ClusterId,
-        urls: &[String],
-    ) -> Result<Arc<Self>, DirectoryError> {
-        Ok(Arc::new(Self {
-            runtime,
-            endpoints: Arc::new(Endpoints::new(urls)?),
-            prefix: Key::cluster_prefix(cluster),
-        }))
+    pub fn new(runtime: Handle, cluster: ClusterId, urls: &[String]) -> Result<Arc<Self>, DirectoryError> {
+        Ok(Arc::new(Self { runtime, endpoints: Arc::new(Endpoints::new(urls)?), prefix: Key::cluster_prefix(cluster) }))
     }
 
     /// Waits until reads and writes are possible, at most `limit`.
@@ -124,19 +115,13 @@ impl Directory for EtcdDirectory {
         let (endpoints, prefix) = (self.endpoints.clone(), self.prefix.clone());
         let work = self.on_runtime(async move {
             let members = join_all((0..endpoints.urls().len()).map(|i| member(&endpoints, i)));
-            let (members, read) = futures::join!(
-                members,
-                calls::list(&endpoints, &prefix, Scope::Kind(Kind::Settings))
-            );
+            let (members, read) =
+                futures::join!(members, calls::list(&endpoints, &prefix, Scope::Kind(Kind::Settings)));
             let problem = match read {
                 Err(error) => Some(error.to_string()),
                 Ok(_) => alarms(&endpoints).await,
             };
-            Ok(Health {
-                kind: "etcd",
-                problem,
-                members,
-            })
+            Ok(Health { kind: "etcd", problem, members })
         });
         async move {
             work.await.unwrap_or_else(|error| Health {
@@ -151,19 +136,13 @@ impl Directory for EtcdDirectory {
 
 /// What one member says of itself.
 async fn member(endpoints: &Endpoints, index: usize) -> MemberHealth {
-    let mut health = MemberHealth {
-        endpoint: endpoints.urls()[index].clone(),
-        problem: None,
-        leader: false,
-        db_bytes: 0,
-    };
+    let mut health =
+        MemberHealth { endpoint: endpoints.urls()[index].clone(), problem: None, leader: false, db_bytes: 0 };
     let status = async { endpoints.client(index).await?.status().await };
     match timeout(Duration::from_millis(ATTEMPT_MS_MAX), status).await {
         Ok(Ok(status)) => {
             health.db_bytes = u64::try_from(status.db_size()).unwrap_or(0);
-            health.leader = status
-                .header()
-                .is_some_and(|h| h.member_id() == status.leader());
+            health.leader = status.header().is_some_and(|h| h.member_id() == status.leader());
             if status.leader() == 0 {
                 health.problem = Some("it knows no leader".into());
             }
@@ -182,21 +161,15 @@ async fn alarms(endpoints: &Endpoints) -> Option<String> {
     let (answer, _) = endpoints
         .call(|client| {
             let mut maintenance = client.maintenance_client();
-            async move {
-                maintenance
-                    .alarm(AlarmAction::Get, AlarmType::None, None)
-                    .await
-            }
+            async move { maintenance.alarm(AlarmAction::Get, AlarmType::None, None).await }
         })
         .await;
     let answer = answer.ok()?;
     let alarm = answer.alarms().first()?;
     Some(match alarm.alarm() {
-        AlarmType::Nospace => {
-            "etcd takes no writes: its quota is used up. Compact and defragment it, then \
+        AlarmType::Nospace => "etcd takes no writes: its quota is used up. Compact and defragment it, then \
                                disarm the alarm (etcdctl compact, defrag, alarm disarm)"
-                .into()
-        }
+            .into(),
         other => format!("etcd raised alarm {other:?}: see its log"),
     })
 }

@@ -41,10 +41,7 @@ impl Failed {
     pub(crate) fn into_error(self, ambiguous: bool) -> DirectoryError {
         match self {
             Self::Refused(error) => refusal(&error),
-            Self::Away { cause } => DirectoryError::Unavailable {
-                cause,
-                outcome_unknown: ambiguous,
-            },
+            Self::Away { cause } => DirectoryError::Unavailable { cause, outcome_unknown: ambiguous },
         }
     }
 }
@@ -62,10 +59,8 @@ fn judge(error: Error) -> Attempt {
     use etcd_client_code::*;
     match &error {
         Error::GRpcStatus(status) => match status.code() as i32 {
-            INVALID_ARGUMENT | OUT_OF_RANGE | FAILED_PRECONDITION | PERMISSION_DENIED
-            | UNAUTHENTICATED | RESOURCE_EXHAUSTED | UNIMPLEMENTED | NOT_FOUND => {
-                Attempt::Refused(error)
-            }
+            INVALID_ARGUMENT | OUT_OF_RANGE | FAILED_PRECONDITION | PERMISSION_DENIED | UNAUTHENTICATED
+            | RESOURCE_EXHAUSTED | UNIMPLEMENTED | NOT_FOUND => Attempt::Refused(error),
             _ if words(&error).contains("connect error") => Attempt::NotSent,
             _ => Attempt::Lost,
         },
@@ -141,9 +136,7 @@ impl Endpoints {
             ));
         }
         for url in urls {
-            let plain = url
-                .strip_prefix("http://")
-                .is_some_and(|rest| rest.contains(':'));
+            let plain = url.strip_prefix("http://").is_some_and(|rest| rest.contains(':'));
             if !plain {
                 return Err(DirectoryError::Refused(format!(
                     "{url:?} is not an etcd URL that this release can use: write http://host:port (TLS to etcd is \
@@ -153,10 +146,7 @@ impl Endpoints {
         }
         Ok(Self {
             urls: urls.to_vec(),
-            state: Mutex::new(State {
-                current: 0,
-                clients: urls.iter().map(|_| None).collect(),
-            }),
+            state: Mutex::new(State { current: 0, clients: urls.iter().map(|_| None).collect() }),
         })
     }
 
@@ -199,10 +189,7 @@ impl Endpoints {
 
     /// Asks members until one answers. Returns also whether an attempt before it may have been carried out, its answer
     /// lost.
-    pub(crate) async fn call<T, F>(
-        &self,
-        mut run: impl FnMut(Client) -> F,
-    ) -> (Result<T, Failed>, bool)
+    pub(crate) async fn call<T, F>(&self, mut run: impl FnMut(Client) -> F) -> (Result<T, Failed>, bool)
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -262,10 +249,7 @@ impl Endpoints {
                 let text = words(&error);
                 Err((judge(error), text))
             }
-            Err(_) => Err((
-                Attempt::Lost,
-                format!("no answer within {} ms", limit.as_millis()),
-            )),
+            Err(_) => Err((Attempt::Lost, format!("no answer within {} ms", limit.as_millis()))),
         }
     }
 }

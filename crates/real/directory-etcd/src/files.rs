@@ -21,10 +21,7 @@ fn refuse(act: &str, path: &Path, cause: impl std::fmt::Display) -> DirectoryErr
 ///
 /// # Errors
 /// `Refused`: the file cannot be opened, is in use, is another cluster's, or is damaged.
-pub fn open_embedded_file(
-    path: &Path,
-    cluster: ClusterId,
-) -> Result<Arc<Embedded>, DirectoryError> {
+pub fn open_embedded_file(path: &Path, cluster: ClusterId) -> Result<Arc<Embedded>, DirectoryError> {
     const ACT: &str = "open the embedded directory";
     let file = OpenOptions::new()
         .read(true)
@@ -81,10 +78,7 @@ mod tests {
         assert_eq!(empty.revision(), None, "none yet");
         let mut copy = LocalCopy::empty(cluster);
         for revision in 1..=3 {
-            let listing = Listing {
-                revision: Revision(revision),
-                entries: Vec::new(),
-            };
+            let listing = Listing { revision: Revision(revision), entries: Vec::new() };
             copy.apply(&Followed::Snapshot(listing), 1000 * revision);
             store_local_copy(&path, &copy).unwrap();
             assert_eq!(load_local_copy(&path, cluster).unwrap(), copy);

@@ -139,16 +139,12 @@ pub fn find_etcd(given: Option<&Path>) -> Result<PathBuf, SuperviseError> {
             .map(|folder| folder.join("etcd"))
             .collect(),
     };
-    places
-        .iter()
-        .find(|path| path.is_file())
-        .cloned()
-        .ok_or_else(|| SuperviseError::NotInstalled {
-            looked_for: match given {
-                Some(path) => path.display().to_string(),
-                None => "etcd in PATH, /usr/bin, /usr/sbin, /usr/local/bin".into(),
-            },
-        })
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| SuperviseError::NotInstalled {
+        looked_for: match given {
+            Some(path) => path.display().to_string(),
+            None => "etcd in PATH, /usr/bin, /usr/sbin, /usr/local/bin".into(),
+        },
+    })
 }
 
 impl Member {
@@ -164,38 +160,19 @@ impl Member {
             act: format!("make the folder {}", path.display()),
             cause,
         })?;
-        let status = Arc::new(Mutex::new(Status {
-            state: MemberState::Stopped,
-            restarts: 0,
-        }));
+        let status = Arc::new(Mutex::new(Status { state: MemberState::Stopped, restarts: 0 }));
         let (stop, stopped) = mpsc::channel();
         let (started, first) = mpsc::channel();
-        let supervisor = Supervisor {
-            config,
-            program,
-            status: status.clone(),
-        };
+        let supervisor = Supervisor { config, program, status: status.clone() };
         let thread = thread::Builder::new()
             .name("etcd-supervisor".into())
             .spawn(move || supervisor.run(&stopped, &started))
-            .map_err(|cause| SuperviseError::System {
-                act: "start a thread".into(),
-                cause,
-            })?;
-        let member = Self {
-            status,
-            stop,
-            thread: Some(thread),
-        };
+            .map_err(|cause| SuperviseError::System { act: "start a thread".into(), cause })?;
+        let member = Self { status, stop, thread: Some(thread) };
         match first.recv() {
             Ok(Ok(())) => Ok(member),
-            Ok(Err(cause)) => Err(SuperviseError::System {
-                act: "start etcd".into(),
-                cause,
-            }),
-            Err(_) => Err(SuperviseError::Refused(
-                "the supervising thread ended at once".into(),
-            )),
+            Ok(Err(cause)) => Err(SuperviseError::System { act: "start etcd".into(), cause }),
+            Err(_) => Err(SuperviseError::Refused("the supervising thread ended at once".into())),
         }
     }
 
@@ -233,9 +210,7 @@ fn check(config: &MemberConfig) -> Result<(), SuperviseError> {
     let refuse = |text: String| Err(SuperviseError::Refused(text));
     for url in [&config.client_url, &config.peer_url] {
         if !url.starts_with("http://") {
-            return refuse(format!(
-                "{url:?} is not a URL for etcd: write http://host:port"
-            ));
+            return refuse(format!("{url:?} is not a URL for etcd: write http://host:port"));
         }
     }
     let own = (config.name.clone(), config.peer_url.clone());
@@ -245,10 +220,8 @@ fn check(config: &MemberConfig) -> Result<(), SuperviseError> {
             config.name, config.peer_url
         ));
     }
-    if let Some((name, _)) = config
-        .initial_cluster
-        .iter()
-        .find(|(name, _)| name.is_empty() || name.contains([',', '=']))
+    if let Some((name, _)) =
+        config.initial_cluster.iter().find(|(name, _)| name.is_empty() || name.contains([',', '=']))
     {
         return refuse(format!("{name:?} is not a name for an etcd member"));
     }
@@ -258,10 +231,7 @@ fn check(config: &MemberConfig) -> Result<(), SuperviseError> {
 fn prepare_folders(config: &MemberConfig) -> Result<(), (PathBuf, io::Error)> {
     use std::os::unix::fs::DirBuilderExt as _;
     let make = |path: &Path| {
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path);
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|e| (path.to_owned(), e))
     };
     make(&config.data_dir)?;
@@ -273,11 +243,7 @@ fn prepare_folders(config: &MemberConfig) -> Result<(), (PathBuf, io::Error)> {
 
 /// What etcd 3.4 is told.
 fn arguments(config: &MemberConfig) -> Vec<String> {
-    let members: Vec<String> = config
-        .initial_cluster
-        .iter()
-        .map(|(name, url)| format!("{name}={url}"))
-        .collect();
+    let members: Vec<String> = config.initial_cluster.iter().map(|(name, url)| format!("{name}={url}")).collect();
     let data_dir = config.data_dir.display();
     vec![
         format!("--name={}", config.name),
@@ -331,11 +297,7 @@ impl Supervisor {
             if begun.elapsed() >= WELL_AFTER {
                 pause = BACKOFF.0;
             }
-            tracing::warn!(
-                member = self.config.name,
-                pause_ms = pause.as_millis() as u64,
-                "{why}"
-            );
+            tracing::warn!(member = self.config.name, pause_ms = pause.as_millis() as u64, "{why}");
             self.set(MemberState::Waiting { why });
             if stop.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                 self.set(MemberState::Stopped);
@@ -388,10 +350,7 @@ impl Supervisor {
         };
         let text = read().unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        let bad = lines
-            .iter()
-            .rev()
-            .find(|l| l.contains("\"level\":\"fatal\"") || l.contains("\"level\":\"error\""));
+        let bad = lines.iter().rev().find(|l| l.contains("\"level\":\"fatal\"") || l.contains("\"level\":\"error\""));
         let last = bad.or(lines.last()).copied().unwrap_or("its log is empty");
         format!("{last} (log: {})", self.config.log_file.display())
     }
@@ -475,11 +434,8 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("etcd");
-        fs::write(
-            &program,
-            "#!/bin/sh\necho '{\"level\":\"fatal\",\"msg\":\"bind: address in use\"}' >&2\nexit 3\n",
-        )
-        .unwrap();
+        fs::write(&program, "#!/bin/sh\necho '{\"level\":\"fatal\",\"msg\":\"bind: address in use\"}' >&2\nexit 3\n")
+            .unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let mut config = config(folder.path());
         config.program = Some(program);

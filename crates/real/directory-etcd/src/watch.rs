@@ -26,20 +26,12 @@ const MESSAGE_BYTES_MAX: usize = 256 << 20;
 type Item = Result<WatchItem, DirectoryError>;
 
 /// Begins a watch of everything below `prefix` after `after`.
-pub(crate) async fn open(
-    endpoints: &Endpoints,
-    prefix: String,
-    after: Revision,
-) -> Result<Watch, DirectoryError> {
+pub(crate) async fn open(endpoints: &Endpoints, prefix: String, after: Revision) -> Result<Watch, DirectoryError> {
     let mut cause = String::new();
     let first = endpoints.current();
     for step in 0..endpoints.urls().len() {
         let index = (first + step) % endpoints.urls().len();
-        let begun = timeout(
-            Duration::from_millis(ATTEMPT_MS_MAX),
-            begin(endpoints, index, &prefix, after),
-        )
-        .await;
+        let begun = timeout(Duration::from_millis(ATTEMPT_MS_MAX), begin(endpoints, index, &prefix, after)).await;
         match begun {
             Ok(Ok(None)) => return Ok(stream::iter([Ok(WatchItem::Gap)]).boxed()),
             Ok(Ok(Some(watch))) => {
@@ -49,10 +41,7 @@ pub(crate) async fn open(
             }
             Ok(Err(error)) => cause = format!("{}: {}", endpoints.urls()[index], words(&error)),
             Err(_) => {
-                cause = format!(
-                    "{}: no answer within {ATTEMPT_MS_MAX} ms",
-                    endpoints.urls()[index]
-                );
+                cause = format!("{}: no answer within {ATTEMPT_MS_MAX} ms", endpoints.urls()[index]);
             }
         }
         endpoints.failed(index);
@@ -68,18 +57,11 @@ async fn begin(
     after: Revision,
 ) -> Result<Option<WatchStream>, etcd_client::Error> {
     let client = endpoints.client(index).await?;
-    let options = WatchOptions::new()
-        .with_prefix()
-        .with_start_revision(after.0 as i64 + 1);
-    let mut watch = client
-        .watch_client()
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .watch(prefix, Some(options))
-        .await?;
+    let options = WatchOptions::new().with_prefix().with_start_revision(after.0 as i64 + 1);
+    let mut watch =
+        client.watch_client().max_decoding_message_size(MESSAGE_BYTES_MAX).watch(prefix, Some(options)).await?;
     let Some(first) = watch.message().await? else {
-        return Err(etcd_client::Error::WatchError(
-            "the server closed the watch".into(),
-        ));
+        return Err(etcd_client::Error::WatchError("the server closed the watch".into()));
     };
     // A server whose history is shorter than what we saw was restored from a backup.
     let now = first.header().map_or(0, |h| h.revision());
@@ -87,9 +69,7 @@ async fn begin(
         return Ok(None);
     }
     if first.canceled() {
-        return Err(etcd_client::Error::WatchError(
-            first.cancel_reason().to_owned(),
-        ));
+        return Err(etcd_client::Error::WatchError(first.cancel_reason().to_owned()));
     }
     Ok(Some(watch))
 }
@@ -138,10 +118,7 @@ fn translate(response: &WatchResponse, prefix: &str, after: Revision) -> Vec<Ite
         return vec![Ok(WatchItem::Gap)];
     }
     if response.canceled() {
-        return vec![Err(DirectoryError::away(format!(
-            "etcd cancelled the watch: {}",
-            response.cancel_reason()
-        )))];
+        return vec![Err(DirectoryError::away(format!("etcd cancelled the watch: {}", response.cancel_reason())))];
     }
     if response.events().is_empty() {
         return vec![Ok(WatchItem::Confirmed)];
@@ -160,10 +137,7 @@ fn translate(response: &WatchResponse, prefix: &str, after: Revision) -> Vec<Ite
         // A message holds whole transactions, in order: all changes of one stand together.
         match transactions.last_mut().filter(|t| t.revision == revision) {
             Some(transaction) => transaction.changes.push(Change { key, now }),
-            None => transactions.push(Changes {
-                revision,
-                changes: vec![Change { key, now }],
-            }),
+            None => transactions.push(Changes { revision, changes: vec![Change { key, now }] }),
         }
     }
     transactions

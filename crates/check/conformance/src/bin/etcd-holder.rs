@@ -15,11 +15,7 @@ use cairn_types::ClusterId;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = env::args().skip(1);
-    let mut next = || {
-        arguments
-            .next()
-            .ok_or("arguments: folder, client port, peer port")
-    };
+    let mut next = || arguments.next().ok_or("arguments: folder, client port, peer port");
     let folder = PathBuf::from(next()?);
     let (client, peer) = (next()?, next()?);
     let peer_url = format!("http://127.0.0.1:{peer}");

@@ -6,8 +6,8 @@ use std::{
 };
 
 use cairn_directory::{
-    DirectoryError, Entry as _, HostEntry, Key, Kind, Name, Scope, TXN_BYTES_MAX, TXN_OPS_MAX,
-    TaskEntry, TaskId, Txn, VALUE_BYTES_MAX,
+    DirectoryError, Entry as _, HostEntry, Key, Kind, Name, Scope, TXN_BYTES_MAX, TXN_OPS_MAX, TaskEntry, TaskId, Txn,
+    VALUE_BYTES_MAX,
 };
 use cairn_types::{ClusterId, HostId};
 use futures::executor::block_on;
@@ -25,17 +25,11 @@ pub(super) fn one_of_many_creators_wins(rig: &dyn Rig, cluster: ClusterId) {
                     let (directory, contested) = (&directory, &contested);
                     scope.spawn(move || {
                         let value = format!("\"{me}\"").into_bytes();
-                        (
-                            me,
-                            commit(directory, Txn::new().create(contested.clone(), value)),
-                        )
+                        (me, commit(directory, Txn::new().create(contested.clone(), value)))
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|t| t.join().expect("no panic"))
-                .collect()
+            threads.into_iter().map(|t| t.join().expect("no panic")).collect()
         });
         let winners: Vec<_> = outcomes.iter().filter(|(_, o)| o.is_ok()).collect();
         assert_eq!(winners.len(), 1, "{outcomes:?}");
@@ -44,11 +38,7 @@ pub(super) fn one_of_many_creators_wins(rig: &dyn Rig, cluster: ClusterId) {
         assert_eq!(found.value, format!("\"{winner}\"").into_bytes());
         assert_eq!(found.revision, revision);
         for (_, outcome) in outcomes.iter().filter(|(_, o)| o.is_err()) {
-            let expected = DirectoryError::Conflict {
-                key: contested.clone(),
-                expected: None,
-                found: Some(revision),
-            };
+            let expected = DirectoryError::Conflict { key: contested.clone(), expected: None, found: Some(revision) };
             assert_eq!(outcome.as_ref().expect_err("it lost"), &expected);
         }
     }
@@ -102,36 +92,21 @@ pub(super) fn no_increment_is_lost(rig: &dyn Rig, cluster: ClusterId) {
 pub(super) fn a_refused_transaction_leaves_no_trace(rig: &dyn Rig, cluster: ClusterId) {
     let directory = rig.open(cluster);
     let (a, b, c) = (key("a"), key("b"), key("c"));
-    let first = Txn::new()
-        .create(a.clone(), b"1".to_vec())
-        .create(b.clone(), b"1".to_vec());
+    let first = Txn::new().create(a.clone(), b"1".to_vec()).create(b.clone(), b"1".to_vec());
     let old = commit(&directory, first).expect("two creations");
-    let new = commit(
-        &directory,
-        Txn::new().replace(b.clone(), old, b"2".to_vec()),
-    );
+    let new = commit(&directory, Txn::new().replace(b.clone(), old, b"2".to_vec()));
     let new = new.expect("a replacement");
     assert!(new > old);
     let refused = [
-        Txn::new()
-            .replace(a.clone(), old, b"9".to_vec())
-            .replace(b.clone(), old, b"9".to_vec()),
-        Txn::new()
-            .create(c.clone(), b"9".to_vec())
-            .delete(b.clone(), old),
+        Txn::new().replace(a.clone(), old, b"9".to_vec()).replace(b.clone(), old, b"9".to_vec()),
+        Txn::new().create(c.clone(), b"9".to_vec()).delete(b.clone(), old),
         Txn::new().delete(a.clone(), old).check(b.clone(), None),
-        Txn::new()
-            .delete(a.clone(), old)
-            .check(b.clone(), Some(old)),
+        Txn::new().delete(a.clone(), old).check(b.clone(), Some(old)),
     ];
     for txn in refused {
         let expected = txn.ops[1].expected();
         let error = commit(&directory, txn).expect_err("a false guard");
-        let conflict = DirectoryError::Conflict {
-            key: b.clone(),
-            expected,
-            found: Some(new),
-        };
+        let conflict = DirectoryError::Conflict { key: b.clone(), expected, found: Some(new) };
         assert_eq!(error, conflict);
     }
     assert_eq!(get(&directory, &a).expect("a").value, b"1");
@@ -139,10 +114,7 @@ pub(super) fn a_refused_transaction_leaves_no_trace(rig: &dyn Rig, cluster: Clus
     assert_eq!(get(&directory, &c), None);
     // The revision of something that is gone is no guard any more; absence is.
     commit(&directory, Txn::new().delete(b.clone(), new)).expect("a deletion");
-    let gone = commit(
-        &directory,
-        Txn::new().replace(b.clone(), new, b"3".to_vec()),
-    );
+    let gone = commit(&directory, Txn::new().replace(b.clone(), new, b"3".to_vec()));
     assert!(gone.expect_err("it is gone").is_conflict());
     commit(&directory, Txn::new().create(b, b"4".to_vec())).expect("a creation after a deletion");
 }
@@ -156,28 +128,27 @@ pub(super) fn readers_never_see_half(rig: &dyn Rig, cluster: ClusterId) {
         let text = std::str::from_utf8(stored).expect("digits");
         text.parse().expect("a number")
     };
-    let begin = Txn::new()
-        .create(a.clone(), SUM.to_string().into_bytes())
-        .create(b.clone(), b"0".to_vec());
+    let begin = Txn::new().create(a.clone(), SUM.to_string().into_bytes()).create(b.clone(), b"0".to_vec());
     commit(&directory, begin).expect("two creations");
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let writers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut moved = 0;
-                    while moved < 40 {
-                        let (from, to) = (get(&directory, &a), get(&directory, &b));
-                        let (from, to) = (from.expect("a"), to.expect("b"));
-                        let (left, right) = (number(&from.value), number(&to.value));
-                        let txn = Txn::new()
-                            .replace(a.clone(), from.revision, (left - 1).to_string().into())
-                            .replace(b.clone(), to.revision, (right + 1).to_string().into());
-                        moved += u32::from(commit(&directory, txn).is_ok());
-                    }
+        let writers: Vec<_> =
+            (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut moved = 0;
+                        while moved < 40 {
+                            let (from, to) = (get(&directory, &a), get(&directory, &b));
+                            let (from, to) = (from.expect("a"), to.expect("b"));
+                            let (left, right) = (number(&from.value), number(&to.value));
+                            let txn = Txn::new()
+                                .replace(a.clone(), from.revision, (left - 1).to_string().into())
+                                .replace(b.clone(), to.revision, (right + 1).to_string().into());
+                            moved += u32::from(commit(&directory, txn).is_ok());
+                        }
+                    })
                 })
-            })
-            .collect();
+                .collect();
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let seen = block_on(directory.list(Scope::All)).expect("a listing");
@@ -203,9 +174,7 @@ pub(super) fn limits_are_the_same_everywhere(rig: &dyn Rig, cluster: ClusterId) 
         json
     };
     let many = |count: usize, bytes: usize, prefix: &str| {
-        (0..count).fold(Txn::new(), |txn, i| {
-            txn.create(key(&format!("{prefix}-{i}")), text(bytes))
-        })
+        (0..count).fold(Txn::new(), |txn, i| txn.create(key(&format!("{prefix}-{i}")), text(bytes)))
     };
     let largest = TXN_BYTES_MAX / VALUE_BYTES_MAX;
     let refused = [
@@ -213,12 +182,7 @@ pub(super) fn limits_are_the_same_everywhere(rig: &dyn Rig, cluster: ClusterId) 
         (many(TXN_OPS_MAX + 1, 2, "n"), "operations"),
         (many(1, VALUE_BYTES_MAX + 1, "v"), "bytes"),
         (many(largest + 1, VALUE_BYTES_MAX, "t"), "bytes of values"),
-        (
-            Txn::new()
-                .create(key("twice"), text(2))
-                .check(key("twice"), None),
-            "twice",
-        ),
+        (Txn::new().create(key("twice"), text(2)).check(key("twice"), None), "twice"),
     ];
     for (txn, why) in refused {
         match commit(&directory, txn) {
@@ -249,18 +213,10 @@ pub(super) fn listings_are_ordered(rig: &dyn Rig, cluster: ClusterId) {
     let all = block_on(directory.list(Scope::All)).expect("a listing");
     assert_eq!(all.entries.len(), 450);
     assert_eq!(Some(all.revision), last, "as of the last transaction");
-    assert!(
-        all.entries
-            .windows(2)
-            .all(|w| w[0].0.path() < w[1].0.path())
-    );
+    assert!(all.entries.windows(2).all(|w| w[0].0.path() < w[1].0.path()));
     for kind in Kind::ALL {
         let listed = block_on(directory.list(Scope::Kind(kind))).expect("a listing");
-        let expected: Vec<_> = all
-            .entries
-            .iter()
-            .filter(|(k, _)| k.kind() == kind)
-            .collect();
+        let expected: Vec<_> = all.entries.iter().filter(|(k, _)| k.kind() == kind).collect();
         assert_eq!(listed.entries.iter().collect::<Vec<_>>(), expected);
         assert_eq!(listed.revision, all.revision);
     }
@@ -285,9 +241,7 @@ pub(super) fn a_damaged_entry_hides_no_other(rig: &dyn Rig, cluster: ClusterId) 
     block_on(registry.create(&TaskId(1), &task(1))).expect("a creation");
     block_on(registry.create(&TaskId(3), &task(3))).expect("a creation");
     let broken = Key::of::<TaskEntry>(&TaskId(2));
-    let txn = Txn::new()
-        .create(broken.clone(), b"{\"kind\":".to_vec())
-        .create(key("not-an-id"), b"{}".to_vec());
+    let txn = Txn::new().create(broken.clone(), b"{\"kind\":".to_vec()).create(key("not-an-id"), b"{}".to_vec());
     commit(directory, txn).expect("anything may be stored");
     let listed = block_on(registry.list::<TaskEntry>()).expect("a listing");
     let ids: Vec<_> = listed.entries.iter().map(|(id, _)| *id).collect();
@@ -298,10 +252,5 @@ pub(super) fn a_damaged_entry_hides_no_other(rig: &dyn Rig, cluster: ClusterId) 
         other => panic!("{other:?}"),
     }
     assert_eq!(HostEntry::KIND, Kind::Host);
-    assert!(
-        block_on(registry.list::<HostEntry>())
-            .expect("a listing")
-            .entries
-            .is_empty()
-    );
+    assert!(block_on(registry.list::<HostEntry>()).expect("a listing").entries.is_empty());
 }

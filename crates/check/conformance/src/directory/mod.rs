@@ -15,9 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cairn_directory::{
-    Directory, DirectoryError, Key, Kind, Name, Registry, Revision, Scope, Stored, Txn,
-};
+use cairn_directory::{Directory, DirectoryError, Key, Kind, Name, Registry, Revision, Scope, Stored, Txn};
 use cairn_types::ClusterId;
 use futures::executor::block_on;
 
@@ -48,68 +46,23 @@ type Check = fn(&dyn Rig, ClusterId);
 
 /// Every check, in an order that takes the directory away last.
 const CHECKS: &[(&str, Check)] = &[
-    (
-        "one of many creators wins",
-        changes::one_of_many_creators_wins,
-    ),
+    ("one of many creators wins", changes::one_of_many_creators_wins),
     ("no increment is lost", changes::no_increment_is_lost),
-    (
-        "a refused transaction leaves no trace",
-        changes::a_refused_transaction_leaves_no_trace,
-    ),
-    (
-        "readers never see half a transaction",
-        changes::readers_never_see_half,
-    ),
-    (
-        "limits are the same everywhere",
-        changes::limits_are_the_same_everywhere,
-    ),
-    (
-        "listings are ordered and of one revision",
-        changes::listings_are_ordered,
-    ),
-    (
-        "clusters do not see each other",
-        changes::clusters_do_not_see_each_other,
-    ),
-    (
-        "a damaged entry hides no other",
-        changes::a_damaged_entry_hides_no_other,
-    ),
-    (
-        "a disk from intent to tombstone",
-        rooms::a_disk_from_intent_to_tombstone,
-    ),
+    ("a refused transaction leaves no trace", changes::a_refused_transaction_leaves_no_trace),
+    ("readers never see half a transaction", changes::readers_never_see_half),
+    ("limits are the same everywhere", changes::limits_are_the_same_everywhere),
+    ("listings are ordered and of one revision", changes::listings_are_ordered),
+    ("clusters do not see each other", changes::clusters_do_not_see_each_other),
+    ("a damaged entry hides no other", changes::a_damaged_entry_hides_no_other),
+    ("a disk from intent to tombstone", rooms::a_disk_from_intent_to_tombstone),
     ("a creation undone", rooms::a_creation_undone),
-    (
-        "hosts have names of their own",
-        rooms::hosts_have_names_of_their_own,
-    ),
-    (
-        "a directory rebuilt from records",
-        rooms::a_directory_rebuilt_from_records,
-    ),
-    (
-        "hostile names are refused in words",
-        rooms::hostile_names_are_refused,
-    ),
-    (
-        "tasks are kept and pruned",
-        rooms::tasks_are_kept_and_pruned,
-    ),
-    (
-        "a watch tells everything in order",
-        watching::everything_in_order,
-    ),
-    (
-        "a reader that slept catches up",
-        watching::a_reader_that_slept_catches_up,
-    ),
-    (
-        "a watch from another life is a gap",
-        watching::another_life_is_a_gap,
-    ),
+    ("hosts have names of their own", rooms::hosts_have_names_of_their_own),
+    ("a directory rebuilt from records", rooms::a_directory_rebuilt_from_records),
+    ("hostile names are refused in words", rooms::hostile_names_are_refused),
+    ("tasks are kept and pruned", rooms::tasks_are_kept_and_pruned),
+    ("a watch tells everything in order", watching::everything_in_order),
+    ("a reader that slept catches up", watching::a_reader_that_slept_catches_up),
+    ("a watch from another life is a gap", watching::another_life_is_a_gap),
     ("one server lost", outage::one_server_lost),
     ("the directory away and back", outage::away_and_back),
 ];
@@ -131,10 +84,7 @@ pub fn directory_suite(rig: &dyn Rig, seed: u64) -> Vec<Passed> {
 
 /// A key for checks that are about no particular kind.
 fn key(name: &str) -> Key {
-    Key::new(
-        Kind::Task,
-        &Name::new(name).expect("checks use valid names"),
-    )
+    Key::new(Kind::Task, &Name::new(name).expect("checks use valid names"))
 }
 
 fn registry(rig: &dyn Rig, cluster: ClusterId) -> Registry {

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cairn_directory::{
-    DirectoryError, Followed, Follower, Kind, LocalCopy, Name, Registry, Revision, Scope, Txn,
-};
+use cairn_directory::{DirectoryError, Followed, Follower, Kind, LocalCopy, Name, Registry, Revision, Scope, Txn};
 use cairn_types::{ClusterId, Policy};
 use futures::executor::block_on;
 
@@ -37,28 +35,19 @@ pub(super) fn one_server_lost(rig: &dyn Rig, cluster: ClusterId) {
                 scope.spawn(move || write_through(directory, me, acknowledged))
             })
             .collect();
-        wait_until("the first writes", BACK_LIMIT, || {
-            acknowledged.load(Ordering::Relaxed) >= 30
-        });
+        wait_until("the first writes", BACK_LIMIT, || acknowledged.load(Ordering::Relaxed) >= 30);
         let lost = rig.lose_one();
-        let worked_without = wait_until("writes without one server", BACK_LIMIT, || {
-            acknowledged.load(Ordering::Relaxed) >= 90
-        });
+        let worked_without =
+            wait_until("writes without one server", BACK_LIMIT, || acknowledged.load(Ordering::Relaxed) >= 90);
         if lost {
             eprintln!("    one server lost: writes stood for {worked_without:?} at most");
             rig.regain_one();
         }
         let ends: Vec<_> = writers.into_iter().map(|w| w.join()).collect();
-        ends.into_iter()
-            .flat_map(|e| e.expect("no panic"))
-            .collect::<Vec<_>>()
+        ends.into_iter().flat_map(|e| e.expect("no panic")).collect::<Vec<_>>()
     });
     let listing = block_on(directory.list(Scope::All)).expect("a listing");
-    assert_eq!(
-        listing.entries.len(),
-        written.len(),
-        "no more and no less than was acknowledged"
-    );
+    assert_eq!(listing.entries.len(), written.len(), "no more and no less than was acknowledged");
     for (name, value, revision) in written {
         let found = get(&directory, &key(&name)).expect("what was acknowledged");
         assert_eq!((found.value, found.revision), (value, revision));
@@ -86,9 +75,7 @@ fn write_through(
                 assert!(begun.elapsed() < BACK_LIMIT, "{name} could not be written");
                 match commit(directory, Txn::new().create(key(&name), value.clone())) {
                     Ok(revision) => break revision,
-                    Err(DirectoryError::Unavailable {
-                        outcome_unknown, ..
-                    }) => {
+                    Err(DirectoryError::Unavailable { outcome_unknown, .. }) => {
                         unknown |= outcome_unknown;
                     }
                     Err(DirectoryError::Conflict { found, .. }) if unknown => {
@@ -123,34 +110,22 @@ pub(super) fn away_and_back(rig: &dyn Rig, cluster: ClusterId) {
 
     rig.stop();
     told_in_time("get", || block_on(directory.get(&key("a"))).map(|_| ()));
-    told_in_time("list", || {
-        block_on(directory.list(Scope::Kind(Kind::Task))).map(|_| ())
-    });
+    told_in_time("list", || block_on(directory.list(Scope::Kind(Kind::Task))).map(|_| ()));
     told_in_time("watch", || block_on(directory.watch(before)).map(|_| ()));
-    told_in_time("commit", || {
-        commit(&directory, Txn::new().create(key("b"), b"1".to_vec())).map(|_| ())
-    });
+    told_in_time("commit", || commit(&directory, Txn::new().create(key("b"), b"1".to_vec())).map(|_| ()));
     let health = within(CALL_LIMIT, directory.health());
     assert!(health.problem.is_some(), "{health:?}");
     wait_until("the watch ends", Duration::from_secs(8), || {
-        matches!(
-            within(Duration::from_secs(8), follower.next()),
-            Followed::Away(_)
-        )
+        matches!(within(Duration::from_secs(8), follower.next()), Followed::Away(_))
     });
     let read = block_on(copy.get_through::<Policy>(&registry, &gold, 6000)).expect("the copy");
-    assert_eq!(
-        (read.value, read.age_ms),
-        (Some(Policy::default()), Some(5000))
-    );
+    assert_eq!((read.value, read.age_ms), (Some(Policy::default()), Some(5000)));
     let nothing = LocalCopy::empty(cluster);
     let error = block_on(nothing.get_through::<Policy>(&registry, &gold, 6000));
     assert!(error.expect_err("a copy of nothing").is_unavailable());
 
     rig.start();
-    let back = wait_until("reads", BACK_LIMIT, || {
-        block_on(directory.get(&key("a"))).is_ok()
-    });
+    let back = wait_until("reads", BACK_LIMIT, || block_on(directory.get(&key("a"))).is_ok());
     eprintln!("    back {back:?} after the start");
     assert_eq!(get(&directory, &key("a")).expect("a").value, b"1");
     let read = block_on(copy.get_through::<Policy>(&registry, &gold, 6000)).expect("a read");
@@ -171,9 +146,5 @@ fn told_in_time(what: &str, call: impl FnOnce() -> Result<(), DirectoryError>) {
     let begun = Instant::now();
     let error = call().expect_err(what);
     assert!(error.is_unavailable(), "{what}: {error}");
-    assert!(
-        begun.elapsed() < CALL_LIMIT,
-        "{what} took {:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < CALL_LIMIT, "{what} took {:?}", begun.elapsed());
 }

@@ -1,13 +1,12 @@
 //! What the rooms above need: disks, hosts, tasks and their names. C1 to C3.
 
 use cairn_directory::{
-    Adopted, CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError,
-    DiskState, HostEntry, HostNameEntry, Key, Name, NameEntry, NewDisk, Registry, TaskEntry,
-    TaskId, TaskOutcome, TheCluster,
+    Adopted, CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, HostEntry,
+    HostNameEntry, Key, Name, NameEntry, NewDisk, Registry, TaskEntry, TaskId, TaskOutcome, TheCluster,
 };
 use cairn_types::{
-    ClusterId, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig,
-    ObjectId, OpId, Policy, Role,
+    ClusterId, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy,
+    Role,
 };
 use futures::executor::block_on;
 
@@ -18,11 +17,7 @@ fn name(text: &str) -> Name {
 }
 
 fn place(component: u128, host: u128) -> ComponentPlace {
-    ComponentPlace {
-        component: ComponentId(component),
-        host: HostId(host),
-        disk_group: DiskGroupId(host * 10),
-    }
+    ComponentPlace { component: ComponentId(component), host: HostId(host), disk_group: DiskGroupId(host * 10) }
 }
 
 fn disk(object: u128, text: &str) -> NewDisk {
@@ -81,22 +76,14 @@ pub(super) fn a_disk_from_intent_to_tombstone(rig: &dyn Rig, cluster: ClusterId)
     assert!(has_intent(&registry, 1));
     let taken = refusal(block_on(registry.begin_create(&disk(2, "vm-1"))));
     assert!(taken.contains("\"vm-1\" exists already"), "{taken}");
-    assert!(
-        !has_intent(&registry, 2),
-        "a refused creation leaves nothing"
-    );
+    assert!(!has_intent(&registry, 2), "a refused creation leaves nothing");
     block_on(registry.finish_create(vm.object)).expect("its end");
     block_on(registry.finish_create(vm.object)).expect("its end, again");
     assert_eq!(state(&registry, 1), Some(DiskState::Ready));
     assert!(!has_intent(&registry, 1));
     let (object, entry) = block_on(registry.find_disk(&vm.name)).expect("it has its name");
-    assert_eq!(
-        (object, entry.hint_hosts),
-        (vm.object, vec![HostId(1), HostId(2)])
-    );
-    assert!(
-        refusal(block_on(registry.confirm_removed(object, &vm.components))).contains("not deleted")
-    );
+    assert_eq!((object, entry.hint_hosts), (vm.object, vec![HostId(1), HostId(2)]));
+    assert!(refusal(block_on(registry.confirm_removed(object, &vm.components))).contains("not deleted"));
 
     block_on(registry.mark_deleted(object, &vm.components)).expect("a deletion");
     let later = place(99, 3);
@@ -105,24 +92,13 @@ pub(super) fn a_disk_from_intent_to_tombstone(rig: &dyn Rig, cluster: ClusterId)
     assert!(refusal(block_on(registry.finish_create(object))).contains("deleted"));
     block_on(registry.begin_create(&disk(3, "vm-1"))).expect("the name is free");
     for (component, gone) in [(vm.components[0], false), (later, false), (later, false)] {
-        assert_eq!(
-            block_on(registry.confirm_removed(object, &[component])),
-            Ok(gone)
-        );
+        assert_eq!(block_on(registry.confirm_removed(object, &[component])), Ok(gone));
     }
-    let left = DiskState::Deleted {
-        unconfirmed: vec![vm.components[1]],
-    };
+    let left = DiskState::Deleted { unconfirmed: vec![vm.components[1]] };
     assert_eq!(state(&registry, 1), Some(left));
-    assert_eq!(
-        block_on(registry.confirm_removed(object, &vm.components)),
-        Ok(true)
-    );
+    assert_eq!(block_on(registry.confirm_removed(object, &vm.components)), Ok(true));
     assert_eq!(state(&registry, 1), None);
-    assert_eq!(
-        block_on(registry.confirm_removed(object, &vm.components)),
-        Ok(true)
-    );
+    assert_eq!(block_on(registry.confirm_removed(object, &vm.components)), Ok(true));
     let found = block_on(registry.find_disk(&vm.name)).expect("the new disk keeps the name");
     assert_eq!(found.0, ObjectId(3));
 }
@@ -168,11 +144,7 @@ pub(super) fn hosts_have_names_of_their_own(rig: &dyn Rig, cluster: ClusterId) {
     register(1, "gamma").expect("a new name");
     register(2, "alpha").expect("the freed name");
     let hosts = block_on(registry.list::<HostEntry>()).expect("a listing");
-    let names: Vec<_> = hosts
-        .entries
-        .iter()
-        .map(|(id, h)| (id.0, h.entry.name.as_str().to_owned()))
-        .collect();
+    let names: Vec<_> = hosts.entries.iter().map(|(id, h)| (id.0, h.entry.name.as_str().to_owned())).collect();
     assert_eq!(names, [(1, "gamma".into()), (2, "alpha".into())]);
     let by_name = block_on(registry.list::<HostNameEntry>()).expect("a listing");
     assert_eq!(by_name.entries.len(), 2);
@@ -185,12 +157,7 @@ fn record(object: u128, text: &str, deleted: bool) -> ObjectConfig {
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout {
-            chunk_bytes: 1 << 30,
-            stripe_width: 1,
-            strip_bytes: 1 << 20,
-            copies: 1,
-        },
+        layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 1 },
         members: vec![Member {
             component: ComponentId(object),
             host: HostId(1),
@@ -211,20 +178,11 @@ pub(super) fn a_directory_rebuilt_from_records(rig: &dyn Rig, cluster: ClusterId
     assert_eq!(adopt(&record(1, "vm", false)), Adopted::Entered(name("vm")));
     assert_eq!(adopt(&record(1, "vm", false)), Adopted::Known);
     let second = name("vm-00000000");
-    assert_eq!(
-        adopt(&record(2, "vm", false)),
-        Adopted::Entered(second.clone())
-    );
-    assert_eq!(
-        block_on(registry.find_disk(&second)).expect("both").0,
-        ObjectId(2)
-    );
+    assert_eq!(adopt(&record(2, "vm", false)), Adopted::Entered(second.clone()));
+    assert_eq!(block_on(registry.find_disk(&second)).expect("both").0, ObjectId(2));
     adopt(&record(3, "gone", true));
     assert!(refusal(block_on(registry.find_disk(&name("gone")))).contains("no disk"));
-    assert!(matches!(
-        state(&registry, 3),
-        Some(DiskState::Deleted { .. })
-    ));
+    assert!(matches!(state(&registry, 3), Some(DiskState::Deleted { .. })));
     // A name that this release would refuse, from a record that an older one wrote.
     adopt(&record(4, "a/b", false));
     assert_eq!(state(&registry, 4), Some(DiskState::Ready));
@@ -256,22 +214,13 @@ pub(super) fn hostile_names_are_refused(rig: &dyn Rig, cluster: ClusterId) {
         let error = Name::new(hostile).expect_err(hostile).to_string();
         assert!(error.contains("is not a name"), "{error}");
         assert!(error.len() < 300, "an error longer than a screen");
-        assert!(
-            Key::parse(&format!("disks/{hostile}")).is_err(),
-            "{hostile}"
-        );
+        assert!(Key::parse(&format!("disks/{hostile}")).is_err(), "{hostile}");
         assert!(hostile.parse::<ObjectId>().is_err(), "{hostile}");
     }
     // The longest and the oddest that are allowed work everywhere.
     for odd in ["x".repeat(128), "0".into(), "A.b_c-D..".into()] {
         let odd = name(&odd);
-        block_on(registry.create(
-            &odd,
-            &NameEntry {
-                object: ObjectId(7),
-            },
-        ))
-        .expect("a name");
+        block_on(registry.create(&odd, &NameEntry { object: ObjectId(7) })).expect("a name");
         let found = block_on(registry.get::<NameEntry>(&odd)).expect("a read");
         assert_eq!(found.expect("it").entry.object, ObjectId(7));
     }
@@ -279,13 +228,8 @@ pub(super) fn hostile_names_are_refused(rig: &dyn Rig, cluster: ClusterId) {
     let mut settings = ClusterSettings::new(cluster, name("lab"), name("default"));
     settings.lease_ms = 1;
     assert!(refusal(block_on(registry.create(&TheCluster, &settings))).contains("lease is 1 ms"));
-    let policy = Policy {
-        ftt: 9,
-        ..Policy::default()
-    };
-    assert!(
-        refusal(block_on(registry.create(&name("p"), &policy))).contains("failures to tolerate")
-    );
+    let policy = Policy { ftt: 9, ..Policy::default() };
+    assert!(refusal(block_on(registry.create(&name("p"), &policy))).contains("failures to tolerate"));
 }
 
 /// The newest ended tasks stay, running ones always.

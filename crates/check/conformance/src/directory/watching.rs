@@ -7,9 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cairn_directory::{
-    Directory, Followed, Follower, Key, Revision, Scope, Stored, Txn, WatchItem,
-};
+use cairn_directory::{Directory, Followed, Follower, Key, Revision, Scope, Stored, Txn, WatchItem};
 use cairn_types::ClusterId;
 use futures::{
     StreamExt as _,
@@ -162,8 +160,5 @@ pub(super) fn another_life_is_a_gap(rig: &dyn Rig, cluster: ClusterId) {
     }
     assert!(within(LIMIT, watch.next()).is_none(), "the stream ends");
     let mut follower = Follower::resume(directory, later);
-    assert!(matches!(
-        within(LIMIT, follower.next()),
-        Followed::Snapshot(_)
-    ));
+    assert!(matches!(within(LIMIT, follower.next()), Followed::Snapshot(_)));
 }

@@ -56,47 +56,29 @@ pub struct Answer {
 impl Client {
     pub fn unix(path: &Path) -> Self {
         let socket = UnixStream::connect(path).expect("connect to the unix socket");
-        socket
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a time limit");
-        socket
-            .set_write_timeout(Some(PATIENCE))
-            .expect("a time limit");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        socket.set_write_timeout(Some(PATIENCE)).expect("a time limit");
         Self::over(Box::new(socket))
     }
     pub fn tcp(addr: SocketAddr) -> Self {
         let socket = TcpStream::connect(addr).expect("connect by TCP");
-        socket
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a time limit");
-        socket
-            .set_write_timeout(Some(PATIENCE))
-            .expect("a time limit");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        socket.set_write_timeout(Some(PATIENCE)).expect("a time limit");
         socket.set_nodelay(true).expect("no delay");
         Self::over(Box::new(socket))
     }
     fn over(socket: Box<dyn Socket>) -> Self {
-        Self {
-            socket,
-            structured: false,
-            size: 0,
-            flags: 0,
-            next_cookie: 1,
-        }
+        Self { socket, structured: false, size: 0, flags: 0, next_cookie: 1 }
     }
 
     pub fn take<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
-        self.socket
-            .read_exact(&mut bytes)
-            .expect("the server's answer");
+        self.socket.read_exact(&mut bytes).expect("the server's answer");
         bytes
     }
     pub fn take_vec(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.socket
-            .read_exact(&mut bytes)
-            .expect("the server's answer");
+        self.socket.read_exact(&mut bytes).expect("the server's answer");
         bytes
     }
     pub fn u16(&mut self) -> u16 {
@@ -121,9 +103,7 @@ impl Client {
     pub fn greet(mut self, flags: u32) -> Self {
         assert_eq!(&self.take::<16>(), b"NBDMAGICIHAVEOPT");
         assert_eq!(self.u16(), 3, "fixed newstyle, no zeroes");
-        self.socket
-            .write_all(&flags.to_be_bytes())
-            .expect("send flags");
+        self.socket.write_all(&flags.to_be_bytes()).expect("send flags");
         self
     }
     pub fn send_option(&mut self, code: u32, data: &[u8]) {
@@ -226,10 +206,7 @@ impl Client {
             assert_eq!(magic, 0x668e_33ef);
             let (flags, kind) = (self.u16(), self.u16());
             let (cookie, len) = (self.u64(), self.u32());
-            assert!(
-                answer.chunks == 0 || answer.cookie == cookie,
-                "chunks of answers are mixed"
-            );
+            assert!(answer.chunks == 0 || answer.cookie == cookie, "chunks of answers are mixed");
             answer.cookie = cookie;
             answer.chunks += 1;
             let body = self.take_vec(len as usize);
@@ -255,18 +232,12 @@ impl Answer {
             }
             5 => {
                 assert_eq!(u32_at(0), 1, "the id of base:allocation");
-                self.extents = (4..body.len())
-                    .step_by(8)
-                    .map(|at| (u32_at(at), u32_at(at + 4)))
-                    .collect();
+                self.extents = (4..body.len()).step_by(8).map(|at| (u32_at(at), u32_at(at + 4))).collect();
             }
             0x8001 => {
                 self.error = u32_at(0);
                 self.text = String::from_utf8(body[6..].to_vec()).expect("UTF-8");
-                assert_eq!(
-                    usize::from(u16::from_be_bytes([body[4], body[5]])),
-                    self.text.len()
-                );
+                assert_eq!(usize::from(u16::from_be_bytes([body[4], body[5]])), self.text.len());
             }
             _ => panic!("a chunk of kind {kind:#x}"),
         }
@@ -276,10 +247,7 @@ impl Answer {
     pub fn bytes(&self, offset: u64, len: u32) -> Vec<u8> {
         let mut all = Vec::new();
         for (at, data) in &self.data {
-            assert!(
-                *at == u64::MAX || *at == offset + all.len() as u64,
-                "chunks out of order"
-            );
+            assert!(*at == u64::MAX || *at == offset + all.len() as u64, "chunks out of order");
             all.extend_from_slice(data);
         }
         assert_eq!(all.len(), len as usize);
@@ -301,9 +269,7 @@ pub fn export_query(name: &str, wants: &[u16]) -> Vec<u8> {
     let mut data = (name.len() as u32).to_be_bytes().to_vec();
     data.extend_from_slice(name.as_bytes());
     data.extend_from_slice(&(wants.len() as u16).to_be_bytes());
-    wants
-        .iter()
-        .for_each(|w| data.extend_from_slice(&w.to_be_bytes()));
+    wants.iter().for_each(|w| data.extend_from_slice(&w.to_be_bytes()));
     data
 }
 

@@ -50,9 +50,7 @@ pub fn serve(disks: &[(&'static str, u64)], options: Options) -> Served {
         let tcp = tcp.expect("a TCP server");
         let unix = serve_unix(&path, exports.clone(), options).await;
         let unix = unix.expect("a unix server");
-        ready
-            .send(tcp.local_addr().expect("a TCP address"))
-            .expect("the test waits");
+        ready.send(tcp.local_addr().expect("a TCP address")).expect("the test waits");
         while let Some(job) = todo.recv().await {
             job(&exports, &unix);
         }
@@ -63,36 +61,23 @@ pub fn serve(disks: &[(&'static str, u64)], options: Options) -> Served {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         LocalSet::new().block_on(&runtime.expect("a runtime"), body());
     });
-    Served {
-        tcp: is_ready.recv().expect("the server starts"),
-        jobs: Some(jobs),
-        thread: Some(thread),
-        dir,
-    }
+    Served { tcp: is_ready.recv().expect("the server starts"), jobs: Some(jobs), thread: Some(thread), dir }
 }
 
 impl Served {
     /// Runs `act` on the server's thread.
-    pub fn with<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&RamDisks, &Server) -> T + Send + 'static,
-    ) -> T {
+    pub fn with<T: Send + 'static>(&self, act: impl FnOnce(&RamDisks, &Server) -> T + Send + 'static) -> T {
         let (answer, result) = mpsc::channel();
         let job: Job = Box::new(move |disks, server| {
             let _ = answer.send(act(disks, server));
         });
         let jobs = self.jobs.as_ref().expect("the server runs");
-        jobs.send(job)
-            .unwrap_or_else(|_| panic!("the server has died"));
+        jobs.send(job).unwrap_or_else(|_| panic!("the server has died"));
         result.recv().expect("the server has died")
     }
 
     /// Runs `act` with one disk.
-    pub fn disk<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        act: impl FnOnce(&RamDisk) -> T + Send + 'static,
-    ) -> T {
+    pub fn disk<T: Send + 'static>(&self, name: &'static str, act: impl FnOnce(&RamDisk) -> T + Send + 'static) -> T {
         self.with(move |disks, _| act(&disks.get(name)))
     }
 
@@ -114,12 +99,7 @@ impl Served {
     }
     /// A file of the test's directory.
     pub fn file(&self, name: &str) -> String {
-        self.dir
-            .path()
-            .join(name)
-            .to_str()
-            .expect("a path in UTF-8")
-            .to_owned()
+        self.dir.path().join(name).to_str().expect("a path in UTF-8").to_owned()
     }
 
     /// Stops the server; fails if it died before.
@@ -146,16 +126,9 @@ impl Drop for Served {
 /// Runs a tool; whatever it returns is for the caller to judge.
 pub fn try_tool(package: &str, name: &str, args: &[&str]) -> Output {
     // Its own time limit: a client that waits for ever for an answer must not hang the suite.
-    let output = Command::new("timeout")
-        .arg("60")
-        .arg(name)
-        .args(args)
-        .output();
+    let output = Command::new("timeout").arg("60").arg(name).args(args).output();
     let output = output.expect("run `timeout` (Debian package coreutils)");
-    assert!(
-        output.status.code() != Some(127),
-        "{name} is not installed: apt-get install {package}"
-    );
+    assert!(output.status.code() != Some(127), "{name} is not installed: apt-get install {package}");
     output
 }
 
@@ -164,10 +137,6 @@ pub fn tool(package: &str, name: &str, args: &[&str]) -> String {
     let output = try_tool(package, name, args);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(
-        output.status.success(),
-        "{name} {args:?}: {}\n{out}\n{err}",
-        output.status
-    );
+    assert!(output.status.success(), "{name} {args:?}: {}\n{out}\n{err}", output.status);
     out
 }

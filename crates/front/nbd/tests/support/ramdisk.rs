@@ -40,11 +40,7 @@ pub struct Faults {
 impl RamDisk {
     pub fn new(name: &str, size_bytes: u64) -> Self {
         Self(Rc::new(RefCell::new(Inner {
-            info: VolumeInfo {
-                name: name.to_owned(),
-                size_bytes,
-                description: format!("{name} in memory"),
-            },
+            info: VolumeInfo { name: name.to_owned(), size_bytes, description: format!("{name} in memory") },
             blocks: vec![None; size_bytes.div_ceil(BLOCK) as usize],
             faults: Faults::default(),
             step: 0,
@@ -106,9 +102,7 @@ impl RamDisk {
         for block in &mut inner.blocks {
             let mut data = PageBuf::dirty(BLOCK as usize);
             for part in data.chunks_mut(8) {
-                word = word
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
+                word = word.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 part.copy_from_slice(&word.to_le_bytes());
             }
             *block = Some(data.freeze());
@@ -116,12 +110,7 @@ impl RamDisk {
     }
 
     /// Runs `act` as one request: after the faults' delay, or fails as they say.
-    async fn request<T>(
-        self,
-        offset: u64,
-        len: u64,
-        act: impl FnOnce(&mut Inner) -> T,
-    ) -> Result<T, VolumeError> {
+    async fn request<T>(self, offset: u64, len: u64, act: impl FnOnce(&mut Inner) -> T) -> Result<T, VolumeError> {
         let (turns, wait) = self.begin(offset, len);
         if let Some(wait) = wait {
             tokio::time::sleep(wait).await;
@@ -140,19 +129,10 @@ impl RamDisk {
 
     fn begin(&self, offset: u64, len: u64) -> (u64, Option<std::time::Duration>) {
         let mut inner = self.0.borrow_mut();
-        assert!(
-            offset.is_multiple_of(512) && len.is_multiple_of(512),
-            "{offset}+{len}"
-        );
-        assert!(
-            offset + len <= inner.info.size_bytes,
-            "{offset}+{len} is past the end"
-        );
+        assert!(offset.is_multiple_of(512) && len.is_multiple_of(512), "{offset}+{len}");
+        assert!(offset + len <= inner.info.size_bytes, "{offset}+{len} is past the end");
         inner.running += 1;
-        inner.step = inner
-            .step
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        inner.step = inner.step.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let turns = (inner.step >> 33).checked_rem(inner.faults.turns_max);
         (turns.unwrap_or(0), inner.faults.wait)
     }
@@ -164,11 +144,7 @@ fn parts(offset: u64, len: u64) -> impl Iterator<Item = (usize, usize, usize)> {
     (offset / BLOCK..end.div_ceil(BLOCK)).map(move |block| {
         let from = offset.max(block * BLOCK);
         let to = end.min((block + 1) * BLOCK);
-        (
-            block as usize,
-            (from - block * BLOCK) as usize,
-            (to - from) as usize,
-        )
+        (block as usize, (from - block * BLOCK) as usize, (to - from) as usize)
     })
 }
 
@@ -227,28 +203,13 @@ impl Volume for RamDisk {
     fn info(&self) -> VolumeInfo {
         self.0.borrow().info.clone()
     }
-    fn read(
-        &self,
-        offset: u64,
-        len_bytes: u32,
-    ) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
-        self.clone()
-            .request(offset, u64::from(len_bytes), move |i| {
-                i.read(offset, len_bytes)
-            })
+    fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
+        self.clone().request(offset, u64::from(len_bytes), move |i| i.read(offset, len_bytes))
     }
-    fn write(
-        &self,
-        offset: u64,
-        data: Bytes,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         let len = data.len() as u64;
-        assert!(
-            (data.as_ptr() as usize).is_multiple_of(4096),
-            "a payload is not in pages"
-        );
-        self.clone()
-            .request(offset, len, move |i| i.write(offset, &data))
+        assert!((data.as_ptr() as usize).is_multiple_of(4096), "a payload is not in pages");
+        self.clone().request(offset, len, move |i| i.write(offset, &data))
     }
     fn write_zeroes(
         &self,
@@ -256,33 +217,18 @@ impl Volume for RamDisk {
         len: u64,
         keep_allocated: bool,
     ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
-        self.clone()
-            .request(offset, len, move |i| i.zero(offset, len, keep_allocated))
+        self.clone().request(offset, len, move |i| i.zero(offset, len, keep_allocated))
     }
-    fn trim(
-        &self,
-        offset: u64,
-        len: u64,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
-        self.clone()
-            .request(offset, len, move |i| i.zero(offset, len, false))
+    fn trim(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+        self.clone().request(offset, len, move |i| i.zero(offset, len, false))
     }
     fn flush(&self) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         self.clone().request(0, 0, |_| ())
     }
-    fn block_status(
-        &self,
-        offset: u64,
-        len: u64,
-    ) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static {
-        self.clone()
-            .request(offset, len, move |i| i.extents(offset, len))
+    fn block_status(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static {
+        self.clone().request(offset, len, move |i| i.extents(offset, len))
     }
-    fn cache(
-        &self,
-        offset: u64,
-        len: u64,
-    ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
+    fn cache(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         self.clone().request(offset, len, |_| ())
     }
 }
@@ -311,10 +257,7 @@ impl Exports for RamDisks {
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
         std::future::ready(self.0.borrow().keys().cloned().collect())
     }
-    fn open(
-        &self,
-        name: &str,
-    ) -> impl Future<Output = Result<Option<RamDisk>, VolumeError>> + 'static {
+    fn open(&self, name: &str) -> impl Future<Output = Result<Option<RamDisk>, VolumeError>> + 'static {
         let found = self.0.borrow().get(name).cloned();
         std::future::ready(match name {
             "broken" => Err(VolumeError::Io("two of three copies are away".to_owned())),

@@ -2,9 +2,7 @@
 #![allow(dead_code)] // each test file uses a part of it
 
 use cairn_placement::{ClusterPicture, DevicePicture, DiskGroupPicture, HostPicture, Placement};
-use cairn_types::{
-    ComponentId, DiskGroupId, HostId, ObjectConfig, ObjectId, OpId, Policy, format_bytes,
-};
+use cairn_types::{ComponentId, DiskGroupId, HostId, ObjectConfig, ObjectId, OpId, Policy, format_bytes};
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
@@ -25,10 +23,7 @@ pub fn host(n: u128, groups: &[&[u64]]) -> HostPicture {
                 up: true,
                 devices: devices
                     .iter()
-                    .map(|&free_bytes| DevicePicture {
-                        free_bytes,
-                        total_bytes: free_bytes,
-                    })
+                    .map(|&free_bytes| DevicePicture { free_bytes, total_bytes: free_bytes })
                     .collect(),
                 free_bytes: devices.iter().sum(),
                 components: 0,
@@ -40,9 +35,7 @@ pub fn host(n: u128, groups: &[&[u64]]) -> HostPicture {
 
 /// `count` hosts of one disk group with one device each.
 pub fn equal_hosts(count: u128, free_bytes: u64) -> ClusterPicture {
-    ClusterPicture {
-        hosts: (1..=count).map(|n| host(n, &[&[free_bytes]])).collect(),
-    }
+    ClusterPicture { hosts: (1..=count).map(|n| host(n, &[&[free_bytes]])).collect() }
 }
 
 /// Ids from `first` on.
@@ -79,18 +72,11 @@ pub fn show(picture: &ClusterPicture) -> String {
                 .disk_groups
                 .iter()
                 .map(|g| {
-                    let free: Vec<_> = g
-                        .devices
-                        .iter()
-                        .map(|d| format_bytes(d.free_bytes))
-                        .collect();
+                    let free: Vec<_> = g.devices.iter().map(|d| format_bytes(d.free_bytes)).collect();
                     format!("{}{free:?}", if g.up { "" } else { "down" })
                 })
                 .collect();
-            format!(
-                "{} {:?} up {} maint {} {groups:?}\n",
-                h.name, h.fault_domain, h.up, h.maintenance
-            )
+            format!("{} {:?} up {} maint {} {groups:?}\n", h.name, h.fault_domain, h.up, h.maintenance)
         })
         .collect()
 }
