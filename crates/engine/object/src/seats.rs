@@ -35,7 +35,6 @@ pub struct Seats<E: Env, S: LocalStore> {
 }
 
 struct Inner<E: Env, S> {
-    env: E,
     leases: Leases<E>,
     groups: RefCell<BTreeMap<DiskGroupId, Group<S>>>,
     next_session: Cell<u64>,
@@ -67,7 +66,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     pub fn new(env: E, leases: Leases<E>) -> Self {
         // Sessions of an earlier process must not be mistaken for ours: start at a random place.
         let first = env.random_u64() >> 1;
-        Self { inner: Rc::new(Inner { env, leases, groups: RefCell::default(), next_session: Cell::new(first) }) }
+        Self { inner: Rc::new(Inner { leases, groups: RefCell::default(), next_session: Cell::new(first) }) }
     }
 
     /// Serves a disk group from now on; its records are read, nobody is admitted. Returns records that do not decode.
@@ -424,7 +423,6 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             return refuse(Refusal::NotFound);
         };
         let owner = disk_groups.iter().find_map(|dg| self.inner.leases.holder(*dg, object));
-        let _ = &self.inner.env;
         done(Answer::Record {
             promised: record.promised,
             accepted: record.accepted.map(Box::new),
