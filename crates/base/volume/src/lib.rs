@@ -1,11 +1,12 @@
 //! What a front end may ask of a virtual disk: the one trait between guests' doors and the engine.
 //!
 //! Promises    a request that returned `Ok` is durable (writes) or linearizable per 4 KiB block (reads)
+//!             a request of a guest that left is not begun any more, as far as its leaving can be known
 //! Assumes     the front end checked bounds and alignment: offsets and lengths are multiples of 512, inside the disk
 //! Not here    protocols (`nbd`), ownership, placement
 #![forbid(unsafe_code)]
 
-use std::{fmt, future::Future};
+use std::{fmt, future::Future, rc::Rc};
 
 use bytes::Bytes;
 
@@ -40,17 +41,32 @@ pub enum VolumeError {
     Invalid(String),
     /// The disk is gone or the server is stopping (ESHUTDOWN).
     Shutdown(String),
+    /// The request is too old to be carried out: whoever sent it may have gone on elsewhere and written since. It gets no
+    /// answer, and its session ends: what the guest still wants it sends again, on a new one.
+    Abandoned(String),
 }
 
 impl fmt::Display for VolumeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSpace(text) | Self::Io(text) | Self::Invalid(text) | Self::Shutdown(text) => f.write_str(text),
+            Self::NoSpace(text)
+            | Self::Io(text)
+            | Self::Invalid(text)
+            | Self::Shutdown(text)
+            | Self::Abandoned(text) => f.write_str(text),
         }
     }
 }
 
 impl std::error::Error for VolumeError {}
+
+/// The guest at the other end of a front end's session, as far as the front end can tell.
+pub trait Guest {
+    /// Whether it has closed its side: its requests that have not begun are wanted no longer.
+    fn has_left(&self) -> bool;
+    /// Whether its leaving is always seen at once. So on a unix socket; over a network a cut hides it.
+    fn leaves_visibly(&self) -> bool;
+}
 
 /// A virtual disk as a front end sees it. Cheap to clone; requests may overlap in time in any number.
 ///
@@ -58,6 +74,10 @@ impl std::error::Error for VolumeError {}
 pub trait Volume: Clone + 'static {
     /// Name and size.
     fn info(&self) -> VolumeInfo;
+    /// Who uses this session. Said at most once, before the first request; without it the guest counts as there.
+    fn used_by(&self, guest: Rc<dyn Guest>) {
+        let _ = guest;
+    }
     /// Reads `len_bytes` at `offset`, in pieces in order; 4 KiB aligned pieces where the request was aligned.
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static;
     /// Writes `data` at `offset`. Data in 4 KiB aligned memory (`PageBuf`) is not copied.

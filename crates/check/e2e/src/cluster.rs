@@ -2,6 +2,8 @@
 
 use std::{
     path::PathBuf,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -12,9 +14,12 @@ use crate::{
     Host, Outcome, TimeLine,
     network::Network,
     process::tail,
-    tools::{need_root, target},
+    tools::{load_time, need_root, target},
     wait::{check, wait_until},
 };
+
+/// No scenario takes longer, its load not counted: starts, waits for health and a guest's boot add up to two minutes.
+const SCENARIO_MAX: Duration = Duration::from_secs(360);
 
 /// What a cluster is made of.
 #[derive(Debug, Clone)]
@@ -249,8 +254,30 @@ impl Cluster {
     /// # Panics
     /// When the test fails.
     pub fn run(mut self, test: impl FnOnce(&mut Self) -> Outcome<()>) {
+        let watchdog = self.watchdog();
         let outcome = test(&mut self);
+        drop(watchdog);
         self.conclude(outcome);
+    }
+
+    /// Ends the test program when a scenario hangs, with the ends of the logs, so that no run of all tests waits for ever.
+    /// Everything that the test started dies with it. Dropping the sender calls it off.
+    fn watchdog(&self) -> mpsc::Sender<()> {
+        let (call_off, called_off) = mpsc::channel();
+        let (name, limit) = (self.logs.display().to_string(), load_time() + SCENARIO_MAX);
+        let logs: Vec<_> = self.hosts.iter().map(|h| h.log.clone()).collect();
+        thread::spawn(move || {
+            if called_off.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            // Standard error is not captured by the test runner: it is seen although the program ends here.
+            eprintln!("{name} HANGS: no result after {} s", limit.as_secs());
+            for log in logs {
+                eprintln!("-- end of {}\n{}", log.display(), tail(&log, 25));
+            }
+            std::process::abort();
+        });
+        call_off
     }
 
     fn conclude(&self, outcome: Outcome<()>) {

@@ -2,6 +2,8 @@
 //!
 //! Promises    C1  a request is answered once, or fails after the guest's patience with the reason
 //!             C2  a repeated request carries its number, so that it is not carried out twice       (scenario 15)
+//!             C3  a request is not begun, nor begun again, once its guest may have written newer data through another host:
+//!                 after the guest left, after this process stood still, or after two leases where leaving may be missed
 //! Not here    what the owner does with it (`owner`)
 
 use std::{
@@ -13,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Env, Route};
 use cairn_types::{Accepted, BLOCK_BYTES, ClientTag, HostId, ObjectId, Time};
-use cairn_volume::{Extent, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{Extent, Guest, Volume, VolumeError, VolumeInfo};
 use cairn_wire::{Answer, DataPiece, GuestRequest, Refusal, Request, block_crc};
 
 use crate::{
@@ -21,6 +23,10 @@ use crate::{
     owner::{Ended, OpError, Origin, Owned, SeizeError},
     shard::Shard,
 };
+
+/// Leases that a request may wait for where a cut could hide that its guest has gone on elsewhere. Above one lease and a
+/// takeover, which are part of a failure's ordinary course.
+const LEASES_UNSEEN: u32 = 2;
 
 /// A disk, served by this host whoever owns it. Cheap to clone; clones are one front-end session.
 pub struct DiskClient<E: Env, S: LocalStore> {
@@ -37,6 +43,9 @@ struct Inner<E: Env, S: LocalStore> {
     owner: Cell<Option<HostId>>,
     /// Hosts to ask for the record when none of it is here.
     hints: RefCell<Vec<HostId>>,
+    guest: RefCell<Option<Rc<dyn Guest>>>,
+    /// Standstills of this process before the session began.
+    standstills: u64,
 }
 
 impl<E: Env, S: LocalStore> Clone for DiskClient<E, S> {
@@ -91,7 +100,34 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 next_number: Cell::new(1),
                 owner: Cell::new(None),
                 hints: RefCell::new(hints),
+                guest: RefCell::default(),
+                standstills: shard.inner.leases.standstills(),
             }),
+        }
+    }
+
+    /// Whether a request that came at `began` may be begun, or begun again; else why not.
+    fn check_wanted(&self, began: Time, again: bool) -> Result<(), VolumeError> {
+        let inner = &self.inner;
+        let leases = &inner.shard.inner.leases;
+        let abandoned = |text: String| Err(VolumeError::Abandoned(text));
+        if leases.standstills() != inner.standstills {
+            // Requests that waited in the socket meanwhile are as old as the session, however new they look here.
+            return abandoned("this host stood still for so long that its guests may have gone on elsewhere".into());
+        }
+        if !again {
+            return Ok(());
+        }
+        let waited = inner.shard.inner.env.now().since(began);
+        match inner.guest.borrow().as_deref() {
+            Some(guest) if guest.has_left() => abandoned("its client has left".into()),
+            Some(guest) if !guest.leaves_visibly() && waited > leases.lease() * LEASES_UNSEEN => {
+                let seconds = waited.as_secs_f32();
+                abandoned(format!(
+                    "it could not be carried out for {seconds:.1} s, and its client may have left unseen"
+                ))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -112,8 +148,10 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let shard = &inner.shard;
         let (began, patience) = (shard.inner.env.now(), shard.options().guest_patience);
         let mut tries = 0u32;
+        let mut again = false;
         let mut why = String::new();
         loop {
+            self.check_wanted(began, std::mem::replace(&mut again, true))?;
             let retry = tries > 0;
             let outcome = if let Some(owned) = shard.owned(inner.object) {
                 local(owned, retry).await.map_err(Try::from)
@@ -232,6 +270,10 @@ fn continue_without_waiting<T>() -> Result<T, Try> {
 impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
     fn info(&self) -> VolumeInfo {
         self.inner.info.clone()
+    }
+
+    fn used_by(&self, guest: Rc<dyn Guest>) {
+        *self.inner.guest.borrow_mut() = Some(guest);
     }
 
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {

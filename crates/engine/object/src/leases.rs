@@ -2,8 +2,14 @@
 //!
 //! Promises    L1  a heartbeat is answered at once, by the shard that grants: a wedged shard grants nothing
 //!             L2  a peer that does not answer for three quarters of a lease counts as down, whatever its connection says
+//!             L3  whoever asks first after this process stood still for as long as that is told so
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    time::Duration,
+};
 
 use cairn_env::{Env, Route};
 use cairn_record::{Grants, PeerLeases, PendingConfirm};
@@ -65,6 +71,9 @@ struct Inner<E: Env> {
     remembered: RefCell<BTreeMap<HostId, Remembered>>,
     summarise: RefCell<Option<Summarise>>,
     on_remembered: RefCell<Option<Rc<dyn Fn(DiskGroupId, u64, u64)>>>,
+    /// When the last round of heartbeats went out.
+    ticked: Cell<Time>,
+    standstills: Cell<u64>,
 }
 
 impl<E: Env> Clone for Leases<E> {
@@ -86,6 +95,8 @@ impl<E: Env> Leases<E> {
                 remembered: RefCell::default(),
                 summarise: RefCell::default(),
                 on_remembered: RefCell::default(),
+                ticked: Cell::new(env.now()),
+                standstills: Cell::new(0),
                 env,
                 rpc,
                 options,
@@ -102,6 +113,20 @@ impl<E: Env> Leases<E> {
     /// The length of a lease.
     pub fn lease(&self) -> Duration {
         self.inner.options.lease
+    }
+
+    /// How often this process was seen to stand still (stopped, swapped out, its machine paused) for so long that its peers
+    /// may have gone on without it. Known to the first that asks afterwards, before anything else is done.
+    ///
+    /// Three quarters of a lease, like a silent peer's: no lease that was granted on the last round has run out by then.
+    pub fn standstills(&self) -> u64 {
+        let inner = &self.inner;
+        let now = inner.env.now();
+        if now.since(inner.ticked.get()) > inner.options.lease * 3 / 4 {
+            inner.ticked.set(now);
+            inner.standstills.set(inner.standstills.get() + 1);
+        }
+        inner.standstills.get()
     }
 
     /// How often to call [`Self::tick`].
@@ -136,10 +161,12 @@ impl<E: Env> Leases<E> {
     /// One round of heartbeats, this host's own seats included. True: a peer fell silent or came back.
     pub fn tick(&self) -> bool {
         let inner = &self.inner;
+        self.standstills();
         let summary = self.summary();
         self.heartbeat_to_self();
         let mut changed = false;
         let now = inner.env.now();
+        inner.ticked.set(now);
         let silence = inner.options.lease * 3 / 4;
         let peers: Vec<(HostId, Connected)> = inner.connected.borrow().iter().map(|(h, c)| (*h, *c)).collect();
         for (host, peer) in peers {

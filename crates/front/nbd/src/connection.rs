@@ -1,8 +1,8 @@
 //! One connection from accept to close: negotiate, then serve.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, rc::Rc, time::Duration};
 
-use cairn_volume::{Exports, Volume};
+use cairn_volume::{Exports, Guest, Volume};
 use futures::future::{Either, select};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -39,6 +39,7 @@ impl Stop {
 /// Serves one client to its end.
 pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
+    guest: Rc<dyn Guest>,
     exports: E,
     limits: Limits,
     mut stop: Stop,
@@ -63,6 +64,7 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     };
     *record.export.borrow_mut() = Some(chosen.volume.info().name);
     let Chosen { volume, terms } = chosen;
+    volume.used_by(guest);
     let mut session = Session::new(&mut stream, volume, terms, limits, record, execute);
     let stopped = {
         let finish = pin!(session.finish());

@@ -50,6 +50,14 @@ pub(crate) async fn execute<V: Volume>(volume: V, incoming: Incoming) -> Done {
 }
 
 impl Done {
+    /// Why the request must not be answered and its connection ends, if so.
+    pub(crate) fn is_abandoned(&self) -> Option<&str> {
+        match &self.result {
+            Err(VolumeError::Abandoned(why)) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Queues the answer.
     pub(crate) fn put(self, to: Address, output: &mut Output, counters: &mut Counters) {
         counters.requests += 1;
@@ -83,6 +91,7 @@ fn errno_of(error: &VolumeError) -> Errno {
         VolumeError::NoSpace(_) => Errno::NoSpace,
         VolumeError::Io(_) => Errno::Io,
         VolumeError::Invalid(_) => Errno::Invalid,
-        VolumeError::Shutdown(_) => Errno::Shutdown,
+        // What is abandoned is not answered; see `is_abandoned`.
+        VolumeError::Shutdown(_) | VolumeError::Abandoned(_) => Errno::Shutdown,
     }
 }

@@ -9,7 +9,7 @@ use std::{
     fmt, fs, io,
     net::SocketAddr,
     os::{
-        fd::AsFd,
+        fd::{AsFd, OwnedFd},
         unix::fs::{FileTypeExt, PermissionsExt},
     },
     path::{Path, PathBuf},
@@ -17,8 +17,9 @@ use std::{
     time::Duration,
 };
 
-use cairn_volume::Exports;
+use cairn_volume::{Exports, Guest};
 use futures::future::{Either, select};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
@@ -209,12 +210,14 @@ async fn accept_one<E: Exports>(listener: &Listener, exports: &E, shared: &Rc<Sh
         Listener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             tune_buffers(&stream);
-            start(stream, "unix".to_owned(), exports, shared);
+            let guest = Socket::of(&stream, true)?;
+            start(stream, "unix".to_owned(), guest, exports, shared);
         }
         Listener::Tcp(listener) => {
             let (stream, peer) = listener.accept().await?;
             tune_tcp(&stream);
-            start(stream, peer.to_string(), exports, shared);
+            let guest = Socket::of(&stream, false)?;
+            start(stream, peer.to_string(), guest, exports, shared);
         }
     }
     Ok(())
@@ -235,7 +238,33 @@ fn tune_tcp(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_keepalive(stream, true);
 }
 
-fn start<E: Exports, S>(stream: S, peer: String, exports: &E, shared: &Rc<Shared>)
+/// What a socket tells of the client at its other end, without reading what it sent.
+struct Socket {
+    /// A second descriptor of the connection's socket: the stream itself is lent to the session.
+    fd: OwnedFd,
+    local: bool,
+}
+
+impl Socket {
+    fn of(stream: &impl AsFd, local: bool) -> io::Result<Rc<Self>> {
+        Ok(Rc::new(Self { fd: stream.as_fd().try_clone_to_owned()?, local }))
+    }
+}
+
+impl Guest for Socket {
+    fn has_left(&self) -> bool {
+        // Seen even where requests that it sent before are still unread.
+        let mut polled = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|n| n > 0) && polled[0].revents().intersects(gone)
+    }
+
+    fn leaves_visibly(&self) -> bool {
+        self.local
+    }
+}
+
+fn start<E: Exports, S>(stream: S, peer: String, guest: Rc<Socket>, exports: &E, shared: &Rc<Shared>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -252,7 +281,7 @@ where
     let limits = shared.options.limits.clone();
     let (exports, of_task) = (exports.clone(), shared.clone());
     let task = tokio::task::spawn_local(async move {
-        connection::run(stream, exports, limits, stop, &record).await;
+        connection::run(stream, guest, exports, limits, stop, &record).await;
         of_task.sessions.borrow_mut().remove(&number);
     });
     if let Some(entry) = shared.sessions.borrow_mut().get_mut(&number) {

@@ -258,6 +258,20 @@ fn the_disks_errors_reach_the_client_with_their_reason() {
     served.stop();
 }
 
+/// Goal: nothing that the disk abandons is answered. Method: a write that the disk abandons, a read behind it; the connection closes.
+#[test]
+fn an_abandoned_request_ends_the_connection_unanswered() {
+    let served = one_disk();
+    let mut c = Client::unix(&served.socket()).go("disk", true);
+    let error = VolumeError::Abandoned("the host stood still".into());
+    served.disk("disk", |d| d.set_faults(Faults { at: Some((4096, error)), ..Faults::default() }));
+    c.send_write(0, 4096, &[1; 4096]);
+    assert!(c.is_closed());
+    let mut again = Client::unix(&served.socket()).go("disk", true);
+    assert_eq!(again.ask(READ, 0, 8192, 4096).error, 0);
+    served.stop();
+}
+
 #[test]
 fn a_grown_disk_shows_on_the_next_connection() {
     let served = one_disk();

@@ -323,6 +323,11 @@ impl Cluster {
         Some(client)
     }
 
+    /// The session of the disk at a host has ended: the next one is new.
+    pub fn forget_client(&self, n: usize, disk: &str) {
+        self.members[n].clients.borrow_mut().remove(disk);
+    }
+
     pub fn count(&self, kind: &'static str) {
         *self.counts.borrow_mut().entry(kind).or_default() += 1;
     }

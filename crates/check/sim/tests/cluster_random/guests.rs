@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env as _;
-use cairn_volume::Volume;
+use cairn_volume::{Volume, VolumeError};
 use futures::future::{Either, select};
 
 use crate::{
@@ -213,10 +213,13 @@ impl Guests {
         ran.map(drop)
     }
 
-    fn note(&self, at: usize, process: u64, what: &str, how: Result<Option<&cairn_volume::VolumeError>, &Lost>) {
+    fn note(&self, at: usize, process: u64, what: &str, how: Result<Option<&VolumeError>, &Lost>) {
         let host = &self.cluster.members[at].host;
         match how {
             Ok(error) => {
+                if let Some(VolumeError::Abandoned(_)) = error {
+                    self.cluster.forget_client(at, &self.disk);
+                }
                 self.errors.set(self.errors.get() + 1);
                 self.cluster.log.add(format!("guest at h{at}: {what} failed: {error:?}"));
             }
