@@ -4,7 +4,10 @@
 //!             state of its end (I8): marks only rise, and an undone operation stays undone while the log may hold it
 //! Not here    where records come from (`append.rs`, `recovery.rs`), what becomes of them (`destage.rs`)
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
+};
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
 
@@ -12,6 +15,7 @@ use crate::{
     bitmap::BaseBits,
     index::{Body, Extents, Record, RecordId, Records},
     operation::{ComponentInfo, UnsettledOp},
+    rows::ClientRow,
 };
 
 /// Outcomes that a component remembers, at most: for a front end that retries at a new owner. A client keeps
@@ -45,6 +49,10 @@ pub(crate) struct Component {
     known_clients: BTreeSet<ClientTag>,
     /// Number of the first of `clients`, counted from the component's first.
     pub clients_first: u64,
+    /// Numbers of the outcomes that the metadata has rows of.
+    pub clients_saved: Range<u64>,
+    /// Those of them whose row is out of date.
+    clients_stale: Vec<u64>,
     pub region_ops: BTreeMap<RegionIndex, OpId>,
     pub base: BaseBits,
     pub extents: Extents,
@@ -70,6 +78,8 @@ impl Component {
             clients: VecDeque::new(),
             known_clients: BTreeSet::new(),
             clients_first: 0,
+            clients_saved: 0..0,
+            clients_stale: Vec::new(),
             region_ops: BTreeMap::new(),
             base: BaseBits::default(),
             extents: Extents::default(),
@@ -106,14 +116,17 @@ impl Component {
 
     /// Blocks of `range` that have no space yet.
     pub fn blocks_to_allocate(&self, range: BlockRange, records: &Records) -> u64 {
-        let buffered: u64 = self
-            .extents
-            .spans(range)
-            .iter()
-            .filter(|span| span.versions.iter().any(|&id| records.of(id).allocates()))
-            .map(|span| u64::from(span.range.count) - self.base.count(span.range))
-            .sum();
-        u64::from(range.count) - self.base.count(range) - buffered
+        let missing = u64::from(range.count) - self.base.count(range);
+        if missing == 0 {
+            return 0;
+        }
+        let mut buffered = 0;
+        self.extents.each(range, |part, versions| {
+            if versions.iter().any(|&id| records.of(id).allocates()) {
+                buffered += u64::from(part.count) - self.base.count(part);
+            }
+        });
+        missing - buffered
     }
 
     pub fn is_undone(&self, op: OpId) -> bool {
@@ -205,10 +218,10 @@ impl Component {
         }
     }
 
-    /// Keeps an outcome. False when there is no client, or it is known.
-    pub fn remember(&mut self, client: ClientTag, op: OpId) -> bool {
+    /// Keeps an outcome, unless there is no client, or it is known.
+    pub fn remember(&mut self, client: ClientTag, op: OpId) {
         if client.session == 0 || !self.known_clients.insert(client) {
-            return false;
+            return;
         }
         self.clients.push_back((client, op));
         if self.clients.len() > RECENT_CLIENTS_MAX {
@@ -216,16 +229,36 @@ impl Component {
             self.known_clients.remove(&gone);
             self.clients_first += 1;
         }
-        true
     }
 
     /// An undone operation is no outcome: whoever repeats its request must carry it out. The place in the list stays,
-    /// empty, so that numbers go on. Returns its number.
-    pub fn forget_client(&mut self, op: OpId) -> Option<u64> {
-        let at = self.clients.iter().rposition(|(client, of)| *of == op && client.session != 0)?;
+    /// empty, so that numbers go on.
+    pub fn forget_client(&mut self, op: OpId) {
+        let Some(at) = self.clients.iter().rposition(|(client, of)| *of == op && client.session != 0) else {
+            return;
+        };
         let client = std::mem::take(&mut self.clients[at].0);
         self.known_clients.remove(&client);
-        Some(self.clients_first + at as u64)
+        let number = self.clients_first + at as u64;
+        if self.clients_saved.contains(&number) {
+            self.clients_stale.push(number);
+        }
+    }
+
+    /// Rows of outcomes that the metadata is to write (or to remove, where none) to hold what memory holds. What came and
+    /// went between two transactions was never there.
+    pub fn take_client_changes(&mut self) -> Vec<(u64, Option<ClientRow>)> {
+        let have = self.clients_first..self.clients_first + self.clients.len() as u64;
+        let saved = std::mem::replace(&mut self.clients_saved, have.clone());
+        let row = |number: u64| {
+            let (client, op) = self.clients[(number - have.start) as usize];
+            Some(ClientRow { client, op })
+        };
+        let gone = (saved.start..saved.end.min(have.start)).map(|number| (number, None));
+        let stale = std::mem::take(&mut self.clients_stale);
+        let stale = stale.into_iter().filter(|number| have.contains(number)).map(|number| (number, row(number)));
+        let new = (saved.end.max(have.start)..have.end).map(|number| (number, row(number)));
+        gone.chain(stale).chain(new).collect()
     }
 
     /// The device is gone: nothing of it can be read again.

@@ -245,18 +245,19 @@ impl Extents {
     /// The stretches of `range` that have versions, ascending.
     pub fn spans(&self, range: BlockRange) -> Vec<Span> {
         let mut spans = Vec::new();
-        let start = self
-            .map
-            .range(..=range.first)
-            .next_back()
-            .filter(|(first, extent)| **first + u64::from(extent.count) > range.first)
-            .map_or(range.first, |(first, _)| *first);
-        for (&first, extent) in self.map.range(start..range.end()) {
+        self.each(range, |range, versions| spans.push(Span { range, versions: versions.to_vec() }));
+        spans
+    }
+
+    /// [`Self::spans`] without copies: each stretch with its versions, newest first.
+    pub fn each(&self, range: BlockRange, mut act: impl FnMut(BlockRange, &[RecordId])) {
+        let covers = |(first, extent): (&u64, &Extent)| first + u64::from(extent.count) > range.first;
+        let before = self.map.range(..range.first).next_back().filter(|&(first, extent)| covers((first, extent)));
+        for (&first, extent) in before.into_iter().chain(self.map.range(range.first..range.end())) {
             if let Some(part) = BlockRange::new(first, extent.count).intersection(range) {
-                spans.push(Span { range: part, versions: extent.versions.as_slice().to_vec() });
+                act(part, extent.versions.as_slice());
             }
         }
-        spans
     }
 
     /// All stretches.
@@ -359,6 +360,11 @@ impl Extents {
 
     /// Drops what the newest settled version hides, in `range`.
     pub fn settle(&mut self, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
+        let mut hides = false;
+        self.each(range, |_, versions| hides |= versions.len() > 1);
+        if !hides {
+            return;
+        }
         self.change_range(range, base, records, |records, versions, count| {
             prune(versions, settled, count, records);
         });

@@ -30,14 +30,16 @@ pub(crate) struct Entry {
 pub(crate) struct Leaf {
     slots: [u64; LEAF_BLOCKS as usize],
     crcs: [u32; LEAF_BLOCKS as usize],
-    op_of: [u8; LEAF_BLOCKS as usize],
-    ops: Vec<OpId>,
+    seqs: [u64; LEAF_BLOCKS as usize],
+    /// Which of `epochs`.
+    epoch_of: [u8; LEAF_BLOCKS as usize],
+    /// Few: owners change seldom.
+    epochs: Vec<Epoch>,
 }
 
 impl Default for Leaf {
     fn default() -> Self {
-        let n = LEAF_BLOCKS as usize;
-        Self { slots: [NO_SLOT; 64], crcs: [0; 64], op_of: [0; 64], ops: Vec::with_capacity(n / 16) }
+        Self { slots: [NO_SLOT; 64], crcs: [0; 64], seqs: [0; 64], epoch_of: [0; 64], epochs: Vec::new() }
     }
 }
 
@@ -57,7 +59,7 @@ impl Leaf {
         (self.slots[at] != NO_SLOT).then(|| Entry {
             slot: self.slots[at],
             crc: self.crcs[at],
-            op: self.ops[self.op_of[at] as usize],
+            op: OpId { epoch: self.epochs[self.epoch_of[at] as usize], seq: self.seqs[at] },
         })
     }
     pub fn set(&mut self, block: u64, entry: Option<Entry>) {
@@ -66,28 +68,31 @@ impl Leaf {
             self.slots[at] = NO_SLOT;
             return;
         };
-        let index = self.ops.iter().position(|&op| op == entry.op).unwrap_or_else(|| {
-            if self.ops.len() >= 2 * LEAF_BLOCKS as usize {
-                self.compact_ops();
+        let epoch = entry.op.epoch;
+        // The newest is the likeliest.
+        let index = self.epochs.iter().rposition(|&e| e == epoch).unwrap_or_else(|| {
+            if self.epochs.len() >= 2 * LEAF_BLOCKS as usize {
+                self.compact_epochs();
             }
-            self.ops.push(entry.op);
-            self.ops.len() - 1
+            self.epochs.push(epoch);
+            self.epochs.len() - 1
         });
         self.slots[at] = entry.slot;
         self.crcs[at] = entry.crc;
-        self.op_of[at] = index as u8;
+        self.seqs[at] = entry.op.seq;
+        self.epoch_of[at] = index as u8;
     }
-    fn compact_ops(&mut self) {
-        let mut used: Vec<OpId> = (0..LEAF_BLOCKS).filter_map(|b| Some(self.get(b)?.op)).collect();
+    fn compact_epochs(&mut self) {
+        let mut used: Vec<Epoch> = self.entries().map(|(_, entry)| entry.op.epoch).collect();
         used.sort_unstable();
         used.dedup();
         for at in 0..LEAF_BLOCKS as usize {
             if self.slots[at] != NO_SLOT {
-                let op = self.ops[self.op_of[at] as usize];
-                self.op_of[at] = used.binary_search(&op).expect("collected above") as u8;
+                let epoch = self.epochs[self.epoch_of[at] as usize];
+                self.epoch_of[at] = used.binary_search(&epoch).expect("collected above") as u8;
             }
         }
-        self.ops = used;
+        self.epochs = used;
     }
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(|&s| s == NO_SLOT)
@@ -146,7 +151,7 @@ mod tests {
     use super::*;
 
     fn entry(n: u64) -> Entry {
-        let epoch = Epoch { number: n % 3, host: HostId(1), incarnation: Incarnation(1) };
+        let epoch = Epoch { number: n % 3 + n / 100 * 5, host: HostId(1), incarnation: Incarnation(1) };
         Entry { slot: n * 7, crc: n as u32, op: OpId { epoch, seq: n } }
     }
 

@@ -59,7 +59,7 @@ impl Default for StoreOptions {
             congestion_low_percent: 60,
             congestion_high_percent: 90,
             congestion_delay_max_us: 20_000,
-            destage_blocks_max: 16 << 10,
+            destage_blocks_max: 8 << 10,
             idle_destage_ms: 0,
             accept_missing: false,
             force: false,

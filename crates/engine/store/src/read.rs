@@ -114,19 +114,17 @@ impl<E: Env> Inner<E> {
         let wanted = wanted_rows;
         let keys: Vec<Vec<u8>> = wanted.iter().map(|&(component, leaf)| rows::leaf_key(component, leaf)).collect();
         let meta = self.meta.clone();
-        let values = self.env.run_blocking(move || meta.get_many(&keys)).await.map_err(damaged)?;
-        let decode = |(&key, value): (&LeafKey, Option<Vec<u8>>)| {
-            let leaf = match value {
-                Some(bytes) => {
-                    Leaf::decode(&bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?
-                }
-                None => Leaf::default(),
+        // Decoded there too: a round may want thousands.
+        let job = move || {
+            let values = meta.get_many(&keys).map_err(damaged)?;
+            let decode = |value: Option<Vec<u8>>| match value {
+                Some(bytes) => Leaf::decode(&bytes).ok_or_else(|| damaged("a leaf of the block map is not readable")),
+                None => Ok(Leaf::default()),
             };
-            Ok((key, Rc::new(leaf)))
+            values.into_iter().map(|value| decode(value).map(Box::new)).collect::<Result<Vec<Box<Leaf>>, StoreError>>()
         };
-        for pair in wanted.iter().zip(values) {
-            ready.push(decode(pair)?);
-        }
+        let leaves = self.env.run_blocking(job).await?;
+        ready.extend(wanted.into_iter().zip(leaves.into_iter().map(Rc::from)));
         Ok(ready)
     }
 

@@ -264,7 +264,6 @@ impl State {
             records: Default::default(),
             objects: Default::default(),
             dirty_objects: Default::default(),
-            new_clients: Vec::new(),
             ring: Ring::new(regions, 0),
             log_id: regions.log_id,
             devices: capacity.iter().enumerate().map(segments).collect(),
@@ -284,7 +283,6 @@ impl State {
             tidy: false,
             close_wanted: false,
             drain_waiters: Vec::new(),
-            gone_clients: Vec::new(),
             last_batch_ns: 0,
         }
     }
@@ -393,6 +391,7 @@ impl State {
             } else {
                 component.remember(row.client, row.op);
             }
+            component.clients_saved = component.clients_first..number + 1;
         }
     }
 

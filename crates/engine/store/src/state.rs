@@ -19,7 +19,6 @@ use crate::{
     log::Ring,
     map::LeafCache,
     read_cache::ReadCache,
-    rows::ClientRow,
     segments::Segments,
     stats::{Counters, LogHealth},
 };
@@ -51,7 +50,6 @@ pub(crate) struct State {
     pub records: Records,
     pub objects: BTreeMap<ObjectId, ObjectState>,
     pub dirty_objects: BTreeSet<ObjectId>,
-    pub new_clients: Vec<(ComponentId, u64, ClientRow)>,
     pub ring: Ring,
     pub log_id: u64,
     pub devices: Vec<Segments>,
@@ -80,8 +78,6 @@ pub(crate) struct State {
     pub close_wanted: bool,
     /// Who waits for the tail to reach a position.
     pub drain_waiters: Vec<(u64, oneshot::Sender<Result<(), StoreError>>)>,
-    /// Rows of outcomes that are too old.
-    pub gone_clients: Vec<(ComponentId, u64)>,
     /// Time of the last batch, in nanoseconds of the clock.
     pub last_batch_ns: u64,
 }
@@ -159,7 +155,7 @@ impl State {
             LogRecord::Undo { component, op } => {
                 let ranges = self.change(component, |c, records| c.undo(op, at.position, records));
                 if matches!(ranges, Some(Some(_))) {
-                    self.forget_client(component, op);
+                    self.change(component, |c, _| c.forget_client(op));
                 }
                 let Some(ranges) = ranges else {
                     return Applied::NoComponent;
@@ -207,8 +203,6 @@ impl State {
         device.charged = device.charged - component.charge() + base_blocks;
         component.extents.clear(&mut self.records);
         self.cache.forget_component(id);
-        self.new_clients.retain(|(c, _, _)| *c != id);
-        self.gone_clients.retain(|(c, _)| *c != id);
         let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
         self.deleted.insert(id, deleted);
         self.tidy = true;
@@ -253,6 +247,7 @@ impl State {
                 let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
                 c.put(record, client, Some(segment), records);
             }
+            c.remember(client, op);
             Applied::Done
         });
         let Some(applied) = applied else {
@@ -266,28 +261,8 @@ impl State {
                 };
                 self.cache.forget(component, range);
             }
-            self.remember(component, client, op);
         }
         applied
-    }
-
-    fn forget_client(&mut self, id: ComponentId, op: OpId) {
-        if let Some(number) = self.components.get_mut(&id).and_then(|c| c.forget_client(op)) {
-            self.new_clients.push((id, number, ClientRow { client: ClientTag::default(), op }));
-        }
-    }
-
-    fn remember(&mut self, id: ComponentId, client: ClientTag, op: OpId) {
-        let Some(component) = self.components.get_mut(&id) else {
-            return;
-        };
-        if component.remember(client, op) {
-            let number = component.clients_first + component.clients.len() as u64 - 1;
-            if let Some(gone) = component.clients_first.checked_sub(1) {
-                self.gone_clients.push((id, gone));
-            }
-            self.new_clients.push((id, number, ClientRow { client, op }));
-        }
     }
 
     /// A capacity device is gone: its components are lost. They are told at the next transaction's commit.

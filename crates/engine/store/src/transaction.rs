@@ -11,7 +11,7 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_types::{BlockRange, ClientTag, ComponentId, RegionIndex};
+use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, RegionIndex};
 
 use crate::{
     bitmap::BaseBits,
@@ -23,6 +23,7 @@ use crate::{
     meta::Batch,
     rows::{self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow},
     segments::Segments,
+    signal::give_way,
     state::State,
     stats::LogHealth,
 };
@@ -54,8 +55,8 @@ struct BitsAfter {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     batch: Batch,
-    /// Leaves as they will be.
-    leaves: BTreeMap<LeafKey, Leaf>,
+    /// Leaves as they will be; boxed, so that the tree moves pointers.
+    leaves: BTreeMap<LeafKey, Box<Leaf>>,
     /// Slots that something refers to from now on, or not any more.
     added: Vec<(u8, u64)>,
     dropped: Vec<(u8, u64)>,
@@ -71,7 +72,7 @@ pub(crate) struct Transaction {
 impl Transaction {
     /// Starts with the leaves that it will change.
     pub fn with_leaves(leaves: Vec<(LeafKey, Rc<Leaf>)>) -> Self {
-        let leaves = leaves.into_iter().map(|(key, leaf)| (key, leaf.as_ref().clone())).collect();
+        let leaves = leaves.into_iter().map(|(key, leaf)| (key, Box::new(leaf.as_ref().clone()))).collect();
         Self { leaves, ..Self::default() }
     }
     /// The log's tail moves here.
@@ -99,12 +100,28 @@ impl Transaction {
     pub fn has_leaf(&self, component: ComponentId, block: u64) -> bool {
         self.leaves.contains_key(&(component, block / LEAF_BLOCKS))
     }
+    /// [`Self::set_entry`] for `op`, unless the block holds a later one: then false. A component never applies an
+    /// operation to a block that holds a later one.
+    pub fn set_entry_of(&mut self, component: &Component, block: u64, op: OpId, entry: Option<Entry>) -> bool {
+        let key = (component.id, block / LEAF_BLOCKS);
+        let leaf = self.leaves.get_mut(&key).expect("leaves are fetched before");
+        let old = leaf.get(block);
+        if old.is_some_and(|old| old.op > op) {
+            return false;
+        }
+        leaf.set(block, entry);
+        self.entry_changed(component, block, old, entry);
+        true
+    }
     /// Changes the map's entry; the slot that it named before is given up.
     pub fn set_entry(&mut self, component: &Component, block: u64, entry: Option<Entry>) {
         let key = (component.id, block / LEAF_BLOCKS);
         let leaf = self.leaves.get_mut(&key).expect("leaves are fetched before");
         let old = leaf.get(block);
         leaf.set(block, entry);
+        self.entry_changed(component, block, old, entry);
+    }
+    fn entry_changed(&mut self, component: &Component, block: u64, old: Option<Entry>, entry: Option<Entry>) {
         if let Some(old) = old {
             self.drop_slot(component.device, old.slot);
         }
@@ -168,7 +185,6 @@ impl Transaction {
     pub fn gather(&mut self, state: &mut State) {
         self.gather_garbage(state);
         self.gather_moved(state);
-        self.gather_leaves();
         self.gather_components(state);
         self.gather_segments(state);
         self.gather_objects(state);
@@ -183,8 +199,6 @@ impl Transaction {
             next_pending: state.next_pending,
         };
         self.batch.insert(rows::state_key(), Some(rows::encode(&row)));
-        state.counters.metadata_row_bytes +=
-            self.batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum::<u64>();
     }
 
     fn gather_garbage(&mut self, state: &mut State) {
@@ -228,18 +242,14 @@ impl Transaction {
         }
     }
 
-    fn gather_leaves(&mut self) {
-        for (&(component, leaf), contents) in &self.leaves {
-            let value = (!contents.is_empty()).then(|| contents.encode());
-            self.batch.insert(rows::leaf_key(component, leaf), value);
-        }
-    }
-
     fn gather_components(&mut self, state: &mut State) {
         let tail = self.tail.unwrap_or(state.ring.tail);
         let mut changed = self.bits_after(state);
         for component in state.components.values_mut() {
             component.trim_undone(tail);
+            for (number, row) in component.take_client_changes() {
+                self.batch.insert(rows::client_key(component.id, number), row.map(|row| rows::encode(&row)));
+            }
             let after = changed.remove(&component.id).unwrap_or_default();
             let mut regions = std::mem::take(&mut component.dirty_regions);
             regions.extend(after.regions.iter().copied());
@@ -256,12 +266,6 @@ impl Transaction {
                 let row = component_row(component);
                 self.batch.insert(rows::component_key(component.id), Some(rows::encode(&row)));
             }
-        }
-        for (id, number, row) in std::mem::take(&mut state.new_clients) {
-            self.batch.insert(rows::client_key(id, number), Some(rows::encode(&row)));
-        }
-        for (id, number) in std::mem::take(&mut state.gone_clients) {
-            self.batch.insert(rows::client_key(id, number), None);
         }
         for (id, deleted) in &mut state.deleted {
             if deleted.emptied && deleted.position < tail {
@@ -331,23 +335,29 @@ impl Transaction {
         }
     }
 
-    /// Makes memory follow, once the transaction is durable.
-    fn take_effect(self, state: &mut State) {
-        for (device, slot) in self.added {
-            state.devices[device as usize].add_live(slot);
+    /// Makes memory follow, once the transaction is durable. In steps, as it is some milliseconds of work: reads may run
+    /// between them. They find the new leaves from the first step on, or versions that still stand in the log, which is
+    /// given up in the last.
+    async fn take_effect<E: Env>(self, inner: &Inner<E>) {
+        {
+            let mut state = inner.state.borrow_mut();
+            for (key, leaf) in self.leaves {
+                state.leaves.insert(key, Rc::from(leaf));
+            }
+            // Leaves that a read fetched before are out of date.
+            state.map_generation += 1;
         }
-        for (device, slot) in self.dropped {
-            state.devices[device as usize].drop_live(slot);
-        }
-        for (id, range, value) in self.bits {
+        in_steps(inner, self.added, |state, (device, slot)| state.devices[device as usize].add_live(slot)).await;
+        in_steps(inner, self.bits, |state, (id, range, value)| {
             state.change(id, |c, records| {
                 let Component { extents, base, .. } = c;
                 extents.rebase(range, base, records, |base| base.set(range, value));
             });
-        }
-        for folded in self.folded {
-            state.take_fold(folded);
-        }
+        })
+        .await;
+        in_steps(inner, self.folded, State::take_fold).await;
+        let mut state = inner.state.borrow_mut();
+        let state = &mut *state;
         for (record, index, slot) in self.moved_pending {
             if let Body::Data { place: Place::Slots(slots), .. } = &mut state.records.of_mut(record).body {
                 slots[index] = slot;
@@ -359,10 +369,10 @@ impl Transaction {
         for row in self.removed_rows {
             state.pending_rows.remove(&row);
         }
-        for (key, leaf) in self.leaves {
-            state.leaves.insert(key, Rc::new(leaf));
+        // Only now: until here a version in the index may still have been read in the place of these.
+        for (device, slot) in self.dropped {
+            state.devices[device as usize].drop_live(slot);
         }
-        state.map_generation += 1;
         state.devices.iter_mut().for_each(Segments::free_unused);
         if let Some(tail) = self.tail {
             let segment = state.ring.segment_of(tail);
@@ -374,6 +384,19 @@ impl Transaction {
         objects.retain(|_, o| !o.bytes.is_empty() || o.position >= tail);
         dirty_objects.retain(|o| objects.contains_key(o));
         deleted.retain(|_, d| !d.emptied || d.position >= tail);
+    }
+}
+
+/// Changes of one step: some 0.1 ms.
+const STEP: usize = 256;
+
+async fn in_steps<E: Env, T>(inner: &Inner<E>, changes: Vec<T>, act: impl Fn(&mut State, T)) {
+    let mut changes = changes.into_iter();
+    while changes.len() > 0 {
+        let mut state = inner.state.borrow_mut();
+        changes.by_ref().take(STEP).for_each(|change| act(&mut state, change));
+        drop(state);
+        give_way().await;
     }
 }
 
@@ -421,13 +444,31 @@ impl<E: Env> Inner<E> {
     /// Writes the transaction and makes it true. An error stops the disk group: its cache device failed.
     pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), StoreError> {
         transaction.gather(&mut self.state.borrow_mut());
-        let batch = std::mem::take(&mut transaction.batch);
+        let mut batch = std::mem::take(&mut transaction.batch);
+        let leaves = std::mem::take(&mut transaction.leaves);
         let meta = self.meta.clone();
         self.state.borrow_mut().committing = true;
-        let result = self.env.run_blocking(move || meta.commit(batch)).await;
+        // Leaves are most of the bytes: they are encoded where it delays nobody.
+        let job = move || {
+            for (&(component, leaf), contents) in &leaves {
+                let value = (!contents.is_empty()).then(|| contents.encode());
+                batch.insert(rows::leaf_key(component, leaf), value);
+            }
+            let bytes: u64 = batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum();
+            meta.commit(batch).map(|()| (leaves, bytes))
+        };
+        let result = self.env.run_blocking(job).await;
+        let (leaves, bytes) = match result {
+            Ok(done) => done,
+            Err(error) => {
+                self.state.borrow_mut().committing = false;
+                return Err(StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {error}")));
+            }
+        };
+        self.state.borrow_mut().counters.metadata_row_bytes += bytes;
+        transaction.leaves = leaves;
+        transaction.take_effect(self).await;
         self.state.borrow_mut().committing = false;
-        result.map_err(|e| StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {e}")))?;
-        transaction.take_effect(&mut self.state.borrow_mut());
         Ok(())
     }
 }

@@ -25,5 +25,5 @@ pub use compliance::compliance;
 pub use picture::{ClusterPicture, DevicePicture, DiskGroupPicture, FaultDomain, HostPicture};
 pub use refusal::{Refusal, RefusalKind};
 pub use room::{THIN_HEADROOM_BYTES, demand_bytes};
-pub use verbs::{Change, Placement, complete, extend, place, replace};
+pub use verbs::{Change, Placement, complete, extend, place, place_near, replace};
 pub use what_if::{WhatIf, what_if};

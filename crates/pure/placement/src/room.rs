@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use cairn_geometry::component_bytes;
-use cairn_types::{Layout, Member, Policy, Role, Seat};
+use cairn_types::{HostId, Layout, Member, Policy, Role, Seat};
 
 use crate::picture::{ClusterPicture, FaultDomain};
 
@@ -35,6 +35,8 @@ pub(crate) struct Group {
     pub(crate) witnesses: u32,
     /// What a component is expected to hold once it is written: the mean of the cluster.
     component_guess_bytes: u64,
+    /// On the host that the disk is to be used at.
+    near: bool,
 }
 
 impl Group {
@@ -61,11 +63,16 @@ impl Group {
         devices.min(self.free_bytes / demand)
     }
 
+    /// Orders groups: one on the host that the disk is to be used at is best, then by [`Self::by_emptiness`].
+    pub(crate) fn by_preference(&self, other: &Self) -> Ordering {
+        self.near.cmp(&other.near).then_with(|| self.by_emptiness(other))
+    }
+
     /// Orders by how full the groups are expected to become: the fuller group is less.
     ///
     /// Thin components do not show in free space until they are written: without a guess at what they will hold, all
     /// disks made in one minute would go to the one group that happens to be emptiest.
-    pub(crate) fn by_emptiness(&self, other: &Self) -> Ordering {
+    fn by_emptiness(&self, other: &Self) -> Ordering {
         let load = |g: &Self| {
             let used = g.total_bytes.saturating_sub(g.free_bytes);
             u128::from(used) + (u128::from(g.components) + 1) * u128::from(g.component_guess_bytes)
@@ -112,6 +119,7 @@ impl Room {
                     components: g.components,
                     witnesses: g.witnesses,
                     component_guess_bytes: 0,
+                    near: false,
                 })
             })
             .collect();
@@ -123,6 +131,11 @@ impl Room {
         }
         groups.sort_by_key(|g| g.seat);
         Self { groups }
+    }
+
+    /// Data goes to this host where it can: reads and one copy of each write stay there.
+    pub(crate) fn prefer(&mut self, host: HostId) {
+        self.groups.iter_mut().for_each(|group| group.near = group.seat.host == host);
     }
 
     /// The fault domains that take new components, each once, in order.

@@ -150,7 +150,7 @@ impl Search {
         let best = self
             .groups_of(domain)
             .filter(|g| g.fits(want.demand_bytes))
-            .min_by(|a, b| stripes(a).cmp(&stripes(b)).then_with(|| b.by_emptiness(a)))
+            .min_by(|a, b| stripes(a).cmp(&stripes(b)).then_with(|| b.by_preference(a)))
             .map(|g| g.seat);
         let Some(seat) = best else { return false };
         let taken = self.room.group_mut(seat).is_some_and(|g| g.take(want.demand_bytes));
@@ -171,13 +171,13 @@ impl Search {
             .allowed(wants)
             .into_iter()
             .filter_map(|domain| {
-                let best = self.groups_of(&domain).filter(|g| g.fits(largest)).max_by(|a, b| a.by_emptiness(b))?;
+                let best = self.groups_of(&domain).filter(|g| g.fits(largest)).max_by(|a, b| a.by_preference(b))?;
                 let parts = self.by_copy.get(&copy).and_then(|d| d.get(&domain));
                 let elsewhere = parts.is_none_or(|n| *n == 0);
                 Some((elsewhere, self.witnessed.contains(&domain), best, domain))
             })
             .collect();
-        domains.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| b.2.by_emptiness(a.2)));
+        domains.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| b.2.by_preference(a.2)));
         domains.into_iter().map(|(_, _, _, domain)| domain).collect()
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use cairn_geometry::{check_size, plan_layout, replica_sets};
 use cairn_types::{
-    ComponentId, ComponentState, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role, format_bytes,
+    ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role, format_bytes,
 };
 
 use crate::{
@@ -51,18 +51,26 @@ pub fn place(
     size_bytes: u64,
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Placement, Refusal> {
+    place_near(picture, policy, size_bytes, None, ids)
+}
+
+/// [`place`] for a disk that is to be used at `near`: one copy of everything goes to that host if it has room.
+///
+/// # Errors
+/// As [`place`]; never because of `near`.
+pub fn place_near(
+    picture: &ClusterPicture,
+    policy: &Policy,
+    size_bytes: u64,
+    near: Option<HostId>,
+    ids: &mut dyn FnMut() -> ComponentId,
+) -> Result<Placement, Refusal> {
     policy.validate().map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     refuse_size(size_bytes)?;
     let layout = plan_layout(policy, size_bytes);
-    let task = Task {
-        picture,
-        policy,
-        layout,
-        size_bytes,
-        room: Room::of(picture),
-        kept: Vec::new(),
-        state: ComponentState::Active,
-    };
+    let mut room = Room::of(picture);
+    near.into_iter().for_each(|host| room.prefer(host));
+    let task = Task { picture, policy, layout, size_bytes, room, kept: Vec::new(), state: ComponentState::Active };
     let all = 0..replica_sets(&layout, size_bytes);
     let (members, reduced) = task.forced(&|copies| missing_copies(all.clone(), copies, &[]))?;
     let mut members = members;

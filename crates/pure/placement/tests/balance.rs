@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_placement::{ClusterPicture, DiskGroupPicture, compliance, extend, place};
+use cairn_placement::{ClusterPicture, DiskGroupPicture, compliance, extend, place, place_near};
 use cairn_types::{Member, Policy, Role, Seat};
 use world::{GIB, config, equal_hosts, host, ids};
 
@@ -129,4 +129,20 @@ fn a_disk_grows_without_moving() {
     }
     let refusal = extend(&full, &before, 200 * GIB, &mut ids(300)).unwrap_err();
     assert!(refusal.text.contains("reserve 100 GiB more on host-"), "{refusal}");
+}
+
+#[test]
+fn a_copy_goes_to_the_host_of_use_if_it_has_room() {
+    let mut picture = equal_hosts(5, 100 * GIB);
+    let near = picture.hosts[3].host;
+    // The fullest host: balance alone would leave it out.
+    picture.hosts[3].disk_groups[0].components = 40;
+    let data_at = |picture: &ClusterPicture, size| {
+        let placed = place_near(picture, &Policy::default(), size, Some(near), &mut ids(1)).expect("there is room");
+        let data = placed.members.iter().filter(|m| matches!(m.role, Role::Data { .. }) && m.host == near);
+        (data.count(), placed.members.len())
+    };
+    assert_eq!(data_at(&picture, 10 * GIB), (1, 3));
+    picture.hosts[3].up = false;
+    assert_eq!(data_at(&picture, 10 * GIB), (0, 3), "a host that cannot take it is no reason to refuse");
 }

@@ -6,7 +6,7 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{ComponentPlace, NewDisk, names::Name};
 use cairn_env::Env;
 use cairn_object::Command;
-use cairn_types::{Accepted, Csn, Epoch, Member, ObjectConfig, ObjectId, OpId, Policy};
+use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
 use cairn_wire::Request;
 use futures::future::join_all;
 
@@ -29,7 +29,7 @@ impl<E: Env> Node<E> {
             return Err(ApiError::conflict(format!("a disk named {:?} exists already", request.name))
                 .remedy("Choose another name, or delete it first"));
         }
-        let config = self.place(&request, &policy_name, policy)?;
+        let config = self.place(&request, &policy_name, policy, owner)?;
         self.enter(&config, owner).await?;
         if let Err(error) = self.make_components(&config).await {
             self.take_back(&config).await;
@@ -49,9 +49,15 @@ impl<E: Env> Node<E> {
         self.show_disk(&request.name).await
     }
 
-    fn place(&self, request: &v1::DiskCreate, policy_name: &str, policy: Policy) -> ApiResult<ObjectConfig> {
-        let picture = self.picture();
-        let placement = cairn_placement::place(&picture, &policy, request.size_bytes, &mut || self.draw_component());
+    fn place(
+        &self,
+        request: &v1::DiskCreate,
+        policy_name: &str,
+        policy: Policy,
+        near: Option<HostId>,
+    ) -> ApiResult<ObjectConfig> {
+        let (picture, mut draw) = (self.picture(), || self.draw_component());
+        let placement = cairn_placement::place_near(&picture, &policy, request.size_bytes, near, &mut draw);
         let placement = placement.map_err(|refusal| ApiError::refused(refusal.text))?;
         let env = &self.inner.env;
         Ok(ObjectConfig {
@@ -67,7 +73,7 @@ impl<E: Env> Node<E> {
         })
     }
 
-    async fn enter(&self, config: &ObjectConfig, owner: Option<cairn_types::HostId>) -> ApiResult<()> {
+    async fn enter(&self, config: &ObjectConfig, owner: Option<HostId>) -> ApiResult<()> {
         let name = |text: &str| Name::new(text).map_err(|e| ApiError::invalid(e.to_string()));
         let now_unix_ms = self.inner.env.unix_ms();
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
