@@ -16,4 +16,5 @@ pub mod identity;
 pub mod logging;
 pub mod notify;
 pub mod plan;
+pub mod program;
 pub mod supervise;

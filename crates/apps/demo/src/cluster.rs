@@ -95,7 +95,7 @@ impl DemoCluster {
     /// The API of whichever host runs.
     fn management(&self) -> Result<Arc<dyn Management>, String> {
         let host = self.hosts.values().next().ok_or("no host runs")?;
-        Ok(host.bridge.clone())
+        Ok(host.management())
     }
 
     /// Makes a disk with the default policy, owned by the host of one of its copies.

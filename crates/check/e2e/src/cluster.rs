@@ -14,7 +14,7 @@ use crate::{
     Host, Outcome, TimeLine,
     network::Network,
     process::tail,
-    tools::{load_time, need_root, target},
+    tools::{Turn, load_time, target},
     wait::{check, wait_until},
 };
 
@@ -67,6 +67,8 @@ pub struct Cluster {
     pub folder: PathBuf,
     hosts: Vec<Host>,
     disk_groups: u64,
+    /// The last to go: the next test begins when nothing of this one is left.
+    _turn: Turn,
 }
 
 /// How long hosts may take to come up: etcd members elect a leader on a busy machine.
@@ -91,7 +93,7 @@ impl Cluster {
     /// # Errors
     /// What could not be made.
     pub fn prepare(name: &str, shape: &Shape) -> Outcome<Self> {
-        need_root();
+        let turn = Turn::take();
         let time = TimeLine::new(name);
         let logs = target().join("e2e-logs").join(name);
         let _ = std::fs::remove_dir_all(&logs);
@@ -102,7 +104,7 @@ impl Cluster {
         }
         let hosts = (1..=shape.hosts).map(|n| Host::new(n, shape, &network, &folder, &logs));
         let hosts = hosts.collect::<Outcome<Vec<_>>>()?;
-        Ok(Self { time, network, logs, folder, hosts, disk_groups: u64::from(shape.hosts_with_disks) })
+        Ok(Self { time, network, logs, folder, hosts, disk_groups: u64::from(shape.hosts_with_disks), _turn: turn })
     }
 
     /// Starts every host that is not running, and waits until all see each other.

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -29,15 +30,25 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ldd", "libc-bin"),
 ];
 
-/// Ends the test in words unless it runs as root.
-///
-/// # Panics
-/// When it does not.
-pub fn need_root() {
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "the end-to-end tests make network namespaces: run them as root (sudo make test-e2e)"
-    );
+/// A test's turn: tests of one program that start processes run one after the other, or they would measure each other.
+#[derive(Debug)]
+pub struct Turn {
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    /// Waits for the turn. A test that failed in its turn has ended it.
+    ///
+    /// # Panics
+    /// When the test does not run as root: the message says how to.
+    pub fn take() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "the end-to-end tests make network namespaces: run them as root (sudo make test-e2e)"
+        );
+        Self { _lock: TURN.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
 }
 
 /// A command of `program`, which must be installed.

@@ -6,7 +6,7 @@ use cairn_e2e::{
     Cluster, Door, Outcome, Shape, Target,
     process::Process,
     scene::{DISK, play, roles, targets},
-    tools::{need_root, run, target, tool},
+    tools::{Turn, run, target, tool},
     vm::Guest,
     wait_until,
 };
@@ -17,7 +17,7 @@ const SLOW: Duration = Duration::from_secs(150);
 /// Goal: the guest of this harness works, so that a failure below is the cluster's. Method: the same guest on qemu-nbd.
 #[test]
 fn the_guest_itself() {
-    need_root();
+    let _turn = Turn::take();
     let folder = target().join("tmp").join(format!("e2e-vm-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (image, socket) = (folder.join("disk.img"), folder.join("nbd.sock"));

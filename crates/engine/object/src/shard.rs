@@ -84,6 +84,7 @@ pub trait Placer {
 
 /// What happened, for the log and the time line.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the line of each variant tells what its fields are
 pub enum ObjectEvent {
     /// This host became owner.
     Owned { object: ObjectId, name: String, epoch_number: u64 },

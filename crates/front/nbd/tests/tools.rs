@@ -188,6 +188,7 @@ fn fio_verifies_sizes_from_a_sector_to_a_mebibyte() {
             bs,
             "--iodepth=32",
             "--verify=crc32c",
+            "--verify_state_save=0",
             "--verify_fatal=1",
             size,
             "--randseed=7",

@@ -8,6 +8,7 @@ use cairn_directory_etcd::{
     supervise::{Member, MemberConfig},
 };
 use cairn_types::{ClusterId, Policy};
+use futures::{FutureExt as _, future::LocalBoxFuture};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -46,7 +47,14 @@ impl Drop for ClusterDirectory {
 ///
 /// # Errors
 /// The directory cannot be opened, is another cluster's, or does not answer a host that has to join.
-pub async fn open_directory(plan: &Plan, identities: &mut [Identity]) -> Result<ClusterDirectory, StartError> {
+pub fn open_directory<'a>(
+    plan: &'a Plan,
+    identities: &'a mut [Identity],
+) -> LocalBoxFuture<'a, Result<ClusterDirectory, StartError>> {
+    open(plan, identities).boxed_local()
+}
+
+async fn open(plan: &Plan, identities: &mut [Identity]) -> Result<ClusterDirectory, StartError> {
     let known = identities.iter().find_map(Identity::cluster);
     let opened = match &plan.directory {
         DirectoryPlan::Embedded { path } => {

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use cairn_api::{ApiError, LocalManagement, v1};
+use cairn_api::{ApiError, LocalManagement, Management, v1};
 use cairn_directory::{HostEntry, Name};
 use cairn_directory_etcd::load_local_copy;
 use cairn_env_linux::{Executor, Fabric, Host, HostConfig, LinuxEnv, ShardEnd};
@@ -10,7 +10,7 @@ use cairn_nbd::{Options, Server, serve_tcp, serve_unix};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
 use cairn_store::StoreOptions;
-use futures::channel::oneshot;
+use futures::{FutureExt as _, channel::oneshot, future::LocalBoxFuture};
 use tokio::sync::watch;
 
 use crate::{
@@ -59,8 +59,7 @@ impl Ended {
 
 /// A host that runs.
 pub struct RunningHost {
-    /// Management calls to it.
-    pub bridge: Arc<Bridge<Node<LinuxEnv>>>,
+    pub(super) bridge: Arc<Bridge<Node<LinuxEnv>>>,
     /// How it ends.
     pub ended: Ended,
     host: Host,
@@ -68,6 +67,12 @@ pub struct RunningHost {
 }
 
 impl RunningHost {
+    /// Management calls to it. Not inlined: whoever inlines it compiles what stands behind every call.
+    #[inline(never)]
+    pub fn management(&self) -> Arc<dyn Management> {
+        self.bridge.clone()
+    }
+
     /// Gives up its disks, closes its disk groups, ends.
     pub async fn stop(self) {
         let _ = self.stop.send(());
@@ -84,7 +89,14 @@ impl RunningHost {
 ///
 /// # Errors
 /// What failed, with the remedy.
-pub async fn start_host(parts: HostParts<'_>, identity: Arc<Identity>) -> Result<RunningHost, StartError> {
+pub fn start_host(
+    parts: HostParts<'_>,
+    identity: Arc<Identity>,
+) -> LocalBoxFuture<'_, Result<RunningHost, StartError>> {
+    start_one(parts, identity).boxed_local()
+}
+
+async fn start_one(parts: HostParts<'_>, identity: Arc<Identity>) -> Result<RunningHost, StartError> {
     let HostParts { plan, host: host_plan, directory, executor, fabric } = parts;
     let host = Host::new(HostConfig {
         cluster: directory.cluster,

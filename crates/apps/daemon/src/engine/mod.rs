@@ -1,6 +1,8 @@
 //! From a plan to running hosts: identities, the directory, then each host on its shard.
 //!
 //! Promises    whatever was started is stopped again when a later step fails
+//!             the engine is compiled once, into this crate: what a program calls here is boxed, so that the program does
+//!             not compile its own copy of every generic async function below (two minutes each)
 //! Not here    what a host does (`node`), the API (`http`)
 
 mod directory;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use cairn_api::Management;
 use cairn_env_linux::{Executor, ExecutorConfig, Fabric, IoChoice};
+use futures::{FutureExt as _, future::LocalBoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -26,7 +29,11 @@ use crate::{
 ///
 /// # Errors
 /// What failed, with the remedy; whatever was started is stopped again.
-pub async fn start(plan: &Plan) -> Result<Running, StartError> {
+pub fn start(plan: &Plan) -> LocalBoxFuture<'_, Result<Running, StartError>> {
+    start_all(plan).boxed_local()
+}
+
+async fn start_all(plan: &Plan) -> Result<Running, StartError> {
     let mut identities = Vec::new();
     for host in &plan.hosts {
         identities.push(Identity::open(&host.data_dir).map_err(StartError::refused)?);

@@ -5,6 +5,10 @@
 //! late; and one that never gets it does nothing that one could not do that stops waiting first (which it may at any
 //! time, for any seat, without a reason) and whose request arrives then. Messages delivered twice are left to the
 //! random runs.
+//!
+//! What cannot matter any more is taken out of a state, so that states which differ in nothing else are one: a request
+//! that its seat refuses for ever and whose refusal its owner does not look at ([`Explorer::is_dead`]), and what an owner
+//! remembers only for a seizure that it will not begin.
 
 #![allow(clippy::disallowed_types)] // hash maps of millions of entries, looked up and never walked
 
@@ -116,6 +120,7 @@ pub struct Explorer {
     owner_memo: HashMap<(u32, u32), OwnerStep>,
     ghost_memo: HashMap<(u32, u32), u32>,
     seat_memo: HashMap<(u32, u32), (u32, Option<u32>, bool)>,
+    last_time_memo: HashMap<u32, u32>,
     found: Found,
 }
 
@@ -133,6 +138,7 @@ impl Explorer {
             owner_memo: HashMap::new(),
             ghost_memo: HashMap::new(),
             seat_memo: HashMap::new(),
+            last_time_memo: HashMap::new(),
             found: Found { states: 0, steps: 0, won: 0, acked: 0, failed: 0, complete: false, wrong: None },
         }
     }
@@ -397,7 +403,8 @@ impl Explorer {
         &self.seats.parts[state.seats[place] as usize]
     }
 
-    fn push(&mut self, before: &State, after: State, next: &mut Vec<State>) {
+    fn push(&mut self, before: &State, mut after: State, next: &mut Vec<State>) {
+        self.without_what_cannot_matter(&mut after);
         // Only a step of an owner can be none: a delivery takes the message away.
         if *before == after {
             return;
@@ -407,6 +414,46 @@ impl Explorer {
             self.found.wrong = Some(wrong);
         }
         next.push(after);
+    }
+}
+
+impl Explorer {
+    fn without_what_cannot_matter(&mut self, state: &mut State) {
+        for owner in 0..2 {
+            if state.budget.seizes[owner] == 0 {
+                let number = state.owners[owner];
+                state.owners[owner] = match self.last_time_memo.get(&number) {
+                    Some(known) => *known,
+                    None => {
+                        let mut node = self.owners.parts[number as usize].clone();
+                        node.seizes_no_more();
+                        let bare = self.owners.number(node);
+                        self.last_time_memo.insert(number, bare);
+                        bare
+                    }
+                };
+            }
+        }
+        let mut net = std::mem::take(&mut state.net);
+        net.retain(|msg| !self.is_dead(state, *msg));
+        state.net = net;
+    }
+
+    /// Whether a request is refused for ever, by a promise or because its session is over, and its owner has gone on: it
+    /// compares the epoch of every answer with its own.
+    fn is_dead(&self, state: &State, msg: u32) -> bool {
+        let Msg { owner, seat, body } = &self.msgs.parts[msg as usize];
+        let node = &self.owners.parts[state.owners[*owner] as usize];
+        let Some((epoch, session)) = body.epoch_and_session() else {
+            return false;
+        };
+        if node.epoch() == Some(epoch) {
+            return false;
+        }
+        let seat = self.seat(state, *seat);
+        let promised = seat.promised() > epoch && self.setup.canary != Canary::NoPromise;
+        let strict = !matches!(self.setup.canary, Canary::NoPromise | Canary::NoSession);
+        promised || strict && session.is_some_and(|session| seat.admitted != Some((epoch, session)))
     }
 }
 

@@ -66,6 +66,16 @@ impl Accepting {
 }
 
 impl Body {
+    /// Of a request about the object's record or data: its epoch, and the session that it needs.
+    pub fn epoch_and_session(&self) -> Option<(Epoch, Option<SessionId>)> {
+        match self {
+            Self::Seize { epoch, .. } => Some((*epoch, None)),
+            Self::Accept(record) => Some((record.epoch, None)),
+            Self::Undo { epoch, session, .. } | Self::Write { epoch, session, .. } => Some((*epoch, Some(*session))),
+            _ => None,
+        }
+    }
+
     /// Whether it goes to the seat.
     pub fn is_request(&self) -> bool {
         !matches!(

@@ -113,6 +113,15 @@ impl OwnerNode {
         }
     }
 
+    /// It begins no other seizure: what it would begin one with is forgotten.
+    pub fn seizes_no_more(&mut self) {
+        self.number = 0;
+        self.known = super::closed(Epoch::default(), 0, super::config_of(""));
+        if matches!(self.phase, Phase::Idle) {
+            self.phase = Phase::Ended;
+        }
+    }
+
     fn ask(&self, seats: &[Seat], body: &Body, out: &mut Out) {
         let to = |seat: &Seat| Msg { owner: self.index, seat: letter_of(*seat), body: body.clone() };
         out.send.extend(seats.iter().map(to));

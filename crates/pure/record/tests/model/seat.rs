@@ -134,7 +134,8 @@ impl SeatNode {
         }
     }
 
-    fn promised(&self) -> Epoch {
+    /// The highest epoch that it promised; it never falls.
+    pub fn promised(&self) -> Epoch {
         self.record.as_ref().map_or(Epoch::default(), |r| r.promised)
     }
 

@@ -1,0 +1,53 @@
+//! A host's identity: counted starts, one process at a time, one cluster, never replaced when damaged.
+
+use std::fs;
+
+use cairn_types::{ClusterId, Incarnation};
+use cairnd::identity::{Identity, IdentityError};
+
+/// Where a host's identity stands below its data directory: a name that must never change.
+const FILE: &str = "host.json";
+
+#[test]
+fn every_start_counts_and_the_id_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Identity::open(dir.path()).unwrap();
+    let (host, incarnation) = (first.host(), first.incarnation());
+    assert_eq!(incarnation, Incarnation(1));
+    drop(first);
+    let second = Identity::open(dir.path()).unwrap();
+    assert_eq!((second.host(), second.incarnation().0), (host, 2));
+}
+
+#[test]
+fn a_second_process_is_refused_and_counts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Identity::open(dir.path()).unwrap();
+    let error = Identity::open(dir.path()).unwrap_err();
+    assert!(matches!(error, IdentityError::InUse(_)), "{error}");
+    drop(first);
+    assert_eq!(Identity::open(dir.path()).unwrap().incarnation(), Incarnation(2), "the refused one did not count");
+}
+
+#[test]
+fn a_host_stays_with_its_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut identity = Identity::open(dir.path()).unwrap();
+    identity.join(ClusterId(5)).unwrap();
+    drop(identity);
+    let mut identity = Identity::open(dir.path()).unwrap();
+    assert_eq!(identity.cluster(), Some(ClusterId(5)));
+    identity.join(ClusterId(5)).unwrap();
+    let error = identity.join(ClusterId(6)).unwrap_err();
+    assert!(matches!(error, IdentityError::OtherCluster { .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_identity_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Identity::open(dir.path()).unwrap());
+    fs::write(dir.path().join(FILE), "{\"host\": \"12").unwrap();
+    let error = Identity::open(dir.path()).unwrap_err();
+    assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
+    assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), b"{\"host\": \"12");
+}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# make test, test-unit, test-e2e: builds the programs and every test in the release profile, once, and runs the tests.
+#
+# Promises  ends with one line that sums up all test programs; exit code 0 only where none failed
+#           tests that start real processes (check/e2e) take turns among themselves
+# Usage     scripts/test.sh [CARGO TEST ARGUMENTS]     default --workspace
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH=$HOME/.cargo/bin:$PATH
+cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-target}
+(($#)) || set -- --workspace
+
+# The programs under test too: cargo builds no binary of another package for a test.
+"$cargo" build --release --locked --workspace --bins --tests
+log=$target/test.log
+code=0
+"$cargo" test --release --locked --no-fail-fast "$@" 2>&1 | tee "$log" || code=$?
+awk -f scripts/test-summary.awk "$log"
+exit "$code"
