@@ -175,9 +175,8 @@ impl Component {
         }
         self.settled = upto;
         self.dirty = true;
-        let later = self.window.split_off(&OpId { seq: upto.seq.saturating_add(1), ..upto });
-        for unsettled in std::mem::replace(&mut self.window, later).into_values() {
-            for range in unsettled.ranges {
+        while let Some(first) = self.window.first_entry().filter(|first| *first.key() <= upto) {
+            for range in first.remove().ranges {
                 self.extents.settle(range, upto, &self.base, records);
             }
         }

@@ -268,6 +268,7 @@ impl<E: Env> Inner<E> {
 
     /// Writes the data of all items, device by device in parallel, and flushes. None when a device has no room.
     async fn write_items(&self, items: &[Item], pieces: &BTreeMap<u64, Bytes>) -> Result<Option<Slots>, StoreError> {
+        let blocks = items.last().map_or(0, |last| last.slots_from + last.slots());
         let mut by_device: BTreeMap<u8, Vec<(usize, OutBlock)>> = BTreeMap::new();
         for item in items {
             let Some(position) = item.data else { continue };
@@ -288,7 +289,8 @@ impl<E: Env> Inner<E> {
                     data: data.slice(from..from + PAGE as usize),
                 };
                 let at = item.slots_from + (block - item.range.first) as usize;
-                by_device.entry(item.device).or_default().push((at, out));
+                // Room at once: a list that grows is copied again and again, in one go of the shard.
+                by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push((at, out));
             }
         }
         let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
@@ -297,7 +299,7 @@ impl<E: Env> Inner<E> {
             let slots = self.write_blocks(device, &blocks).await;
             (places, slots)
         });
-        let mut slots = vec![NO_SLOT; items.last().map_or(0, |last| last.slots_from + last.slots())];
+        let mut slots = vec![NO_SLOT; blocks];
         for (places, written) in join_all(writes).await {
             let Some(written) = written else {
                 return Ok(None);

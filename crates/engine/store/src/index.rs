@@ -212,6 +212,12 @@ impl Versions {
             Self::Many(ids) => ids,
         }
     }
+    fn into_vec(self) -> Vec<RecordId> {
+        match self {
+            Self::One(id) => vec![id],
+            Self::Many(ids) => *ids,
+        }
+    }
     /// None when there is none left.
     fn from_vec(mut ids: Vec<RecordId>) -> Option<Self> {
         match ids.len() {
@@ -237,7 +243,24 @@ pub(crate) struct Span {
     pub versions: Vec<RecordId>,
 }
 
+/// How the extents lie to a range: of random small writes nearly always one of the first two, found by one lookup.
+enum Cover {
+    Nothing,
+    /// One extent, of just these blocks.
+    Exactly,
+    Parts,
+}
+
 impl Extents {
+    fn cover(&self, range: BlockRange) -> Cover {
+        match self.map.range(..range.end()).next_back() {
+            None => Cover::Nothing,
+            Some((first, extent)) if first + u64::from(extent.count) <= range.first => Cover::Nothing,
+            Some((&first, extent)) if BlockRange::new(first, extent.count) == range => Cover::Exactly,
+            Some(_) => Cover::Parts,
+        }
+    }
+
     pub fn new_blocks(&self) -> u64 {
         self.new_blocks
     }
@@ -251,12 +274,20 @@ impl Extents {
 
     /// [`Self::spans`] without copies: each stretch with its versions, newest first.
     pub fn each(&self, range: BlockRange, mut act: impl FnMut(BlockRange, &[RecordId])) {
-        let covers = |(first, extent): (&u64, &Extent)| first + u64::from(extent.count) > range.first;
-        let before = self.map.range(..range.first).next_back().filter(|&(first, extent)| covers((first, extent)));
-        for (&first, extent) in before.into_iter().chain(self.map.range(range.first..range.end())) {
+        let mut part = |first: u64, extent: &Extent| {
             if let Some(part) = BlockRange::new(first, extent.count).intersection(range) {
                 act(part, extent.versions.as_slice());
             }
+        };
+        let Some((&last, extent)) = self.map.range(..range.end()).next_back() else {
+            return;
+        };
+        if last <= range.first {
+            return part(last, extent);
+        }
+        let before = self.map.range(..range.first).next_back();
+        for (&first, extent) in before.into_iter().chain(self.map.range(range.first..range.end())) {
+            part(first, extent);
         }
     }
 
@@ -293,8 +324,15 @@ impl Extents {
 
     /// Puts `id` among the versions of its blocks, and drops what the newest settled version hides.
     pub fn insert(&mut self, id: RecordId, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
-        self.split_at(range.first);
-        self.split_at(range.end());
+        records.of_mut(id).live += u64::from(range.count);
+        let cover = self.cover(range);
+        if matches!(cover, Cover::Nothing) {
+            return self.insert_gap(id, range.first, range.count, base, records);
+        }
+        if matches!(cover, Cover::Parts) {
+            self.split_at(range.first);
+            self.split_at(range.end());
+        }
         let present: Vec<(u64, u32)> = self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
         let mut at = range.first;
         let mut gaps = Vec::new();
@@ -307,11 +345,8 @@ impl Extents {
         if at < range.end() {
             gaps.push((at, (range.end() - at) as u32));
         }
-        records.of_mut(id).live += u64::from(range.count);
         for (first, count) in gaps {
-            let extent = Extent { count, versions: Versions::One(id) };
-            self.new_blocks += Self::charge(base, records, first, &extent);
-            self.map.insert(first, extent);
+            self.insert_gap(id, first, count, base, records);
         }
         let op = records.of(id).op;
         for (first, count) in present {
@@ -323,6 +358,12 @@ impl Extents {
         }
     }
 
+    fn insert_gap(&mut self, id: RecordId, first: u64, count: u32, base: &BaseBits, records: &Records) {
+        let extent = Extent { count, versions: Versions::One(id) };
+        self.new_blocks += Self::charge(base, records, first, &extent);
+        self.map.insert(first, extent);
+    }
+
     /// Changes the versions of the extent that begins at `first`; removes it when none are left.
     fn change(
         &mut self,
@@ -331,14 +372,15 @@ impl Extents {
         records: &mut Records,
         act: impl FnOnce(&mut Records, &mut Vec<RecordId>),
     ) {
-        let extent = self.map.remove(&first).expect("the caller saw it");
-        self.new_blocks -= Self::charge(base, records, first, &extent);
-        let mut versions = extent.versions.as_slice().to_vec();
+        let extent = self.map.get_mut(&first).expect("the caller saw it");
+        self.new_blocks -= Self::charge(base, records, first, extent);
+        let mut versions = std::mem::replace(&mut extent.versions, Versions::One(0)).into_vec();
         act(records, &mut versions);
         if let Some(versions) = Versions::from_vec(versions) {
-            let extent = Extent { count: extent.count, versions };
-            self.new_blocks += Self::charge(base, records, first, &extent);
-            self.map.insert(first, extent);
+            extent.versions = versions;
+            self.new_blocks += Self::charge(base, records, first, extent);
+        } else {
+            self.map.remove(&first);
         }
     }
 
@@ -350,6 +392,14 @@ impl Extents {
         records: &mut Records,
         mut act: impl FnMut(&mut Records, &mut Vec<RecordId>, u64),
     ) {
+        match self.cover(range) {
+            Cover::Nothing => return,
+            Cover::Exactly => {
+                let act = |records: &mut Records, versions: &mut Vec<_>| act(records, versions, u64::from(range.count));
+                return self.change(range.first, base, records, act);
+            }
+            Cover::Parts => {}
+        }
         self.split_at(range.first);
         self.split_at(range.end());
         let present: Vec<(u64, u32)> = self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
@@ -412,8 +462,14 @@ impl Extents {
         records: &Records,
         act: impl FnOnce(&mut BaseBits),
     ) {
-        self.split_at(range.first);
-        self.split_at(range.end());
+        match self.cover(range) {
+            Cover::Nothing => return act(base),
+            Cover::Exactly => {}
+            Cover::Parts => {
+                self.split_at(range.first);
+                self.split_at(range.end());
+            }
+        }
         let sum = |map: &BTreeMap<u64, Extent>, base: &BaseBits| -> u64 {
             map.range(range.first..range.end()).map(|(&f, e)| Self::charge(base, records, f, e)).sum()
         };

@@ -6,7 +6,7 @@
 //! Assumes     the caller got the exclusive range lock, which the operation holds until the ack
 //! Not here    splitting guest requests (`guest`), recording failures (`keeper`)
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use cairn_env::Env;
@@ -231,7 +231,7 @@ enum Verdict {
 
 /// The answers to one operation so far.
 struct Outcome {
-    unheard: BTreeMap<ComponentId, ()>,
+    unheard: Vec<ComponentId>,
     failed: Vec<ComponentId>,
     no_space: bool,
     refused: Option<String>,
@@ -239,16 +239,16 @@ struct Outcome {
 
 impl Outcome {
     fn new(legs: &[Leg]) -> Self {
-        let unheard = legs.iter().map(|l| (l.component, ())).collect();
+        let unheard = legs.iter().map(|l| l.component).collect();
         Self { unheard, failed: Vec::new(), no_space: false, refused: None }
     }
 
     fn required_left(&self, required: impl Fn(ComponentId) -> bool) -> bool {
-        self.unheard.keys().any(|c| required(*c))
+        self.unheard.iter().any(|c| required(*c))
     }
 
     fn take(&mut self, verdict: Verdict, component: ComponentId) {
-        self.unheard.remove(&component);
+        self.unheard.retain(|c| *c != component);
         match verdict {
             Verdict::Done => {}
             Verdict::Failed => self.failed.push(component),
