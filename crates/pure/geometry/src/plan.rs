@@ -101,7 +101,7 @@ pub fn plan_layout(policy: &Policy, size_bytes: u64) -> Layout {
         strip_bytes: STRIP_BYTES,
         copies: policy.copies(),
     };
-    debug_assert!(check_layout(&layout).is_ok());
+    assert!(check_layout(&layout).is_ok());
     layout
 }
 
@@ -117,7 +117,7 @@ pub fn replica_sets(layout: &Layout, size_bytes: u64) -> u32 {
 
 /// The replica set of one stripe of one chunk.
 pub fn set_of(layout: &Layout, chunk: u32, stripe: u32) -> ReplicaSetIndex {
-    debug_assert!(stripe < layout.stripe_width);
+    assert!(stripe < layout.stripe_width);
     chunk * layout.stripe_width + stripe
 }
 

@@ -80,7 +80,7 @@ impl Inbox {
     /// Appends an event that is never refused: ups, downs, and what a host sends itself.
     pub fn push_always(&self, event: NetEvent) {
         let taken = self.push(event, usize::MAX);
-        debug_assert!(taken);
+        assert!(taken, "an inbox without a bound takes everything");
     }
 
     /// Moves all events to `into`; waits where there are none.

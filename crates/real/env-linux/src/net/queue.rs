@@ -87,7 +87,7 @@ impl OutQueue {
 
     /// A frame made elsewhere.
     pub fn push_frame(&mut self, frame: &[u8]) {
-        debug_assert!(frame.len() >= HEADER_BYTES);
+        assert!(frame.len() >= HEADER_BYTES);
         self.copy(frame);
     }
 
