@@ -36,12 +36,12 @@ bench: setup
 
 verify:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
 	@scripts/bans-bite.sh
 	@scripts/test.sh --workspace --exclude cairn-e2e
 
 fix:
 	$(CARGO) fmt --all
-	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	$(CARGO) clippy --release --workspace --all-targets --fix --allow-dirty --allow-staged
 	$(CARGO) fmt --all
 	$(CARGO) run --quiet -p cairn-arch -- lower

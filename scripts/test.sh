@@ -2,6 +2,7 @@
 # make test, test-unit, test-e2e: builds the programs and every test in the release profile, once, and runs the tests.
 #
 # Promises  ends with one line that sums up all test programs; exit code 0 only where none failed
+#           shows what tests measured and counted: stalls, states, crash points
 #           tests that start real processes (check/e2e) take turns among themselves
 # Usage     scripts/test.sh [CARGO TEST ARGUMENTS]     default --workspace
 set -euo pipefail
@@ -14,6 +15,6 @@ cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-target}
 "$cargo" build --release --locked --workspace --bins --tests
 log=$target/test.log
 code=0
-"$cargo" test --release --locked --no-fail-fast "$@" 2>&1 | tee "$log" || code=$?
+"$cargo" test --release --locked --no-fail-fast "$@" -- --show-output 2>&1 | tee "$log" || code=$?
 awk -f scripts/test-summary.awk "$log"
 exit "$code"

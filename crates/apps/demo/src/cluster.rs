@@ -102,14 +102,7 @@ impl DemoCluster {
     pub async fn create_disk(&self, name: &str, mib: u64) -> Result<Disk, String> {
         let request =
             DiskCreate { name: name.into(), size_bytes: mib << 20, policy: None, host: Some("host-1".into()) };
-        let deadline = Instant::now() + Duration::from_secs(15);
-        // Hosts tell each other of their disk groups with heartbeats: the first may still be under way.
-        while let Err(error) = self.management()?.disk_create(request.clone()).await {
-            if Instant::now() > deadline {
-                return Err(error.to_string());
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        self.management()?.disk_create(request).await.map_err(|e| e.to_string())?;
         let attach = cairn_api::v1::DiskAttach { host: Some("host-1".into()) };
         self.management()?.disk_attach(name.into(), attach).await.map_err(|e| e.to_string())
     }

@@ -91,7 +91,7 @@ impl Sub<Duration> for Time {
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = (0..UNITS.len()).rev().find(|&u| bytes >> (10 * u) > 0).unwrap_or(0);
-    if unit == 0 || bytes % (1 << (10 * unit)) == 0 {
+    if unit == 0 || bytes.is_multiple_of(1 << (10 * unit)) {
         return format!("{} {}", bytes >> (10 * unit), UNITS[unit]);
     }
     format!("{:.2} {}", bytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit])

@@ -66,7 +66,6 @@ pub struct Cluster {
     /// Files of the test.
     pub folder: PathBuf,
     hosts: Vec<Host>,
-    disk_groups: u64,
     /// The last to go: the next test begins when nothing of this one is left.
     _turn: Turn,
 }
@@ -104,7 +103,7 @@ impl Cluster {
         }
         let hosts = (1..=shape.hosts).map(|n| Host::new(n, shape, &network, &folder, &logs));
         let hosts = hosts.collect::<Outcome<Vec<_>>>()?;
-        Ok(Self { time, network, logs, folder, hosts, disk_groups: u64::from(shape.hosts_with_disks), _turn: turn })
+        Ok(Self { time, network, logs, folder, hosts, _turn: turn })
     }
 
     /// Starts every host that is not running, and waits until all see each other.
@@ -122,13 +121,6 @@ impl Cluster {
         wait_until("all hosts see each other", UP_LIMIT, || {
             for host in &self.hosts {
                 let status = host.api().call(&["cluster", "status"])?;
-                let groups = host.api().call(&["disk-group", "list"])?;
-                // A host places only on disk groups whose space it was told.
-                let known = groups.as_array().into_iter().flatten();
-                let known = known.filter(|group| group["capacity"]["raw_bytes"].as_u64() > Some(0)).count();
-                check(known as u64 >= self.disk_groups, || {
-                    format!("{} knows the space of {known} disk groups", host.name())
-                })?;
                 let up = status["hosts_up"].as_u64();
                 check(up == Some(all as u64), || format!("{} sees {up:?} hosts up", host.name()))?;
             }
@@ -196,10 +188,7 @@ impl Cluster {
     pub fn create_disk(&self, name: &str, mib: u64, owner: u8) -> Outcome<()> {
         let host = self.host(owner);
         let size = format!("{mib}MiB");
-        // Hosts tell each other of their disk groups with heartbeats: right after the start one may not have told yet.
-        wait_until("the disk can be made", Duration::from_secs(15), || {
-            host.api().call(&["disk", "create", name, "--size", &size, "--host", &host.name()])
-        })?;
+        host.api().call(&["disk", "create", name, "--size", &size, "--host", &host.name()])?;
         host.api().call(&["disk", "attach", name, "--host", &host.name()])?;
         let disk = self.disk(owner, name)?;
         self.say(format!("disk {name}, {size}: {}", describe(&disk)));

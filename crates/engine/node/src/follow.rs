@@ -45,10 +45,11 @@ impl<E: Env> Node<E> {
     }
 
     fn directory_is(&self, up: Option<bool>) {
-        if let Some(up) = up {
-            if self.inner.directory_up.replace(up) != up && !up {
-                self.inner.outside.warn("the directory is away: disks go on, management waits".into());
-            }
+        if let Some(up) = up
+            && self.inner.directory_up.replace(up) != up
+            && !up
+        {
+            self.inner.outside.warn("the directory is away: disks go on, management waits".into());
         }
     }
 

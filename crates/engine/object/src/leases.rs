@@ -54,6 +54,8 @@ pub struct PeerState {
 type Remembered = BTreeMap<DiskGroupId, (u64, u64)>;
 /// What this host tells of itself, taken anew for each round of heartbeats.
 type Summarise = Rc<dyn Fn() -> HostSummary>;
+/// Hears of a position of one of this host's disk groups that a peer remembers.
+type OnRemembered = Rc<dyn Fn(DiskGroupId, u64, u64)>;
 
 /// The leases of one shard. Cheap to clone.
 pub struct Leases<E: Env> {
@@ -70,7 +72,7 @@ struct Inner<E: Env> {
     peers: RefCell<BTreeMap<HostId, PeerState>>,
     remembered: RefCell<BTreeMap<HostId, Remembered>>,
     summarise: RefCell<Option<Summarise>>,
-    on_remembered: RefCell<Option<Rc<dyn Fn(DiskGroupId, u64, u64)>>>,
+    on_remembered: RefCell<Option<OnRemembered>>,
     /// When the last round of heartbeats went out.
     ticked: Cell<Time>,
     standstills: Cell<u64>,

@@ -98,6 +98,8 @@ pub enum ObjectEvent {
     Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
 }
 
+type OnEvent = Rc<dyn Fn(ObjectEvent)>;
+
 /// The object layer of one shard. Cheap to clone.
 pub struct Shard<E: Env, S: LocalStore> {
     pub(crate) inner: Rc<ShardInner<E, S>>,
@@ -113,7 +115,7 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) options: RefCell<ObjectOptions>,
     pub(crate) owned: RefCell<BTreeMap<ObjectId, Rc<Owned<E, S>>>>,
     pub(crate) placer: RefCell<Option<Rc<dyn Placer>>>,
-    pub(crate) events: RefCell<Option<Rc<dyn Fn(ObjectEvent)>>>,
+    pub(crate) events: RefCell<Option<OnEvent>>,
     /// Something changed that objects wait for: a peer came or went, a lease was renewed.
     pub(crate) changed: Signal,
     pub(crate) in_flight_bytes: Cell<u64>,

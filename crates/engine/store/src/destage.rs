@@ -210,9 +210,10 @@ impl<E: Env> Inner<E> {
         };
         let mut items = Vec::with_capacity(ids.len());
         for part in ids.chunks(GATHERED_AT_ONCE) {
-            let state = self.state.borrow();
-            part.iter().for_each(|&id| state.gather_record(id, &mut items));
-            drop(state);
+            {
+                let state = self.state.borrow();
+                part.iter().for_each(|&id| state.gather_record(id, &mut items));
+            }
             give_way().await;
         }
         items

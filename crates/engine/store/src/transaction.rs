@@ -393,9 +393,10 @@ const STEP: usize = 256;
 async fn in_steps<E: Env, T>(inner: &Inner<E>, changes: Vec<T>, act: impl Fn(&mut State, T)) {
     let mut changes = changes.into_iter();
     while changes.len() > 0 {
-        let mut state = inner.state.borrow_mut();
-        changes.by_ref().take(STEP).for_each(|change| act(&mut state, change));
-        drop(state);
+        {
+            let mut state = inner.state.borrow_mut();
+            changes.by_ref().take(STEP).for_each(|change| act(&mut state, change));
+        }
         give_way().await;
     }
 }

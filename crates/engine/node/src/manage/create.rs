@@ -2,6 +2,8 @@
 //!
 //! Whatever dies on the way leaves an intent that says what to remove, or a tombstone that says what to finish.
 
+use std::time::Duration;
+
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{ComponentPlace, NewDisk, names::Name};
 use cairn_env::Env;
@@ -14,6 +16,11 @@ use crate::{manage::directory_error, node::Node};
 
 /// How long a creation may take before another host may undo it.
 const CREATE_MS: u64 = 60_000;
+/// How old a host is that has heard of all others: hosts which start together format their disk groups and connect within
+/// seconds, and tell of them with their next heartbeat.
+const HEARD_OF_ALL: Duration = Duration::from_secs(10);
+/// How long a refused placement waits for news.
+const NEWS: Duration = Duration::from_millis(100);
 
 impl<E: Env> Node<E> {
     pub(crate) async fn create_disk(&self, request: v1::DiskCreate) -> ApiResult<v1::Disk> {
@@ -29,7 +36,7 @@ impl<E: Env> Node<E> {
             return Err(ApiError::conflict(format!("a disk named {:?} exists already", request.name))
                 .remedy("Choose another name, or delete it first"));
         }
-        let config = self.place(&request, &policy_name, policy, owner)?;
+        let config = self.place_once_known(&request, &policy_name, policy, owner).await?;
         self.enter(&config, owner).await?;
         if let Err(error) = self.make_components(&config).await {
             self.take_back(&config).await;
@@ -47,6 +54,23 @@ impl<E: Env> Node<E> {
             let _ = self.inner.rpc.call(owner, route, attach, Vec::new()).await;
         }
         self.show_disk(&request.name).await
+    }
+
+    /// [`Self::place`]; a host that has just started does not refuse what only lacks hosts that it has not heard of yet.
+    async fn place_once_known(
+        &self,
+        request: &v1::DiskCreate,
+        policy_name: &str,
+        policy: Policy,
+        near: Option<HostId>,
+    ) -> ApiResult<ObjectConfig> {
+        let env = &self.inner.env;
+        loop {
+            match self.place(request, policy_name, policy.clone(), near) {
+                Err(_) if env.now().since(self.inner.started) < HEARD_OF_ALL => env.sleep(NEWS).await,
+                decided => return decided,
+            }
+        }
     }
 
     fn place(

@@ -79,10 +79,8 @@ impl<E: Env> Node<E> {
         let reachable: std::collections::BTreeSet<_> =
             config.seats().into_iter().filter(|s| self.inner.rpc.is_up(s.host)).collect();
         let usable = |m: &Member| m.state.in_sync() && self.inner.rpc.is_up(m.host);
-        if !owned {
-            if let Err(why) = cairn_votes::accessible(config, &reachable, usable) {
-                return (v1::DiskHealth::Inaccessible, vec![why.to_string()]);
-            }
+        if !owned && let Err(why) = cairn_votes::accessible(config, &reachable, usable) {
+            return (v1::DiskHealth::Inaccessible, vec![why.to_string()]);
         }
         let mut reasons = Vec::new();
         for member in &config.members {

@@ -116,12 +116,13 @@ impl<E: Env> Node<E> {
                     .remedy("Start the hosts that hold it"));
             };
             let owner = owner.filter(|o| self.inner.rpc.is_up(*o));
-            if self.inner.shard.owned(object).is_none() && owner.is_none_or(|o| o == self.me()) {
-                if let Err(error) = self.inner.shard.take_over(&known).await {
-                    why = error.to_string();
-                    self.inner.env.sleep(std::time::Duration::from_millis(300)).await;
-                    continue;
-                }
+            if self.inner.shard.owned(object).is_none()
+                && owner.is_none_or(|o| o == self.me())
+                && let Err(error) = self.inner.shard.take_over(&known).await
+            {
+                why = error.to_string();
+                self.inner.env.sleep(std::time::Duration::from_millis(300)).await;
+                continue;
             }
             match self.inner.shard.command(owner.unwrap_or(self.me()), object, command).await {
                 Ok(status) => return Ok(status),
