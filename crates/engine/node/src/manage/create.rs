@@ -36,7 +36,7 @@ impl<E: Env> Node<E> {
             return Err(ApiError::conflict(format!("a disk named {:?} exists already", request.name))
                 .remedy("Choose another name, or delete it first"));
         }
-        let config = self.place_once_known(&request, &policy_name, policy, owner).await?;
+        let config = self.place(&request, &policy_name, policy, owner).await?;
         self.enter(&config, owner).await?;
         if let Err(error) = self.make_components(&config).await {
             self.take_back(&config).await;
@@ -56,8 +56,9 @@ impl<E: Env> Node<E> {
         self.show_disk(&request.name).await
     }
 
-    /// [`Self::place`]; a host that has just started does not refuse what only lacks hosts that it has not heard of yet.
-    async fn place_once_known(
+    /// Where the new disk goes. A host that has just started waits for news before it refuses: what is missing may only be
+    /// hosts that it has not heard of yet.
+    async fn place(
         &self,
         request: &v1::DiskCreate,
         policy_name: &str,
@@ -65,25 +66,14 @@ impl<E: Env> Node<E> {
         near: Option<HostId>,
     ) -> ApiResult<ObjectConfig> {
         let env = &self.inner.env;
-        loop {
-            match self.place(request, policy_name, policy.clone(), near) {
+        let placement = loop {
+            let (picture, mut draw) = (self.picture(), || self.draw_component());
+            match cairn_placement::place_near(&picture, &policy, request.size_bytes, near, &mut draw) {
+                Ok(placement) => break placement,
                 Err(_) if env.now().since(self.inner.started) < HEARD_OF_ALL => env.sleep(NEWS).await,
-                decided => return decided,
+                Err(refusal) => return Err(ApiError::refused(refusal.text)),
             }
-        }
-    }
-
-    fn place(
-        &self,
-        request: &v1::DiskCreate,
-        policy_name: &str,
-        policy: Policy,
-        near: Option<HostId>,
-    ) -> ApiResult<ObjectConfig> {
-        let (picture, mut draw) = (self.picture(), || self.draw_component());
-        let placement = cairn_placement::place_near(&picture, &policy, request.size_bytes, near, &mut draw);
-        let placement = placement.map_err(|refusal| ApiError::refused(refusal.text))?;
-        let env = &self.inner.env;
+        };
         Ok(ObjectConfig {
             object: ObjectId::from_random(env.random_u64(), env.random_u64()),
             name: request.name.clone(),
