@@ -44,4 +44,4 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --release --workspace --all-targets --fix --allow-dirty --allow-staged
 	$(CARGO) fmt --all
-	$(CARGO) run --quiet -p cairn-arch -- lower
+	$(CARGO) run --release --quiet -p cairn-arch -- lower

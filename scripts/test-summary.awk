@@ -1,7 +1,7 @@
 # Sums up the output of `cargo test` in one line.
 #
-# Counts the lines "test result: ok. 12 passed; 0 failed; 1 ignored; ...". A program that died before its line, by a
-# signal or because it does not compile, counts as one failure.
+# Counts the lines "test result: ok. 12 passed; 0 failed; 1 ignored; ...". A program that died of a signal before its
+# line, or a doc test that does not compile, counts as one failure.
 /^test result: / {
     for (i = 1; i < NF; i++) {
         if ($(i + 1) == "passed;") passed += $i

@@ -2,6 +2,7 @@
 # make test, test-unit, test-e2e: builds the programs and every test in the release profile, once, and runs the tests.
 #
 # Promises  ends with one line that sums up all test programs; exit code 0 only where none failed
+#           (what does not compile ends it before that, with the compiler's words)
 #           shows what tests measured and counted: stalls, states, crash points
 #           tests that start real processes (check/e2e) take turns among themselves
 # Usage     scripts/test.sh [CARGO TEST ARGUMENTS]     default --workspace

@@ -11,7 +11,7 @@ use cairn_directory::{HostEntry, LocalCopy, Registry};
 use cairn_env::{Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Rpc, Seats, Shard};
 use cairn_store::StoreOptions;
-use cairn_types::{ClusterId, DiskGroupId, HostId, Time};
+use cairn_types::{ClusterId, DiskGroupId, HostId};
 use cairn_wire::{HostSummary, Message, Request, decode};
 
 use crate::{
@@ -46,8 +46,6 @@ pub struct Node<E: Env> {
 
 pub(crate) struct NodeInner<E: Env> {
     pub(crate) env: E,
-    /// When this process began to be this host.
-    pub(crate) started: Time,
     pub(crate) options: NodeOptions,
     pub(crate) outside: Rc<dyn Outside<E>>,
     pub(crate) rpc: Rpc<E>,
@@ -87,7 +85,6 @@ impl<E: Env> Node<E> {
         let shard = Shard::new(env.clone(), rpc.clone(), seats.clone(), leases.clone(), options.objects.clone());
         let node = Self {
             inner: Rc::new(NodeInner {
-                started: env.now(),
                 env,
                 options,
                 outside,

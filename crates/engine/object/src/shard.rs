@@ -181,6 +181,12 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         }
     }
 
+    /// Whether this host has started so lately that it may not have met all others yet.
+    pub fn is_starting(&self) -> bool {
+        let inner = &self.inner;
+        inner.env.now().since(inner.started) < inner.options.borrow().cold_start_grace
+    }
+
     /// The options now.
     pub fn options(&self) -> ObjectOptions {
         self.inner.options.borrow().clone()

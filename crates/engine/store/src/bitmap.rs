@@ -65,7 +65,7 @@ impl BaseBits {
         }
         let regions = range.regions();
         if regions.len() == 1 {
-            // Nearly every range; a lookup costs a third of a walk.
+            // Nearly every range: a lookup is cheaper than a walk between two bounds.
             return self.regions.get(&regions.start).map_or(0, |bits| Self::count_in(regions.start, bits, range));
         }
         // By what is there, not by what is asked for: a range may be a whole disk.

@@ -16,9 +16,6 @@ use crate::{manage::directory_error, node::Node};
 
 /// How long a creation may take before another host may undo it.
 const CREATE_MS: u64 = 60_000;
-/// How old a host is that has heard of all others: hosts which start together format their disk groups and connect within
-/// seconds, and tell of them with their next heartbeat.
-const HEARD_OF_ALL: Duration = Duration::from_secs(10);
 /// How long a refused placement waits for news.
 const NEWS: Duration = Duration::from_millis(100);
 
@@ -70,7 +67,7 @@ impl<E: Env> Node<E> {
             let (picture, mut draw) = (self.picture(), || self.draw_component());
             match cairn_placement::place_near(&picture, &policy, request.size_bytes, near, &mut draw) {
                 Ok(placement) => break placement,
-                Err(_) if env.now().since(self.inner.started) < HEARD_OF_ALL => env.sleep(NEWS).await,
+                Err(_) if self.inner.shard.is_starting() => env.sleep(NEWS).await,
                 Err(refusal) => return Err(ApiError::refused(refusal.text)),
             }
         };

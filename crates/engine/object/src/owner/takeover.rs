@@ -125,7 +125,7 @@ pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Ac
 /// After a start nobody is recorded absent for a grace time: hosts that start together need a moment to meet.
 fn wait_for_start<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Accepted) -> Result<(), SeizeError> {
     let inner = &shard.inner;
-    if inner.env.now().since(inner.started) >= inner.options.borrow().cold_start_grace {
+    if !shard.is_starting() {
         return Ok(());
     }
     let needed = known.config.members.iter().filter(|m| m.set().is_some() && m.state.takes_writes());
