@@ -9,7 +9,7 @@
 //!
 //! Pure: `wire` (numbers), `option` and `request` (bytes to values), `decode` (the stream of requests), `reply` (values to bytes).
 //! With effects: `handshake`, `session`, `server`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod connection;
 mod decode;
@@ -22,6 +22,7 @@ mod request;
 mod server;
 mod session;
 mod stats;
+mod unix_stream;
 mod wire;
 
 pub use options::{Limits, Options};

@@ -211,6 +211,7 @@ async fn accept_one<E: Exports>(listener: &Listener, exports: &E, shared: &Rc<Sh
             let (stream, _) = listener.accept().await?;
             tune_buffers(&stream);
             let guest = Socket::of(&stream, true)?;
+            let stream = crate::unix_stream::UnixStream::adopt(stream)?;
             start(stream, "unix".to_owned(), guest, exports, shared);
         }
         Listener::Tcp(listener) => {
