@@ -6,7 +6,6 @@ use cairn_object::{Change, LocalComponent, LocalStore};
 use cairn_store::{DiskGroup, LogHealth, Operation, ReadPiece, StoreError, StoreErrorKind};
 use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
 use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
-use futures::future::LocalBoxFuture;
 
 /// A disk group as the object layer sees it.
 pub struct GroupStore<E: Env> {
@@ -118,12 +117,14 @@ impl<E: Env> LocalStore for GroupStore<E> {
         self.group.id()
     }
 
-    fn append(&self, change: Change) -> LocalBoxFuture<'static, Result<(), Refusal>> {
-        let Some(operation) = operation(change) else {
-            return Box::pin(futures::future::ready(Err(Refusal::Invalid("pieces and data do not agree".into()))));
-        };
-        let durable = self.group.append(operation);
-        Box::pin(async move { durable.await.map_err(refusal) })
+    fn append(&self, change: Change) -> impl Future<Output = Result<(), Refusal>> + 'static {
+        let durable = operation(change).map(|operation| self.group.append(operation));
+        async move {
+            match durable {
+                Some(durable) => durable.await.map_err(refusal),
+                None => Err(Refusal::Invalid("pieces and data do not agree".into())),
+            }
+        }
     }
 
     fn refuse_waiting(&self, component: ComponentId) {

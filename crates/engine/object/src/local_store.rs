@@ -5,7 +5,6 @@ use std::future::Future;
 use bytes::Bytes;
 use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
 use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
-use futures::future::LocalBoxFuture;
 
 /// A change to a disk group. Changes become durable in the order in which they were appended.
 #[derive(Debug, Clone)]
@@ -57,7 +56,7 @@ pub trait LocalStore: Clone + 'static {
     /// Which.
     fn disk_group(&self) -> DiskGroupId;
     /// Enqueues `change` before it returns; the future resolves when it is durable. Dropping the future changes nothing.
-    fn append(&self, change: Change) -> LocalBoxFuture<'static, Result<(), Refusal>>;
+    fn append(&self, change: Change) -> impl Future<Output = Result<(), Refusal>> + 'static;
     /// Refuses queued writes of a component that have not reached the log yet: a promise must not be followed by them.
     fn refuse_waiting(&self, component: ComponentId);
     /// Reads blocks, each checked against its CRC; pieces in order, and the data of all data pieces back to back.

@@ -307,7 +307,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             group.admitted.insert(component.component, Admission { epoch, session });
         }
         self.inner.leases.claim(disk_group, object, epoch);
-        Ok((group.store.append(Change::Record { object, bytes }), group.store.clone()))
+        Ok((group.store.append(Change::Record { object, bytes }).boxed(), group.store.clone()))
     }
 
     fn after_promise(&self, store: &S, disk_group: DiskGroupId, object: ObjectId, epoch: Epoch) -> SeizeAnswer {
@@ -412,7 +412,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             Some(group) if group.store.components_of(object).is_empty() => {
                 group.seats.remove(&object);
                 self.inner.leases.forget(disk_group, object);
-                group.store.append(Change::Record { object, bytes: Bytes::new() })
+                group.store.append(Change::Record { object, bytes: Bytes::new() }).boxed()
             }
             _ => ready(Err(Refusal::Invalid("the object still has a component here".into()))).boxed(),
         }

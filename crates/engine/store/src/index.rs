@@ -196,34 +196,31 @@ struct Extent {
     versions: Versions,
 }
 
-/// Nearly every block has one version: that one takes no allocation.
+/// Nearly every block has one version, or two while an overwrite is not settled: those take no allocation.
 #[derive(Debug, Clone)]
 enum Versions {
     One(RecordId),
-    // Boxed: a bare vector would make the common case half as large again.
-    #[allow(clippy::box_collection)]
-    Many(Box<Vec<RecordId>>),
+    Two([RecordId; 2]),
+    // Boxed once more: a bare slice would make the common cases half as large again.
+    #[allow(clippy::redundant_allocation)]
+    Many(Box<Box<[RecordId]>>),
 }
 
 impl Versions {
     fn as_slice(&self) -> &[RecordId] {
         match self {
             Self::One(id) => std::slice::from_ref(id),
+            Self::Two(ids) => ids,
             Self::Many(ids) => ids,
         }
     }
-    fn into_vec(self) -> Vec<RecordId> {
-        match self {
-            Self::One(id) => vec![id],
-            Self::Many(ids) => *ids,
-        }
-    }
     /// None when there is none left.
-    fn from_vec(mut ids: Vec<RecordId>) -> Option<Self> {
-        match ids.len() {
-            0 => None,
-            1 => ids.pop().map(Self::One),
-            _ => Some(Self::Many(Box::new(ids))),
+    fn from_slice(ids: &[RecordId]) -> Option<Self> {
+        match *ids {
+            [] => None,
+            [one] => Some(Self::One(one)),
+            [newer, older] => Some(Self::Two([newer, older])),
+            _ => Some(Self::Many(Box::new(ids.into()))),
         }
     }
 }
@@ -234,6 +231,8 @@ pub(crate) struct Extents {
     map: BTreeMap<u64, Extent>,
     /// Blocks that have a version that takes space, and none in the map yet: what destage will add.
     new_blocks: u64,
+    /// Where a version list is changed: kept for its memory.
+    scratch: Vec<RecordId>,
 }
 
 /// A stretch of a range with its versions, newest first.
@@ -253,10 +252,13 @@ enum Cover {
 
 impl Extents {
     fn cover(&self, range: BlockRange) -> Cover {
+        // A search for one key costs half of one for a range.
+        if let Some(extent) = self.map.get(&range.first) {
+            return if extent.count == range.count { Cover::Exactly } else { Cover::Parts };
+        }
         match self.map.range(..range.end()).next_back() {
             None => Cover::Nothing,
             Some((first, extent)) if first + u64::from(extent.count) <= range.first => Cover::Nothing,
-            Some((&first, extent)) if BlockRange::new(first, extent.count) == range => Cover::Exactly,
             Some(_) => Cover::Parts,
         }
     }
@@ -279,6 +281,9 @@ impl Extents {
                 act(part, extent.versions.as_slice());
             }
         };
+        if let Some(extent) = self.map.get(&range.first).filter(|extent| extent.count >= range.count) {
+            return part(range.first, extent);
+        }
         let Some((&last, extent)) = self.map.range(..range.end()).next_back() else {
             return;
         };
@@ -325,14 +330,13 @@ impl Extents {
     /// Puts `id` among the versions of its blocks, and drops what the newest settled version hides.
     pub fn insert(&mut self, id: RecordId, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
         records.of_mut(id).live += u64::from(range.count);
-        let cover = self.cover(range);
-        if matches!(cover, Cover::Nothing) {
-            return self.insert_gap(id, range.first, range.count, base, records);
+        match self.cover(range) {
+            Cover::Nothing => return self.insert_gap(id, range.first, range.count, base, records),
+            Cover::Exactly => return self.insert_over(id, range.first, range.count, settled, base, records),
+            Cover::Parts => {}
         }
-        if matches!(cover, Cover::Parts) {
-            self.split_at(range.first);
-            self.split_at(range.end());
-        }
+        self.split_at(range.first);
+        self.split_at(range.end());
         let present: Vec<(u64, u32)> = self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
         let mut at = range.first;
         let mut gaps = Vec::new();
@@ -348,14 +352,26 @@ impl Extents {
         for (first, count) in gaps {
             self.insert_gap(id, first, count, base, records);
         }
-        let op = records.of(id).op;
         for (first, count) in present {
-            self.change(first, base, records, |records, versions| {
-                let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
-                versions.insert(place, id);
-                prune(versions, settled, u64::from(count), records);
-            });
+            self.insert_over(id, first, count, settled, base, records);
         }
+    }
+
+    fn insert_over(
+        &mut self,
+        id: RecordId,
+        first: u64,
+        count: u32,
+        settled: OpId,
+        base: &BaseBits,
+        records: &mut Records,
+    ) {
+        let op = records.of(id).op;
+        self.change(first, base, records, |records, versions| {
+            let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
+            versions.insert(place, id);
+            prune(versions, settled, u64::from(count), records);
+        });
     }
 
     fn insert_gap(&mut self, id: RecordId, first: u64, count: u32, base: &BaseBits, records: &Records) {
@@ -374,9 +390,10 @@ impl Extents {
     ) {
         let extent = self.map.get_mut(&first).expect("the caller saw it");
         self.new_blocks -= Self::charge(base, records, first, extent);
-        let mut versions = std::mem::replace(&mut extent.versions, Versions::One(0)).into_vec();
-        act(records, &mut versions);
-        if let Some(versions) = Versions::from_vec(versions) {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(extent.versions.as_slice());
+        act(records, &mut self.scratch);
+        if let Some(versions) = Versions::from_slice(&self.scratch) {
             extent.versions = versions;
             self.new_blocks += Self::charge(base, records, first, extent);
         } else {
@@ -462,15 +479,19 @@ impl Extents {
         records: &Records,
         act: impl FnOnce(&mut BaseBits),
     ) {
-        match self.cover(range) {
+        let exactly = match self.cover(range) {
             Cover::Nothing => return act(base),
-            Cover::Exactly => {}
+            Cover::Exactly => true,
             Cover::Parts => {
                 self.split_at(range.first);
                 self.split_at(range.end());
+                false
             }
-        }
+        };
         let sum = |map: &BTreeMap<u64, Extent>, base: &BaseBits| -> u64 {
+            if exactly {
+                return map.get(&range.first).map_or(0, |extent| Self::charge(base, records, range.first, extent));
+            }
             map.range(range.first..range.end()).map(|(&f, e)| Self::charge(base, records, f, e)).sum()
         };
         let before = sum(&self.map, base);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use cairn_format::{LogPiece, LogRecord};
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
 use futures::channel::oneshot;
 
 use crate::{
@@ -221,6 +221,14 @@ impl State {
     fn put(&mut self, head: Head, pieces: Vec<LogPiece>, keep_allocated: Option<bool>, at: At) -> Applied {
         let Head { component, op, settled, client } = head;
         let segment = self.ring.segment_of(at.position);
+        // What is not applied in the end is forgotten in vain, and read again.
+        for piece in &pieces {
+            let range = match piece {
+                LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
+                LogPiece::Hole { range } => *range,
+            };
+            self.cache.forget(component, range);
+        }
         let applied = self.change(component, |c, records| {
             if c.lost {
                 return Applied::Lost;
@@ -230,19 +238,15 @@ impl State {
                 return Applied::Undone;
             }
             let mut data = at.data;
-            for piece in &pieces {
+            for piece in pieces {
                 let (range, body) = match piece {
                     LogPiece::Data { first_block, crcs } => {
-                        let place = Place::Log(data);
-                        data += crcs.len() as u64 * u64::from(BLOCK_BYTES);
-                        (
-                            BlockRange::new(*first_block, crcs.len() as u32),
-                            Body::Data { place, crcs: crcs.as_slice().into() },
-                        )
+                        let range = BlockRange::new(first_block, crcs.len() as u32);
+                        let body = Body::Data { place: Place::Log(data), crcs: crcs.into() };
+                        data += range.bytes();
+                        (range, body)
                     }
-                    LogPiece::Hole { range } => {
-                        (*range, Body::Zero { keep_allocated: keep_allocated.unwrap_or(false) })
-                    }
+                    LogPiece::Hole { range } => (range, Body::Zero { keep_allocated: keep_allocated.unwrap_or(false) }),
                 };
                 let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
                 c.put(record, client, Some(segment), records);
@@ -250,19 +254,7 @@ impl State {
             c.remember(client, op);
             Applied::Done
         });
-        let Some(applied) = applied else {
-            return Applied::NoComponent;
-        };
-        if applied == Applied::Done {
-            for piece in &pieces {
-                let range = match piece {
-                    LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
-                    LogPiece::Hole { range } => *range,
-                };
-                self.cache.forget(component, range);
-            }
-        }
-        applied
+        applied.unwrap_or(Applied::NoComponent)
     }
 
     /// A capacity device is gone: its components are lost. They are told at the next transaction's commit.

@@ -32,13 +32,23 @@ struct Job {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Threads that wait, the one that worked last at the end: its stack and its caches are warm, so it is next.
+    idle: Vec<usize>,
     closed: bool,
+}
+
+impl Queue {
+    /// The thread to wake; none where all are at work, and look again when they are done.
+    fn push(&mut self, job: Job) -> Option<usize> {
+        self.jobs.push_back(job);
+        self.idle.pop()
+    }
 }
 
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    work: Condvar,
+    wake: [Condvar; THREADS],
 }
 
 /// The threads; they end when this is dropped and the queue is empty.
@@ -51,7 +61,7 @@ impl Threads {
         let shared = Arc::new(Shared::default());
         for number in 0..THREADS {
             let shared = shared.clone();
-            thread::Builder::new().name(format!("cairn-io-{number}")).spawn(move || work(&shared))?;
+            thread::Builder::new().name(format!("cairn-io-{number}")).spawn(move || work(&shared, number))?;
         }
         Ok(Self { shared })
     }
@@ -59,8 +69,10 @@ impl Threads {
     pub async fn run(&self, file: Arc<File>, request: Request, guard: InFlightGuard) -> Answer {
         let (answer, receiver) = oneshot::channel();
         let job = Job { file, request, guard, answer };
-        self.shared.queue.lock().unwrap().jobs.push_back(job);
-        self.shared.work.notify_one();
+        let called = self.shared.queue.lock().unwrap().push(job);
+        if let Some(number) = called {
+            self.shared.wake[number].notify_one();
+        }
         receiver.await.expect("an I/O thread answers every request before it ends")
     }
 }
@@ -68,11 +80,11 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.shared.queue.lock().unwrap().closed = true;
-        self.shared.work.notify_all();
+        self.shared.wake.iter().for_each(Condvar::notify_one);
     }
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &Shared, number: usize) {
     loop {
         let mut queue = shared.queue.lock().unwrap();
         let job = loop {
@@ -82,7 +94,8 @@ fn work(shared: &Shared) {
             if queue.closed {
                 return;
             }
-            queue = shared.work.wait(queue).unwrap();
+            queue.idle.push(number);
+            queue = shared.wake[number].wait_while(queue, |q| q.idle.contains(&number) && !q.closed).unwrap();
         };
         drop(queue);
         let answer = perform(&job.file, job.request);

@@ -6,13 +6,13 @@
 //! Assumes     the caller got the exclusive range lock, which the operation holds until the ack
 //! Not here    splitting guest requests (`guest`), recording failures (`keeper`)
 
-use std::rc::Rc;
+use std::{future::poll_fn, rc::Rc, task::Poll};
 
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, ReplicaSetIndex};
 use cairn_wire::{DataPiece, Refusal, Request};
-use futures::{StreamExt, channel::oneshot, stream::FuturesUnordered};
+use futures::{channel::oneshot, future::LocalBoxFuture};
 
 use crate::{
     local_store::LocalStore,
@@ -54,7 +54,23 @@ pub(crate) struct Operation {
     pub(crate) acknowledged: oneshot::Receiver<Result<(), OpError>>,
 }
 
-type Answers = FuturesUnordered<futures::future::LocalBoxFuture<'static, (Leg, PartsReply)>>;
+/// Answers that an operation waits for: two or three, so that a look at each is cheaper than a queue of those that woke.
+struct Answers(Vec<(Leg, LocalBoxFuture<'static, PartsReply>)>);
+
+impl Answers {
+    /// The next one that is there; none once all were given.
+    async fn next(&mut self) -> Option<(Leg, PartsReply)> {
+        poll_fn(|cx| {
+            for at in 0..self.0.len() {
+                if let Poll::Ready(reply) = self.0[at].1.as_mut().poll(cx) {
+                    return Poll::Ready(Some((self.0.swap_remove(at).0, reply)));
+                }
+            }
+            if self.0.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
+}
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Sends the operation to every copy of the set before it returns.
@@ -92,13 +108,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         body: &Body,
         lock: Lock,
     ) -> Operation {
-        let answers: Answers = FuturesUnordered::new();
-        for leg in &legs {
-            let leg = *leg;
+        let ask = |&leg: &Leg| {
             let (request, payload) = body.request(leg, op, settled, client, range);
-            let answer = self.shard.request(leg.link.host, leg.link.target.disk_group, request, payload);
-            answers.push(Box::pin(async move { (leg, answer.await) }));
-        }
+            (leg, self.shard.request(leg.link.host, leg.link.target.disk_group, request, payload))
+        };
+        let answers = Answers(legs.iter().map(ask).collect());
         let (sender, acknowledged) = oneshot::channel();
         let owned = self.clone();
         // A task of its own: the operation comes to its end even if whoever asked for it goes away.
