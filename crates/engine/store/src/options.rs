@@ -28,7 +28,8 @@ pub struct StoreOptions {
     pub read_cache_bytes: u64,
     /// Bytes of memory for cached parts of the block map.
     pub map_cache_bytes: u64,
-    /// Log fill in per cent where destage begins.
+    /// Log fill in per cent where destage begins. Later means fewer blocks to destage, as more were overwritten before, and
+    /// more to read when the group is opened again; `dm-writecache` draws the line at 50, too.
     pub destage_percent: u8,
     /// Log fill in per cent where acknowledgements begin to be delayed.
     pub congestion_low_percent: u8,
@@ -55,8 +56,8 @@ impl Default for StoreOptions {
             segment_bytes: 4 << 20,
             read_cache_bytes: 64 << 20,
             map_cache_bytes: 32 << 20,
-            destage_percent: 25,
-            congestion_low_percent: 60,
+            destage_percent: 50,
+            congestion_low_percent: 75,
             congestion_high_percent: 90,
             congestion_delay_max_us: 20_000,
             destage_blocks_max: 8 << 10,
