@@ -4,12 +4,13 @@
 #   make test      sets up the machine, then every test
 #   make verify    what a change must pass; writes nothing but target/
 #   make fix       formats, and applies what clippy can fix
-#   make bench     the table of docs/bench
+#   make dist      cairnd and cairn as users run them, in target/dist
+#   make bench     the table of docs/bench, of those
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build test test-unit test-e2e demo bench verify fix
+.PHONY: help setup build dist test test-unit test-e2e demo bench verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -18,6 +19,9 @@ setup:
 
 build: setup
 	$(CARGO) build --release --workspace
+
+dist: setup
+	$(CARGO) build --profile dist --locked -p cairnd -p cairn-cli
 
 test: setup
 	@scripts/test.sh

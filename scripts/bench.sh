@@ -10,8 +10,8 @@ cd "$(dirname "$0")/.."
 export PATH=$HOME/.cargo/bin:$PATH
 rounds=${1:-3} seconds=${2:-5} size=512M
 target=${CARGO_TARGET_DIR:-$PWD/target}
-bin=${CAIRN_BIN:-$target/release}
-[[ -n ${CAIRN_BIN:-} ]] || "${CARGO:-cargo}" build --release --locked --quiet -p cairnd -p cairn-cli
+bin=${CAIRN_BIN:-$target/dist}
+[[ -n ${CAIRN_BIN:-} ]] || "${CARGO:-cargo}" build --profile dist --locked --quiet -p cairnd -p cairn-cli
 
 dir=$target/tmp/bench-$$ run=/run/cairn-bench-$$
 mkdir -p "$dir" "$run" docs/bench
