@@ -62,7 +62,7 @@ cairn disk attach bench --host h1 >/dev/null || { cat "$dir/create" "$dir"/h*/lo
 
 nbdkit --foreground --unix "$run/nbdkit.sock" memory "$size" &
 pids+=($!)
-fallocate -l "$size" "$dir/raw.img"
+fallocate -l "$size" "$dir/raw.0.img"
 for _ in $(seq 50); do [[ -S $run/nbdkit.sock ]] && break; sleep 0.1; done
 
 cairn_uri="nbd+unix:///bench?socket=$run/h1-nbd.sock"
@@ -71,8 +71,10 @@ engine() { # system -> fio's arguments
         nbdkit) echo "--ioengine=nbd --uri=nbd+unix:///?socket=$run/nbdkit.sock" ;;
         cairn) echo "--ioengine=nbd --uri=$cairn_uri" ;;
         # Every write on stable media when it is acknowledged, as Cairn's are.
-        raw-dsync) echo "--ioengine=libaio --filename=$dir/raw.img --direct=1 --sync=dsync" ;;
-        raw-fdatasync) echo "--ioengine=libaio --filename=$dir/raw.img --direct=1 --fdatasync=1" ;;
+        raw-dsync) echo "--ioengine=libaio --filename=$dir/raw.0.img --direct=1 --sync=dsync" ;;
+        # Two at once: what the two copies of one write, here on one device, have of it at best.
+        raw-twice) echo "--ioengine=libaio --directory=$dir --filename_format=raw.\$jobnum.img --direct=1 --sync=dsync --numjobs=2 --group_reporting" ;;
+        raw-fdatasync) echo "--ioengine=libaio --filename=$dir/raw.0.img --direct=1 --fdatasync=1" ;;
     esac
 }
 cpu() { # clock ticks of the daemons
@@ -88,6 +90,7 @@ for system in nbdkit raw-dsync cairn; do
     # shellcheck disable=SC2046
     fio --name=fill $(engine "$system") --rw=write --bs=1M --iodepth=4 --size="$size" --output=/dev/null
 done
+cp --sparse=never "$dir/raw.0.img" "$dir/raw.1.img"
 
 rows=(
     "4K random read QD1|--rw=randread --bs=4k --iodepth=1"
@@ -98,13 +101,14 @@ rows=(
     "1M sequential read QD4|--rw=read --bs=1M --iodepth=4"
     "1M sequential write QD4|--rw=write --bs=1M --iodepth=4"
 )
-systems=(nbdkit raw-dsync raw-fdatasync cairn)
+systems=(nbdkit raw-dsync raw-twice raw-fdatasync cairn)
 results=$dir/results
 for round in $(seq "$rounds"); do
     for row in "${rows[@]}"; do
         name=${row%%|*} job=${row#*|}
         for system in "${systems[@]}"; do
             [[ $system == raw-fdatasync && $name == *read* ]] && continue
+            [[ $system == raw-twice && $name != "4K random write QD1" ]] && continue
             before=$(cpu)
             # shellcheck disable=SC2046,SC2086
             fio --name=bench $(engine "$system") $job --size="$size" --time_based --runtime="$seconds" --ramp_time=1 \
@@ -148,6 +152,7 @@ out=docs/bench/speed-floor.md
         echo "| $name | $(figure "$n") | $(figure "$d") | $(figure "$f") | $(figure "$c") | $(figure "$(median cairn "$name" 4)") | $(share "$c" "$n") | $(share "$c" "$d") | $(figure "$(median cairn "$name" 6)") | $(figure "$(median nbdkit "$name" 5)"), $(figure "$(median raw-dsync "$name" 5)"), $(figure "$(median cairn "$name" 5)") |"
     done
     echo
+    echo "Two O_DSYNC writes of 4 KiB at once, as the two copies of one write on this one device: $(figure "$(median raw-twice "4K random write QD1" 5)") us each."
     echo "Resident memory of the three daemons at the end: $((rss / 1024)) MiB, read caches included."
     echo
     echo "Aims: random read QD32 at least 40 % of nbdkit, random write QD32 at least 25 % of nbdkit, QD1 write latency at most 3 times O_DSYNC's."

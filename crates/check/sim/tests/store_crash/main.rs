@@ -188,7 +188,7 @@ fn power_cut_at_every_disk_operation() {
 
 #[test]
 fn power_cut_at_every_disk_operation_of_another_seed() {
-    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(2));
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(8));
 }
 
 /// A crash while a group is made leaves devices that open, or that are formatted again.

@@ -26,6 +26,7 @@ pub struct SeenComponent {
     pub settled: OpId,
     pub window: Vec<(OpId, BlockRange)>,
     pub regions: Vec<(u32, OpId)>,
+    /// By operation: in a full log trims overtake writes, so the order in which they were kept is not the script's.
     pub clients: Vec<(ClientTag, OpId)>,
     /// Per block: the tag of its data, or none for zeroes.
     pub blocks: Vec<Option<u64>>,
@@ -45,7 +46,7 @@ pub fn expected(model: &Model) -> Seen {
             settled: c.settled,
             window: c.window(),
             regions: c.regions.iter().map(|(r, op)| (*r, *op)).collect(),
-            clients: c.clients.clone(),
+            clients: by_operation(c.clients.clone()),
             blocks: (0..c.size_blocks).map(tag).collect(),
             allocated: (0..c.size_blocks).map(|block| c.allocated(block)).collect(),
         };
@@ -72,7 +73,7 @@ pub async fn look(group: &Group) -> Result<Seen, StoreError> {
             settled: group.settled(info.id),
             window: group.window(info.id).iter().map(|u| (u.op, u.range)).collect(),
             regions: group.regions_after(info.id, OpId::ZERO),
-            clients: group.recent_clients(info.id),
+            clients: by_operation(group.recent_clients(info.id)),
             blocks: tags(info.id, 0, pieces),
             allocated,
         };
@@ -80,6 +81,11 @@ pub async fn look(group: &Group) -> Result<Seen, StoreError> {
     }
     let records = group.records().into_iter().map(|(id, b)| (id, b.to_vec()));
     Ok(Seen { components, records: records.collect() })
+}
+
+fn by_operation(mut clients: Vec<(ClientTag, OpId)>) -> Vec<(ClientTag, OpId)> {
+    clients.sort_unstable_by_key(|(_, op)| *op);
+    clients
 }
 
 /// The tag of a block that is not wholly of one write, for its place: no model has it.

@@ -6,19 +6,27 @@
 //! time, for any seat, without a reason) and whose request arrives then. Messages delivered twice are left to the
 //! random runs.
 //!
+//! States that differ only in the names of copies that are equal from the start (same votes, same state, no part in a
+//! replacement) count as one: a renaming of theirs leads from every schedule to another one.
+//!
 //! What cannot matter any more is taken out of a state, so that states which differ in nothing else are one: a request
 //! that its seat refuses for ever and whose refusal its owner does not look at ([`Explorer::is_dead`]), and what an owner
 //! remembers only for a seizure that it will not begin.
 
 #![allow(clippy::disallowed_types)] // hash maps of millions of entries, looked up and never walked
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    rc::Rc,
+};
 
 use cairn_types::Time;
 use serde::Serialize;
 
 use super::{
-    Canary, closed, config_of, epoch,
+    Canary,
+    canonical::{Renaming, encode},
+    closed, config_of, epoch,
     ghost::Ghost,
     message::Msg,
     owner::{Event, Out, OwnerNode, Phase},
@@ -52,16 +60,20 @@ pub struct Setup {
 struct Arena<T> {
     numbers: HashMap<Vec<u8>, u32>,
     parts: Vec<T>,
+    /// What each part is under each renaming.
+    renamed: Vec<Vec<u128>>,
+    namings: Rc<[Renaming]>,
 }
 
 impl<T: Serialize> Arena<T> {
-    fn new() -> Self {
-        Self { numbers: HashMap::new(), parts: Vec::new() }
+    fn new(namings: &Rc<[Renaming]>) -> Self {
+        Self { numbers: HashMap::new(), parts: Vec::new(), renamed: Vec::new(), namings: namings.clone() }
     }
 
     fn number(&mut self, part: T) -> u32 {
         let bytes = postcard::to_extend(&part, Vec::with_capacity(256)).expect("encodable");
         *self.numbers.entry(bytes).or_insert_with(|| {
+            self.renamed.push(self.namings.iter().map(|names| fingerprint(&encode(&part, names))).collect());
             self.parts.push(part);
             (self.parts.len() - 1) as u32
         })
@@ -105,6 +117,8 @@ pub struct Found {
     pub failed: usize,
     /// Whether every state was visited.
     pub complete: bool,
+    /// States that are left when the names of equal copies do not count.
+    pub classes: usize,
     /// The first violation.
     pub wrong: Option<String>,
 }
@@ -113,6 +127,9 @@ pub struct Found {
 pub struct Explorer {
     setup: Setup,
     letters: Vec<char>,
+    namings: Rc<[Renaming]>,
+    /// Whether states that differ in names only are visited each.
+    every_name: bool,
     owners: Arena<OwnerNode>,
     seats: Arena<SeatNode>,
     msgs: Arena<Msg>,
@@ -128,19 +145,28 @@ impl Explorer {
     pub fn new(setup: Setup) -> Self {
         let letters = |s: &str| s.split_whitespace().map(|w| w.chars().next().expect("a word")).collect::<Vec<_>>();
         let all = [letters(setup.config), letters(setup.spare)].concat();
+        let namings: Rc<[Renaming]> = namings(&setup).into();
         Self {
             setup,
             letters: all,
-            owners: Arena::new(),
-            seats: Arena::new(),
-            msgs: Arena::new(),
-            ghosts: Arena::new(),
+            every_name: false,
+            owners: Arena::new(&namings),
+            seats: Arena::new(&namings),
+            msgs: Arena::new(&namings),
+            ghosts: Arena::new(&namings),
+            namings,
             owner_memo: HashMap::new(),
             ghost_memo: HashMap::new(),
             seat_memo: HashMap::new(),
             last_time_memo: HashMap::new(),
-            found: Found { states: 0, steps: 0, won: 0, acked: 0, failed: 0, complete: false, wrong: None },
+            found: Found { states: 0, steps: 0, won: 0, acked: 0, failed: 0, complete: false, classes: 0, wrong: None },
         }
+    }
+
+    /// Visits states that differ in names only each, and counts how many are left without names.
+    pub fn every_name(mut self) -> Self {
+        self.every_name = true;
+        self
     }
 
     /// Owner 0 has won with everyone present, and nothing is in the network.
@@ -197,7 +223,8 @@ impl Explorer {
     /// Explores up to `states_max` states. A violation ends it.
     pub fn run(mut self, states_max: usize) -> Found {
         let first = self.first();
-        let mut seen: HashSet<u128> = HashSet::from([fingerprint(&first)]);
+        let mut classes: HashSet<u128> = HashSet::from([self.nameless(&first)]);
+        let mut named: HashSet<u128> = HashSet::from([fingerprint(&first)]);
         let mut queue = VecDeque::from([first]);
         let mut next = Vec::new();
         while let Some(state) = queue.pop_front() {
@@ -208,16 +235,37 @@ impl Explorer {
                 return self.found;
             }
             for state in next.drain(..) {
-                if seen.insert(fingerprint(&state)) {
+                let is_new = classes.insert(self.nameless(&state));
+                if if self.every_name { named.insert(fingerprint(&state)) } else { is_new } {
                     queue.push_back(state);
                 }
             }
+            self.found.classes = classes.len();
             if self.found.states >= states_max {
                 return self.found;
             }
         }
         self.found.complete = true;
         self.found
+    }
+
+    /// What is the same for all states that differ in the names of equal copies only: the least of what they are under each
+    /// renaming.
+    fn nameless(&self, state: &State) -> u128 {
+        let under = |naming: usize| {
+            let names = &self.namings[naming];
+            let mut seats = vec![0; state.seats.len()];
+            for (letter, seat) in self.letters.iter().zip(&state.seats) {
+                let new = names.iter().find(|(old, _)| old == letter).map_or(*letter, |(_, new)| *new);
+                let place = self.letters.iter().position(|l| *l == new).expect("a seat");
+                seats[place] = self.seats.renamed[*seat as usize][naming];
+            }
+            let owners = state.owners.map(|owner| self.owners.renamed[owner as usize][naming]);
+            let mut net: Vec<u128> = state.net.iter().map(|msg| self.msgs.renamed[*msg as usize][naming]).collect();
+            net.sort_unstable();
+            fingerprint(&(owners, seats, self.ghosts.renamed[state.ghost as usize][naming], net, state.budget))
+        };
+        (0..self.namings.len()).map(under).min().expect("no renaming is one, too")
     }
 
     fn successors(&mut self, state: &State, next: &mut Vec<State>) {
@@ -473,13 +521,31 @@ impl State {
     }
 }
 
+/// The renamings of copies that are equal from the start, the one that renames nothing first.
+fn namings(setup: &Setup) -> Vec<Renaming> {
+    let moves = |letter: char| setup.replace.is_some_and(|(old, new)| letter == old || letter == new);
+    let data = |word: &&str| word.starts_with(|l: char| l.is_uppercase() && !moves(l));
+    let words: Vec<&str> = setup.config.split_whitespace().filter(data).collect();
+    let equal = words.iter().filter(|word| word[1..] == words[0][1..]);
+    let letters: Vec<char> = equal.map(|word| word.chars().next().expect("a word")).collect();
+    let mut orders: Vec<Vec<char>> = vec![Vec::new()];
+    for _ in &letters {
+        let longer = |order: &Vec<char>| {
+            let rest: Vec<char> = letters.iter().copied().filter(|letter| !order.contains(letter)).collect();
+            rest.into_iter().map(|letter| [order.as_slice(), &[letter]].concat()).collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    orders.into_iter().map(|order| letters.iter().copied().zip(order).collect()).collect()
+}
+
 /// Two hashes of 64 bits with different seeds: a collision among some million states is as good as impossible.
-fn fingerprint(state: &State) -> u128 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
+fn fingerprint(state: &impl std::hash::Hash) -> u128 {
+    use std::hash::{DefaultHasher, Hasher};
     let mut one = DefaultHasher::new();
     state.hash(&mut one);
     let mut two = DefaultHasher::new();
-    0x9e37_79b9_u32.hash(&mut two);
+    std::hash::Hash::hash(&0x9e37_79b9_u32, &mut two);
     state.hash(&mut two);
     u128::from(one.finish()) << 64 | u128::from(two.finish())
 }

@@ -6,6 +6,7 @@
 //! Naive variants ([`Canary`]) must be caught by the same checks.
 #![allow(dead_code)] // each test binary uses its part
 
+pub mod canonical;
 pub mod explore;
 pub mod ghost;
 pub mod message;
