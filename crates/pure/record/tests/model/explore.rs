@@ -236,7 +236,8 @@ impl Explorer {
             }
             for state in next.drain(..) {
                 let is_new = classes.insert(self.nameless(&state));
-                if if self.every_name { named.insert(fingerprint(&state)) } else { is_new } {
+                let visit = if self.every_name { named.insert(fingerprint(&state)) } else { is_new };
+                if visit {
                     queue.push_back(state);
                 }
             }
@@ -252,18 +253,20 @@ impl Explorer {
     /// What is the same for all states that differ in the names of equal copies only: the least of what they are under each
     /// renaming.
     fn nameless(&self, state: &State) -> u128 {
+        let budget = fingerprint(&state.budget);
         let under = |naming: usize| {
             let names = &self.namings[naming];
-            let mut seats = vec![0; state.seats.len()];
+            // A sum, as the order of messages does not count; what stands at a place is told from what stands elsewhere.
+            let mut sum = budget.wrapping_add(self.ghosts.renamed[state.ghost as usize][naming]);
+            let mut add = |place: usize, part: u128| sum = sum.wrapping_add(at_place(place, part));
             for (letter, seat) in self.letters.iter().zip(&state.seats) {
                 let new = names.iter().find(|(old, _)| old == letter).map_or(*letter, |(_, new)| *new);
                 let place = self.letters.iter().position(|l| *l == new).expect("a seat");
-                seats[place] = self.seats.renamed[*seat as usize][naming];
+                add(3 + place, self.seats.renamed[*seat as usize][naming]);
             }
-            let owners = state.owners.map(|owner| self.owners.renamed[owner as usize][naming]);
-            let mut net: Vec<u128> = state.net.iter().map(|msg| self.msgs.renamed[*msg as usize][naming]).collect();
-            net.sort_unstable();
-            fingerprint(&(owners, seats, self.ghosts.renamed[state.ghost as usize][naming], net, state.budget))
+            state.owners.iter().enumerate().for_each(|(n, o)| add(1 + n, self.owners.renamed[*o as usize][naming]));
+            state.net.iter().for_each(|msg| add(0, self.msgs.renamed[*msg as usize][naming]));
+            sum
         };
         (0..self.namings.len()).map(under).min().expect("no renaming is one, too")
     }
@@ -537,6 +540,13 @@ fn namings(setup: &Setup) -> Vec<Renaming> {
         orders = orders.iter().flat_map(longer).collect();
     }
     orders.into_iter().map(|order| letters.iter().copied().zip(order).collect()).collect()
+}
+
+/// Tells equal parts at different places apart: a hash of both.
+fn at_place(place: usize, part: u128) -> u128 {
+    const ODD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    let mixed = (part ^ (place as u128).wrapping_mul(ODD)).wrapping_mul(ODD);
+    (mixed ^ (mixed >> 64)).wrapping_mul(ODD)
 }
 
 /// Two hashes of 64 bits with different seeds: a collision among some million states is as good as impossible.
