@@ -6,7 +6,8 @@ use bytes::Bytes;
 use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
 use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
 
-/// A change to a disk group. Changes become durable in the order in which they were appended.
+/// A change to a disk group. Changes become durable in the order in which they were appended, except in a full log: there
+/// trims, zeroes, undo, settling and records overtake the writes and copies that wait for room.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields are the wire's: see cairn_wire::Request")]
 pub enum Change {

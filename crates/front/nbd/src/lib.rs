@@ -8,7 +8,7 @@
 //! Source      the protocol's text: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>
 //!
 //! Pure: `wire` (numbers), `option` and `request` (bytes to values), `decode` (the stream of requests), `reply` (values to bytes).
-//! With effects: `handshake`, `session`, `server`.
+//! With effects: `handshake`, `session`, `server`, `unix_stream`.
 #![deny(unsafe_code)]
 
 mod connection;

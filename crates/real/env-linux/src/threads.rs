@@ -1,4 +1,4 @@
-//! Blocking device I/O on a few threads, for hosts that forbid io_uring.
+//! Blocking device I/O on a few threads: all of it on hosts that forbid io_uring, else durable writes to files (`io`).
 //!
 //! Promises    the same results as the ring; slower: two thread hops per request (about 40 us more, measured)
 //! Not here    the metadata store's blocking calls (`Env::run_blocking` has threads of its own)

@@ -1,6 +1,7 @@
 //! Parts of a state as bytes, with seats renamed: states that differ only in the names of equal copies are one.
 //!
-//! Promises    two values have the same bytes if and only if renaming makes one of the other, the order of lists aside
+//! Promises    two values of one type have the same bytes, each under its renaming, if and only if the renamed values are
+//!             equal, the order of lists aside
 //! Assumes     what is listed (members, seats, operations) is listed in no order that matters; an id of 16 bytes, a
 //!             character and a `copy` that are a seat's letter are that seat's
 //!
