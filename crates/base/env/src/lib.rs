@@ -39,7 +39,7 @@ pub trait Env: Clone + 'static {
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
         self.sleep_until(self.now() + duration)
     }
-    /// Runs `task` on this shard until it ends.
+    /// Runs `task` on this shard until either ends; a destructor that calls this while the shard ends starts nothing.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
     /// Runs `job` on a thread of its own (in the simulator: at once, as one instant).
     fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T>;

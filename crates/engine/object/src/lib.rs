@@ -13,6 +13,7 @@ mod owner;
 mod rpc;
 mod seats;
 mod serve;
+mod serving;
 mod shard;
 mod signal;
 mod throttle;

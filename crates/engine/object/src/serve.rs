@@ -6,12 +6,13 @@ use bytes::Bytes;
 use cairn_env::{Env, Route};
 use cairn_types::{Accepted, BLOCK_BYTES, HostId, Incarnation, ObjectId};
 use cairn_wire::{Answer, DataPiece, GuestRequest, Message, Refusal, Request, block_crc};
-use futures::future::join_all;
+use futures::future::{LocalBoxFuture, join_all};
 
 use crate::{
     local_store::LocalStore,
     owner::{Command, Ended, OpError, Origin},
     seats::Served,
+    serving::Asked,
     shard::Shard,
 };
 
@@ -34,41 +35,24 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     }
 
     fn on_request(&self, from: HostId, incarnation: Incarnation, id: u64, request: Request, payload: Bytes) {
-        let rpc = self.inner.rpc.clone();
-        match request {
+        let shard = self.clone();
+        let served: LocalBoxFuture<'static, Served> = match request {
             Request::Guest { object, request } => {
-                let shard = self.clone();
-                self.inner.env.spawn(async move {
-                    let served = shard.serve_guest(object, request, payload).await;
-                    rpc.answer(from, id, served);
-                });
+                Box::pin(async move { shard.serve_guest(object, request, payload).await })
             }
-            Request::HandOver { object, force } => {
-                let shard = self.clone();
-                self.inner.env.spawn(async move {
-                    let handed = shard.hand_over(object, force).await;
-                    rpc.answer(from, id, handed.map(|()| (Answer::Done, Vec::new())));
-                });
-            }
-            Request::Attach { object } => {
-                let shard = self.clone();
-                self.inner.env.spawn(async move {
-                    let attached = shard.attach(object, &[], true).await.map_err(Refusal::Inaccessible);
-                    rpc.answer(from, id, attached.map(|()| (Answer::Done, Vec::new())));
-                });
-            }
-            Request::Manage { object, command } => {
-                let shard = self.clone();
-                self.inner.env.spawn(async move {
-                    let served = shard.serve_command(object, &command).await;
-                    rpc.answer(from, id, served);
-                });
-            }
-            request => {
-                let served = self.inner.seats.serve(from, incarnation, request, payload);
-                self.inner.env.spawn(async move { rpc.answer(from, id, served.await) });
-            }
-        }
+            Request::HandOver { object, force } => Box::pin(async move {
+                let handed = shard.hand_over(object, force).await;
+                handed.map(|()| (Answer::Done, Vec::new()))
+            }),
+            Request::Attach { object } => Box::pin(async move {
+                let attached = shard.attach(object, &[], true).await.map_err(Refusal::Inaccessible);
+                attached.map(|()| (Answer::Done, Vec::new()))
+            }),
+            Request::Manage { object, command } => Box::pin(async move { shard.serve_command(object, &command).await }),
+            request => self.inner.seats.serve(from, incarnation, request, payload),
+        };
+        let inner = &self.inner;
+        inner.serving.add(&inner.env, &inner.rpc, Asked { from, id, served });
     }
 
     fn not_owner(&self, object: ObjectId) -> Refusal {

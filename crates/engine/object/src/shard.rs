@@ -19,6 +19,7 @@ use crate::{
     owner::{Owned, SeizeError, Won, seize},
     rpc::Rpc,
     seats::Seats,
+    serving::Serving,
     signal::Signal,
     throttle::Throttle,
 };
@@ -112,6 +113,7 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) rpc: Rpc<E>,
     pub(crate) seats: Seats<E, S>,
     pub(crate) leases: Leases<E>,
+    pub(crate) serving: Serving,
     pub(crate) options: RefCell<ObjectOptions>,
     pub(crate) owned: RefCell<BTreeMap<ObjectId, Rc<Owned<E, S>>>>,
     pub(crate) placer: RefCell<Option<Rc<dyn Placer>>>,
@@ -148,6 +150,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 rpc,
                 seats,
                 leases,
+                serving: Serving::default(),
                 options: RefCell::new(options),
                 owned: RefCell::default(),
                 placer: RefCell::default(),

@@ -200,7 +200,10 @@ impl Env for LinuxEnv {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        tokio::task::spawn_local(guarded(task, self.0.end.clone()));
+        // The destructor of a task may spawn, also while its shard ends: then nothing of the shard runs any more.
+        if self.0.end.borrow().is_none() {
+            tokio::task::spawn_local(guarded(task, self.0.end.clone()));
+        }
     }
 
     fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T> {

@@ -303,16 +303,12 @@ const ZERO_BLOCKS_MAX: u32 = (1 << 30) / BLOCK_BYTES;
 /// The same where the zeroes keep their space: each block becomes an entry of the component's map.
 const KEPT_ZERO_BLOCKS_MAX: u32 = (64 << 20) / BLOCK_BYTES;
 
-async fn all_acknowledged(operations: Vec<Operation>) -> Result<(), OpError> {
-    let mut result = Ok(());
-    for operation in operations {
-        // A sender that is gone means that the host is going down.
-        let one = operation.acknowledged.await.unwrap_or_else(|_| Err(OpError::Io("the host is stopping".into())));
-        if result.is_ok() {
-            result = one;
-        }
+async fn all_acknowledged<E: Env>(mut operations: Vec<Operation<E>>) -> Result<(), OpError> {
+    if operations.len() == 1 {
+        return operations.pop().expect("there is one").await;
     }
-    result
+    // Together, not one after the other: each is carried on by whoever waits for it.
+    join_all(operations).await.into_iter().find(Result::is_err).unwrap_or(Ok(()))
 }
 
 /// Data in page-aligned memory goes to the device as it is; other data is copied once, here.

@@ -194,7 +194,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let (pieces, data) = contents.joined();
             let body = Body::Copy { pieces, data };
             let operation = self.start(set, piece.range, ClientTag::default(), body, lock);
-            if matches!(operation.acknowledged.await, Ok(Ok(()))) {
+            if operation.await.is_ok() {
                 let (object, component) = (self.id, leg.component);
                 self.shard.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
             }

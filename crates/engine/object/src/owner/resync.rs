@@ -173,7 +173,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let copy = self.start_copy(component, set, piece.range, Body::Copy { pieces, data }, lock.clone());
             // The ack of a copy waits for nobody (the target is not required): its end is what counts.
             let op = copy.op;
-            let _ = copy.acknowledged.await;
+            let _ = copy.await;
             self.copy_ended(op, component, session).await?;
             drop(lock);
         }

@@ -45,8 +45,8 @@ pub(crate) struct State {
     pub(crate) csn: Csn,
     pub(crate) epoch: Epoch,
     links: BTreeMap<ComponentId, Link>,
-    /// Per replica set, the components that take writes: what a write looks up.
-    legs: Vec<Vec<ComponentId>>,
+    /// Per replica set, the components that take writes: what an operation is sent to.
+    legs: Vec<Rc<[Leg]>>,
     next_seq: u64,
     in_flight: BTreeSet<u64>,
     /// Failed since the last config change: to be recorded absent (false) or degraded (true).
@@ -100,12 +100,16 @@ impl State {
 
     fn rebuild_legs(&mut self) {
         let sets = self.config.members.iter().filter_map(Member::set).max().map_or(0, |s| s as usize + 1);
-        self.legs = vec![Vec::new(); sets];
+        let mut legs = vec![Vec::new(); sets];
         for member in &self.config.members {
-            if let Some(set) = member.set().filter(|_| self.links.contains_key(&member.component)) {
-                self.legs[set as usize].push(member.component);
+            if let (Some(set), Some(link)) = (member.set(), self.link_of(member.component)) {
+                legs[set as usize].push(Leg { component: member.component, link });
             }
         }
+        // Other hosts first: their messages leave before this host begins its own part, which takes less.
+        let me = self.epoch.host;
+        legs.iter_mut().for_each(|legs| legs.sort_by_key(|leg| leg.link.host == me));
+        self.legs = legs.into_iter().map(Rc::from).collect();
     }
 
     /// The session and address of a component that takes writes.
@@ -119,13 +123,12 @@ impl State {
     }
 
     /// Begins an operation on a replica set: its id and the copies that it goes to.
-    pub(crate) fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Vec<Leg>) {
+    pub(crate) fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Rc<[Leg]>) {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.in_flight.insert(seq);
         self.wrote = true;
-        let legs = self.legs.get(set as usize).map(Vec::as_slice).unwrap_or_default();
-        let legs = legs.iter().map(|c| Leg { component: *c, link: self.links[c] }).collect();
+        let legs = self.legs.get(set as usize).cloned().unwrap_or_default();
         (OpId { epoch: self.epoch, seq }, self.settled(), legs)
     }
 

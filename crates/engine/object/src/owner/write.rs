@@ -6,13 +6,18 @@
 //! Assumes     the caller got the exclusive range lock, which the operation holds until the ack
 //! Not here    splitting guest requests (`guest`), recording failures (`keeper`)
 
-use std::{future::poll_fn, rc::Rc, task::Poll};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, ReplicaSetIndex};
 use cairn_wire::{DataPiece, Refusal, Request};
-use futures::{channel::oneshot, future::LocalBoxFuture};
+use futures::future::LocalBoxFuture;
 
 use crate::{
     local_store::LocalStore,
@@ -47,17 +52,51 @@ pub(crate) enum OpError {
 /// and a region copy that read in between would bring the old bytes to its target after the new ones.
 pub(crate) type Lock = Rc<Guard>;
 
-/// An operation under way.
-pub(crate) struct Operation {
+/// An operation under way: resolves when it may be acknowledged. It comes to its end even if whoever began it goes away.
+///
+/// Carried on by whoever waits for it, and by a task of its own only once nobody does: a task for each cost more than
+/// the operation itself.
+pub(crate) struct Operation<E: Env> {
     pub(crate) op: OpId,
-    /// Resolves when it may be acknowledged.
-    pub(crate) acknowledged: oneshot::Receiver<Result<(), OpError>>,
+    env: E,
+    /// None once it resolved.
+    steps: Option<LocalBoxFuture<'static, Result<(), OpError>>>,
+}
+
+impl<E: Env> Future for Operation<E> {
+    type Output = Result<(), OpError>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let steps = self.steps.as_mut().expect("an operation resolves once");
+        let outcome = std::task::ready!(steps.as_mut().poll(cx));
+        self.steps = None;
+        Poll::Ready(outcome)
+    }
+}
+
+// Nothing in it is pinned: the steps are boxed.
+impl<E: Env> Unpin for Operation<E> {}
+
+impl<E: Env> Drop for Operation<E> {
+    fn drop(&mut self) {
+        if let Some(steps) = self.steps.take() {
+            self.env.spawn(async move { drop(steps.await) });
+        }
+    }
 }
 
 /// Answers that an operation waits for: two or three, so that a look at each is cheaper than a queue of those that woke.
 struct Answers(Vec<(Leg, LocalBoxFuture<'static, PartsReply>)>);
 
 impl Answers {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an answer is missing of a component that `which` names.
+    fn wait_for_any(&self, which: impl Fn(ComponentId) -> bool) -> bool {
+        self.0.iter().any(|(leg, _)| which(leg.component))
+    }
+
     /// The next one that is there; none once all were given.
     async fn next(&mut self) -> Option<(Leg, PartsReply)> {
         poll_fn(|cx| {
@@ -81,7 +120,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         client: ClientTag,
         body: Body,
         lock: Lock,
-    ) -> Operation {
+    ) -> Operation<E> {
         let begun = self.state.borrow_mut().begin(set);
         self.send(begun, range, client, &body, lock)
     }
@@ -94,42 +133,40 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         range: BlockRange,
         body: Body,
         lock: Lock,
-    ) -> Operation {
+    ) -> Operation<E> {
         let (op, settled, legs) = self.state.borrow_mut().begin(set);
-        let legs = legs.into_iter().filter(|l| l.component == component).collect();
+        let legs = legs.iter().filter(|l| l.component == component).copied().collect();
         self.send((op, settled, legs), range, ClientTag::default(), &body, lock)
     }
 
     fn send(
         self: &Rc<Self>,
-        (op, settled, legs): (OpId, OpId, Vec<Leg>),
+        (op, settled, legs): (OpId, OpId, Rc<[Leg]>),
         range: BlockRange,
         client: ClientTag,
         body: &Body,
         lock: Lock,
-    ) -> Operation {
+    ) -> Operation<E> {
         let ask = |&leg: &Leg| {
             let (request, payload) = body.request(leg, op, settled, client, range);
             (leg, self.shard.request(leg.link.host, leg.link.target.disk_group, request, payload))
         };
         let answers = Answers(legs.iter().map(ask).collect());
-        let (sender, acknowledged) = oneshot::channel();
         let owned = self.clone();
-        // A task of its own: the operation comes to its end even if whoever asked for it goes away.
-        self.shard.inner.env.spawn(async move { owned.finish(op, legs, answers, sender, lock).await });
-        Operation { op, acknowledged }
+        let steps = Box::pin(async move { owned.finish(op, legs, answers, lock).await });
+        Operation { op, env: self.shard.inner.env.clone(), steps: Some(steps) }
     }
 
+    /// From the answers to the acknowledgement.
     async fn finish(
         self: Rc<Self>,
         op: OpId,
-        legs: Vec<Leg>,
+        legs: Rc<[Leg]>,
         mut answers: Answers,
-        ack: oneshot::Sender<Result<(), OpError>>,
         lock: Lock,
-    ) {
-        let mut outcome = Outcome::new(&legs);
-        while outcome.required_left(|c| self.state.borrow().requires(c)) {
+    ) -> Result<(), OpError> {
+        let mut outcome = Outcome::default();
+        while answers.wait_for_any(|c| self.state.borrow().requires(c)) {
             let Some((leg, reply)) = answers.next().await else {
                 break;
             };
@@ -145,16 +182,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Ok(()) => Err(outcome.error()),
             };
             self.end_op(op);
-            let _ = ack.send(result);
-            return;
+            return result;
         }
-        let recorded = self.wait_recorded(&outcome.failed).await;
-        let _ = ack.send(recorded.clone().map_err(OpError::Ended));
+        self.wait_recorded(&outcome.failed).await.map_err(OpError::Ended)?;
         drop(lock);
-        if recorded.is_err() {
-            return;
+        if answers.is_empty() {
+            self.end_op(op);
+        } else {
+            let owned = self.clone();
+            self.shard.inner.env.spawn(async move { owned.hear_late(op, answers).await });
         }
-        // What follows keeps `settled` back, not the guest: resyncing copies confirm or are reported failed.
+        Ok(())
+    }
+
+    /// Hears the copies that no acknowledgement waits for: resyncing ones confirm or are reported failed. Until then the
+    /// operation keeps `settled` back, not the guest.
+    async fn hear_late(&self, op: OpId, mut answers: Answers) {
         let mut late = Vec::new();
         while let Some((leg, reply)) = answers.next().await {
             if self.judge(leg, reply) != Verdict::Done {
@@ -244,25 +287,15 @@ enum Verdict {
 }
 
 /// The answers to one operation so far.
+#[derive(Default)]
 struct Outcome {
-    unheard: Vec<ComponentId>,
     failed: Vec<ComponentId>,
     no_space: bool,
     refused: Option<String>,
 }
 
 impl Outcome {
-    fn new(legs: &[Leg]) -> Self {
-        let unheard = legs.iter().map(|l| l.component).collect();
-        Self { unheard, failed: Vec::new(), no_space: false, refused: None }
-    }
-
-    fn required_left(&self, required: impl Fn(ComponentId) -> bool) -> bool {
-        self.unheard.iter().any(|c| required(*c))
-    }
-
     fn take(&mut self, verdict: Verdict, component: ComponentId) {
-        self.unheard.retain(|c| *c != component);
         match verdict {
             Verdict::Done => {}
             Verdict::Failed => self.failed.push(component),

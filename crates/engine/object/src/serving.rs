@@ -1,0 +1,84 @@
+//! Requests of other hosts that are being carried out: all in one task, which lives while there are any.
+//!
+//! Promises    every request is carried to its end and answered, in whatever order they end
+//! Why         a task for each costs more than the set does, and the answers of one group commit leave together
+//! Not here    what is done for a request (`serve`), what becomes of the answer on its way (`rpc`)
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker, ready},
+};
+
+use cairn_env::Env;
+use cairn_types::HostId;
+use futures::{
+    future::LocalBoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
+
+use crate::{rpc::Rpc, seats::Served};
+
+/// One request, and where its answer goes.
+pub(crate) struct Asked {
+    pub(crate) from: HostId,
+    pub(crate) id: u64,
+    pub(crate) served: LocalBoxFuture<'static, Served>,
+}
+
+impl Future for Asked {
+    type Output = (HostId, u64, Served);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let served = ready!(self.served.as_mut().poll(cx));
+        Poll::Ready((self.from, self.id, served))
+    }
+}
+
+/// The requests under way of one shard. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Serving(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Those that the task has not taken yet.
+    new: RefCell<Vec<Asked>>,
+    /// There is a task.
+    runs: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Serving {
+    /// Carries a request out and answers it.
+    pub(crate) fn add<E: Env>(&self, env: &E, rpc: &Rpc<E>, asked: Asked) {
+        self.0.new.borrow_mut().push(asked);
+        if !self.0.runs.replace(true) {
+            let (serving, rpc) = (self.clone(), rpc.clone());
+            env.spawn(async move { serving.run(&rpc).await });
+        } else if let Some(waker) = &*self.0.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    async fn run<E: Env>(&self, rpc: &Rpc<E>) {
+        let mut under_way = FuturesUnordered::new();
+        poll_fn(|cx| {
+            let known = self.0.waker.borrow().as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+            if !known {
+                self.0.waker.replace(Some(cx.waker().clone()));
+            }
+            loop {
+                under_way.extend(self.0.new.take());
+                match ready!(under_way.poll_next_unpin(cx)) {
+                    Some((from, id, served)) => rpc.answer(from, id, served),
+                    None if self.0.new.borrow().is_empty() => return Poll::Ready(()),
+                    None => {}
+                }
+            }
+        })
+        .await;
+        self.0.waker.replace(None);
+        self.0.runs.set(false);
+    }
+}
