@@ -408,17 +408,18 @@ impl State {
 
     /// Sets space aside for what a record may add, or refuses it.
     fn charge(&mut self, record: &LogRecord) -> Result<Option<(ComponentId, u64)>, StoreError> {
-        let (id, ranges): (ComponentId, Vec<BlockRange>) = match record {
+        let new = |id: &ComponentId, range| self.components[id].blocks_to_allocate(range, &self.records);
+        let (id, blocks): (ComponentId, u64) = match record {
             LogRecord::Write { component, first_block, crcs, .. } => {
-                (*component, vec![BlockRange::new(*first_block, crcs.len() as u32)])
+                (*component, new(component, BlockRange::new(*first_block, crcs.len() as u32)))
             }
-            LogRecord::Zero { component, range, keep_allocated: true, .. } => (*component, vec![*range]),
+            LogRecord::Zero { component, range, keep_allocated: true, .. } => (*component, new(component, *range)),
             LogRecord::Copy { component, pieces, .. } => {
                 let data = |piece: &LogPiece| match piece {
                     LogPiece::Data { first_block, crcs } => Some(BlockRange::new(*first_block, crcs.len() as u32)),
                     LogPiece::Hole { .. } => None,
                 };
-                (*component, pieces.iter().filter_map(data).collect())
+                (*component, pieces.iter().filter_map(data).map(|range| new(component, range)).sum())
             }
             LogRecord::ResizeComponent { component, reserved_blocks, .. } => {
                 let known = &self.components[component];
@@ -429,7 +430,6 @@ impl State {
             _ => return Ok(None),
         };
         let component = &self.components[&id];
-        let blocks: u64 = ranges.iter().map(|&r| component.blocks_to_allocate(r, &self.records)).sum();
         let (device, before) = (component.device, component.charge());
         let after = (component.allocated() + component.queued_blocks + blocks).max(component.reserved_blocks);
         let room = self.room(device);

@@ -37,6 +37,10 @@ impl<K: Ord + Copy, V> ClockCache<K, V> {
         }
     }
     pub fn remove_range(&mut self, keys: RangeInclusive<K>) {
+        if keys.start() == keys.end() {
+            self.entries.remove(keys.start());
+            return;
+        }
         // By what is there: the range may be a whole disk. Small caches of large ranges are walked once.
         let gone: Vec<K> = self.entries.range(keys).map(|(k, _)| *k).collect();
         for key in gone {

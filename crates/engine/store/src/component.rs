@@ -10,6 +10,7 @@ use std::{
 };
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
+use smallvec::SmallVec;
 
 use crate::{
     bitmap::BaseBits,
@@ -29,7 +30,16 @@ const UNDONE_KEPT_MAX: usize = 1024;
 pub(crate) struct Unsettled {
     pub info: UnsettledOp,
     /// Where its versions stand: a copy has one range per piece.
-    pub ranges: Vec<BlockRange>,
+    pub ranges: SmallVec<[BlockRange; 1]>,
+}
+
+/// What is known of a region.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RegionMark {
+    /// The highest operation that touched it.
+    pub op: OpId,
+    /// It is among those that the metadata is behind of.
+    pub dirty: bool,
 }
 
 /// One component.
@@ -53,13 +63,13 @@ pub(crate) struct Component {
     pub clients_saved: Range<u64>,
     /// Those of them whose row is out of date.
     clients_stale: Vec<u64>,
-    pub region_ops: BTreeMap<RegionIndex, OpId>,
+    pub regions: BTreeMap<RegionIndex, RegionMark>,
     pub base: BaseBits,
     pub extents: Extents,
     /// Blocks that queued writes may add.
     pub queued_blocks: u64,
-    /// What the metadata does not have yet.
-    pub dirty_regions: BTreeSet<RegionIndex>,
+    /// What the metadata does not have yet: each once, in the order in which they were touched.
+    dirty_regions: Vec<RegionIndex>,
     pub dirty: bool,
 }
 
@@ -80,11 +90,11 @@ impl Component {
             clients_first: 0,
             clients_saved: 0..0,
             clients_stale: Vec::new(),
-            region_ops: BTreeMap::new(),
+            regions: BTreeMap::new(),
             base: BaseBits::default(),
             extents: Extents::default(),
             queued_blocks: 0,
-            dirty_regions: BTreeSet::new(),
+            dirty_regions: Vec::new(),
             dirty: true,
         }
     }
@@ -148,7 +158,7 @@ impl Component {
         self.touch(range, op);
         if op > self.settled {
             let info = UnsettledOp { op, range, client, zero };
-            let entry = self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: Vec::new() });
+            let entry = self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: SmallVec::new() });
             let first = entry.info.range.first.min(range.first);
             let end = entry.info.range.end().max(range.end());
             entry.info.range = BlockRange::new(first, (end - first) as u32);
@@ -161,12 +171,24 @@ impl Component {
     /// Raises the mark of every region of `range` to `op`.
     pub fn touch(&mut self, range: BlockRange, op: OpId) {
         for region in range.regions() {
-            let mark = self.region_ops.entry(region).or_default();
-            if op > *mark {
-                *mark = op;
-                self.dirty_regions.insert(region);
+            let mark = self.regions.entry(region).or_default();
+            if op > mark.op {
+                mark.op = op;
+                if !mark.dirty {
+                    mark.dirty = true;
+                    self.dirty_regions.push(region);
+                }
             }
         }
+    }
+
+    /// The regions that the metadata is behind of; they count as written from now on.
+    pub fn take_dirty_regions(&mut self) -> Vec<RegionIndex> {
+        let taken = std::mem::take(&mut self.dirty_regions);
+        for region in &taken {
+            self.regions.get_mut(region).expect("a dirty region is known").dirty = false;
+        }
+        taken
     }
 
     pub fn settle(&mut self, upto: OpId, records: &mut Records) {
@@ -183,9 +205,9 @@ impl Component {
     }
 
     /// Takes `op` back and returns the ranges whose contents changed; none when it is settled: that is decided.
-    pub fn undo(&mut self, op: OpId, position: u64, records: &mut Records) -> Option<Vec<BlockRange>> {
+    pub fn undo(&mut self, op: OpId, position: u64, records: &mut Records) -> Option<SmallVec<[BlockRange; 1]>> {
         if self.is_undone(op) {
-            return Some(Vec::new());
+            return Some(SmallVec::new());
         }
         if op <= self.settled {
             return None;
@@ -193,7 +215,7 @@ impl Component {
         self.dirty = true;
         self.undone.insert(op, position);
         let Some(unsettled) = self.window.remove(&op) else {
-            return Some(Vec::new());
+            return Some(SmallVec::new());
         };
         for &range in &unsettled.ranges {
             self.extents.undo(range, op, &self.base, records);

@@ -24,7 +24,7 @@ use futures::{channel::oneshot, future::join_all};
 use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
-    index::{Body, Place, Record, RecordId},
+    index::{Body, Crcs, Place, Record, RecordId},
     map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     segments::{RunPlace, Segments},
     signal::give_way,
@@ -574,7 +574,7 @@ impl State {
                     let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
                     list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
                     let from = (span.first - record.range.first) as usize;
-                    let crcs = crcs[from..from + span.count as usize].into();
+                    let crcs = Crcs::from_slice(&crcs[from..from + span.count as usize]);
                     Body::Data { place: Place::Slots(list), crcs }
                 }
                 zero => zero.clone(),

@@ -217,7 +217,7 @@ impl<E: Env> DiskGroup<E> {
         let Some(component) = state.components.get(&component) else {
             return Vec::new();
         };
-        component.region_ops.iter().filter(|(_, op)| **op > after).map(|(r, op)| (*r, *op)).collect()
+        component.regions.iter().filter(|(_, mark)| mark.op > after).map(|(r, mark)| (*r, mark.op)).collect()
     }
     /// Outcomes of client requests, oldest first, at most 1024 per component.
     pub fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {

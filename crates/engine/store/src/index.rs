@@ -7,14 +7,18 @@
 //!             5 bytes per block of a large one
 //! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`map.rs`)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use cairn_types::{BlockRange, ComponentId, OpId};
+use smallvec::SmallVec;
 
 use crate::bitmap::BaseBits;
 
 /// Names a record while it is in the table; reused after.
 pub(crate) type RecordId = u32;
+
+/// Checksums of a record's blocks: those of a small write lie in the record, not in memory of their own.
+pub(crate) type Crcs = SmallVec<[u32; 4]>;
 
 /// Where the blocks of a record stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub(crate) enum Body {
         /// Where.
         place: Place,
         /// CRC-32C per block.
-        crcs: Box<[u32]>,
+        crcs: Crcs,
     },
     /// They are zero.
     Zero {
@@ -242,25 +246,11 @@ pub(crate) struct Span {
     pub versions: Vec<RecordId>,
 }
 
-/// How the extents lie to a range: of random small writes nearly always one of the first two, found by one lookup.
-enum Cover {
-    Nothing,
-    /// One extent, of just these blocks.
-    Exactly,
-    Parts,
-}
-
 impl Extents {
-    fn cover(&self, range: BlockRange) -> Cover {
-        // A search for one key costs half of one for a range.
-        if let Some(extent) = self.map.get(&range.first) {
-            return if extent.count == range.count { Cover::Exactly } else { Cover::Parts };
-        }
-        match self.map.range(..range.end()).next_back() {
-            None => Cover::Nothing,
-            Some((first, extent)) if first + u64::from(extent.count) <= range.first => Cover::Nothing,
-            Some(_) => Cover::Parts,
-        }
+    /// Whether no extent has blocks of `range`.
+    fn is_clear(&self, range: BlockRange) -> bool {
+        let last = self.map.range(..range.end()).next_back();
+        last.is_none_or(|(first, extent)| first + u64::from(extent.count) <= range.first)
     }
 
     pub fn new_blocks(&self) -> u64 {
@@ -305,12 +295,14 @@ impl Extents {
     }
 
     fn charge(base: &BaseBits, records: &Records, first: u64, extent: &Extent) -> u64 {
-        if extent.versions.as_slice().iter().any(|&id| records.of(id).allocates()) {
-            let range = BlockRange::new(first, extent.count);
-            u64::from(extent.count) - base.count(range)
-        } else {
-            0
+        match Self::allocates(records, extent.versions.as_slice()) {
+            true => u64::from(extent.count) - base.count(BlockRange::new(first, extent.count)),
+            false => 0,
         }
+    }
+
+    fn allocates(records: &Records, versions: &[RecordId]) -> bool {
+        versions.iter().any(|&id| records.of(id).allocates())
     }
 
     /// Makes an extent begin at `block`, if one covers it.
@@ -329,11 +321,19 @@ impl Extents {
 
     /// Puts `id` among the versions of its blocks, and drops what the newest settled version hides.
     pub fn insert(&mut self, id: RecordId, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
-        records.of_mut(id).live += u64::from(range.count);
-        match self.cover(range) {
-            Cover::Nothing => return self.insert_gap(id, range.first, range.count, base, records),
-            Cover::Exactly => return self.insert_over(id, range.first, range.count, settled, base, records),
-            Cover::Parts => {}
+        let record = records.of_mut(id);
+        record.live += u64::from(range.count);
+        let op = record.op;
+        let put = |records: &mut Records, versions: &mut Vec<RecordId>, count: u64| {
+            let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
+            versions.insert(place, id);
+            prune(versions, settled, count, records);
+        };
+        if self.change_exactly(range, base, records, |_| true, put) {
+            return;
+        }
+        if self.is_clear(range) {
+            return self.insert_gap(id, range.first, range.count, base, records);
         }
         self.split_at(range.first);
         self.split_at(range.end());
@@ -353,25 +353,8 @@ impl Extents {
             self.insert_gap(id, first, count, base, records);
         }
         for (first, count) in present {
-            self.insert_over(id, first, count, settled, base, records);
+            self.change_exactly(BlockRange::new(first, count), base, records, |_| true, put);
         }
-    }
-
-    fn insert_over(
-        &mut self,
-        id: RecordId,
-        first: u64,
-        count: u32,
-        settled: OpId,
-        base: &BaseBits,
-        records: &mut Records,
-    ) {
-        let op = records.of(id).op;
-        self.change(first, base, records, |records, versions| {
-            let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
-            versions.insert(place, id);
-            prune(versions, settled, u64::from(count), records);
-        });
     }
 
     fn insert_gap(&mut self, id: RecordId, first: u64, count: u32, base: &BaseBits, records: &Records) {
@@ -380,25 +363,40 @@ impl Extents {
         self.map.insert(first, extent);
     }
 
-    /// Changes the versions of the extent that begins at `first`; removes it when none are left.
-    fn change(
+    /// Changes the versions of the extent of just these blocks where they are `wanted`; it goes when none are left. False
+    /// where blocks lie otherwise: of random small writes that is rare, so this one lookup comes before any search.
+    fn change_exactly(
         &mut self,
-        first: u64,
+        range: BlockRange,
         base: &BaseBits,
         records: &mut Records,
-        act: impl FnOnce(&mut Records, &mut Vec<RecordId>),
-    ) {
-        let extent = self.map.get_mut(&first).expect("the caller saw it");
-        self.new_blocks -= Self::charge(base, records, first, extent);
+        wanted: impl Fn(&[RecordId]) -> bool,
+        act: impl FnOnce(&mut Records, &mut Vec<RecordId>, u64),
+    ) -> bool {
+        let Entry::Occupied(mut entry) = self.map.entry(range.first) else {
+            return false;
+        };
+        let extent = entry.get_mut();
+        if extent.count != range.count {
+            return false;
+        }
+        if !wanted(extent.versions.as_slice()) {
+            return true;
+        }
+        let before = Self::allocates(records, extent.versions.as_slice());
         self.scratch.clear();
         self.scratch.extend_from_slice(extent.versions.as_slice());
-        act(records, &mut self.scratch);
-        if let Some(versions) = Versions::from_slice(&self.scratch) {
-            extent.versions = versions;
-            self.new_blocks += Self::charge(base, records, first, extent);
-        } else {
-            self.map.remove(&first);
+        act(records, &mut self.scratch, u64::from(range.count));
+        let after = Self::allocates(records, &self.scratch);
+        if before != after {
+            let blocks = u64::from(range.count) - base.count(range);
+            self.new_blocks = if after { self.new_blocks + blocks } else { self.new_blocks - blocks };
         }
+        match Versions::from_slice(&self.scratch) {
+            Some(versions) => extent.versions = versions,
+            None => drop(entry.remove()),
+        }
+        true
     }
 
     /// Applies `act` to the versions of every stretch in `range`.
@@ -407,34 +405,46 @@ impl Extents {
         range: BlockRange,
         base: &BaseBits,
         records: &mut Records,
+        act: impl FnMut(&mut Records, &mut Vec<RecordId>, u64),
+    ) {
+        self.change_range_where(range, base, records, |_| true, act);
+    }
+
+    fn change_range_where(
+        &mut self,
+        range: BlockRange,
+        base: &BaseBits,
+        records: &mut Records,
+        wanted: impl Fn(&[RecordId]) -> bool,
         mut act: impl FnMut(&mut Records, &mut Vec<RecordId>, u64),
     ) {
-        match self.cover(range) {
-            Cover::Nothing => return,
-            Cover::Exactly => {
-                let act = |records: &mut Records, versions: &mut Vec<_>| act(records, versions, u64::from(range.count));
-                return self.change(range.first, base, records, act);
-            }
-            Cover::Parts => {}
+        if self.change_exactly(range, base, records, &wanted, &mut act) {
+            return;
+        }
+        let mut any = false;
+        self.each(range, |_, versions| any |= wanted(versions));
+        if !any {
+            return;
         }
         self.split_at(range.first);
         self.split_at(range.end());
         let present: Vec<(u64, u32)> = self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
         for (first, count) in present {
-            self.change(first, base, records, |records, versions| act(records, versions, u64::from(count)));
+            self.change_exactly(BlockRange::new(first, count), base, records, &wanted, &mut act);
         }
     }
 
     /// Drops what the newest settled version hides, in `range`.
     pub fn settle(&mut self, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
-        let mut hides = false;
-        self.each(range, |_, versions| hides |= versions.len() > 1);
-        if !hides {
-            return;
-        }
-        self.change_range(range, base, records, |records, versions, count| {
-            prune(versions, settled, count, records);
-        });
+        self.change_range_where(
+            range,
+            base,
+            records,
+            |versions| versions.len() > 1,
+            |records, versions, count| {
+                prune(versions, settled, count, records);
+            },
+        );
     }
 
     /// Removes every version of `op` in `range`.
@@ -479,19 +489,18 @@ impl Extents {
         records: &Records,
         act: impl FnOnce(&mut BaseBits),
     ) {
-        let exactly = match self.cover(range) {
-            Cover::Nothing => return act(base),
-            Cover::Exactly => true,
-            Cover::Parts => {
-                self.split_at(range.first);
-                self.split_at(range.end());
-                false
-            }
-        };
+        if let Some(extent) = self.map.get(&range.first).filter(|extent| extent.count == range.count) {
+            let before = Self::charge(base, records, range.first, extent);
+            act(base);
+            self.new_blocks = self.new_blocks - before + Self::charge(base, records, range.first, extent);
+            return;
+        }
+        if self.is_clear(range) {
+            return act(base);
+        }
+        self.split_at(range.first);
+        self.split_at(range.end());
         let sum = |map: &BTreeMap<u64, Extent>, base: &BaseBits| -> u64 {
-            if exactly {
-                return map.get(&range.first).map_or(0, |extent| Self::charge(base, records, range.first, extent));
-            }
             map.range(range.first..range.end()).map(|(&f, e)| Self::charge(base, records, f, e)).sum()
         };
         let before = sum(&self.map, base);

@@ -13,7 +13,7 @@ use cairn_format::{CacheRegions, CapacityRegions, DeviceRole, Superblock};
 use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
-    component::Component,
+    component::{Component, RegionMark},
     create::{Found, read_superblock, write_superblock},
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{StoreError, StoreErrorKind},
@@ -353,7 +353,7 @@ impl State {
 
     fn load_region(&mut self, id: ComponentId, region: u32, row: RegionRow) {
         if let Some(component) = self.components.get_mut(&id) {
-            component.region_ops.insert(region, row.op);
+            component.regions.insert(region, RegionMark { op: row.op, dirty: false });
             component.base.load(region, row.base);
         } else if let Some(deleted) = self.deleted.get_mut(&id) {
             deleted.base_blocks += row.base.iter().map(|w| u64::from(w.count_ones())).sum::<u64>();

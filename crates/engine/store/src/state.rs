@@ -142,11 +142,11 @@ impl State {
             }
             LogRecord::Write { component, op, settled, client, first_block, crcs } => {
                 let piece = LogPiece::Data { first_block, crcs };
-                self.put(Head { component, op, settled, client }, vec![piece], None, at)
+                self.put(Head { component, op, settled, client }, [piece], None, at)
             }
             LogRecord::Zero { component, op, settled, client, range, keep_allocated } => {
                 let piece = LogPiece::Hole { range };
-                self.put(Head { component, op, settled, client }, vec![piece], Some(keep_allocated), at)
+                self.put(Head { component, op, settled, client }, [piece], Some(keep_allocated), at)
             }
             LogRecord::Copy { component, op, settled, pieces } => {
                 let client = ClientTag::default();
@@ -218,11 +218,14 @@ impl State {
         self.dirty_objects.insert(object);
     }
 
-    fn put(&mut self, head: Head, pieces: Vec<LogPiece>, keep_allocated: Option<bool>, at: At) -> Applied {
+    fn put<P>(&mut self, head: Head, pieces: P, keep_allocated: Option<bool>, at: At) -> Applied
+    where
+        P: AsRef<[LogPiece]> + IntoIterator<Item = LogPiece>,
+    {
         let Head { component, op, settled, client } = head;
         let segment = self.ring.segment_of(at.position);
         // What is not applied in the end is forgotten in vain, and read again.
-        for piece in &pieces {
+        for piece in pieces.as_ref() {
             let range = match piece {
                 LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
                 LogPiece::Hole { range } => *range,

@@ -251,7 +251,7 @@ impl Transaction {
                 self.batch.insert(rows::client_key(component.id, number), row.map(|row| rows::encode(&row)));
             }
             let after = changed.remove(&component.id).unwrap_or_default();
-            let mut regions = std::mem::take(&mut component.dirty_regions);
+            let mut regions = component.take_dirty_regions();
             regions.extend(after.regions.iter().copied());
             for region in regions {
                 let base = if after.regions.contains(&region) {
@@ -259,7 +259,8 @@ impl Transaction {
                 } else {
                     component.base.region(region)
                 };
-                let row = RegionRow { op: component.region_ops.get(&region).copied().unwrap_or_default(), base };
+                let row =
+                    RegionRow { op: component.regions.get(&region).map(|mark| mark.op).unwrap_or_default(), base };
                 self.batch.insert(rows::region_key(component.id, region), Some(rows::encode(&row)));
             }
             if std::mem::take(&mut component.dirty) {
