@@ -28,6 +28,8 @@ use crate::{
 ///
 /// Napkin: 1 MiB takes about 1 ms on a SATA device: larger batches add latency, not throughput.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
+/// Operations of a batch that room is made for at once.
+const BATCH_EXPECTED: usize = 64;
 /// Bytes of an object record, at most: what a batch header has room for beside it.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
@@ -61,6 +63,9 @@ pub(crate) struct Queue {
 impl Queue {
     pub fn is_empty(&self) -> bool {
         self.normal.is_empty() && self.reserve.is_empty()
+    }
+    fn len(&self) -> usize {
+        self.normal.len() + self.reserve.len()
     }
     fn push(&mut self, queued: Queued) {
         match queued.class {
@@ -485,7 +490,8 @@ impl State {
         }
         let congested = self.ring.fill_permille() >= u64::from(tuning.congestion_high_percent) * 10;
         let fixed = cairn_format::BATCH_RECORDS_OFFSET as u64;
-        let (mut chosen, mut header, mut data) = (Vec::new(), fixed, 0u64);
+        let (mut chosen, mut header, mut data) =
+            (Vec::with_capacity(self.queue.len().min(BATCH_EXPECTED)), fixed, 0u64);
         let mut only_reserve = congested;
         let mut position = 0;
         while let Some(next) = self.queue.peek(only_reserve) {
@@ -512,10 +518,15 @@ impl State {
             let class = next.class;
             chosen.push(self.queue.pop(class).expect("just seen"));
         }
-        if chosen.is_empty() { Next::Full } else { Next::Batch(self.batch(chosen, position, open_count)) }
+        if chosen.is_empty() {
+            return Next::Full;
+        }
+        let bytes_max = header.next_multiple_of(u64::from(BLOCK_BYTES)) + data;
+        Next::Batch(self.batch(chosen, position, bytes_max, open_count))
     }
 
-    fn batch(&mut self, chosen: Vec<Queued>, position: u64, open_count: u64) -> Batch {
+    /// The batch at `position`, where there is room for `bytes_max`.
+    fn batch(&mut self, chosen: Vec<Queued>, position: u64, bytes_max: u64, open_count: u64) -> Batch {
         let header = BatchHeader {
             log_id: self.log_id,
             position,
@@ -530,7 +541,10 @@ impl State {
             record_count: 0,
             crc: 0,
         };
-        let (mut parts, mut operations, mut records) = (vec![Bytes::new()], Vec::new(), Vec::new());
+        let count = chosen.len();
+        let (mut operations, mut records) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut parts = Vec::with_capacity(1 + count);
+        parts.push(Bytes::new());
         for queued in chosen {
             parts.extend(queued.data);
             records.push(queued.record);
@@ -538,7 +552,8 @@ impl State {
             operations.push(rest);
         }
         let (header, bytes) = encode_batch(header, &records);
-        assert!(self.ring.place(header.end() - position) == position, "the bound of a batch's size holds");
+        // Smaller it may be, perhaps so much that the rest of the segment before would have done: that stays unused.
+        assert!(header.end() - position <= bytes_max, "the bound of a batch's size holds");
         self.ring.in_flight = Some(position);
         parts[0] = PageBuf::copy_of(&bytes).freeze();
         let operations = records

@@ -12,6 +12,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -183,7 +184,7 @@ impl<E: Env> Inner<E> {
             return Ok(false);
         };
         drop(pieces);
-        let mut leaves: BTreeMap<LeafKey, Rc<Leaf>> = BTreeMap::new();
+        let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = BTreeMap::new();
         let transaction = loop {
             let missing = self.state.borrow().leaves_missing(&items, &leaves);
             if missing.is_empty() {
@@ -201,7 +202,8 @@ impl<E: Env> Inner<E> {
         Ok(true)
     }
 
-    /// The live versions in the log segments below `new_tail`. What changes meanwhile is looked at again before the commit.
+    /// The live versions in the log segments below `new_tail`, in the order of the capacity tier: what follows walks the
+    /// index and the map beside them, not across. What changes meanwhile is looked at again before the commit.
     async fn gather_items(&self, new_tail: u64) -> Vec<Item> {
         let ids = {
             let state = self.state.borrow();
@@ -215,6 +217,12 @@ impl<E: Env> Inner<E> {
                 part.iter().for_each(|&id| state.gather_record(id, &mut items));
             }
             give_way().await;
+        }
+        items.sort_by_key(|item| (item.device, item.pending, item.component, item.range.first));
+        let mut slots_from = 0;
+        for item in &mut items {
+            item.slots_from = slots_from;
+            slots_from += item.slots();
         }
         items
     }
@@ -415,11 +423,10 @@ impl State {
         }
     }
 
-    /// The live versions of one record, appended to `items`.
+    /// The live versions of one record, appended to `items` without their slots.
     fn gather_record(&self, id: RecordId, items: &mut Vec<Item>) {
         let Some(record) = self.records.get(id) else { return };
         let Some(component) = self.components.get(&record.component) else { return };
-        let mut slots_from = items.last().map_or(0, |last| last.slots_from + last.slots());
         component.extents.each(record.range, |range, versions| {
             if !versions.contains(&id) {
                 return;
@@ -428,17 +435,15 @@ impl State {
                 Body::Data { place: Place::Log(first), .. } => Some(first + (range.first - record.range.first) * PAGE),
                 _ => None,
             };
-            let item = Item {
+            items.push(Item {
                 record: id,
                 component: record.component,
                 device: component.device,
                 range,
                 pending: record.op > component.settled,
                 data,
-                slots_from,
-            };
-            slots_from += item.slots();
-            items.push(item);
+                slots_from: 0,
+            });
         });
     }
 
@@ -458,11 +463,15 @@ impl State {
     }
 
     /// Leaves that the transaction will change and that are not in `have`.
-    fn leaves_missing(&self, items: &[Item], have: &BTreeMap<LeafKey, Rc<Leaf>>) -> Vec<LeafKey> {
+    fn leaves_missing(&self, items: &[Item], have: &BTreeMap<LeafKey, Arc<Leaf>>) -> Vec<LeafKey> {
         let mut keys = Vec::new();
         let mut want = |component: ComponentId, range: BlockRange| {
-            let leaves = range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS;
-            keys.extend(leaves.map(|leaf| (component, leaf)));
+            for leaf in range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS {
+                // Items come in order: most name the leaf of the one before.
+                if keys.last() != Some(&(component, leaf)) {
+                    keys.push((component, leaf));
+                }
+            }
         };
         let ranges = items.iter().map(|item| (item.record, item.component, item.range));
         let resolved =
@@ -504,6 +513,7 @@ impl State {
         new_tail: u64,
     ) -> Transaction {
         transaction.move_tail(new_tail);
+        transaction.expect(slots.len());
         for id in self.resolvable() {
             self.plan_resolve(id, &mut transaction);
         }

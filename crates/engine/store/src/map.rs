@@ -3,7 +3,7 @@
 //! A leaf row takes some 20 bytes per block (slot, CRC, operation). The operation is kept so that a late record never
 //! replaces a later one. The cache of leaves is bounded; what it lacks is read on a thread of its own.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use cairn_types::{ComponentId, Epoch, OpId};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,9 @@ impl Default for Leaf {
         Self { slots: [NO_SLOT; 64], crcs: [0; 64], seqs: [0; 64], epoch_of: [0; 64], epochs: Vec::new() }
     }
 }
+
+/// Bytes of an encoded entry, about.
+const ENTRY_BYTES: usize = 20;
 
 /// A leaf as stored: epochs once, sequence numbers as deltas of nothing, CRCs unpacked as they do not compress.
 #[derive(Serialize, Deserialize)]
@@ -103,7 +106,14 @@ impl Leaf {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut row = LeafRow { present: 0, slots: Vec::new(), crcs: Vec::new(), epochs: Vec::new(), ops: Vec::new() };
+        let count = self.slots.iter().filter(|&&slot| slot != NO_SLOT).count();
+        let mut row = LeafRow {
+            present: 0,
+            slots: Vec::with_capacity(count),
+            crcs: Vec::with_capacity(count),
+            epochs: Vec::with_capacity(self.epochs.len()),
+            ops: Vec::with_capacity(count),
+        };
         for (block, entry) in self.entries() {
             row.present |= 1 << block;
             row.slots.push(entry.slot);
@@ -114,7 +124,8 @@ impl Leaf {
             });
             row.ops.push((epoch as u8, entry.op.seq));
         }
-        postcard::to_stdvec(&row).expect("plain values encode")
+        let bytes = Vec::with_capacity(64 * (1 + row.epochs.len()) + ENTRY_BYTES * count);
+        postcard::to_extend(&row, bytes).expect("plain values encode")
     }
 
     /// None when the bytes are not a leaf.
@@ -139,7 +150,7 @@ impl Leaf {
 pub(crate) type LeafKey = (ComponentId, u64);
 
 /// Decoded leaves.
-pub(crate) type LeafCache = ClockCache<LeafKey, Rc<Leaf>>;
+pub(crate) type LeafCache = ClockCache<LeafKey, Arc<Leaf>>;
 
 /// Bytes of a cached leaf with its place in the tree: what the bound is computed with.
 pub(crate) const LEAF_CACHED_BYTES: u64 = 1400;

@@ -9,7 +9,7 @@ pub const LOG_BYTES_MAX: u64 = 600_000_000_000;
 /// Memory that the index of a full log may take, in the worst case of lone 4 KiB writes.
 pub const INDEX_BYTES_MAX: u64 = 2 << 30;
 /// Index memory of one buffered 4 KiB write, in the worst case (see `index.rs`).
-const INDEX_BYTES_PER_BLOCK: u64 = 200;
+const INDEX_BYTES_PER_BLOCK: u64 = 220;
 /// Superblocks stand below this offset on every device.
 const REGIONS_OFFSET: u64 = 1 << 20;
 

@@ -6,7 +6,7 @@
 //!
 //! The newest version holds, settled or not; below the index the map; blocks that neither has are holes.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
@@ -72,7 +72,7 @@ impl<E: Env> Inner<E> {
     }
 
     async fn plan(&self, id: ComponentId, range: BlockRange) -> Result<Vec<Source>, StoreError> {
-        let mut fetched: BTreeMap<LeafKey, Rc<Leaf>> = BTreeMap::new();
+        let mut fetched: BTreeMap<LeafKey, Arc<Leaf>> = BTreeMap::new();
         loop {
             let (plan, generation) = {
                 let mut state = self.state.borrow_mut();
@@ -97,7 +97,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Reads leaves from the metadata; one that is not there is empty.
-    pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Rc<Leaf>)>, StoreError> {
+    pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
         let (mut ready, mut wanted_rows) = (Vec::new(), Vec::new());
         {
             let mut state = self.state.borrow_mut();
@@ -121,10 +121,10 @@ impl<E: Env> Inner<E> {
                 Some(bytes) => Leaf::decode(&bytes).ok_or_else(|| damaged("a leaf of the block map is not readable")),
                 None => Ok(Leaf::default()),
             };
-            values.into_iter().map(|value| decode(value).map(Box::new)).collect::<Result<Vec<Box<Leaf>>, StoreError>>()
+            values.into_iter().map(|value| decode(value).map(Arc::new)).collect::<Result<Vec<_>, StoreError>>()
         };
         let leaves = self.env.run_blocking(job).await?;
-        ready.extend(wanted.into_iter().zip(leaves.into_iter().map(Rc::from)));
+        ready.extend(wanted.into_iter().zip(leaves));
         Ok(ready)
     }
 
@@ -239,7 +239,7 @@ impl State {
         &mut self,
         id: ComponentId,
         range: BlockRange,
-        fetched: &BTreeMap<LeafKey, Rc<Leaf>>,
+        fetched: &BTreeMap<LeafKey, Arc<Leaf>>,
         inner: &Inner<E>,
     ) -> Result<Plan, StoreError> {
         let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
@@ -426,7 +426,7 @@ impl Planner {
         state: &mut State,
         id: ComponentId,
         range: BlockRange,
-        fetched: &BTreeMap<LeafKey, Rc<Leaf>>,
+        fetched: &BTreeMap<LeafKey, Arc<Leaf>>,
         inner: &Inner<E>,
     ) {
         let runs = state.components[&id].base.runs(range);
@@ -436,7 +436,7 @@ impl Planner {
                 self.hole(BlockRange::new(at, (run.first - at) as u32));
             }
             at = run.end();
-            let mut leaf: Option<(u64, Rc<Leaf>)> = None;
+            let mut leaf: Option<(u64, Arc<Leaf>)> = None;
             for block in run.first..run.end() {
                 let number = block / LEAF_BLOCKS;
                 if leaf.as_ref().is_none_or(|(n, _)| *n != number) {

@@ -115,7 +115,8 @@ pub(crate) const OBJECT: u8 = 8;
 pub(crate) const CLIENT: u8 = 9;
 
 pub(crate) fn key(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let mut key = vec![kind];
+    let mut key = Vec::with_capacity(1 + parts.iter().map(|part| part.len()).sum::<usize>());
+    key.push(kind);
     for part in parts {
         key.extend_from_slice(part);
     }

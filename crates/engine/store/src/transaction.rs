@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    rc::Rc,
+    sync::Arc,
 };
 
 use cairn_env::Env;
@@ -55,8 +55,8 @@ struct BitsAfter {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     batch: Batch,
-    /// Leaves as they will be; boxed, so that the tree moves pointers.
-    leaves: BTreeMap<LeafKey, Box<Leaf>>,
+    /// Leaves as they will be, each shared with nobody until the transaction takes effect.
+    leaves: BTreeMap<LeafKey, Arc<Leaf>>,
     /// Slots that something refers to from now on, or not any more.
     added: Vec<(u8, u64)>,
     dropped: Vec<(u8, u64)>,
@@ -71,9 +71,19 @@ pub(crate) struct Transaction {
 
 impl Transaction {
     /// Starts with the leaves that it will change.
-    pub fn with_leaves(leaves: Vec<(LeafKey, Rc<Leaf>)>) -> Self {
-        let leaves = leaves.into_iter().map(|(key, leaf)| (key, Box::new(leaf.as_ref().clone()))).collect();
+    pub fn with_leaves(leaves: Vec<(LeafKey, Arc<Leaf>)>) -> Self {
+        let leaves = leaves.into_iter().map(|(key, leaf)| (key, Arc::new(leaf.as_ref().clone()))).collect();
         Self { leaves, ..Self::default() }
+    }
+    /// About so many blocks will be folded: room for them at once.
+    pub fn expect(&mut self, blocks: usize) {
+        self.folded.reserve(blocks);
+        self.added.reserve(blocks);
+        self.dropped.reserve(blocks);
+    }
+    fn leaf(&mut self, component: ComponentId, block: u64) -> &mut Leaf {
+        let leaf = self.leaves.get_mut(&(component, block / LEAF_BLOCKS)).expect("leaves are fetched before");
+        Arc::get_mut(leaf).expect("a leaf of a transaction is its own")
     }
     /// The log's tail moves here.
     pub fn move_tail(&mut self, tail: u64) {
@@ -103,8 +113,7 @@ impl Transaction {
     /// [`Self::set_entry`] for `op`, unless the block holds a later one: then false. A component never applies an
     /// operation to a block that holds a later one.
     pub fn set_entry_of(&mut self, component: &Component, block: u64, op: OpId, entry: Option<Entry>) -> bool {
-        let key = (component.id, block / LEAF_BLOCKS);
-        let leaf = self.leaves.get_mut(&key).expect("leaves are fetched before");
+        let leaf = self.leaf(component.id, block);
         let old = leaf.get(block);
         if old.is_some_and(|old| old.op > op) {
             return false;
@@ -115,8 +124,7 @@ impl Transaction {
     }
     /// Changes the map's entry; the slot that it named before is given up.
     pub fn set_entry(&mut self, component: &Component, block: u64, entry: Option<Entry>) {
-        let key = (component.id, block / LEAF_BLOCKS);
-        let leaf = self.leaves.get_mut(&key).expect("leaves are fetched before");
+        let leaf = self.leaf(component.id, block);
         let old = leaf.get(block);
         leaf.set(block, entry);
         self.entry_changed(component, block, old, entry);
@@ -343,7 +351,7 @@ impl Transaction {
         {
             let mut state = inner.state.borrow_mut();
             for (key, leaf) in self.leaves {
-                state.leaves.insert(key, Rc::from(leaf));
+                state.leaves.insert(key, leaf);
             }
             // Leaves that a read fetched before are out of date.
             state.map_generation += 1;

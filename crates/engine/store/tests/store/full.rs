@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use cairn_env::Env;
+use cairn_format::block_crcs;
 use cairn_sim::Fault;
-use cairn_store::{Operation, StoreErrorKind};
-use cairn_types::{ComponentId, ObjectId};
+use cairn_store::{Operation, ReadPiece, StoreErrorKind};
+use cairn_types::{BlockRange, ComponentId, ObjectId};
 use futures::future::join_all;
 
-use crate::support::{Rig, create, kind, op, settle, write, zero};
+use crate::support::{Rig, create, data, kind, op, settle, write, zero};
 
 /// Scenario 21: reads, overwrites, writes into a reservation, trims, deletes, undo and records go on; space comes back.
 #[test]
@@ -121,4 +122,30 @@ fn a_full_log_delays_and_never_refuses() {
     assert_eq!(kind(rig.append(&group, write(1, 999, 0, 699, 2))), StoreErrorKind::Refused);
     rig.drain(&group);
     rig.check(&group);
+}
+
+/// Goal: a batch that was thought too large for the rest of a segment, and then was not, stands in the next one all the same.
+/// Method: a copy of many holes, whose bound is a page above its size, at every distance from a segment's end. Found by the
+/// simulated cluster during a resync (`one_fault_after_the_other`, seed 2).
+#[test]
+fn a_batch_may_turn_out_smaller_than_the_room_that_it_passed_by() {
+    for lead in 0..16 {
+        let rig = Rig::new(5, 16);
+        let mut group = rig.open();
+        rig.append(&group, create(1, 1000, 0)).unwrap();
+        for seq in 0..lead {
+            rig.append(&group, settle(1, seq)).unwrap();
+        }
+        let bytes = data(77, 1);
+        let mut pieces = vec![ReadPiece::Data { first_block: 0, crcs: block_crcs(&bytes), data: bytes }];
+        pieces.extend((1..170).map(|n| ReadPiece::Hole { range: BlockRange::new(n * 2, 1) }));
+        let copy = Operation::Copy { component: ComponentId(1), op: op(100), settled: op(99), pieces };
+        rig.append(&group, copy).unwrap();
+        rig.append(&group, write(1, 101, 100, 1, 1)).unwrap();
+        for _ in 0..2 {
+            rig.check(&group);
+            assert_eq!(rig.read(&group, 1, 0, 3), Ok(vec![77, 101, 0]), "after {lead} pages");
+            group = rig.reopen(group);
+        }
+    }
 }
