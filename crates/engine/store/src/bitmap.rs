@@ -1,7 +1,7 @@
 //! Which blocks of a component the map holds, and which operation touched each region last.
 //!
 //! 256 bits per 1 MiB region: knowing without a look into the metadata whether a write needs new space is what lets
-//! overwrites go on when a device is full. About 100 bytes of memory per region touched (100 MiB per TiB).
+//! overwrites go on when a device is full. About 150 bytes of memory per region touched (150 MiB per TiB), marks included.
 
 use std::collections::BTreeMap;
 
