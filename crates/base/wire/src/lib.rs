@@ -42,7 +42,7 @@ pub struct DecodeError {
 
 /// Encodes a message body.
 pub fn encode(message: &Message) -> Bytes {
-    // A write of one block takes 150 to 180 bytes.
+    // A write of one block takes about 150 bytes.
     postcard::to_extend(message, Vec::with_capacity(224)).expect("messages have no unencodable values").into()
 }
 

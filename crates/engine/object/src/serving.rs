@@ -1,6 +1,6 @@
 //! Requests of other hosts that are being carried out: all in one task, which lives while there are any.
 //!
-//! Promises    every request is carried to its end and answered, in whatever order they end
+//! Promises    while the shard lives, every request is carried to its end and answered, in whatever order they end
 //! Why         a task for each costs more than the set does, and the answers of one group commit leave together
 //! Not here    what is done for a request (`serve`), what becomes of the answer on its way (`rpc`)
 

@@ -513,7 +513,7 @@ impl State {
         new_tail: u64,
     ) -> Transaction {
         transaction.move_tail(new_tail);
-        transaction.make_room(slots.len());
+        transaction.reserve(slots.len());
         for id in self.resolvable() {
             self.plan_resolve(id, &mut transaction);
         }

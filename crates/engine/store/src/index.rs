@@ -410,6 +410,7 @@ impl Extents {
         self.change_range_where(range, base, records, |_| true, act);
     }
 
+    /// The same where at least one stretch's versions are `wanted`; others stay as they are.
     fn change_range_where(
         &mut self,
         range: BlockRange,

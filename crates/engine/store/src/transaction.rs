@@ -76,7 +76,7 @@ impl Transaction {
         Self { leaves, ..Self::default() }
     }
     /// About so many blocks will be folded: room for them at once.
-    pub fn make_room(&mut self, blocks: usize) {
+    pub fn reserve(&mut self, blocks: usize) {
         self.folded.reserve(blocks);
         self.added.reserve(blocks);
         self.dropped.reserve(blocks);
