@@ -146,6 +146,11 @@ impl DiskCore {
         })
     }
 
+    /// Forgets the contents: the world has ended.
+    pub(crate) fn discard(&self) {
+        self.state().medium = Medium::new(self.len_bytes);
+    }
+
     // A job that panicked under `run_blocking` may have poisoned these; the panic itself is what is reported.
     fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
@@ -322,6 +327,11 @@ impl SimDisk {
             state.medium.flip_bit(offset, bit);
         }
         state.faults.add(fault);
+    }
+
+    /// Ends what the device does wrong, pending faults too. What is spoiled on the medium stays so.
+    pub fn heal(&self) {
+        self.disk.state().faults.heal();
     }
 
     /// A device that was [`Fault::Gone`] is back, with what it holds.

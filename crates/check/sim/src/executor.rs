@@ -68,6 +68,8 @@ pub(crate) struct Core {
     timers: RefCell<BTreeMap<(u64, u64), Timer>>,
     numbers: Cell<u64>,
     polls_at_instant: Cell<u64>,
+    /// Steps after which the world is taken to run away.
+    pub(crate) steps_max: Cell<u64>,
     /// Set by a disk whose planned crash point was reached, until the executor has crashed the host.
     pub(crate) tripped: Arc<AtomicBool>,
     pub(crate) rng: RefCell<Rng>,
@@ -87,6 +89,7 @@ impl Core {
             timers: RefCell::default(),
             numbers: Cell::new(0),
             polls_at_instant: Cell::new(0),
+            steps_max: Cell::new(u64::MAX),
             tripped: Arc::default(),
             rng: RefCell::new(rng),
             trace: RefCell::default(),
@@ -173,6 +176,8 @@ impl Core {
             "livelock: tasks wake each other for ever at {} ns",
             self.now()
         );
+        let steps = self.trace.borrow().steps;
+        assert!(steps < self.steps_max.get(), "the world runs away: {steps} steps, and no end at {} ns", self.now());
         let Some((future, waker)) = self.take_for_poll(number) else {
             return;
         };
@@ -244,6 +249,7 @@ impl Core {
 
     /// Drops everything that runs: tasks hold the world, and the world them.
     pub(crate) fn shut_down(&self) {
+        self.hosts.borrow().values().for_each(|host| host.handles_die());
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks);
         let timers = std::mem::take(&mut *self.timers.borrow_mut());

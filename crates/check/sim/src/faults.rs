@@ -83,6 +83,11 @@ impl Faults {
         }
     }
 
+    /// Forgets all but the sectors that cannot be read.
+    pub(crate) fn heal(&mut self) {
+        *self = Self { latent: std::mem::take(&mut self.latent), ..Self::default() };
+    }
+
     /// Why a read of this range fails, if it does.
     pub(crate) fn on_read(&mut self, offset: u64, len_bytes: u64) -> Option<&'static str> {
         if take_one(&mut self.read_errors) {

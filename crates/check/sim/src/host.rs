@@ -240,9 +240,17 @@ impl HostInner {
         self.clock.set(clock);
     }
 
+    /// The world ends: no handle reaches a disk any more, as after a crash.
+    pub(crate) fn handles_die(&self) {
+        self.power().process += 1;
+        self.up.set(false);
+    }
+
     pub(crate) fn shut_down(&self) {
         self.program.take();
         self.inbox.take();
+        // Programs that hold themselves in a circle hold handles too: what was large goes all the same.
+        self.disks.take().values().for_each(|disk| disk.discard());
     }
 }
 

@@ -60,6 +60,22 @@ impl World {
         Duration::from_nanos(self.core().now())
     }
 
+    /// The same for whoever must not keep the world alive, such as a program of its hosts.
+    pub fn clock(&self) -> impl Fn() -> Duration + 'static {
+        let core = self.core().clone();
+        move || Duration::from_nanos(core.now())
+    }
+
+    /// Ends everything that runs, as dropping the last handle does: for tasks that hold one and never end.
+    pub fn end(&self) {
+        self.core().shut_down();
+    }
+
+    /// A run of more steps than this panics: somebody retries for ever, and time hardly passes.
+    pub fn set_steps_max(&self, steps: u64) {
+        self.core().steps_max.set(steps);
+    }
+
     /// A random word of the world's seed.
     pub fn random_u64(&self) -> u64 {
         self.core().random()

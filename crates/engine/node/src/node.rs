@@ -59,8 +59,16 @@ pub(crate) struct NodeInner<E: Env> {
     /// Disk groups that could not be opened, with the reason.
     pub(crate) failed_groups: RefCell<BTreeMap<DiskGroupId, (GroupPaths, String)>>,
     pub(crate) stopping: Cell<bool>,
-    /// Objects whose seats were looked at and found in order, until something changes.
-    pub(crate) reconciled: RefCell<BTreeSet<cairn_types::ObjectId>>,
+    /// Counts comings and goings of peers.
+    pub(crate) peer_changes: Cell<u64>,
+    /// Seats that were looked at and found in order, until a peer comes or goes.
+    pub(crate) reconciled: RefCell<BTreeSet<(cairn_types::DiskGroupId, cairn_types::ObjectId)>>,
+}
+
+impl<E: Env> Drop for NodeInner<E> {
+    fn drop(&mut self) {
+        self.shard.abandon();
+    }
 }
 
 impl<E: Env> Clone for Node<E> {
@@ -98,6 +106,7 @@ impl<E: Env> Node<E> {
                 groups: RefCell::default(),
                 failed_groups: RefCell::default(),
                 stopping: Cell::new(false),
+                peer_changes: Cell::new(0),
                 reconciled: RefCell::default(),
             }),
         };
@@ -160,17 +169,22 @@ impl<E: Env> Node<E> {
         }
     }
 
+    fn peers_changed(&self) {
+        self.inner.peer_changes.set(self.inner.peer_changes.get() + 1);
+        self.inner.reconciled.borrow_mut().clear();
+    }
+
     fn on_net(&self, event: NetEvent) {
         let inner = &self.inner;
         match event {
             NetEvent::PeerUp { host, incarnation } => {
                 inner.leases.on_peer_up(host, incarnation);
-                inner.reconciled.borrow_mut().clear();
+                self.peers_changed();
                 inner.shard.wake();
             }
             NetEvent::PeerDown { host, .. } => {
                 inner.leases.on_peer_down(host);
-                inner.reconciled.borrow_mut().clear();
+                self.peers_changed();
                 inner.shard.wake();
             }
             NetEvent::Message(message) => match decode(&message.body) {

@@ -2,14 +2,16 @@
 //!
 //! Promises    a component is removed only on a tombstone or a closed config without it; never because the directory
 //!             or a peer does not know it                                                            (scenario 24)
+//!             what an owner has replaced, or made and never named, goes when that owner says so
 //!             a disk without an owner that lacks redundancy is seized by a host that has a copy, to repair it
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use cairn_directory::CreateIntent;
 use cairn_env::Env;
-use cairn_types::{Accepted, ComponentState, DiskGroupId, SeatRecord};
-use cairn_wire::Request;
+use cairn_object::Command;
+use cairn_types::{Accepted, ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectId, SeatRecord};
+use cairn_wire::{Refusal, Request};
 
 use crate::node::Node;
 
@@ -32,11 +34,12 @@ impl<E: Env> Node<E> {
                     let _ = group.accept_damage().await;
                 }
             }
+            self.reconcile_unseated().await;
             for (disk_group, record) in inner.seats.records() {
-                if inner.shard.owned(record.object).is_none()
-                    && inner.leases.holder(disk_group, record.object).is_none()
-                {
-                    self.reconcile_seat(disk_group, record).await;
+                let own = inner.shard.owned(record.object).map(|_| self.me());
+                match own.or_else(|| inner.leases.holder(disk_group, record.object).map(|epoch| epoch.host)) {
+                    None => self.reconcile_seat(disk_group, record).await,
+                    Some(owner) => self.reconcile_held_seat(disk_group, record, owner).await,
                 }
             }
         }
@@ -46,12 +49,13 @@ impl<E: Env> Node<E> {
     async fn reconcile_seat(&self, disk_group: DiskGroupId, record: SeatRecord) {
         let inner = &self.inner;
         let object = record.object;
-        let Some(own) = &record.accepted else { return self.reconcile_nascent(disk_group, &record).await };
-        if inner.reconciled.borrow().contains(&object) && !needs_repair(own) {
+        let Some(own) = &record.accepted else { return self.reconcile_nascent(disk_group, object).await };
+        if self.is_reconciled(disk_group, object) && !needs_repair(own) {
             return;
         }
         let mut hosts: Vec<_> = own.config.members.iter().map(|m| m.host).collect();
         hosts.dedup();
+        let changes = inner.peer_changes.get();
         let Some((known, owner)) = inner.shard.look_up(object, &hosts).await else { return };
         if self.remove_if_gone(disk_group, &record, &known).await {
             return;
@@ -61,7 +65,69 @@ impl<E: Env> Node<E> {
             let _ = inner.shard.take_over(&known).await;
             return;
         }
-        inner.reconciled.borrow_mut().insert(object);
+        // Whoever asked too few knows nothing: just after a start only this host's own record answers.
+        let answers = |m: &Member| m.host == self.me() || inner.rpc.is_up(m.host);
+        if changes == inner.peer_changes.get() && cairn_votes::has_majority_by(&known.config, answers) {
+            inner.reconciled.borrow_mut().insert((disk_group, object));
+        }
+    }
+
+    /// Whether the seat was found to be current since a peer last came or went.
+    fn is_reconciled(&self, disk_group: DiskGroupId, object: ObjectId) -> bool {
+        self.inner.reconciled.borrow().contains(&(disk_group, object))
+    }
+
+    /// A seat that an owner holds: is it still one of the object's, and are its components? Some may have been replaced while
+    /// this host was away, or made by an owner that died before it could name them; only the owner knows those from the
+    /// ones that it is about to name.
+    async fn reconcile_held_seat(&self, disk_group: DiskGroupId, record: SeatRecord, owner: HostId) {
+        let inner = &self.inner;
+        let object = record.object;
+        let Some(store) = inner.seats.store(disk_group) else { return };
+        let Some(accepted) = &record.accepted else { return };
+        let closed = accepted.base.is_none();
+        let mut unnamed = cairn_object::LocalStore::components_of(&store, object);
+        unnamed.retain(|c| closed && accepted.config.member(c.component).is_none());
+        if unnamed.is_empty() && self.is_reconciled(disk_group, object) {
+            return;
+        }
+        let changes = inner.peer_changes.get();
+        let Ok(status) = inner.shard.command(owner, object, &Command::Status).await else { return };
+        if status.epoch != record.promised {
+            // Not the owner that this seat has promised itself to: what it does not know may be its successor's.
+            return;
+        }
+        if status.csn > accepted.csn.0 {
+            // The object went on without this seat; its promise to the same owner stood all the time.
+            let hosts: Vec<_> = status.config.members.iter().map(|m| m.host).collect();
+            if let Some((known, _)) = inner.shard.look_up(object, &hosts).await {
+                let _ = self.accept_here(disk_group, &known).await;
+            }
+            return;
+        }
+        for component in unnamed.into_iter().map(|c| c.component).filter(|c| !status.wants(*c)) {
+            self.delete_here(disk_group, component, object).await;
+        }
+        if status.config.members.iter().all(|m| m.disk_group != disk_group) {
+            let _ = inner.seats.forget(disk_group, object).await;
+        }
+        if changes == inner.peer_changes.get() {
+            inner.reconciled.borrow_mut().insert((disk_group, object));
+        }
+    }
+
+    /// Gives the seat a record that others have accepted: it accepts it like from the owner that proposed it, or refuses it.
+    async fn accept_here(&self, disk_group: DiskGroupId, known: &Accepted) -> Result<(), Refusal> {
+        let inner = &self.inner;
+        let accept = Request::Accept { disk_group, accepted: Box::new(known.clone()) };
+        inner.seats.serve(self.me(), inner.env.incarnation(), accept, Default::default()).await.map(drop)
+    }
+
+    /// The seat checks the right to.
+    async fn delete_here(&self, disk_group: DiskGroupId, component: ComponentId, object: ObjectId) {
+        let inner = &self.inner;
+        let delete = Request::DeleteComponent { disk_group, component, object };
+        let _ = inner.seats.serve(self.me(), inner.env.incarnation(), delete, Default::default()).await;
     }
 
     /// True: what this seat held was removed.
@@ -75,16 +141,11 @@ impl<E: Env> Node<E> {
                 continue;
             }
             gone = true;
-            // The seat has to see the record that allows the removal; it accepts it like from any owner.
-            let accepted = Box::new(known.clone());
-            let me = (self.me(), self.inner.env.incarnation());
-            let accept = Request::Accept { disk_group, accepted };
-            if self.inner.seats.serve(me.0, me.1, accept, Default::default()).await.is_err() {
+            // The seat has to see the record that allows the removal.
+            if self.accept_here(disk_group, known).await.is_err() {
                 continue;
             }
-            let (component, object) = (component.component, record.object);
-            let delete = Request::DeleteComponent { disk_group, component, object };
-            let _ = self.inner.seats.serve(me.0, me.1, delete, Default::default()).await;
+            self.delete_here(disk_group, component.component, record.object).await;
         }
         if gone && !known.config.deleted {
             let _ = self.inner.seats.forget(disk_group, record.object).await;
@@ -92,25 +153,43 @@ impl<E: Env> Node<E> {
         gone
     }
 
-    /// A component of a creation that never came to its end.
-    async fn reconcile_nascent(&self, disk_group: DiskGroupId, record: &SeatRecord) {
+    /// Components whose object has no seat here: made, and then nobody came to admit them.
+    async fn reconcile_unseated(&self) {
         let inner = &self.inner;
-        let Ok(intent) = inner.registry.get::<CreateIntent>(&record.object).await else { return };
+        let seated: BTreeSet<_> = inner.seats.records().into_iter().map(|(group, r)| (group, r.object)).collect();
+        for store in inner.seats.stores() {
+            let disk_group = store.group().id();
+            let objects: BTreeSet<_> = store.group().components().into_iter().map(|c| c.object).collect();
+            for object in objects.into_iter().filter(|object| !seated.contains(&(disk_group, *object))) {
+                self.reconcile_nascent(disk_group, object).await;
+            }
+        }
+    }
+
+    /// Components of a creation, or of a replacement, that never came to its end.
+    async fn reconcile_nascent(&self, disk_group: DiskGroupId, object: ObjectId) {
+        let inner = &self.inner;
+        let Ok(intent) = inner.registry.get::<CreateIntent>(&object).await else { return };
         let now = inner.env.unix_ms();
         if intent.is_some_and(|i| now < i.entry.expires_unix_ms + NASCENT_KEEP_MS) {
             return;
         }
-        if inner.shard.look_up(record.object, &[]).await.is_some() {
-            return;
-        }
         let Some(store) = inner.seats.store(disk_group) else { return };
-        for component in cairn_object::LocalStore::components_of(&store, record.object) {
-            let (component, object) = (component.component, record.object);
-            let delete = Request::DeleteComponent { disk_group, component, object };
-            let me = (self.me(), inner.env.incarnation());
-            let _ = inner.seats.serve(me.0, me.1, delete, Default::default()).await;
+        let here = cairn_object::LocalStore::components_of(&store, object);
+        let wanted = match inner.shard.look_up(object, &[]).await {
+            None => None,
+            // The object is there, and went on without them, or its owner is about to name them.
+            Some((_, Some(owner))) => match inner.shard.command(owner, object, &Command::Status).await {
+                Ok(status) => Some(status),
+                Err(_) => return,
+            },
+            Some((_, None)) => return,
+        };
+        let unwanted = |c: &ComponentId| wanted.as_ref().is_none_or(|status| !status.wants(*c));
+        for component in here.into_iter().map(|c| c.component).filter(unwanted) {
+            self.delete_here(disk_group, component, object).await;
         }
-        let _ = inner.seats.forget(disk_group, record.object).await;
+        let _ = inner.seats.forget(disk_group, object).await;
     }
 }
 

@@ -167,6 +167,12 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         }
     }
 
+    /// Lets go of what is owned, without a word to anyone: the process has ended, and owned objects hold their shard.
+    pub fn abandon(&self) {
+        let owned = std::mem::take(&mut *self.inner.owned.borrow_mut());
+        drop(owned);
+    }
+
     /// Who finds places for replacements.
     pub fn set_placer(&self, placer: Rc<dyn Placer>) {
         *self.inner.placer.borrow_mut() = Some(placer);

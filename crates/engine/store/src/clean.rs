@@ -43,8 +43,7 @@ enum Owner {
 impl<E: Env> Inner<E> {
     /// Empties the maps of deleted components.
     pub(crate) async fn empty_deleted(&self) -> Result<(), StoreError> {
-        let ids: Vec<ComponentId> =
-            self.state.borrow().deleted.iter().filter(|(_, d)| !d.emptied).map(|(id, _)| *id).collect();
+        let ids = self.state.borrow().deleted_to_empty();
         for id in ids {
             while self.empty_part(id).await? {}
         }
@@ -66,9 +65,8 @@ impl<E: Env> Inner<E> {
         }
         let mut transaction = Transaction::default();
         let device = self.state.borrow().deleted[&id].device;
-        let alive = !self.state.borrow().devices[device as usize].failed;
         for (key, bytes) in &found {
-            if key[0] == rows::LEAF && alive {
+            if key[0] == rows::LEAF {
                 let leaf = Leaf::decode(bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?;
                 leaf.entries().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
             }

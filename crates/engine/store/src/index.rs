@@ -179,14 +179,18 @@ impl Records {
         self.count -= 1;
         self.pending.remove(&id);
         if let Some(row) = record.row {
-            let slots = match record.body {
-                Body::Data { place: Place::Slots(slots), .. } => {
-                    slots.iter().copied().filter(|&s| s != crate::map::NO_SLOT).collect()
-                }
-                _ => Vec::new(),
-            };
-            self.garbage.push(Garbage { row, component: record.component, slots });
+            self.discard(row, record.component, record.body);
         }
+    }
+    /// A pending row that nothing refers to any more: it and its slots go with the next transaction.
+    pub fn discard(&mut self, row: u64, component: ComponentId, body: Body) {
+        let slots = match body {
+            Body::Data { place: Place::Slots(slots), .. } => {
+                slots.iter().copied().filter(|&s| s != crate::map::NO_SLOT).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.garbage.push(Garbage { row, component, slots });
     }
     pub fn iter(&self) -> impl Iterator<Item = (RecordId, &Record)> {
         self.slots.iter().enumerate().filter_map(|(id, r)| Some((id as RecordId, r.as_ref()?)))

@@ -372,6 +372,8 @@ impl State {
         };
         self.pending_rows.insert(number);
         let Some(component) = self.components.get_mut(&row.component) else {
+            // Deleted while its device was away.
+            self.records.discard(number, row.component, body);
             return Ok(());
         };
         let (range, component_id, op) = (row.range, row.component, row.op);
@@ -408,6 +410,7 @@ impl State {
                 self.devices[component.device as usize].charged += component.charge();
             }
         }
+        self.tidy = !self.deleted_to_empty().is_empty();
         for deleted in self.deleted.values() {
             if let Some(device) = self.devices.get_mut(deleted.device as usize) {
                 device.charged += deleted.base_blocks;

@@ -274,6 +274,13 @@ impl State {
         }
     }
 
+    /// Deleted components whose maps wait to be emptied. Those of a device that failed keep theirs: should it be there
+    /// again at the next opening, its segments' counts still include what the maps refer to.
+    pub fn deleted_to_empty(&self) -> Vec<ComponentId> {
+        let due = |d: &Deleted| !d.emptied && !self.devices[d.device as usize].failed;
+        self.deleted.iter().filter(|(_, d)| due(d)).map(|(id, _)| *id).collect()
+    }
+
     /// Asks for all that is in the log now to be destaged.
     pub fn request_drain(&mut self) -> u64 {
         let target = self.ring.head.next_multiple_of(self.ring.segment_bytes);

@@ -210,15 +210,22 @@ impl Transaction {
     }
 
     fn gather_garbage(&mut self, state: &mut State) {
+        let mut kept = Vec::new();
         for garbage in std::mem::take(&mut state.records.garbage) {
-            self.batch.insert(rows::pending_key(garbage.row), None);
-            self.removed_rows.push(garbage.row);
             let known = state.components.get(&garbage.component).map(|c| c.device);
             let device = known.or_else(|| state.deleted.get(&garbage.component).map(|d| d.device));
-            if let Some(device) = device.filter(|&d| !state.devices[d as usize].failed) {
+            if device.is_some_and(|d| state.devices[d as usize].failed) {
+                // Should the device be there again at the next opening, it still counts these slots as in use.
+                kept.push(garbage);
+                continue;
+            }
+            self.batch.insert(rows::pending_key(garbage.row), None);
+            self.removed_rows.push(garbage.row);
+            if let Some(device) = device {
                 garbage.slots.into_iter().for_each(|slot| self.drop_slot(device, slot));
             }
         }
+        state.records.garbage = kept;
     }
 
     fn gather_moved(&mut self, state: &State) {

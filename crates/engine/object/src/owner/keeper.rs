@@ -320,6 +320,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Makes the new components, admits them, and brings the new membership into effect (a joint change). What is
     /// gone is removed after the close.
     pub(crate) async fn change_members(self: &Rc<Self>, change: MemberChange, size_bytes: u64) -> Result<(), String> {
+        let added = change.added.clone();
+        self.admitting.borrow_mut().extend(&added);
+        let changed = self.change_members_admitting(change, size_bytes).await;
+        // What was made in vain is wanted no longer: its host finds out and removes it.
+        self.admitting.borrow_mut().retain(|component| !added.contains(component));
+        changed
+    }
+
+    async fn change_members_admitting(self: &Rc<Self>, change: MemberChange, size_bytes: u64) -> Result<(), String> {
         let mut sessions = Vec::new();
         for member in change.members.iter().filter(|m| change.added.contains(&m.component)) {
             sessions.push((*member, self.admit_new(member, size_bytes).await?));
@@ -346,7 +355,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for gone in before.members.iter().filter(|m| change.removed.contains(&m.component)) {
             let (disk_group, component) = (gone.disk_group, gone.component);
             let delete = Request::DeleteComponent { disk_group, component, object: self.id };
-            // When its host is away the component is removed when that host learns of the closed config.
+            // When its host is away the component is removed when that host learns of the closed config, or asks.
             drop(self.shard.request(gone.host, gone.disk_group, delete, None));
         }
         Ok(())

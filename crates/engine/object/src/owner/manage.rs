@@ -64,6 +64,15 @@ pub struct ObjectStatus {
     pub csn: u64,
     /// Resyncs under way.
     pub resyncs: Vec<ResyncStatus>,
+    /// Components that are being made, which the next configuration may name.
+    pub admitting: Vec<ComponentId>,
+}
+
+impl ObjectStatus {
+    /// Whether the object has, or may soon have, this component. What is not wanted is never named again.
+    pub fn wants(&self, component: ComponentId) -> bool {
+        self.config.member(component).is_some() || self.admitting.contains(&component)
+    }
 }
 
 /// Work for the keeper.
@@ -78,7 +87,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// The state now.
     pub fn status(&self) -> ObjectStatus {
         let config = (*self.config()).clone();
-        ObjectStatus { epoch: self.epoch(), csn: self.csn().0, resyncs: self.resync_status(), config }
+        let admitting = self.admitting.borrow().iter().copied().collect();
+        ObjectStatus { epoch: self.epoch(), csn: self.csn().0, resyncs: self.resync_status(), config, admitting }
     }
 
     /// The resyncs under way.

@@ -17,7 +17,7 @@ mod write;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
     time::Duration,
 };
@@ -53,6 +53,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     pub(crate) work: Signal,
     /// Resyncs under way.
     pub(crate) resyncs: RefCell<BTreeMap<ComponentId, resync::Progress>>,
+    /// Components that are being made and that no config in effect names yet.
+    pub(crate) admitting: RefCell<BTreeSet<ComponentId>>,
     /// When the IOPS limit lets the next request pass.
     next_io: Cell<Time>,
     /// Commands of administrators that the keeper carries out between config changes.
@@ -71,6 +73,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             progressed: Signal::default(),
             work: Signal::default(),
             resyncs: RefCell::default(),
+            admitting: RefCell::default(),
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),
         });

@@ -16,6 +16,7 @@ use futures::future::{Either, select};
 use crate::{
     cluster::{Client, Cluster, Lost, PATIENCE},
     model::{Model, SECTOR},
+    shape::Shape,
 };
 
 /// No request takes longer on a host that runs: patience, one call, one takeover.
@@ -29,14 +30,21 @@ fn watched() -> Option<u64> {
 /// The guests of one disk.
 #[derive(Clone)]
 pub struct Guests {
-    pub cluster: Cluster,
-    pub disk: String,
+    cluster: Cluster,
+    number: usize,
+    disk: String,
+    sectors_at_first: u64,
+    /// What it may hold.
     pub model: Rc<RefCell<Model>>,
     stop: Rc<Cell<bool>>,
     running: Rc<Cell<u32>>,
+    /// What no guest may ever see, and one saw.
     pub failures: Rc<RefCell<Vec<String>>>,
+    /// Requests that came to an end.
     pub done: Rc<Cell<u64>>,
+    /// Those that ended with an error.
     pub errors: Rc<Cell<u64>>,
+    /// Requests that their guest gave up.
     pub dropped: Rc<Cell<u64>>,
 }
 
@@ -48,11 +56,15 @@ enum Act {
 }
 
 impl Guests {
-    pub fn new(cluster: &Cluster, disk: &str, size_bytes: u64) -> Self {
+    /// The guests of the shape's disk `number`; none works yet.
+    pub fn new(cluster: &Cluster, number: usize) -> Self {
+        let size_bytes = cluster.sizes.borrow()[number].bytes;
         Self {
             cluster: cluster.clone(),
-            disk: disk.to_owned(),
-            model: Rc::new(RefCell::new(Model::new(7, size_bytes))),
+            number,
+            disk: Shape::disk_name(number),
+            sectors_at_first: size_bytes / SECTOR,
+            model: Rc::new(RefCell::new(Model::new(7 + number as u64, size_bytes))),
             stop: Rc::default(),
             running: Rc::default(),
             failures: Rc::default(),
@@ -62,12 +74,17 @@ impl Guests {
         }
     }
 
+    /// The disk's name.
+    pub fn disk(&self) -> &str {
+        &self.disk
+    }
+
     /// Starts `count` guests.
     pub fn start(&self, count: u64, pause_max_ms: u64) {
         for number in 0..count {
             self.running.set(self.running.get() + 1);
             let guests = self.clone();
-            let home = (number as usize) % self.cluster.members.len();
+            let home = (self.number + number as usize) % self.cluster.members.len();
             self.cluster.world.spawn(async move {
                 guests.run(number, count, home, pause_max_ms).await;
                 guests.running.set(guests.running.get() - 1);
@@ -75,7 +92,7 @@ impl Guests {
         }
     }
 
-    /// Stops them and waits for their last requests.
+    /// Stops them and waits for their last requests. Where the disk grew and nobody was told, that is known from now on.
     pub async fn stop(&self) {
         self.stop.set(true);
         while self.running.get() > 0 {
@@ -87,7 +104,7 @@ impl Guests {
         self.cluster.log.add(format!("FAILURE: {text}"));
         if self.failures.borrow().is_empty() {
             let (cluster, watched) = (self.cluster.clone(), watched());
-            self.cluster.world.spawn(async move { crate::check::tell_block(&cluster, watched).await });
+            self.cluster.world.spawn(async move { crate::rest::tell_block(&cluster, watched).await });
         }
         self.failures.borrow_mut().push(text);
         self.stop.set(true);
@@ -125,11 +142,17 @@ impl Guests {
 
     /// A run of sectors: mostly whole blocks, some with odd edges. Writers stay in blocks of their own.
     fn choose(&self, act: Act, number: u64, of: u64) -> (u64, u64) {
+        let size_bytes = self.cluster.sizes.borrow()[self.number].bytes;
+        self.model.borrow_mut().grow(size_bytes);
         let all = self.model.borrow().len_sectors();
         let (low, high) = match act {
             Act::Read => (0, all),
-            // Slices end at blocks, so that nobody's edge is another's.
-            _ => (all / 8 * number / of * 8, if number + 1 == of { all } else { all / 8 * (number + 1) / of * 8 }),
+            // Slices end at blocks, so that nobody's edge is another's. What a disk grows by is the last one's: slices that
+            // moved would give a block a second writer while the first still has a request under way.
+            _ => {
+                let from = |number| self.sectors_at_first / 8 * number / of * 8;
+                (from(number), if number + 1 == of { all } else { from(number + 1) })
+            }
         };
         let blocks = match self.below(20) {
             0 => 1 + self.below(64),
@@ -230,7 +253,7 @@ impl Guests {
         }
     }
 
-    pub async fn read(&self, at: usize, client: &Client, first: u64, count: u64) -> Result<(), Lost> {
+    async fn read(&self, at: usize, client: &Client, first: u64, count: u64) -> Result<(), Lost> {
         let snapshot = self.model.borrow().begin_read(first, count);
         let (client, process) = (client.clone(), self.cluster.members[at].host.incarnation().0);
         let read = client.read(first * SECTOR, (count * SECTOR) as u32);

@@ -2,11 +2,36 @@
 
 use std::time::Duration;
 
-use cairn_api::LocalManagement;
+use cairn_api::{LocalManagement, v1};
+use cairn_cluster::{
+    cluster::{Cluster, Log},
+    guests::Guests,
+    rest,
+    run::{HEALTHY_WITHIN, come_to_rest},
+    shape::Shape,
+};
 use cairn_node::Node;
 use cairn_sim::{Fault, SimEnv};
 
-use crate::{DISK, HEALTHY_WITHIN, SIZE_BYTES, Tell, check, cluster::Cluster, come_to_rest, guests::Guests};
+const CAPACITY: [&str; 2] = ["g0-capacity-0", "g0-capacity-1"];
+
+fn disks() -> Vec<String> {
+    vec![Shape::disk_name(0)]
+}
+
+/// Prints the log of a run that panics.
+struct Tell {
+    seed: u64,
+    log: Log,
+}
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {} failed; what happened last:\n{}", self.seed, self.log.text());
+        }
+    }
+}
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -19,15 +44,18 @@ fn host(cluster: &Cluster) -> usize {
 /// Tells `story` with guests at work, for some seeds.
 fn tell(hosts: usize, seeds: u64, story: impl AsyncFn(Cluster, Guests) -> Result<(), String> + Clone + 'static) {
     for seed in 1000..1000 + seeds {
-        let cluster = Cluster::new(seed, hosts, DISK, SIZE_BYTES, None);
+        let shape = Shape::plain(hosts);
+        let cluster = Cluster::new(seed, &shape, false);
         let _tell = Tell { seed, log: cluster.log.clone() };
-        let guests = Guests::new(&cluster, DISK, SIZE_BYTES);
-        guests.start(3, 40);
+        let guests = Guests::new(&cluster, 0);
+        guests.start(3, shape.pause_max_ms);
         let (own, all, story) = (cluster.clone(), guests.clone(), story.clone());
         let result = cluster.world.block_on(async move { story(own, all).await });
         let failures = guests.failures.borrow().clone();
         assert!(failures.is_empty(), "seed {seed}: {failures:?}");
         result.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(cluster.violations(), Vec::<String>::new(), "seed {seed}");
+        cluster.world.end();
     }
 }
 
@@ -48,7 +76,7 @@ fn a_host_with_an_old_image_of_its_disks() {
         }
         host.restart();
         cluster.world.sleep(secs(5)).await;
-        come_to_rest(&cluster, &guests).await
+        come_to_rest(&cluster, &[guests], false).await
     });
 }
 
@@ -62,14 +90,14 @@ fn a_disk_deleted_while_a_host_is_away() {
         cluster.log.add(format!("h{n} loses power"));
         cluster.members[n].host.crash(3);
         cluster.world.sleep(secs(5)).await;
-        let delete = async |node: Node<SimEnv>| node.disk_delete(DISK.into()).await;
+        let delete = async |node: Node<SimEnv>| node.disk_delete(Shape::disk_name(0)).await;
         let deleted = cluster.manage((n + 1) % 3, delete).await;
         deleted.map_err(|e| e.to_string())?;
         cluster.log.add("deleted".into());
         cluster.world.sleep(secs(2)).await;
         cluster.heal_everything();
         cluster.world.sleep(secs(3)).await;
-        check::no_orphans(&cluster, None).await
+        rest::no_orphans(&cluster, &[]).await
     });
 }
 
@@ -93,7 +121,7 @@ fn hosts_restart_while_the_directory_is_away() {
         }
         guests.verify_everywhere().await?;
         cluster.heal_everything();
-        come_to_rest(&cluster, &guests).await
+        come_to_rest(&cluster, &[guests], false).await
     });
 }
 
@@ -104,13 +132,13 @@ fn bits_rot_on_one_host() {
         let n = host(&cluster);
         for _ in 0..400 {
             cluster.world.sleep(Duration::from_millis(25)).await;
-            let name = ["capacity", "capacity-2"][cluster.world.random_below(2) as usize];
+            let name = CAPACITY[cluster.world.random_below(2) as usize];
             // The first segments: where data are.
             let offset = (1 << 20) + cluster.world.random_below(24 << 20);
             cluster.members[n].host.disk(name).inject(Fault::BitFlip { offset, bit: (offset % 8) as u8 });
         }
         guests.stop().await;
-        cluster.wait_healthy(DISK, HEALTHY_WITHIN).await?;
+        cluster.wait_healthy(&disks(), HEALTHY_WITHIN).await?;
         guests.verify_everywhere().await
     });
 }
@@ -123,19 +151,19 @@ fn a_capacity_device_dies_and_returns() {
         let n = host(&cluster);
         let host = cluster.members[n].host.clone();
         cluster.log.add(format!("h{n}: capacity devices are gone"));
-        for name in ["capacity", "capacity-2"] {
+        for name in CAPACITY {
             host.disk(name).inject(Fault::Gone);
         }
         cluster.world.sleep(secs(10)).await;
-        cluster.wait_healthy(DISK, HEALTHY_WITHIN).await?;
+        cluster.wait_healthy(&disks(), HEALTHY_WITHIN).await?;
         cluster.log.add(format!("h{n}: capacity devices return"));
-        for name in ["capacity", "capacity-2"] {
+        for name in CAPACITY {
             host.disk(name).bring_back();
         }
         host.kill();
         host.restart();
         cluster.world.sleep(secs(5)).await;
-        come_to_rest(&cluster, &guests).await
+        come_to_rest(&cluster, &[guests], false).await
     });
 }
 
@@ -158,7 +186,7 @@ fn a_resync_that_is_interrupted() {
             cluster.heal_everything();
             cluster.world.sleep(secs(2)).await;
         }
-        come_to_rest(&cluster, &guests).await
+        come_to_rest(&cluster, &[guests], false).await
     });
 }
 
@@ -168,11 +196,11 @@ fn a_disk_that_is_handed_round() {
     tell(3, 3, async |cluster, guests| {
         for round in 0..20 {
             cluster.world.sleep(Duration::from_millis(300)).await;
-            let request = cairn_api::v1::DiskAttach { host: None };
-            let attach = async move |node: Node<SimEnv>| node.disk_attach(DISK.into(), request).await.map(drop);
+            let request = v1::DiskAttach { host: None };
+            let attach = async move |node: Node<SimEnv>| node.disk_attach(Shape::disk_name(0), request).await.map(drop);
             let attached = cluster.manage(round % 3, attach).await;
             attached.map_err(|e| format!("round {round}: {e}"))?;
         }
-        come_to_rest(&cluster, &guests).await
+        come_to_rest(&cluster, &[guests], false).await
     });
 }

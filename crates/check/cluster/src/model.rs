@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+/// Bytes of a sector.
 pub const SECTOR: u64 = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,23 +48,39 @@ pub struct Snapshot {
     sectors: Vec<Vec<Version>>,
 }
 
+/// All sectors of one disk.
 pub struct Model {
     disk: u64,
     sectors: Vec<Sector>,
     next: u64,
+    /// Room for one sector's contents.
+    stamp: Vec<u8>,
+    /// Changes that were acknowledged.
     pub acked: u64,
+    /// Changes of unknown fate.
     pub unknown: u64,
+    /// Reads that were checked.
     pub reads: u64,
     /// Values of unknown fate that appeared after a newer acknowledged one.
     pub late: u64,
 }
 
 impl Model {
+    /// A disk of zeroes. `disk` goes into every stamp.
     pub fn new(disk: u64, size_bytes: u64) -> Self {
         let sectors = vec![Sector::new(); (size_bytes / SECTOR) as usize];
-        Self { disk, sectors, next: 1, acked: 0, unknown: 0, reads: 0, late: 0 }
+        Self { disk, sectors, next: 1, stamp: Vec::new(), acked: 0, unknown: 0, reads: 0, late: 0 }
     }
 
+    /// The disk grew to this size: what is new reads as zeroes.
+    pub fn grow(&mut self, size_bytes: u64) {
+        let sectors = (size_bytes / SECTOR) as usize;
+        if sectors > self.sectors.len() {
+            self.sectors.resize(sectors, Sector::new());
+        }
+    }
+
+    /// Its size.
     pub fn len_sectors(&self) -> u64 {
         self.sectors.len() as u64
     }
@@ -82,6 +99,7 @@ impl Model {
         &mut self.sectors[first as usize..(first + count) as usize]
     }
 
+    /// It was acknowledged.
     pub fn acked(&mut self, first: u64, count: u64, number: u64) {
         self.acked += 1;
         for sector in self.range(first, count) {
@@ -96,6 +114,7 @@ impl Model {
         }
     }
 
+    /// Its guest will never know.
     pub fn unknown(&mut self, first: u64, count: u64, number: u64) {
         self.unknown += 1;
         for sector in self.range(first, count) {
@@ -105,6 +124,7 @@ impl Model {
         }
     }
 
+    /// A read of these sectors begins.
     pub fn begin_read(&self, first: u64, count: u64) -> Snapshot {
         let sectors = &self.sectors[first as usize..(first + count) as usize];
         Snapshot { first, sectors: sectors.iter().map(|s| s.versions.clone()).collect() }
@@ -141,7 +161,9 @@ impl Model {
             at.ok_or_else(|| format!("zeros; {}", told()))?
         } else {
             let version = u64::from_le_bytes(found[16..24].try_into().expect("eight bytes"));
-            if found != stamp(self.disk, number, version) {
+            self.stamp.clear();
+            stamp(&mut self.stamp, self.disk, number, version);
+            if found != self.stamp {
                 let (disk, at) = (&found[..8], &found[8..16]);
                 return Err(format!(
                     "bytes that nobody wrote (disk {disk:?}, sector {at:?}, version {version}); {}",
@@ -170,22 +192,22 @@ impl Model {
 
     /// The bytes of a write.
     pub fn bytes(&self, first: u64, count: u64, version: u64) -> Vec<u8> {
-        (first..first + count).flat_map(|s| stamp(self.disk, s, version)).collect()
+        let mut bytes = Vec::with_capacity((count * SECTOR) as usize);
+        (first..first + count).for_each(|sector| stamp(&mut bytes, self.disk, sector, version));
+        bytes
     }
 }
 
-/// A sector's contents: disk, sector and version, and then words made of them.
-fn stamp(disk: u64, sector: u64, version: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(SECTOR as usize);
+/// Appends a sector's contents: disk, sector and version, and then words made of them.
+fn stamp(bytes: &mut Vec<u8>, disk: u64, sector: u64, version: u64) {
     for word in [disk, sector, version] {
-        bytes.extend(word.to_le_bytes());
+        bytes.extend_from_slice(&word.to_le_bytes());
     }
     let mut word = disk ^ sector.rotate_left(20) ^ version.rotate_left(40);
-    while bytes.len() < SECTOR as usize {
+    for _ in 3..SECTOR / 8 {
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        bytes.extend(word.to_le_bytes());
+        bytes.extend_from_slice(&word.to_le_bytes());
     }
-    bytes
 }
 
 /// Adds up counts by kind.

@@ -1,0 +1,149 @@
+//! `sim`: runs seeds of the whole-cluster simulator, replays one, shortens a failing one.
+//!
+//! Promises    exit code 0 where no seed failed, 1 where one did, 2 for arguments that make no sense
+#![forbid(unsafe_code)]
+
+mod sweep;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use cairn_cluster::{
+    plan::Plan,
+    run::{Failure, run},
+    shrink::shrink,
+};
+use clap::{Parser, Subcommand};
+
+/// The product's allocator, too: a run makes and frees tens of megabytes again and again.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The whole cluster in a simulated world: seeds of faults against real hosts, every byte checked.
+#[derive(Debug, Parser)]
+#[command(name = "sim", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run many seeds, on all processors; failing ones are shortened and written down.
+    Run {
+        /// The seeds, FIRST..LAST, both run.
+        #[arg(long, default_value = "1..1000", value_parser = seeds)]
+        seeds: (u64, u64),
+        /// Threads; default one per processor.
+        #[arg(long)]
+        jobs: Option<usize>,
+        /// Where plans and logs of failing seeds go.
+        #[arg(long, default_value = "target/sim")]
+        out: PathBuf,
+        /// Go on after so many failures.
+        #[arg(long, default_value_t = 10)]
+        failures_max: usize,
+        /// Runs that may go into shortening one failing plan; 0 leaves it as it is.
+        #[arg(long, default_value_t = 60)]
+        shrink: usize,
+    },
+    /// Run one seed, or a plan that was written down, and tell what happens.
+    Replay {
+        /// The seed.
+        #[arg(required_unless_present = "plan")]
+        seed: Option<u64>,
+        /// A plan in JSON, as `run` writes it.
+        #[arg(long, conflicts_with = "seed")]
+        plan: Option<PathBuf>,
+        /// Only the outcome.
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Print what a seed will do, without running it.
+    Show {
+        /// The seed.
+        seed: u64,
+        /// As JSON, to be edited and replayed.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shorten the plan of a failing seed.
+    Shrink {
+        /// The seed.
+        seed: u64,
+        /// Runs that may go into it.
+        #[arg(long, default_value_t = 200)]
+        runs: usize,
+    },
+}
+
+fn seeds(text: &str) -> Result<(u64, u64), String> {
+    let explain = || format!("{text:?} is no range of seeds: write FIRST..LAST, such as 1..1000");
+    let (first, last) = text.split_once("..").ok_or_else(explain)?;
+    let (first, last) = (first.parse().map_err(|_| explain())?, last.parse().map_err(|_| explain())?);
+    if first > last { Err(explain()) } else { Ok((first, last)) }
+}
+
+fn tell_plan(plan: &Plan) {
+    println!("seed {}: {:?}, {}", plan.seed, plan.menu, plan.shape);
+    plan.events.iter().for_each(|event| println!("  {event}"));
+}
+
+fn tell_failure(failure: &Failure) -> ExitCode {
+    println!("FAILED: {}", failure.what);
+    ExitCode::from(1)
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Run { seeds, jobs, out, failures_max, shrink } => {
+            let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+            sweep::sweep(&sweep::Order { seeds, jobs, out, failures_max, shrink_runs: shrink })
+        }
+        Command::Replay { seed, plan, quiet } => {
+            let plan = match (seed, plan) {
+                (_, Some(path)) => match read_plan(&path) {
+                    Ok(plan) => plan,
+                    Err(why) => {
+                        eprintln!("sim: {}: {why}", path.display());
+                        return ExitCode::from(2);
+                    }
+                },
+                (seed, None) => Plan::of(seed.expect("clap asks for one of them")),
+            };
+            tell_plan(&plan);
+            match run(&plan, !quiet) {
+                Ok(outcome) => {
+                    println!("no violation: {outcome:?}");
+                    ExitCode::SUCCESS
+                }
+                Err(failure) => tell_failure(&failure),
+            }
+        }
+        Command::Show { seed, json } => {
+            let plan = Plan::of(seed);
+            match json {
+                true => println!("{}", serde_json::to_string_pretty(&plan).expect("a plan is plain data")),
+                false => tell_plan(&plan),
+            }
+            ExitCode::SUCCESS
+        }
+        Command::Shrink { seed, runs } => {
+            let plan = Plan::of(seed);
+            let Err(failure) = run(&plan, false) else {
+                println!("seed {seed} does not fail");
+                return ExitCode::SUCCESS;
+            };
+            let (plan, failure) = shrink(&plan, &failure, runs, |plan| {
+                eprintln!("{} events, {} disks", plan.events.len(), plan.shape.disks.len());
+            });
+            tell_plan(&plan);
+            println!("{}", serde_json::to_string(&plan).expect("a plan is plain data"));
+            tell_failure(&failure)
+        }
+    }
+}
+
+fn read_plan(path: &std::path::Path) -> Result<Plan, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    serde_json::from_str(&text).map_err(|e| format!("no plan: {e}"))
+}

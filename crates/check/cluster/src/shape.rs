@@ -1,0 +1,155 @@
+//! What a run is made of, drawn from its seed: hosts, devices, disks with their policies, how busy the guests are.
+//!
+//! Promises    every shape can be built: its policies find room and fault domains at the start
+//! Source      swarm testing (Groce et al., ISSTA 2012): runs that differ in what they have find more than equal ones
+//! Not here    what happens to it (`plan`)
+
+use std::fmt;
+
+use cairn_sim::Rng;
+use serde::{Deserialize, Serialize};
+
+/// A virtual disk of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskShape {
+    /// Bytes, a multiple of 512 and not always of 4096.
+    pub size_bytes: u64,
+    /// Failures to tolerate, 0..=3.
+    pub ftt: u8,
+    /// Capacity devices that each copy is spread over.
+    pub stripe_width: u8,
+    /// Per cent of the size that is set aside.
+    pub reservation_percent: u8,
+    /// Tasks that read and write it.
+    pub guests: u64,
+}
+
+/// A cluster and its load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Hosts, 3..=12; each a fault domain.
+    pub hosts: usize,
+    /// Disk groups of each host, 1..=3.
+    pub groups: usize,
+    /// Capacity devices of each group.
+    pub capacity_devices: usize,
+    /// Bytes of each capacity device.
+    pub capacity_bytes: u64,
+    /// Segments of 4 MiB in each log.
+    pub log_segments: u64,
+    /// Log fill in per cent where destage begins.
+    pub destage_percent: u8,
+    /// Destage after so long without a write; 0 never.
+    pub idle_destage_ms: u64,
+    /// The disks.
+    pub disks: Vec<DiskShape>,
+    /// The longest pause between two requests of a guest.
+    pub pause_max_ms: u64,
+}
+
+/// What the faults of a run leave of a promise, and so what its shape may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Each disk survives this many lost copies.
+    pub ftt_min: u8,
+    /// A lost host can be replaced while all others live.
+    pub spare_host: bool,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl Shape {
+    /// The shape that `rng` draws.
+    pub fn draw(rng: &mut Rng, needs: Needs) -> Self {
+        let hosts_min = 2 * u64::from(needs.ftt_min) + 1 + u64::from(needs.spare_host);
+        // Most clusters are small, and small ones run fast; some are not.
+        let hosts = match rng.below(10) {
+            0 => rng.between(6, 12),
+            1..=3 => rng.between(4, 6),
+            _ => 3,
+        }
+        .max(hosts_min.max(3)) as usize;
+        let groups = if rng.one_in(4) { rng.between(2, 3) } else { 1 } as usize;
+        let capacity_devices = rng.between(1, 2) as usize;
+        let count = match rng.below(12) {
+            0 => rng.between(6, 20),
+            1..=4 => rng.between(2, 4),
+            _ => 1,
+        };
+        let devices = (groups * capacity_devices) as u64;
+        let disks: Vec<DiskShape> = (0..count)
+            .map(|_| {
+                let ftt_max = ((hosts as u64 - 1 - u64::from(needs.spare_host)) / 2).min(3);
+                let ftt = match rng.below(8) {
+                    0 => u64::from(needs.ftt_min),
+                    1 | 2 => rng.between(1, ftt_max),
+                    _ => 1,
+                };
+                DiskShape {
+                    size_bytes: rng.between(1, 6) * MIB / count.min(4) / 512 * 512 + rng.below(16) * 512,
+                    ftt: ftt.max(u64::from(needs.ftt_min)) as u8,
+                    stripe_width: rng.between(1, devices.min(3)) as u8,
+                    reservation_percent: if rng.one_in(4) { rng.between(1, 100) as u8 } else { 0 },
+                    guests: if count == 1 { rng.between(2, 5) } else { rng.between(1, 2) },
+                }
+            })
+            .collect();
+        Self {
+            hosts,
+            groups,
+            capacity_devices,
+            capacity_bytes: rng.between(24, 50) * 4 * MIB,
+            log_segments: rng.between(6, 10),
+            destage_percent: rng.between(10, 50) as u8,
+            idle_destage_ms: if rng.one_in(3) { 0 } else { rng.between(50, 1000) },
+            disks,
+            pause_max_ms: rng.between(5, 60),
+        }
+    }
+
+    /// A small cluster with one mirrored disk of five regions and a bit, for scripted runs.
+    pub fn plain(hosts: usize) -> Self {
+        let size_bytes = 5 * MIB + 3 * 512;
+        Self {
+            hosts,
+            groups: 1,
+            capacity_devices: 2,
+            capacity_bytes: 200 * MIB,
+            log_segments: 8,
+            destage_percent: 15,
+            idle_destage_ms: 300,
+            disks: vec![DiskShape { size_bytes, ftt: 1, stripe_width: 1, reservation_percent: 0, guests: 3 }],
+            pause_max_ms: 40,
+        }
+    }
+
+    /// Names of the disks, in the order of [`Self::disks`].
+    pub fn disk_name(number: usize) -> String {
+        format!("vm-{number}")
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} hosts, {} group(s) of 1+{} each ({} MiB), log {} MiB, disks",
+            self.hosts,
+            self.groups,
+            self.capacity_devices,
+            self.capacity_bytes / MIB,
+            self.log_segments * 4
+        )?;
+        for disk in &self.disks {
+            write!(
+                f,
+                " [{} KiB ftt{} x{} {}%]",
+                disk.size_bytes >> 10,
+                disk.ftt,
+                disk.stripe_width,
+                disk.reservation_percent
+            )?;
+        }
+        Ok(())
+    }
+}
