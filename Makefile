@@ -5,12 +5,14 @@
 #   make verify    what a change must pass; writes nothing but target/
 #   make fix       formats, and applies what clippy can fix
 #   make dist      cairnd and cairn as users run them, in target/dist
+#   make sim       1,000 seeds of the whole cluster in the simulator (docs/sim)
+#   make canaries  the same with deliberate bugs, one after the other: each must be caught
 #   make bench     the table of docs/bench, of those
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist test test-unit test-e2e demo bench verify fix
+.PHONY: help setup build dist test test-unit test-e2e demo sim canaries bench verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -37,6 +39,15 @@ demo: setup
 
 bench: setup
 	@scripts/bench.sh
+
+sim: setup
+	$(CARGO) build --release --locked -p cairn-cluster
+	target/release/sim run --seeds 1..1000
+
+# In a folder of its own, so that no program that anyone uses is ever built with them.
+canaries: setup
+	$(CARGO) build --release --locked -p cairn-cluster --features canaries --target-dir target/canaries
+	target/canaries/release/sim canaries
 
 verify:
 	$(CARGO) fmt --all --check

@@ -4,6 +4,7 @@
 //! Not here    how things are stored (`format`), sent (`wire`) or decided (`votes`, `record`, `placement`)
 #![forbid(unsafe_code)]
 
+mod canary;
 mod config;
 mod fail;
 mod ids;
@@ -11,6 +12,7 @@ mod order;
 mod policy;
 mod units;
 
+pub use canary::Canary;
 pub use config::{Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord};
 pub use fail::{Fail, FailKind};
 pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};

@@ -1,6 +1,6 @@
 //! Guests: tasks that write and read a disk through some host, and check every byte that comes back.
 //!
-//! Each writer has sectors of its own; all read everywhere. A guest whose host dies goes on at another.
+//! All write and read everywhere, over each other. A guest whose host dies goes on at another.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,6 +19,8 @@ use crate::{
     shape::Shape,
 };
 
+/// Blocks at a disk's beginning that half of all requests go to.
+const HOT_BLOCKS: u64 = 48;
 /// No request takes longer on a host that runs: patience, one call, one takeover.
 pub const STUCK_AFTER: Duration = Duration::from_secs(PATIENCE.as_secs() + 25);
 
@@ -33,7 +35,6 @@ pub struct Guests {
     cluster: Cluster,
     number: usize,
     disk: String,
-    sectors_at_first: u64,
     /// What it may hold.
     pub model: Rc<RefCell<Model>>,
     stop: Rc<Cell<bool>>,
@@ -63,7 +64,6 @@ impl Guests {
             cluster: cluster.clone(),
             number,
             disk: Shape::disk_name(number),
-            sectors_at_first: size_bytes / SECTOR,
             model: Rc::new(RefCell::new(Model::new(7 + number as u64, size_bytes))),
             stop: Rc::default(),
             running: Rc::default(),
@@ -86,10 +86,15 @@ impl Guests {
             let guests = self.clone();
             let home = (self.number + number as usize) % self.cluster.members.len();
             self.cluster.world.spawn(async move {
-                guests.run(number, count, home, pause_max_ms).await;
+                guests.run(home, pause_max_ms).await;
                 guests.running.set(guests.running.get() - 1);
             });
         }
+    }
+
+    /// Lets none begin another request.
+    pub fn stop_soon(&self) {
+        self.stop.set(true);
     }
 
     /// Stops them and waits for their last requests. Where the disk grew and nobody was told, that is known from now on.
@@ -121,14 +126,14 @@ impl Guests {
         self.cluster.world.random_below(bound)
     }
 
-    async fn run(&self, number: u64, of: u64, home: usize, pause_max_ms: u64) {
+    async fn run(&self, home: usize, pause_max_ms: u64) {
         let mut at = home;
         while !self.stop.get() {
             let pause = Duration::from_micros(self.below(pause_max_ms * 1000 + 1));
             self.cluster.world.sleep(pause).await;
             match self.cluster.client(at, &self.disk).await {
                 Some(client) => {
-                    if self.once(at, &client, number, of).await == Err(Lost::Crashed) {
+                    if self.once(at, &client).await == Err(Lost::Crashed) {
                         at = self.below(self.cluster.members.len() as u64) as usize;
                     }
                 }
@@ -140,45 +145,36 @@ impl Guests {
         }
     }
 
-    /// A run of sectors: mostly whole blocks, some with odd edges. Writers stay in blocks of their own.
-    fn choose(&self, act: Act, number: u64, of: u64) -> (u64, u64) {
+    /// A run of sectors: mostly whole blocks, some with odd edges.
+    fn choose(&self) -> (u64, u64) {
         let size_bytes = self.cluster.sizes.borrow()[self.number].bytes;
         self.model.borrow_mut().grow(size_bytes);
         let all = self.model.borrow().len_sectors();
-        let (low, high) = match act {
-            Act::Read => (0, all),
-            // Slices end at blocks, so that nobody's edge is another's. What a disk grows by is the last one's: slices that
-            // moved would give a block a second writer while the first still has a request under way.
-            _ => {
-                let from = |number| self.sectors_at_first / 8 * number / of * 8;
-                (from(number), if number + 1 == of { all } else { from(number + 1) })
-            }
-        };
         let blocks = match self.below(20) {
             0 => 1 + self.below(64),
             1..=3 => 1 + self.below(9),
             _ => 1,
         };
         // Few hot blocks make overlaps, a few strangers the rest.
-        let span = (high - low).div_ceil(8);
-        let block = if self.below(2) == 0 { self.below(span.min(24)) } else { self.below(span) };
-        let (mut first, mut count) = (low + block * 8, blocks * 8);
+        let span = all.div_ceil(8);
+        let block = if self.below(2) == 0 { self.below(span.min(HOT_BLOCKS)) } else { self.below(span) };
+        let (mut first, mut count) = (block * 8, blocks * 8);
         if self.below(4) == 0 {
             let skip = self.below(8);
             first += skip;
             count = 1 + self.below(count);
         }
-        first = first.min(high - 1);
-        (first, count.min(high - first))
+        first = first.min(all - 1);
+        (first, count.min(all - first))
     }
 
-    async fn once(&self, at: usize, client: &Client, number: u64, of: u64) -> Result<(), Lost> {
+    async fn once(&self, at: usize, client: &Client) -> Result<(), Lost> {
         let act = match self.below(10) {
             0..=3 => Act::Read,
             4 => Act::Zero,
             _ => Act::Write,
         };
-        let (first, count) = self.choose(act, number, of);
+        let (first, count) = self.choose();
         let result = match act {
             Act::Read => self.read(at, client, first, count).await,
             _ => self.change(at, client, first, count, matches!(act, Act::Zero)).await,
@@ -254,23 +250,20 @@ impl Guests {
     }
 
     async fn read(&self, at: usize, client: &Client, first: u64, count: u64) -> Result<(), Lost> {
-        let snapshot = self.model.borrow().begin_read(first, count);
+        let reading = self.model.borrow_mut().begin_read(first, count);
         let (client, process) = (client.clone(), self.cluster.members[at].host.incarnation().0);
         let read = client.read(first * SECTOR, (count * SECTOR) as u32);
         let ran = self.cluster.run_on(at, STUCK_AFTER, read).await;
-        match &ran {
-            Ok(Ok(parts)) => {
-                let data = parts.concat();
-                if data.len() as u64 != count * SECTOR {
-                    self.fail(format!("read of {count} sectors at h{at} returned {} bytes", data.len()));
-                } else if let Err(why) = self.model.borrow_mut().check_read(&snapshot, &data) {
-                    self.fail(format!("wrong bytes at h{at}: {why}"));
-                }
-            }
-            other => {
-                let how = other.as_ref().map(|r| r.as_ref().err());
-                self.note(at, process, &format!("read of sectors {first}+{count}"), how);
-            }
+        let data = ran.as_ref().ok().and_then(|read| read.as_ref().ok()).map(|parts| parts.concat());
+        let len = data.as_ref().map_or(count * SECTOR, |data| data.len() as u64);
+        if len != count * SECTOR {
+            self.fail(format!("read of {count} sectors at h{at} returned {len} bytes"));
+        } else if let Err(why) = self.model.borrow_mut().end_read(&reading, data.as_deref()) {
+            self.fail(format!("wrong bytes at h{at}: {why}"));
+        }
+        if data.is_none() {
+            let how = ran.as_ref().map(|read| read.as_ref().err());
+            self.note(at, process, &format!("read of sectors {first}+{count}"), how);
         }
         ran.map(drop)
     }

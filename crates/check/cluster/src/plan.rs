@@ -130,8 +130,10 @@ pub struct Plan {
     pub shape: Shape,
     /// By beginning.
     pub events: Vec<Event>,
-    /// The guests go on for so long after the last event began.
+    /// The guests go on for so long after the last event has ended.
     pub tail_ms: u64,
+    /// Then they stop before anything is healed: what the faults have left is not written over.
+    pub quiet: bool,
 }
 
 /// Time that a missing host is waited for.
@@ -239,8 +241,9 @@ impl Plan {
             Menu::Loss => draw.loss(),
         };
         events.sort_by_key(|event| event.at_ms);
-        let tail_ms = rng.between(500, 6000);
-        Self { seed, menu, shape, events, tail_ms }
+        let quiet = rng.one_in(2);
+        let tail_ms = if quiet { rng.between(0, 200) } else { rng.between(500, 6000) };
+        Self { seed, menu, shape, events, tail_ms, quiet }
     }
 
     /// When the last event has ended.
@@ -408,12 +411,13 @@ impl Draw<'_> {
         let loss = self.rng.next_u64();
         let at = self.capacity_of(host);
         // Mostly where data are: the first segments.
-        let offset = (1 << 20) + self.rng.below(24 << 20) / 512 * 512;
+        let reach = if self.rng.one_in(2) { 3 << 20 } else { 24 << 20 };
+        let offset = (1 << 20) + self.rng.below(reach) / 512 * 512;
         match self.rng.below(12) {
             0 => What::WriteError { at: self.device_of(host) },
             1 => What::FlushError { at: self.device_of(host) },
             2 => What::LatentSectors { at, offset, len_bytes: 512 * self.rng.between(1, 64) },
-            3 | 4 => What::BitRot { at, offset, bits: self.rng.between(1, 40) as u32 },
+            3 | 4 => What::BitRot { at, offset, bits: self.rng.between(1, 400) as u32 },
             5 => What::LostWrite { at },
             6 => What::MisdirectedWrite { at, by_bytes: self.rng.between(1, 40_000) * 512 },
             7 => What::DeviceGone { at },

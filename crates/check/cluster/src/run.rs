@@ -124,6 +124,9 @@ fn run_caught(plan: &Plan, print: bool, log: &Rc<RefCell<Option<Log>>>) -> Resul
     let (own, all, its_plan) = (cluster.clone(), guests.clone(), plan.clone());
     let result = cluster.world.block_on(async move {
         inject::inject(&own, &its_plan).await;
+        if its_plan.quiet {
+            all.iter().for_each(Guests::stop_soon);
+        }
         own.heal_everything();
         come_to_rest(&own, &all, its_plan.menu == Menu::Damage).await
     });

@@ -90,7 +90,12 @@ impl Shape {
                     ftt: ftt.max(u64::from(needs.ftt_min)) as u8,
                     stripe_width: rng.between(1, devices.min(3)) as u8,
                     reservation_percent: if rng.one_in(4) { rng.between(1, 100) as u8 } else { 0 },
-                    guests: if count == 1 { rng.between(2, 5) } else { rng.between(1, 2) },
+                    // Now and then many at once, so that whoever dies leaves many requests half done.
+                    guests: match count {
+                        1 if rng.one_in(3) => rng.between(8, 24),
+                        1 => rng.between(2, 5),
+                        _ => rng.between(1, 2),
+                    },
                 }
             })
             .collect();

@@ -97,7 +97,7 @@ fn a_disk_deleted_while_a_host_is_away() {
         cluster.world.sleep(secs(2)).await;
         cluster.heal_everything();
         cluster.world.sleep(secs(3)).await;
-        rest::no_orphans(&cluster, &[]).await
+        rest::no_orphans(&cluster, &[], false).await
     });
 }
 

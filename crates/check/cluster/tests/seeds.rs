@@ -20,11 +20,14 @@ use cairn_cluster::{
 const SEEDS: std::ops::Range<u64> = 1..121;
 
 /// Seeds that failed once, each with what was wrong. They stay, whatever the plan of the seed has become since.
-const FAILED_ONCE: [(u64, &str); 7] = [
+const FAILED_ONCE: [(u64, &str); 10] = [
     (69, "a component that was replaced while its host's devices were rolled back stayed there for ever"),
     (109, "slots of a component that was deleted while its device had failed stayed counted as in use"),
     (112, "the same, with two disks"),
-    (140, "the same, after the device had gone and come back"),
+    (113, "a seat that was no member any more stood promised to an owner who had handed over"),
+    (115, "a look-up that only the host's own record answered counted as knowledge"),
+    (140, "slots stayed counted as in use after the device had gone and come back"),
+    (160, "an owner that was paused while its disk was deleted kept its component, and nobody reaped the tombstone"),
     (165, "a seat that missed a change of members never heard of it, while its promise to the owner stood"),
     (184, "a component whose making failed after it was on the medium had no seat, and nobody looked at it"),
     (192, "slots of pending rows of a failed device stayed counted as in use"),

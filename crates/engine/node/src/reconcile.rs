@@ -7,10 +7,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use cairn_directory::CreateIntent;
+use cairn_directory::{CatalogueEntry, CreateIntent, DiskState};
 use cairn_env::Env;
-use cairn_object::Command;
-use cairn_types::{Accepted, ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectId, SeatRecord};
+use cairn_object::{Command, ObjectStatus};
+use cairn_types::{Accepted, Canary, ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectId, SeatRecord};
 use cairn_wire::{Refusal, Request};
 
 use crate::node::Node;
@@ -34,6 +34,7 @@ impl<E: Env> Node<E> {
                     let _ = group.accept_damage().await;
                 }
             }
+            self.reconcile_tombstones().await;
             self.reconcile_unseated().await;
             for (disk_group, record) in inner.seats.records() {
                 let own = inner.shard.owned(record.object).map(|_| self.me());
@@ -92,8 +93,8 @@ impl<E: Env> Node<E> {
             return;
         }
         let changes = inner.peer_changes.get();
-        let Ok(status) = inner.shard.command(owner, object, &Command::Status).await else { return };
-        if status.epoch != record.promised {
+        let Some(status) = self.ask_owner(object, owner).await else { return };
+        if status.epoch < record.promised {
             // Not the owner that this seat has promised itself to: what it does not know may be its successor's.
             return;
         }
@@ -116,6 +117,17 @@ impl<E: Env> Node<E> {
         }
     }
 
+    /// The object as its owner sees it: `holder`, to which the seat's lease still stands, or whoever has taken it over without
+    /// a need for this seat.
+    async fn ask_owner(&self, object: ObjectId, holder: HostId) -> Option<ObjectStatus> {
+        let shard = &self.inner.shard;
+        if let Ok(status) = shard.command(holder, object, &Command::Status).await {
+            return Some(status);
+        }
+        let (_, owner) = shard.look_up(object, &[]).await?;
+        shard.command(owner?, object, &Command::Status).await.ok()
+    }
+
     /// Gives the seat a record that others have accepted: it accepts it like from the owner that proposed it, or refuses it.
     async fn accept_here(&self, disk_group: DiskGroupId, known: &Accepted) -> Result<(), Refusal> {
         let inner = &self.inner;
@@ -125,6 +137,9 @@ impl<E: Env> Node<E> {
 
     /// The seat checks the right to.
     async fn delete_here(&self, disk_group: DiskGroupId, component: ComponentId, object: ObjectId) {
+        if Canary::ReplacedKept.sings() {
+            return;
+        }
         let inner = &self.inner;
         let delete = Request::DeleteComponent { disk_group, component, object };
         let _ = inner.seats.serve(self.me(), inner.env.incarnation(), delete, Default::default()).await;
@@ -153,6 +168,27 @@ impl<E: Env> Node<E> {
         gone
     }
 
+    /// Disks whose deletion the catalogue has on record: what this host has of them goes, and the catalogue is told. The
+    /// tombstone goes with the last confirmation.
+    async fn reconcile_tombstones(&self) {
+        let inner = &self.inner;
+        let entries = inner.copy.borrow().list::<CatalogueEntry>();
+        for (object, entry) in entries {
+            let DiskState::Deleted { unconfirmed } = entry.state else { continue };
+            inner.shard.end_deleted(object);
+            let mut removed = Vec::new();
+            for place in unconfirmed.into_iter().filter(|place| place.host == self.me()) {
+                if inner.seats.bury(place.disk_group, object).await.is_ok() {
+                    removed.push(place);
+                }
+            }
+            if !removed.is_empty() {
+                // Once more with the next round when the directory is away.
+                let _ = inner.registry.confirm_removed(object, &removed).await;
+            }
+        }
+    }
+
     /// Components whose object has no seat here: made, and then nobody came to admit them.
     async fn reconcile_unseated(&self) {
         let inner = &self.inner;
@@ -160,8 +196,10 @@ impl<E: Env> Node<E> {
         for store in inner.seats.stores() {
             let disk_group = store.group().id();
             let objects: BTreeSet<_> = store.group().components().into_iter().map(|c| c.object).collect();
-            for object in objects.into_iter().filter(|object| !seated.contains(&(disk_group, *object))) {
-                self.reconcile_nascent(disk_group, object).await;
+            for object in objects {
+                if !seated.contains(&(disk_group, object)) && !inner.seats.is_unreadable(disk_group, object) {
+                    self.reconcile_nascent(disk_group, object).await;
+                }
             }
         }
     }

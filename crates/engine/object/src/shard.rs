@@ -167,6 +167,14 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         }
     }
 
+    /// Ends an ownership that has outlived its object: the catalogue has a tombstone, so a majority has seen it deleted, and an
+    /// owner without guests asks nobody whether it still is one.
+    pub fn end_deleted(&self, object: ObjectId) {
+        if let Some(owned) = self.owned(object) {
+            owned.finish_owner(crate::owner::Ended::Deleted);
+        }
+    }
+
     /// Lets go of what is owned, without a word to anyone: the process has ended, and owned objects hold their shard.
     pub fn abandon(&self) {
         let owned = std::mem::take(&mut *self.inner.owned.borrow_mut());

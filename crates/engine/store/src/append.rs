@@ -12,7 +12,7 @@ use std::{collections::VecDeque, future::Future, rc::Rc, time::Duration};
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Disk, Durability, Env, PageBuf};
 use cairn_format::{BatchHeader, LogPiece, LogRecord, block_crcs, encode_batch};
-use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 use futures::channel::oneshot;
 
 use crate::{
@@ -139,7 +139,9 @@ impl<E: Env> Inner<E> {
                 Next::Batch(batch) => {
                     let offset = batch.device_offset;
                     let parts = batch.parts.clone();
-                    let result = self.cache.write(offset, parts, Durability::Durable).await;
+                    let durability =
+                        if Canary::AckBeforeFlush.sings() { Durability::Buffered } else { Durability::Durable };
+                    let result = self.cache.write(offset, parts, durability).await;
                     self.batch_done(batch, result.err().map(|e| StoreError::media("write the log", &e)));
                 }
                 Next::Full => {

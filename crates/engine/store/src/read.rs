@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::crc32c;
-use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 use futures::future::join_all;
 
 use crate::{
@@ -228,6 +228,9 @@ pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
 }
 
 fn wrong_blocks(stretch: &Stretch, data: &Bytes) -> Vec<u64> {
+    if Canary::ChecksumUnread.sings() {
+        return Vec::new();
+    }
     let blocks = data.chunks_exact(BLOCK_BYTES as usize);
     let bad =
         |(at, (block, &crc)): (usize, (&[u8], &u32))| (crc32c(block) != crc).then_some(stretch.first_block + at as u64);

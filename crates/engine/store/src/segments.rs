@@ -10,7 +10,7 @@ use std::{
 };
 
 use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, run_header_pages};
-use cairn_types::BLOCK_BYTES;
+use cairn_types::{BLOCK_BYTES, Canary};
 
 use crate::{rows::SegmentRow, signal::Signal};
 
@@ -169,12 +169,16 @@ impl Segments {
     }
     /// A committed transaction dropped the reference to the slot.
     pub fn drop_live(&mut self, slot: u64) {
+        if Canary::SlotNotFreed.sings() {
+            return;
+        }
         let segment = self.segment_of(slot);
         let row = &mut self.rows[segment as usize];
         assert!(row.live > 0, "a slot in use is counted");
         row.live -= 1;
         self.live -= 1;
-        if row.live == 0 && self.open != Some(segment) && !self.left.contains(&segment) {
+        let early = Canary::SegmentReusedEarly.sings();
+        if (row.live == 0 || early && row.live < 8) && self.open != Some(segment) && !self.left.contains(&segment) {
             self.free.insert(segment);
         }
         self.dirty.insert(segment);

@@ -20,7 +20,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_types::{Accepted, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, Seat, SessionId};
+use cairn_types::{
+    Accepted, Canary, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, Seat, SessionId,
+};
 use cairn_votes::{Inaccessible, accessible};
 use cairn_wire::{ComponentAnswer, SeizeAnswer};
 use serde::Serialize;
@@ -204,7 +206,7 @@ impl Seizure {
             SeizeAnswer::NoSeat => SeatAnswer::NoSeat,
             SeizeAnswer::Promised { accepted, components } => {
                 let nascent = accepted.is_none();
-                if let Some(accepted) = accepted.filter(|a| newer(a, &self.best)) {
+                if let Some(accepted) = accepted.filter(|a| newer(a, &self.best) && !Canary::ChangeDropped.sings()) {
                     self.best = *accepted;
                 }
                 SeatAnswer::Promised { nascent, components }

@@ -5,11 +5,12 @@ use std::{
     fmt,
 };
 
-use cairn_types::{ComponentId, HostId, Member, ObjectConfig, ReplicaSetIndex, Seat};
+use cairn_types::{Canary, ComponentId, HostId, Member, ObjectConfig, ReplicaSetIndex, Seat};
 
 /// The least number of votes that is more than half of all.
 pub fn votes_needed(config: &ObjectConfig) -> u32 {
-    config.votes_total() / 2 + 1
+    let half = config.votes_total() / 2;
+    if Canary::HalfIsMajority.sings() { half.max(1) } else { half + 1 }
 }
 
 /// Whether the seats `present` have more than half of the votes.

@@ -9,7 +9,7 @@ use std::{rc::Rc, time::Duration};
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, PageBuf};
 use cairn_geometry::Piece;
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, SECTOR_BYTES, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, SECTOR_BYTES, Time};
 use cairn_wire::{AllocatedPiece, Answer, Request, block_crc};
 use futures::future::join_all;
 
@@ -257,6 +257,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Whether an earlier try was carried out on this set. Every in-sync copy is asked: one that was filled by copy does
     /// not know the requests that it missed.
     async fn was_done(&self, set: u32, client: ClientTag) -> Result<bool, OpError> {
+        if Canary::RetryTwice.sings() {
+            return Ok(false);
+        }
         let legs = self.state.borrow().readable(set);
         let mut missing = legs.is_empty();
         for leg in legs {

@@ -23,7 +23,7 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_types::{ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Time};
+use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Time};
 
 use crate::{
     local_store::LocalStore,
@@ -121,7 +121,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 }
                 (state.config.clone(), state.epoch)
             };
-            if leases.holds(&config, epoch) {
+            if leases.holds(&config, epoch) || Canary::LeaseUnchecked.sings() {
                 return Ok(());
             }
             if env.now().since(since) > leases.lease() {

@@ -12,8 +12,8 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
-    BlockRange, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES, RegionIndex, ReplicaSetIndex,
-    SessionId, Time,
+    BlockRange, Canary, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES, RegionIndex,
+    ReplicaSetIndex, SessionId, Time,
 };
 use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
@@ -148,6 +148,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             };
             regions.extend(touched.into_iter().map(|(region, _)| region));
         }
+        if Canary::RegionForgotten.sings() {
+            regions.pop_first();
+        }
         Some(regions)
     }
 
@@ -198,10 +201,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.stage(component, session)?;
         let begun = {
             let mut state = self.state.borrow_mut();
-            state.require(component);
+            if !Canary::NoBarrier.sings() {
+                state.require(component);
+            }
             state.last()
         };
-        self.decided_upto(begun, component, session).await?;
+        if !Canary::NoBarrier.sings() {
+            self.decided_upto(begun, component, session).await?;
+        }
         self.commands.borrow_mut().push(Queued::Activate(component, session));
         self.work.notify();
         self.progressed

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cairn_types::{
-    ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId,
+    Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId,
 };
 use cairn_wire::Target;
 
@@ -183,7 +183,8 @@ impl State {
     pub(crate) fn readable(&self, set: ReplicaSetIndex) -> Vec<Leg> {
         self.config
             .replica_set(set)
-            .filter(|m| m.state.in_sync() && !self.failed.contains_key(&m.component))
+            .filter(|m| m.state.in_sync() || Canary::ResyncingRead.sings())
+            .filter(|m| !self.failed.contains_key(&m.component))
             .filter_map(|m| Some(Leg { component: m.component, link: self.link_of(m.component)? }))
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, Time};
+use cairn_types::{Canary, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, Time};
 use cairn_wire::{Heartbeat, PeerSession, SeizeAnswer};
 
 /// A seat of an object here.
@@ -126,7 +126,11 @@ impl Grants {
         }
         // Whom the process before this one granted a lease is not known, but it was the recorded owner.
         let quiet_until = self.started + self.lease;
-        if now < quiet_until && record.promised != Epoch::default() && record.promised.host != epoch.host {
+        if now < quiet_until
+            && !Canary::NoGrace.sings()
+            && record.promised != Epoch::default()
+            && record.promised.host != epoch.host
+        {
             return held(record.promised, quiet_until);
         }
         Ok(())

@@ -3,6 +3,8 @@
 //! Promises    exit code 0 where no seed failed, 1 where one did, 2 for arguments that make no sense
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "canaries")]
+mod canaries;
 mod sweep;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -66,6 +68,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make one deliberate bug after the other, and count the seeds until it is caught.
+    #[cfg(feature = "canaries")]
+    Canaries {
+        /// Seeds for each, at most.
+        #[arg(long, default_value_t = 300)]
+        seeds_max: u64,
+        /// Only this one.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Shorten the plan of a failing seed.
     Shrink {
         /// The seed.
@@ -83,6 +95,10 @@ fn seeds(text: &str) -> Result<(u64, u64), String> {
     if first > last { Err(explain()) } else { Ok((first, last)) }
 }
 
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 fn tell_plan(plan: &Plan) {
     println!("seed {}: {:?}, {}", plan.seed, plan.menu, plan.shape);
     plan.events.iter().for_each(|event| println!("  {event}"));
@@ -96,7 +112,7 @@ fn tell_failure(failure: &Failure) -> ExitCode {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run { seeds, jobs, out, failures_max, shrink } => {
-            let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+            let jobs = jobs.unwrap_or_else(processors).max(1);
             sweep::sweep(&sweep::Order { seeds, jobs, out, failures_max, shrink_runs: shrink })
         }
         Command::Replay { seed, plan, quiet } => {
@@ -127,6 +143,8 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
+        #[cfg(feature = "canaries")]
+        Command::Canaries { seeds_max, only } => canaries::canaries(seeds_max, processors(), only.as_deref()),
         Command::Shrink { seed, runs } => {
             let plan = Plan::of(seed);
             let Err(failure) = run(&plan, false) else {

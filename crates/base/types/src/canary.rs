@@ -1,0 +1,116 @@
+//! Deliberate bugs, to test the tests: with the feature `canaries` one of them can be switched on for a thread.
+//!
+//! Promises    without the feature every question is answered `false` at compile time: nothing of a bug is in what users run
+//! Source      the canaries of TigerBeetle's simulator; mutation testing by hand, at the places where it hurts
+//! Not here    who must catch them (`crates/check/cluster`)
+
+/// A bug that the simulator must catch. Each is a mistake that an implementation of this design could well make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Canary {
+    /// The log is written without waiting for stable media.
+    AckBeforeFlush,
+    /// A metadata transaction refers to capacity segments that were not flushed.
+    SegmentsNotFlushed,
+    /// The last batch of the log is believed although its data is torn.
+    TornTailBelieved,
+    /// An operation that is not settled is folded into the map at destage.
+    UnsettledFolded,
+    /// Blocks are read without a look at their checksums.
+    ChecksumUnread,
+    /// A slot that lost its reference stays counted as in use.
+    SlotNotFreed,
+    /// A segment is free again while the transaction that left it is not durable.
+    SegmentReusedEarly,
+    /// Undo answers without doing anything.
+    UndoForgotten,
+    /// A write is acknowledged when the first copy has it.
+    AckFirstCopy,
+    /// A copy that missed a write is not recorded absent before the acknowledgement.
+    AbsenceNotRecorded,
+    /// A component takes I/O of any epoch and session.
+    EpochUnchecked,
+    /// Reads are answered without a lease.
+    LeaseUnchecked,
+    /// A component that is being filled is read like one in sync.
+    ResyncingRead,
+    /// A delta resync leaves out one region.
+    RegionForgotten,
+    /// A component is active before operations begun meanwhile have reached it.
+    NoBarrier,
+    /// Half of the votes count as a majority.
+    HalfIsMajority,
+    /// After an owner's death whatever any copy holds stands where it is.
+    NothingUndone,
+    /// After an owner's death all that was not settled is undone.
+    AllUndone,
+    /// A request that is repeated is carried out again.
+    RetryTwice,
+    /// Overlapping operations do not wait for each other.
+    NoRangeLock,
+    /// A promise is answered before it is durable.
+    PromiseNotDurable,
+    /// What was replaced is not removed when its host comes back.
+    ReplacedKept,
+    /// A host that restarts grants its leases anew at once.
+    NoGrace,
+    /// A configuration change that a majority accepted is not taken up by the next owner.
+    ChangeDropped,
+}
+
+impl Canary {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::AckBeforeFlush,
+        Self::SegmentsNotFlushed,
+        Self::TornTailBelieved,
+        Self::UnsettledFolded,
+        Self::ChecksumUnread,
+        Self::SlotNotFreed,
+        Self::SegmentReusedEarly,
+        Self::UndoForgotten,
+        Self::AckFirstCopy,
+        Self::AbsenceNotRecorded,
+        Self::EpochUnchecked,
+        Self::LeaseUnchecked,
+        Self::ResyncingRead,
+        Self::RegionForgotten,
+        Self::NoBarrier,
+        Self::HalfIsMajority,
+        Self::NothingUndone,
+        Self::AllUndone,
+        Self::RetryTwice,
+        Self::NoRangeLock,
+        Self::PromiseNotDurable,
+        Self::ReplacedKept,
+        Self::NoGrace,
+        Self::ChangeDropped,
+    ];
+
+    /// Whether this bug is to be made, here and now.
+    #[cfg(not(feature = "canaries"))]
+    #[inline(always)]
+    pub const fn sings(self) -> bool {
+        false
+    }
+
+    /// Whether this bug is to be made, here and now.
+    #[cfg(feature = "canaries")]
+    pub fn sings(self) -> bool {
+        active::ACTIVE.get() == Some(self)
+    }
+
+    /// Switches one bug on for this thread, or all off.
+    #[cfg(feature = "canaries")]
+    pub fn set(canary: Option<Self>) {
+        active::ACTIVE.set(canary);
+    }
+}
+
+#[cfg(feature = "canaries")]
+mod active {
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static ACTIVE: Cell<Option<super::Canary>> = const { Cell::new(None) };
+    }
+}
