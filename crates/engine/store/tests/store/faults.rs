@@ -4,7 +4,7 @@ use cairn_sim::Fault;
 use cairn_store::{LogHealth, Operation, StoreErrorKind};
 use cairn_types::{ComponentId, ObjectId};
 
-use crate::support::{LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, kind, op, settle, write};
+use crate::support::{Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, kind, op, settle, write};
 
 /// A failed log write is never retried; what was acknowledged before is there after reopening.
 #[test]
@@ -166,4 +166,31 @@ fn records_live_in_the_log_and_in_the_metadata() {
     rig.drain(&group);
     let group = rig.reopen(group);
     assert_eq!((group.record(ObjectId(5)), group.records()), (None, vec![]));
+}
+
+/// What was deleted, or was pending, while its device had failed gives its space back when the device works again.
+#[test]
+fn space_of_a_failed_device_comes_back_with_it() {
+    let rig = Rig::new(18, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    rig.append(&group, write(1, 1, 1, 0, 4)).unwrap();
+    // Not settled: a pending row in the metadata.
+    rig.append(&group, write(1, 2, 1, 8, 4)).unwrap();
+    rig.drain(&group);
+    let device = group.component(ComponentId(1)).unwrap().device as usize;
+    let live = |group: &Group| group.stats().capacity[device].live_bytes;
+    assert_eq!(live(&group), 8 * 4096);
+    let broken = rig.host.disk(["capacity-0", "capacity-1"][device]);
+    broken.inject(Fault::Gone);
+    rig.append(&group, write(1, 3, 1, 20, 4)).unwrap();
+    rig.drain(&group);
+    assert_eq!(group.lost_components(), [ComponentId(1)]);
+    rig.append(&group, Operation::DeleteComponent { component: ComponentId(1) }).unwrap();
+    rig.drain(&group);
+    broken.bring_back();
+    let group = rig.reopen(group);
+    rig.drain(&group);
+    assert_eq!(live(&group), 0);
+    rig.check(&group);
 }
