@@ -6,7 +6,7 @@
 #   make fix       formats, and applies what clippy can fix
 #   make dist      cairnd and cairn as users run them, in target/dist
 #   make sim       1,000 seeds of the whole cluster in the simulator (docs/sim)
-#   make canaries  the same with deliberate bugs, one after the other: each must be caught
+#   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
 #   make bench     the table of docs/bench, of those
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)

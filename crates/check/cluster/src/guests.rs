@@ -97,7 +97,7 @@ impl Guests {
         self.stop.set(true);
     }
 
-    /// Stops them and waits for their last requests. Where the disk grew and nobody was told, that is known from now on.
+    /// Stops them and waits for their last requests.
     pub async fn stop(&self) {
         self.stop.set(true);
         while self.running.get() > 0 {
@@ -268,8 +268,9 @@ impl Guests {
         ran.map(drop)
     }
 
-    /// Reads the whole disk at every host.
+    /// Reads the whole disk at every host, what it grew by included.
     pub async fn verify_everywhere(&self) -> Result<(), String> {
+        self.model.borrow_mut().grow(self.cluster.sizes.borrow()[self.number].bytes);
         let all = self.model.borrow().len_sectors();
         for at in 0..self.cluster.members.len() {
             let client = self.cluster.client(at, &self.disk).await;

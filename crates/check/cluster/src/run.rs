@@ -48,7 +48,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds another run's counts; the hashes are mixed in order.
+    /// Adds another run's counts, and its hash: in any order, as threads end when they end.
     pub fn add(&mut self, other: &Self) {
         model::add_counts(&mut self.counts, &other.counts);
         self.requests += other.requests;
@@ -56,7 +56,7 @@ impl Outcome {
         self.errors += other.errors;
         self.lasted += other.lasted;
         self.steps += other.steps;
-        self.hash = self.hash.rotate_left(7) ^ other.hash;
+        self.hash = self.hash.wrapping_add(other.hash);
     }
 }
 
