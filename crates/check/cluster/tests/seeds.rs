@@ -12,8 +12,10 @@ use std::{
 };
 
 use cairn_cluster::{
-    plan::{Plan, What},
+    plan::{At, Event, Menu, Plan, What},
     run::{Outcome, run},
+    shape::Shape,
+    shrink::shrink,
 };
 
 /// Seeds that are run here.
@@ -90,4 +92,30 @@ fn a_seed_is_a_run() {
         assert_eq!(first, second, "seed {seed}");
         eprintln!("seed {seed}: {} steps, hash {:016x}, twice", first.steps, first.hash);
     }
+}
+
+/// Every capacity device of all hosts goes, among events that do no harm: what is left of the plan still fails the same way.
+#[test]
+fn a_failing_plan_is_shortened() {
+    let event = |at_ms, for_ms, what| Event { at_ms, for_ms, what };
+    let mut events = vec![
+        event(100, 50, What::SlowLink { from: 0, to: 1, by_ms: 5 }),
+        event(200, 0, What::Disconnect { a: 1, b: 2 }),
+        event(300, 500, What::Kill { host: 2 }),
+        event(400, 0, What::HandOver { disk: 0, host: 1 }),
+    ];
+    for host in 0..3 {
+        for device in 0..2 {
+            let at = At { host, group: 0, capacity: Some(device) };
+            events.push(event(2000, 3000, What::DeviceGone { at }));
+        }
+    }
+    let plan = Plan { seed: 1, menu: Menu::Damage, shape: Shape::plain(3), events, tail_ms: 500, quiet: false };
+    let failure = run(&plan, false).expect_err("all copies are lost");
+    let (shorter, found) = shrink(&plan, &failure, 12, |_| {});
+    eprintln!("{} of {} events are left: {}", shorter.events.len(), plan.events.len(), found.what);
+    assert!(shorter.events.len() < plan.events.len());
+    assert_eq!(found.what.split(':').next(), failure.what.split(':').next());
+    let again = run(&shorter, false).expect_err("what is left fails");
+    assert_eq!(again.what, found.what);
 }
