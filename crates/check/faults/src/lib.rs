@@ -1,0 +1,239 @@
+//! What can go wrong with a cluster, as data: one vocabulary for simulated worlds and real processes.
+//!
+//! Promises    a fault names its victims by number and says everything about itself: nothing is drawn when it happens
+//!             every kind has one name ([`What::kind`]), the one that `docs/fault-model.md` uses
+//! Not here    how a fault is made to happen: to simulated machines (`cairn-cluster`), to real processes (`cairn-e2e`)
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Rate of a clock, at most, either way, in millionths: the bound that leases are made for.
+pub const CLOCK_PPM_MAX: u64 = 150;
+
+/// Where a device is among a host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct At {
+    /// The host.
+    pub host: usize,
+    /// Its disk group.
+    pub group: usize,
+    /// The capacity device; the cache device where none.
+    pub capacity: Option<usize>,
+}
+
+/// Part of one disk operation at which power goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Before the device saw it.
+    Before,
+    /// In flight.
+    During,
+    /// Done, but nobody knows.
+    After,
+}
+
+/// A place on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// Bytes from its beginning.
+    Offset(u64),
+    /// Counted among the 4 KiB blocks that hold something when it happens (the superblock's first MiB left out); around the
+    /// end, so that every number is one.
+    Written(u64),
+}
+
+/// What a directory does to those who ask it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Directory {
+    /// It cannot be reached.
+    Away,
+    /// Each answer takes so long.
+    Slow {
+        /// Milliseconds.
+        by_ms: u64,
+    },
+    /// Every other change is made, and its answer lost.
+    AnswersLost,
+    /// Watches end, and what happened since the last word of them is forgotten.
+    WatchGap,
+}
+
+/// One thing that happens. It ends with its event: hosts start again, links heal.
+#[allow(missing_docs, reason = "the fields are named, and each kind says the rest")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// Power goes; unsynced sectors are lost as the number says.
+    Crash { host: usize, loss: u64 },
+    /// Power goes within one of its next disk operations.
+    CrashAtOperation { host: usize, after: u64, phase: Phase, loss: u64 },
+    /// Power goes, and again within one of the first disk operations after the start.
+    CrashInRecovery { host: usize, after: u64, phase: Phase, loss: u64 },
+    /// It crashes again each time that it has come up, so many times.
+    RestartLoop { host: usize, times: u32, gap_ms: u64, loss: u64 },
+    /// All lose power at once, and start one after the other.
+    CrashAll { loss: u64, gap_ms: u64 },
+    /// The process dies, its kernel lives.
+    Kill { host: usize },
+    /// All processes but one host's die.
+    KillOthers { host: usize },
+    /// The process stands still.
+    Pause { host: usize },
+    /// The clock runs at another rate, within the bound.
+    ClockRate { host: usize, ppm: i64 },
+    /// Each step of the process takes so long: its processor is somebody else's, mostly.
+    SlowCpu { host: usize, step_us: u64 },
+    /// No link to anyone.
+    Isolate { host: usize },
+    /// One link is cut.
+    Cut { a: usize, b: usize },
+    /// One link is cut in one direction.
+    CutOneWay { from: usize, to: usize },
+    /// One connection ends at once and comes back.
+    Disconnect { a: usize, b: usize },
+    /// One end of a connection knows that it has ended; the other goes on sending into nothing.
+    HalfOpen { knows: usize, other: usize },
+    /// Messages take longer one way.
+    SlowLink { from: usize, to: usize, by_ms: u64 },
+    /// The directory, as these hosts see it.
+    Directory { how: Directory, hosts: Vec<usize> },
+    /// Operations of a device take so many times as long.
+    SlowDevice { at: At, times: u32 },
+    /// The next reads of a device fail.
+    ReadErrors { at: At, count: u32 },
+    /// The next write of a device fails; the host is started anew at the end.
+    WriteError { at: At },
+    /// The next flush of a device fails; the host is started anew at the end.
+    FlushError { at: At },
+    /// Sectors that cannot be read until they are written.
+    LatentSectors { at: At, place: Place, len_bytes: u64 },
+    /// Bits that turn over, one in each of so many blocks.
+    BitRot { at: At, place: Place, bits: u32 },
+    /// A write that is acknowledged and not done.
+    LostWrite { at: At },
+    /// A write that is acknowledged and lands elsewhere.
+    MisdirectedWrite { at: At, by_bytes: u64 },
+    /// A device that answers nothing, and comes back with what it held; the host is started anew at the end.
+    DeviceGone { at: At },
+    /// Two devices of a host change places while it is off, and back again at the end.
+    DevicesSwapped { a: At, b: At },
+    /// All devices of a host go back to what they held when the event began.
+    RollBack { host: usize, loss: u64 },
+    /// Disks with full reservation take what space there is, and go at the end.
+    Full { host: usize },
+    /// A host has the disk attached.
+    HandOver { disk: usize, host: usize },
+    /// The disk grows.
+    Resize { disk: usize, host: usize, by_bytes: u64 },
+    /// A disk is made and, at the end, deleted.
+    CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
+}
+
+/// When it happens, counted from the beginning of the load, and how long it lasts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Begins.
+    pub at_ms: u64,
+    /// Lasts.
+    pub for_ms: u64,
+    /// What.
+    pub what: What,
+}
+
+impl What {
+    /// Its kind: the words of `docs/fault-model.md`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Crash { .. } => "crash",
+            Self::CrashAtOperation { .. } => "crash within a disk operation",
+            Self::CrashInRecovery { .. } => "crash during recovery",
+            Self::RestartLoop { .. } => "crash in a loop",
+            Self::CrashAll { .. } => "all hosts crash",
+            Self::Kill { .. } => "kill",
+            Self::KillOthers { .. } => "kill of all other hosts",
+            Self::Pause { .. } => "pause",
+            Self::ClockRate { .. } => "clock rate",
+            Self::SlowCpu { .. } => "slow processor",
+            Self::Isolate { .. } => "isolated host",
+            Self::Cut { .. } => "cut",
+            Self::CutOneWay { .. } => "one-way cut",
+            Self::Disconnect { .. } => "connection reset",
+            Self::HalfOpen { .. } => "half-open connection",
+            Self::SlowLink { .. } => "slow link",
+            Self::Directory { how: Directory::Away, .. } => "directory away",
+            Self::Directory { how: Directory::Slow { .. }, .. } => "directory slow",
+            Self::Directory { how: Directory::AnswersLost, .. } => "directory answers lost",
+            Self::Directory { how: Directory::WatchGap, .. } => "directory watch gap",
+            Self::SlowDevice { .. } => "slow device",
+            Self::ReadErrors { .. } => "read error",
+            Self::WriteError { .. } => "write error",
+            Self::FlushError { .. } => "failed flush",
+            Self::LatentSectors { .. } => "latent sector error",
+            Self::BitRot { .. } => "bit rot",
+            Self::LostWrite { .. } => "lost write",
+            Self::MisdirectedWrite { .. } => "misdirected write",
+            Self::DeviceGone { .. } => "device gone",
+            Self::DevicesSwapped { .. } => "devices swapped",
+            Self::RollBack { .. } => "rolled-back host",
+            Self::Full { .. } => "full",
+            Self::HandOver { .. } => "hand-over",
+            Self::Resize { .. } => "resize",
+            Self::CreateAndDelete { .. } => "create and delete",
+        }
+    }
+
+    /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
+    pub const KINDS: [&'static str; 36] = [
+        "crash",
+        "crash within a disk operation",
+        "crash during recovery",
+        "crash in a loop",
+        "all hosts crash",
+        "kill",
+        "kill of all other hosts",
+        "pause",
+        "clock rate",
+        "slow processor",
+        "isolated host",
+        "cut",
+        "one-way cut",
+        "connection reset",
+        "half-open connection",
+        "slow link",
+        "directory away",
+        "directory split",
+        "directory slow",
+        "directory answers lost",
+        "directory watch gap",
+        "slow device",
+        "read error",
+        "write error",
+        "failed flush",
+        "latent sector error",
+        "bit rot",
+        "lost write",
+        "misdirected write",
+        "device gone",
+        "devices swapped",
+        "rolled-back host",
+        "full",
+        "hand-over",
+        "resize",
+        "create and delete",
+    ];
+
+    /// Its kind in a cluster of so many hosts: a directory that is away for some of them is split.
+    pub fn kind_among(&self, hosts: usize) -> &'static str {
+        match self {
+            Self::Directory { how: Directory::Away, hosts: away } if away.len() < hosts => "directory split",
+            other => other.kind(),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>6} ms +{:>5} {:?}", self.at_ms, self.for_ms, self.what)
+    }
+}
