@@ -25,6 +25,7 @@ use futures::{
 };
 
 use crate::{
+    directory::{TroubledWay, way_to},
     plan::REPAIR_DELAY_MS,
     shape::{DiskShape, Shape},
 };
@@ -37,7 +38,10 @@ pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
 /// How long a guest's request waits in these clusters.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 const METADATA_BYTES: u64 = 20 << 20;
-const LOG_SEGMENT_BYTES: u64 = 4 << 20;
+/// Bytes of a segment of the log.
+pub const LOG_SEGMENT_BYTES: u64 = 4 << 20;
+/// Where the log begins on a cache device.
+pub const LOG_BEGINS: u64 = (1 << 20) + METADATA_BYTES;
 const LOG_LINES: usize = 600;
 
 /// A front end's handle of a disk.
@@ -143,8 +147,10 @@ impl Outside<SimEnv> for SimOutside {
 pub struct Member {
     /// The simulated machine.
     pub host: Host,
-    /// Its way to the directory.
+    /// Whether it reaches the directory.
     pub gate: Arc<Gate>,
+    /// What else is wrong on its way there.
+    pub way: Arc<TroubledWay>,
     node: Rc<RefCell<Option<Node<SimEnv>>>>,
     clients: RefCell<BTreeMap<String, (u64, Client)>>,
 }
@@ -233,7 +239,7 @@ impl Cluster {
             .expect("an empty directory takes its first settings");
         let seen: Rc<RefCell<Seen>> = Rc::default();
         let members = (0..shape.hosts)
-            .map(|n| Self::start_member(&world, (&log, &seen), &format!("h{n}"), Gate::new(directory.clone()), shape))
+            .map(|n| Self::start_member(&world, (&log, &seen), &format!("h{n}"), way_to(directory.clone()), shape))
             .collect();
         let size = |disk: &DiskShape| DiskSize { bytes: disk.size_bytes, asked: Vec::new() };
         let sizes = shape.disks.iter().map(size).collect();
@@ -259,12 +265,12 @@ impl Cluster {
         world: &World,
         (log, seen): (&Log, &Rc<RefCell<Seen>>),
         name: &str,
-        gate: Arc<Gate>,
+        (gate, way): (Arc<Gate>, Arc<TroubledWay>),
         shape: &Shape,
     ) -> Member {
         let host = world.add_host(name);
         for group in 0..shape.groups {
-            let cache_bytes = (1 << 20) + METADATA_BYTES + shape.log_segments * LOG_SEGMENT_BYTES;
+            let cache_bytes = LOG_BEGINS + shape.log_segments * LOG_SEGMENT_BYTES;
             host.add_disk(&Self::device_name(group, None), cache_bytes);
             for n in 0..shape.capacity_devices {
                 host.add_disk(&Self::device_name(group, Some(n)), shape.capacity_bytes);
@@ -274,7 +280,7 @@ impl Cluster {
         host.set_clock_rate_ppm(world.random_below(301) as i64 - 150);
         let saved: Rc<RefCell<Saved>> = Rc::default();
         let node: Rc<RefCell<Option<Node<SimEnv>>>> = Rc::default();
-        let (world_host, slot, way, log, name) =
+        let (world_host, slot, door, log, name) =
             (host.clone(), node.clone(), gate.clone(), log.clone(), name.to_owned());
         let (seen, shape) = (seen.clone(), shape.clone());
         host.set_program(move |env| {
@@ -286,7 +292,7 @@ impl Cluster {
             );
             let groups = saved.borrow().groups.clone();
             let outside = Rc::new(SimOutside { host: world_host.clone(), saved, seen, log: log.clone() });
-            let (slot, options, registry) = (slot.clone(), node_options(&name, &shape), Registry::new(way.clone()));
+            let (slot, options, registry) = (slot.clone(), node_options(&name, &shape), Registry::new(door.clone()));
             slot.borrow_mut().take();
             let log = log.clone();
             let name = name.clone();
@@ -297,7 +303,7 @@ impl Cluster {
                 std::future::pending::<()>().await;
             }
         });
-        Member { host, gate, node, clients: RefCell::default() }
+        Member { host, gate, way, node, clients: RefCell::default() }
     }
 
     fn set_up(&self, shape: &Shape) {
@@ -457,6 +463,8 @@ impl Cluster {
         self.world.heal_all();
         for member in self.members.iter() {
             member.gate.set_shut(false);
+            member.way.heal();
+            member.host.set_slow_steps(Duration::ZERO);
             member.host.no_planned_crash();
             member.host.disk_names().iter().for_each(|name| member.host.disk(name).heal());
             member.host.resume();

@@ -92,6 +92,33 @@ impl Guests {
         }
     }
 
+    /// Starts one at each of the first `count` hosts that only reads, and stays there.
+    pub fn start_readers(&self, count: usize, pause_max_ms: u64) {
+        for at in 0..count {
+            self.running.set(self.running.get() + 1);
+            let guests = self.clone();
+            self.cluster.world.spawn(async move {
+                guests.read_on(at, pause_max_ms).await;
+                guests.running.set(guests.running.get() - 1);
+            });
+        }
+    }
+
+    async fn read_on(&self, at: usize, pause_max_ms: u64) {
+        while !self.stop.get() {
+            let pause = Duration::from_micros(self.below(pause_max_ms * 1000 + 1));
+            self.cluster.world.sleep(pause).await;
+            let Some(client) = self.cluster.client(at, &self.disk).await else {
+                self.cluster.world.sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let (first, count) = self.choose();
+            // A process that dies takes the read with it; the next one goes to the next process.
+            let _ = self.read(at, &client, first, count).await;
+            self.done.set(self.done.get() + 1);
+        }
+    }
+
     /// Lets none begin another request.
     pub fn stop_soon(&self) {
         self.stop.set(true);
@@ -266,6 +293,19 @@ impl Guests {
             self.note(at, process, &format!("read of sectors {first}+{count}"), how);
         }
         ran.map(drop)
+    }
+
+    /// Reads the whole disk at every host, and asks only that no byte is wrong: what is lost may say so.
+    pub async fn verify_what_is_left(&self) -> Result<(), String> {
+        self.model.borrow_mut().grow(self.cluster.sizes.borrow()[self.number].bytes);
+        let all = self.model.borrow().len_sectors();
+        for at in 0..self.cluster.members.len() {
+            let Some(client) = self.cluster.client(at, &self.disk).await else { continue };
+            for first in (0..all).step_by(512) {
+                let _ = self.read(at, &client, first, (all - first).min(512)).await;
+            }
+        }
+        self.failures.borrow().first().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
     /// Reads the whole disk at every host, what it grew by included.

@@ -6,12 +6,19 @@
 use std::time::Duration;
 
 use cairn_api::{LocalManagement, v1};
+use cairn_faults::{At, Directory, Event, Phase, Place, What};
 use cairn_sim::{CrashPhase, CrashPoint, Fault, Rng, SimDisk, SimEnv};
 
-use crate::{
-    cluster::Cluster,
-    plan::{At, Event, Phase, Plan, What},
-};
+use crate::{cluster::Cluster, plan::Plan};
+
+/// What is left alone at a device's beginning.
+const SUPERBLOCK_BYTES: u64 = 1 << 20;
+/// The first disk that is to fill the datastore.
+const FILLER_BYTES_MAX: u64 = 256 << 20;
+/// What is too small to be tried.
+const FILLER_BYTES_MIN: u64 = 1 << 20;
+/// As many as a full datastore of these shapes needs, and more.
+const FILLERS_MAX: usize = 40;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -24,7 +31,7 @@ pub async fn inject(cluster: &Cluster, plan: &Plan) {
     for event in plan.events.clone() {
         let due = began + ms(event.at_ms);
         cluster.world.sleep(due.saturating_sub(cluster.world.now())).await;
-        cluster.count(event.what.kind());
+        cluster.count(event.what.kind_among(plan.shape.hosts));
         let (own, (sender, ended)) = (cluster.clone(), futures::channel::oneshot::channel());
         cluster.world.spawn(async move {
             one(&own, event).await;
@@ -44,6 +51,9 @@ async fn one(cluster: &Cluster, event: Event) {
         What::Crash { .. }
         | What::Kill { .. }
         | What::CrashAtOperation { .. }
+        | What::CrashInRecovery { .. }
+        | What::KillOthers { .. }
+        | What::SlowCpu { .. }
         | What::RestartLoop { .. }
         | What::CrashAll { .. }
         | What::Pause { .. }
@@ -53,8 +63,15 @@ async fn one(cluster: &Cluster, event: Event) {
         | What::Cut { .. }
         | What::CutOneWay { .. }
         | What::Disconnect { .. }
-        | What::SlowLink { .. }
-        | What::DirectoryAway { .. } => part(cluster, what, lasts).await,
+        | What::HalfOpen { .. }
+        | What::SlowLink { .. } => part(cluster, what, lasts).await,
+        What::Directory { how, hosts } => trouble(cluster, *how, hosts, event.for_ms, lasts).await,
+        What::Full { host } => fill(cluster, *host, lasts).await,
+        What::DevicesSwapped { a, b } => {
+            swap(cluster, a, b);
+            lasts.await;
+            swap(cluster, a, b);
+        }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
         What::CreateAndDelete { number, size_bytes, maker, deleter } => {
@@ -79,16 +96,30 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             start(cluster, *n);
         }
         What::CrashAtOperation { host: n, after, phase, loss } => {
-            let phase = match phase {
-                Phase::Before => CrashPhase::Before,
-                Phase::During => CrashPhase::During,
-                Phase::After => CrashPhase::After,
-            };
-            let operation = host(*n).disk_operations() + 1 + after;
-            host(*n).crash_at(CrashPoint { operation, phase, loss_seed: *loss });
+            host(*n).crash_at(point(cluster, *n, *after, *phase, *loss));
             lasts.await;
             host(*n).no_planned_crash();
             start(cluster, *n);
+        }
+        What::CrashInRecovery { host: n, after, phase, loss } => {
+            host(*n).crash(*loss);
+            lasts.await;
+            host(*n).crash_at(point(cluster, *n, *after, *phase, loss.rotate_left(7)));
+            start(cluster, *n);
+            cluster.world.sleep(ms(700)).await;
+            host(*n).no_planned_crash();
+            start(cluster, *n);
+        }
+        What::KillOthers { host: n } => {
+            let others = || (0..cluster.members.len()).filter(|other| other != n);
+            others().for_each(|other| host(other).kill());
+            lasts.await;
+            others().for_each(|other| start(cluster, other));
+        }
+        What::SlowCpu { host: n, step_us } => {
+            host(*n).set_slow_steps(Duration::from_micros(*step_us));
+            lasts.await;
+            host(*n).set_slow_steps(Duration::ZERO);
         }
         What::RestartLoop { host: n, times, gap_ms, loss } => {
             for round in 0..u64::from(*times) {
@@ -135,7 +166,17 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
     }
 }
 
-/// What happens between hosts, or between them and the directory.
+/// The crash point so many disk operations from now.
+fn point(cluster: &Cluster, n: usize, after: u64, phase: Phase, loss_seed: u64) -> CrashPoint {
+    let phase = match phase {
+        Phase::Before => CrashPhase::Before,
+        Phase::During => CrashPhase::During,
+        Phase::After => CrashPhase::After,
+    };
+    CrashPoint { operation: cluster.members[n].host.disk_operations() + 1 + after, phase, loss_seed }
+}
+
+/// What happens between hosts.
 async fn part(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) {
     let (world, id) = (&cluster.world, |n: usize| cluster.members[n].host.id());
     match what {
@@ -155,18 +196,85 @@ async fn part(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) {
             world.heal(id(*from), id(*to));
         }
         What::Disconnect { a, b } => world.disconnect(id(*a), id(*b)),
+        What::HalfOpen { knows, other } => world.half_open(id(*knows), id(*other)),
         What::SlowLink { from, to, by_ms } => {
             world.slow_link(id(*from), id(*to), ms(*by_ms));
             lasts.await;
             world.slow_link(id(*from), id(*to), Duration::ZERO);
         }
-        What::DirectoryAway { hosts } => {
-            hosts.iter().for_each(|n| cluster.members[*n].gate.set_shut(true));
-            lasts.await;
-            hosts.iter().for_each(|n| cluster.members[*n].gate.set_shut(false));
-        }
         other => panic!("{other:?} does not happen between hosts"),
     }
+}
+
+/// What the directory does to some hosts.
+async fn trouble(cluster: &Cluster, how: Directory, hosts: &[usize], for_ms: u64, lasts: impl Future<Output = ()>) {
+    let all = || hosts.iter().map(|n| &cluster.members[*n]);
+    match how {
+        Directory::Away | Directory::WatchGap => {
+            all().for_each(|member| member.gate.set_shut(true));
+            if how == Directory::WatchGap {
+                all().for_each(|member| member.way.miss_something());
+            }
+            lasts.await;
+            all().for_each(|member| member.gate.set_shut(false));
+        }
+        Directory::Slow { by_ms } => {
+            all().for_each(|member| member.way.set_slow(true));
+            for _ in 0..for_ms / by_ms + 1 {
+                cluster.world.sleep(ms(by_ms)).await;
+                all().for_each(|member| member.way.release());
+            }
+            all().for_each(|member| member.way.set_slow(false));
+        }
+        Directory::AnswersLost => {
+            all().for_each(|member| member.way.set_answers_lost(true));
+            lasts.await;
+            all().for_each(|member| member.way.set_answers_lost(false));
+        }
+    }
+}
+
+/// Disks with full reservation, each as large as there is room for, until none fits.
+async fn fill(cluster: &Cluster, n: usize, lasts: impl Future<Output = ()>) {
+    let policy = format!("full-{n}");
+    let rules = v1::PolicyRules { ftt: 1, reservation_percent: 100, ..v1::PolicyRules::default() };
+    let request = v1::PolicyCreate { name: policy.clone(), rules };
+    let made = cluster.manage(n, async move |node| node.policy_create(request).await.map(drop)).await;
+    if let Err(error) = made {
+        cluster.log.add(format!("h{n} does not make a policy: {error}"));
+    }
+    let (mut size_bytes, mut fillers) = (FILLER_BYTES_MAX, Vec::new());
+    while size_bytes >= FILLER_BYTES_MIN && fillers.len() < FILLERS_MAX {
+        let name = format!("filler-{n}-{}", fillers.len());
+        cluster.extra_disks.borrow_mut().insert(name.clone());
+        match cluster.create_disk(n, &name, size_bytes, Some(policy.clone())).await {
+            Ok(_) => fillers.push(name),
+            Err(error) => {
+                cluster.log.add(format!("h{n} has no room for {size_bytes} bytes: {error}"));
+                cluster.extra_disks.borrow_mut().remove(&name);
+                size_bytes /= 2;
+            }
+        }
+    }
+    cluster.log.add(format!("{} disks of h{n} fill what they can", fillers.len()));
+    lasts.await;
+    for name in fillers {
+        match cluster.delete_disk(n, &name).await {
+            Ok(()) => drop(cluster.extra_disks.borrow_mut().remove(&name)),
+            Err(error) => cluster.log.add(format!("h{n} does not delete {name}: {error}")),
+        }
+    }
+}
+
+/// Two devices of a host that is off change places.
+fn swap(cluster: &Cluster, a: &At, b: &At) {
+    let host = &cluster.members[a.host].host;
+    let names = [a, b].map(|at| Cluster::device_name(at.group, at.capacity));
+    host.kill();
+    let [one, other] = [&names[0], &names[1]].map(|name| host.disk(name).image());
+    host.add_disk_of(&names[0], other);
+    host.add_disk_of(&names[1], one);
+    host.restart();
 }
 
 /// What happens to one device.
@@ -180,13 +288,17 @@ async fn spoil(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) 
             return;
         }
         What::ReadErrors { at, count } => return (0..*count).for_each(|_| inject(at, Fault::ReadErrorNext)),
-        What::LatentSectors { at, offset, len_bytes } => {
-            return inject(at, Fault::LatentSectorError { offset: *offset, len_bytes: *len_bytes });
+        What::LatentSectors { at, place, len_bytes } => {
+            if let Some(offset) = locate(cluster, at, *place, 0) {
+                inject(at, Fault::LatentSectorError { offset, len_bytes: *len_bytes });
+            }
+            return;
         }
-        What::BitRot { at, offset, bits } => {
+        What::BitRot { at, place, bits } => {
             return (0..*bits).for_each(|n| {
-                let offset = offset + u64::from(n) * 4104;
-                inject(at, Fault::BitFlip { offset, bit: (n % 8) as u8 });
+                if let Some(offset) = locate(cluster, at, *place, u64::from(n)) {
+                    inject(at, Fault::BitFlip { offset: offset + u64::from(n % 4096), bit: (n % 8) as u8 });
+                }
             });
         }
         What::LostWrite { at } => return inject(at, Fault::LostWriteNext),
@@ -211,6 +323,14 @@ async fn spoil(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) 
     device(cluster, restart_at).bring_back();
     cluster.log.add(format!("h{} is started anew", restart_at.host));
     cluster.members[restart_at.host].host.restart();
+}
+
+/// Bytes from the beginning of the device to the `n`th block from a place on.
+fn locate(cluster: &Cluster, at: &At, place: Place, n: u64) -> Option<u64> {
+    match place {
+        Place::Offset(offset) => Some(offset + n * 4096),
+        Place::Written(block) => device(cluster, at).written(SUPERBLOCK_BYTES, block + n),
+    }
 }
 
 fn device(cluster: &Cluster, at: &At) -> SimDisk {

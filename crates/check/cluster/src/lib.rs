@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod directory;
+mod draw;
 pub mod guests;
 pub mod inject;
 pub mod model;

@@ -22,6 +22,9 @@ pub struct DiskShape {
     pub reservation_percent: u8,
     /// Tasks that read and write it.
     pub guests: u64,
+    /// Tasks that only read, and stay at their host: the first so many hosts have one each.
+    #[serde(default)]
+    pub readers: usize,
 }
 
 /// A cluster and its load.
@@ -54,6 +57,8 @@ pub struct Needs {
     pub ftt_min: u8,
     /// A lost host can be replaced while all others live.
     pub spare_host: bool,
+    /// The first disk is read at every host all the time: what an owner returns that is none any more is seen.
+    pub readers: bool,
 }
 
 const MIB: u64 = 1 << 20;
@@ -78,7 +83,7 @@ impl Shape {
         };
         let devices = (groups * capacity_devices) as u64;
         let disks: Vec<DiskShape> = (0..count)
-            .map(|_| {
+            .map(|number| {
                 let ftt_max = ((hosts as u64 - 1 - u64::from(needs.spare_host)) / 2).min(3);
                 let ftt = match rng.below(8) {
                     0 => u64::from(needs.ftt_min),
@@ -96,6 +101,7 @@ impl Shape {
                         1 => rng.between(2, 5),
                         _ => rng.between(1, 2),
                     },
+                    readers: if needs.readers && number == 0 { hosts } else { 0 },
                 }
             })
             .collect();
@@ -108,7 +114,8 @@ impl Shape {
             destage_percent: rng.between(10, 50) as u8,
             idle_destage_ms: if rng.one_in(3) { 0 } else { rng.between(50, 1000) },
             disks,
-            pause_max_ms: rng.between(5, 60),
+            // Most guests leave a disk time to come to rest between two requests.
+            pause_max_ms: if rng.one_in(3) { rng.between(5, 40) } else { rng.between(40, 200) },
         }
     }
 
@@ -123,7 +130,14 @@ impl Shape {
             log_segments: 8,
             destage_percent: 15,
             idle_destage_ms: 300,
-            disks: vec![DiskShape { size_bytes, ftt: 1, stripe_width: 1, reservation_percent: 0, guests: 3 }],
+            disks: vec![DiskShape {
+                size_bytes,
+                ftt: 1,
+                stripe_width: 1,
+                reservation_percent: 0,
+                guests: 3,
+                readers: 0,
+            }],
             pause_max_ms: 40,
         }
     }

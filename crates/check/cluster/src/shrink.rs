@@ -3,8 +3,10 @@
 //! Promises    what comes out fails, and with the same kind of finding; every step leaves the plan smaller
 //! Source      delta debugging: Zeller & Hildebrandt, TSE 2002, with its greedy last step only
 
+use cairn_faults::What;
+
 use crate::{
-    plan::{Plan, What},
+    plan::Plan,
     run::{Failure, run},
 };
 

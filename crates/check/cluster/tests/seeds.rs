@@ -12,11 +12,12 @@ use std::{
 };
 
 use cairn_cluster::{
-    plan::{At, Event, Menu, Plan, What},
+    plan::{Menu, Plan},
     run::{Outcome, run},
     shape::Shape,
     shrink::shrink,
 };
+use cairn_faults::{At, Event, What};
 
 /// Seeds that are run here.
 const SEEDS: std::ops::Range<u64> = 1..121;

@@ -362,6 +362,11 @@ impl SimDisk {
         bytes
     }
 
+    /// Where the `n`th 4 KiB block at or behind `from` begins that holds something ([`Medium::written`]).
+    pub fn written(&self, from: u64, n: u64) -> Option<u64> {
+        self.disk.state().medium.written(from, n)
+    }
+
     /// Puts bytes in place without time, errors or counting.
     pub fn poke(&self, offset: u64, data: &[u8]) {
         self.disk.state().medium.poke(offset, data);

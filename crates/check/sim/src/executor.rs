@@ -70,6 +70,8 @@ pub(crate) struct Core {
     polls_at_instant: Cell<u64>,
     /// Steps after which the world is taken to run away.
     pub(crate) steps_max: Cell<u64>,
+    /// Whether any host ever had a slow processor.
+    pub(crate) slow_hosts: Cell<bool>,
     /// Set by a disk whose planned crash point was reached, until the executor has crashed the host.
     pub(crate) tripped: Arc<AtomicBool>,
     pub(crate) rng: RefCell<Rng>,
@@ -90,6 +92,7 @@ impl Core {
             numbers: Cell::new(0),
             polls_at_instant: Cell::new(0),
             steps_max: Cell::new(u64::MAX),
+            slow_hosts: Cell::new(false),
             tripped: Arc::default(),
             rng: RefCell::new(rng),
             trace: RefCell::default(),
@@ -159,7 +162,10 @@ impl Core {
     pub(crate) fn step(self: &Rc<Self>, until: u64) -> bool {
         let next = self.ready.lock().expect("one thread holds this lock").pop_front();
         if let Some(task) = next {
-            self.poll(task);
+            match self.turn(task) {
+                None => self.poll(task),
+                Some(at) => self.call_at(at, move |core| core.poll(task)),
+            }
         } else if !self.fire_next_timer(until) {
             return false;
         }
@@ -167,6 +173,15 @@ impl Core {
             self.crash_tripped_hosts();
         }
         true
+    }
+
+    /// When a task of a host with a slow processor gets its turn; none: now.
+    fn turn(&self, number: u64) -> Option<u64> {
+        if !self.slow_hosts.get() {
+            return None;
+        }
+        let (host, _) = self.tasks.borrow().get(&number)?.process?;
+        self.hosts.borrow().get(&host)?.turn(self.now())
     }
 
     fn poll(self: &Rc<Self>, number: u64) {

@@ -11,6 +11,7 @@ use std::{
     future::Future,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, Weak},
+    time::Duration,
 };
 
 use cairn_types::{HostId, Incarnation};
@@ -143,6 +144,9 @@ pub(crate) struct HostInner {
     up: Cell<bool>,
     paused: Cell<bool>,
     parked: RefCell<Vec<u64>>,
+    /// How long each step takes, and when the one that runs ends, in nanoseconds.
+    slow_step: Cell<u64>,
+    busy_until: Cell<u64>,
     clock: Cell<Clock>,
     disks: RefCell<BTreeMap<String, Arc<DiskCore>>>,
     program: RefCell<Option<Program>>,
@@ -173,6 +177,16 @@ impl HostInner {
             self.parked.borrow_mut().push(task);
         }
         self.paused.get()
+    }
+
+    /// On a slow processor a step begins when the one before it has ended: that moment, if it is to come.
+    pub(crate) fn turn(&self, now: u64) -> Option<u64> {
+        if self.slow_step.get() == 0 {
+            return None;
+        }
+        let begins = self.busy_until.get().max(now);
+        self.busy_until.set(begins + self.slow_step.get());
+        (begins > now).then_some(begins)
     }
 
     /// This host's clock.
@@ -277,6 +291,8 @@ impl Host {
             up: Cell::new(true),
             paused: Cell::new(false),
             parked: RefCell::default(),
+            slow_step: Cell::default(),
+            busy_until: Cell::default(),
             // Every host was started at some other time: a comparison between hosts shows at once.
             clock: Cell::new(Clock {
                 world_base: core.now(),
@@ -452,6 +468,13 @@ impl Host {
         self.inner.set_clock(&self.core, |clock| clock.stopped = false);
         self.inner.paused.set(false);
         self.core.requeue(self.inner.parked.take());
+    }
+
+    /// Lets each step of the process (a poll of one of its tasks) take this long; zero is as fast as ever.
+    pub fn set_slow_steps(&self, step: Duration) {
+        self.core.fold(STEP_PAUSE, &[self.core.now(), self.inner.id.0 as u64, step.as_nanos() as u64]);
+        self.inner.slow_step.set(step.as_nanos() as u64);
+        self.core.slow_hosts.set(true);
     }
 
     /// Lets the clock run faster (or slower, below zero) by this many millionths from now on.

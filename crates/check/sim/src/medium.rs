@@ -78,6 +78,14 @@ impl Medium {
         self.unsynced.len()
     }
 
+    /// Where the `n`th 4 KiB block at or behind `from` begins that anything was ever written to, counted around; none without any.
+    pub fn written(&self, from: u64, n: u64) -> Option<u64> {
+        let pages = self.pages.range(from.div_ceil(PAGE)..);
+        let count = pages.clone().count() as u64;
+        let (page, _) = pages.clone().nth(n.checked_rem(count)? as usize)?;
+        Some(page * PAGE)
+    }
+
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

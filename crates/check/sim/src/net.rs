@@ -493,6 +493,29 @@ impl World {
     }
 }
 
+impl World {
+    /// Ends the connection at one end only: what `other` goes on sending is lost, and it finds out by silence.
+    pub fn half_open(&self, knows: HostId, other: HostId) {
+        let core = self.core();
+        let mut network = core.network.borrow_mut();
+        let Some(connection) = network.connections.get_mut(&pair(knows, other)) else {
+            return;
+        };
+        let number = connection.number;
+        let ends = [end_of(knows, other), end_of(other, knows)];
+        if !connection.ends[ends[0]].open || !connection.ends[ends[1]].open {
+            return;
+        }
+        connection.ends[ends[0]].open = false;
+        let at = core.now() + network.draw(|t| t.give_up);
+        drop(network);
+        core.fold(STEP_LINK, &[core.now(), number, 3]);
+        core.line(|| format!("{}: peer {} down, which does not know", name(core, knows), name(core, other)));
+        push_event(core, knows, NetEvent::PeerDown { host: other, process_gone: false });
+        core.call_at(at, move |core| close_end(core, other, knows, number, false));
+    }
+}
+
 /// What a cut held back sets out again, in order.
 fn release_stalled(core: &Rc<Core>, from: HostId, to: HostId) {
     let mut network = core.network.borrow_mut();

@@ -11,10 +11,11 @@ use std::{
 };
 
 use cairn_cluster::{
-    plan::{Plan, What},
+    plan::Plan,
     run::{Failure, Outcome, run},
     shrink::shrink,
 };
+use cairn_faults::What;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// What to run, and how.

@@ -1,0 +1,345 @@
+//! Draws what happens in a run, menu by menu.
+//!
+//! Promises    what is drawn depends on the generator and the shape alone
+//! Not here    what a plan is (`plan`), how it is carried out (`inject`)
+
+use cairn_faults::{At, CLOCK_PPM_MAX, Directory, Event, Phase, Place, What};
+use cairn_sim::Rng;
+
+use crate::{
+    cluster::{LOG_BEGINS, LOG_SEGMENT_BYTES},
+    plan::{Menu, REPAIR_DELAY_MS},
+    shape::Shape,
+};
+
+/// Draws what happens.
+struct Draw<'a> {
+    rng: &'a mut Rng,
+    shape: &'a Shape,
+    extra_disks: usize,
+}
+
+/// What happens in a run of `menu` on `shape`, in no order.
+pub fn events(rng: &mut Rng, shape: &Shape, menu: Menu) -> Vec<Event> {
+    let mut draw = Draw { rng, shape, extra_disks: 0 };
+    match menu {
+        Menu::Turmoil => draw.turmoil(),
+        Menu::Single => draw.single(),
+        Menu::Damage => draw.damage(),
+        Menu::Loss => draw.loss(),
+        Menu::Owner => draw.owner(),
+        Menu::Beyond => draw.beyond(),
+    }
+}
+
+impl Draw<'_> {
+    fn host(&mut self) -> usize {
+        self.rng.below(self.shape.hosts as u64) as usize
+    }
+
+    fn other(&mut self, than: usize) -> usize {
+        (than + 1 + self.rng.below(self.shape.hosts as u64 - 1) as usize) % self.shape.hosts
+    }
+
+    fn disk(&mut self) -> usize {
+        self.rng.below(self.shape.disks.len() as u64) as usize
+    }
+
+    fn capacity_of(&mut self, host: usize) -> At {
+        let group = self.rng.below(self.shape.groups as u64) as usize;
+        At { host, group, capacity: Some(self.rng.below(self.shape.capacity_devices as u64) as usize) }
+    }
+
+    fn device_of(&mut self, host: usize) -> At {
+        let at = self.capacity_of(host);
+        if self.rng.one_in(2) { At { capacity: None, ..at } } else { at }
+    }
+
+    fn turmoil(&mut self) -> Vec<Event> {
+        let (mut at_ms, mut events) = (0, Vec::new());
+        for _ in 0..self.rng.between(4, 14) {
+            at_ms += self.rng.below(2500);
+            let what = self.any_harmless();
+            let for_ms = self.lasts(&what);
+            events.push(Event { at_ms, for_ms, what });
+        }
+        events
+    }
+
+    fn single(&mut self) -> Vec<Event> {
+        let (mut at_ms, mut events) = (0, Vec::new());
+        for _ in 0..self.rng.between(2, 4) {
+            at_ms += self.rng.between(300, 2000);
+            let what = self.any_harmless();
+            let for_ms = self.lasts(&what);
+            events.push(Event { at_ms, for_ms, what });
+            at_ms += for_ms + 6000;
+        }
+        events
+    }
+
+    fn damage(&mut self) -> Vec<Event> {
+        let victim = self.host();
+        let (mut at_ms, mut events) = (0, Vec::new());
+        for _ in 0..self.rng.between(3, 10) {
+            at_ms += self.rng.below(3000);
+            let what = match self.rng.below(4) {
+                0 => self.background(),
+                _ => self.damage_of(victim),
+            };
+            let for_ms = self.lasts(&what);
+            events.push(Event { at_ms, for_ms, what });
+        }
+        events
+    }
+
+    fn loss(&mut self) -> Vec<Event> {
+        let first = self.host();
+        let second = self.other(first);
+        let at_ms = self.rng.between(300, 3000);
+        let away_ms = REPAIR_DELAY_MS + self.rng.between(12_000, 20_000);
+        let (loss, again) = (self.rng.next_u64(), self.rng.next_u64());
+        let second_ms = self.rng.between(3000, 8000);
+        let mut events = vec![
+            Event { at_ms, for_ms: away_ms + second_ms + 2000, what: What::Crash { host: first, loss } },
+            Event { at_ms: at_ms + away_ms, for_ms: second_ms, what: What::Crash { host: second, loss: again } },
+        ];
+        for _ in 0..self.rng.below(4) {
+            let what = self.background();
+            let (at_ms, for_ms) = (self.rng.below(away_ms), self.lasts(&what));
+            events.push(Event { at_ms, for_ms, what });
+        }
+        events
+    }
+
+    fn beyond(&mut self) -> Vec<Event> {
+        let (mut at_ms, mut events) = (0, Vec::new());
+        for _ in 0..self.rng.between(4, 12) {
+            at_ms += self.rng.below(2000);
+            let host = self.host();
+            let what = match self.rng.below(8) {
+                0 => What::Crash { host, loss: self.rng.next_u64() },
+                1 => What::DeviceGone { at: self.capacity_of(host) },
+                2 => What::FlushError { at: self.device_of(host) },
+                3 => What::WriteError { at: self.device_of(host) },
+                4 => What::LatentSectors { at: self.capacity_of(host), place: self.place(), len_bytes: 512 * 64 },
+                _ => What::BitRot { at: self.capacity_of(host), place: self.place(), bits: 40 },
+            };
+            let for_ms = self.lasts(&what);
+            events.push(Event { at_ms, for_ms, what });
+        }
+        events
+    }
+
+    /// Rounds in which some things happen together, with time to recover between them.
+    fn owner(&mut self) -> Vec<Event> {
+        let (mut at_ms, mut events) = (self.rng.below(500), Vec::new());
+        for _ in 0..self.rng.between(2, 4) {
+            let (owner, disk) = (self.host(), self.disk());
+            events.push(Event { at_ms, for_ms: 0, what: What::HandOver { disk, host: owner } });
+            at_ms += self.rng.between(150, 1200);
+            match self.rng.below(6) {
+                0 => self.cut_off_owner(at_ms, owner, &mut events),
+                1 => self.forgetful_grantors(at_ms, owner, &mut events),
+                2 => self.relay(at_ms, owner, &mut events),
+                3 | 4 => self.owner_dies_in_resync(at_ms, owner, &mut events),
+                _ => self.torn_tails(at_ms, owner, &mut events),
+            }
+            let ended = events.iter().map(|event| event.at_ms + event.for_ms).max().unwrap_or(at_ms);
+            at_ms = ended + self.rng.between(500, 6000);
+        }
+        events
+    }
+
+    /// The owner does not know that it is none any more.
+    fn cut_off_owner(&mut self, at_ms: u64, owner: usize, events: &mut Vec<Event>) {
+        let what = if self.rng.one_in(2) { What::Pause { host: owner } } else { What::Isolate { host: owner } };
+        events.push(Event { at_ms, for_ms: self.rng.between(2200, 9000), what });
+    }
+
+    /// All others start anew just after they granted the owner its lease.
+    fn forgetful_grantors(&mut self, at_ms: u64, owner: usize, events: &mut Vec<Event>) {
+        let for_ms = self.rng.between(2500, 6000);
+        events.push(Event { at_ms, for_ms, what: What::Isolate { host: owner } });
+        let at_ms = at_ms + self.rng.below(300);
+        events.push(Event { at_ms, for_ms: self.rng.between(5, 150), what: What::KillOthers { host: owner } });
+    }
+
+    /// One host is away while a change is made, and back when those who made it are away.
+    fn relay(&mut self, at_ms: u64, owner: usize, events: &mut Vec<Event>) {
+        let other = self.other(owner);
+        let away_ms = self.rng.between(1200, 6000);
+        let what = self.gone(other);
+        events.push(Event { at_ms, for_ms: away_ms, what });
+        let at_ms = at_ms + away_ms - self.rng.below(900).min(away_ms);
+        let what = self.gone(owner);
+        events.push(Event { at_ms, for_ms: self.rng.between(2500, 8000), what });
+    }
+
+    /// The owner dies while another host is filled, or just after, and what it sends that host is late.
+    fn owner_dies_in_resync(&mut self, at_ms: u64, owner: usize, events: &mut Vec<Event>) {
+        let other = self.other(owner);
+        let away_ms = self.rng.between(400, 5000);
+        let what = self.gone(other);
+        events.push(Event { at_ms, for_ms: away_ms, what });
+        let slow = What::SlowLink { from: owner, to: other, by_ms: self.rng.between(10, 250) };
+        events.push(Event { at_ms: at_ms + away_ms, for_ms: 5000, what: slow });
+        let at_ms = at_ms + away_ms + self.rng.below(2500);
+        let what = self.gone(owner);
+        events.push(Event { at_ms, for_ms: self.rng.between(2500, 7000), what });
+    }
+
+    /// Power goes within a write of the log, and comes back before anyone is taken for gone.
+    fn torn_tails(&mut self, at_ms: u64, owner: usize, events: &mut Vec<Event>) {
+        let all = self.rng.one_in(2);
+        for host in 0..self.shape.hosts {
+            if all || host == owner {
+                let (after, loss) = (self.rng.below(8), self.rng.next_u64());
+                let what = What::CrashAtOperation { host, after, phase: Phase::During, loss };
+                events.push(Event { at_ms, for_ms: self.rng.between(5, 600), what });
+            }
+        }
+    }
+
+    /// A host is gone, one way or another, for as long as the event lasts.
+    fn gone(&mut self, host: usize) -> What {
+        match self.rng.below(4) {
+            0 => What::Kill { host },
+            1 => What::Isolate { host },
+            _ => What::Crash { host, loss: self.rng.next_u64() },
+        }
+    }
+
+    /// Two devices of a host, the nearest that it has.
+    fn swapped(&mut self, host: usize) -> What {
+        let at = |group, capacity| At { host, group, capacity };
+        match (self.shape.capacity_devices, self.shape.groups) {
+            (1, 1) => What::DeviceGone { at: at(0, Some(0)) },
+            (1, _) => What::DevicesSwapped { a: at(0, Some(0)), b: at(1, Some(0)) },
+            _ => What::DevicesSwapped { a: at(0, Some(0)), b: at(0, Some(1)) },
+        }
+    }
+
+    /// A part of the log that cannot be read.
+    fn log_damage(&mut self, host: usize) -> What {
+        let at = At { capacity: None, ..self.capacity_of(host) };
+        let offset = LOG_BEGINS + self.rng.below(self.shape.log_segments * LOG_SEGMENT_BYTES) / 512 * 512;
+        What::LatentSectors { at, place: Place::Offset(offset), len_bytes: 512 * self.rng.between(1, 64) }
+    }
+
+    /// Where data are.
+    fn place(&mut self) -> Place {
+        Place::Written(self.rng.below(1 << 20))
+    }
+
+    fn phase(&mut self) -> Phase {
+        match self.rng.below(3) {
+            0 => Phase::Before,
+            1 => Phase::During,
+            _ => Phase::After,
+        }
+    }
+
+    fn lasts(&mut self, what: &What) -> u64 {
+        let (low, high) = match what {
+            What::Crash { .. } | What::Kill { .. } | What::CrashAtOperation { .. } => (10, 6000),
+            What::Pause { .. } => (300, 12_000),
+            What::CrashInRecovery { .. } | What::KillOthers { .. } => (10, 3000),
+            What::DevicesSwapped { .. } => (500, 6000),
+            What::Full { .. } => (500, 8000),
+            What::HalfOpen { .. } => (0, 0),
+            What::Disconnect { .. } | What::HandOver { .. } | What::Resize { .. } => (0, 0),
+            What::LatentSectors { .. } | What::BitRot { .. } | What::ReadErrors { .. } => (0, 0),
+            What::LostWrite { .. } | What::MisdirectedWrite { .. } => (0, 0),
+            What::CrashAll { .. } => (10, 1000),
+            What::DeviceGone { .. } | What::WriteError { .. } | What::FlushError { .. } => (2000, 20_000),
+            What::RollBack { .. } => (500, 6000),
+            _ => (100, 8000),
+        };
+        // Often short: half of all faults end before anyone has given up waiting.
+        let high = if self.rng.one_in(2) { high } else { low + (high - low) / 8 };
+        self.rng.between(low, high)
+    }
+
+    /// Anything that loses no data.
+    fn any_harmless(&mut self) -> What {
+        let host = self.host();
+        let other = self.other(host);
+        let loss = self.rng.next_u64();
+        match self.rng.below(25) {
+            20 => What::HalfOpen { knows: host, other },
+            21 => What::CrashInRecovery { host, after: self.rng.below(40), phase: self.phase(), loss },
+            22 => What::KillOthers { host },
+            0 | 1 => What::Kill { host },
+            2 | 3 => What::Crash { host, loss },
+            4 | 5 => What::CrashAtOperation { host, after: self.rng.below(60), phase: self.phase(), loss },
+            6 => {
+                What::RestartLoop { host, times: self.rng.between(2, 5) as u32, gap_ms: self.rng.between(5, 900), loss }
+            }
+            7 => What::CrashAll { loss, gap_ms: self.rng.below(3000) },
+            8 | 9 => What::Pause { host },
+            10 => What::Isolate { host },
+            11 | 12 => What::Cut { a: host, b: other },
+            13 => What::CutOneWay { from: host, to: other },
+            14 => What::Disconnect { a: host, b: other },
+            _ => self.background(),
+        }
+    }
+
+    /// What neither loses data nor makes a copy stale.
+    fn background(&mut self) -> What {
+        let host = self.host();
+        let other = self.other(host);
+        match self.rng.below(13) {
+            0 | 1 => {
+                let how = match self.rng.below(5) {
+                    0 | 1 => Directory::Away,
+                    2 => Directory::Slow { by_ms: self.rng.between(20, 1500) },
+                    3 => Directory::AnswersLost,
+                    _ => Directory::WatchGap,
+                };
+                let all = self.rng.one_in(2);
+                What::Directory { how, hosts: if all { (0..self.shape.hosts).collect() } else { vec![host, other] } }
+            }
+            9 => What::SlowCpu { host, step_us: self.rng.between(20, 400) },
+            10 if self.rng.one_in(2) => What::Full { host },
+            11 => What::Resize { disk: self.disk(), host, by_bytes: self.rng.between(1, 512) * 4096 },
+            12 => What::ClockRate { host, ppm: self.rng.between(0, 2 * CLOCK_PPM_MAX) as i64 - CLOCK_PPM_MAX as i64 },
+            2 => What::SlowLink { from: host, to: other, by_ms: self.rng.between(1, 200) },
+            3 => What::SlowDevice { at: self.device_of(host), times: self.rng.between(2, 60) as u32 },
+            4 | 5 => What::HandOver { disk: self.disk(), host },
+            6 => What::Resize { disk: self.disk(), host, by_bytes: self.rng.between(1, 2048) * 512 },
+            7 => What::ReadErrors { at: self.capacity_of(host), count: self.rng.between(1, 3) as u32 },
+            _ => {
+                self.extra_disks += 1;
+                What::CreateAndDelete {
+                    number: self.extra_disks,
+                    size_bytes: self.rng.between(1, 4096) * 512,
+                    maker: host,
+                    deleter: other,
+                }
+            }
+        }
+    }
+
+    /// What spoils the devices of one host, or takes it away.
+    fn damage_of(&mut self, host: usize) -> What {
+        let loss = self.rng.next_u64();
+        let at = self.capacity_of(host);
+        match self.rng.below(14) {
+            0 => What::WriteError { at: self.device_of(host) },
+            1 => What::FlushError { at: self.device_of(host) },
+            2 => What::LatentSectors { at, place: self.place(), len_bytes: 512 * self.rng.between(1, 64) },
+            3 | 4 => What::BitRot { at, place: self.place(), bits: self.rng.between(1, 400) as u32 },
+            5 => What::LostWrite { at },
+            6 => What::MisdirectedWrite { at, by_bytes: self.rng.between(1, 40_000) * 512 },
+            7 => What::DeviceGone { at },
+            12 => self.swapped(host),
+            13 => self.log_damage(host),
+            8 => What::RollBack { host, loss },
+            9 => What::Crash { host, loss },
+            10 => What::Kill { host },
+            _ => What::Pause { host },
+        }
+    }
+}
