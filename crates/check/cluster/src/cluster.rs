@@ -14,6 +14,7 @@ use std::{
 
 use cairn_api::{ApiResult, LocalManagement, v1};
 use cairn_directory::{ClusterSettings, Embedded, Gate, HostEntry, LocalCopy, Name, Registry};
+use cairn_faults::Moment;
 use cairn_node::{GroupPaths, GroupStore, Node, NodeOptions, Outside};
 use cairn_object::{DiskClient, LeaseOptions, ObjectEvent, ObjectOptions};
 use cairn_sim::{Host, SimDisk, SimEnv, World};
@@ -91,11 +92,39 @@ struct Saved {
 struct Seen {
     /// Who served an object in an epoch: host and incarnation.
     owners: BTreeMap<(ObjectId, u64), (String, u64)>,
+    /// What was bad at a copy and repaired from another.
+    repairs: Vec<String>,
+    /// Who waits for somebody to tell of a moment.
+    waiting: Vec<(Moment, oneshot::Sender<usize>)>,
     violations: Vec<String>,
+}
+
+impl Seen {
+    /// The first that waits for this moment hears of it.
+    fn strike(&mut self, moment: Moment, host: usize) {
+        if let Some(at) = self.waiting.iter().position(|(waits_for, _)| *waits_for == moment) {
+            // Whoever stopped waiting is not struck.
+            let _ = self.waiting.remove(at).1.send(host);
+        }
+    }
+}
+
+fn moment_of(event: &ObjectEvent) -> Option<Moment> {
+    match event {
+        ObjectEvent::Owned { .. } => Some(Moment::Owned),
+        ObjectEvent::Component { now, .. } => match now.as_str() {
+            "active" => Some(Moment::Active),
+            "absent" => Some(Moment::Absent),
+            "resyncing" => Some(Moment::Resyncing),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 struct SimOutside {
     host: Host,
+    number: usize,
     saved: Rc<RefCell<Saved>>,
     seen: Rc<RefCell<Seen>>,
     log: Log,
@@ -126,6 +155,13 @@ impl Outside<SimEnv> for SimOutside {
 
     fn event(&self, event: ObjectEvent) {
         self.log.add(format!("{}: {event:?}", self.host.name()));
+        if let Some(moment) = moment_of(&event) {
+            self.seen.borrow_mut().strike(moment, self.number);
+        }
+        if let ObjectEvent::Repaired { component, blocks, .. } = &event {
+            let text = format!("{blocks} block(s) of {component:?} were bad");
+            self.seen.borrow_mut().repairs.push(text);
+        }
         if let ObjectEvent::Owned { object, epoch_number, .. } = event {
             let me = (self.host.name().to_owned(), self.host.incarnation().0);
             let mut seen = self.seen.borrow_mut();
@@ -239,7 +275,7 @@ impl Cluster {
             .expect("an empty directory takes its first settings");
         let seen: Rc<RefCell<Seen>> = Rc::default();
         let members = (0..shape.hosts)
-            .map(|n| Self::start_member(&world, (&log, &seen), &format!("h{n}"), way_to(directory.clone()), shape))
+            .map(|n| Self::start_member(&world, (&log, &seen), n, way_to(directory.clone()), shape))
             .collect();
         let size = |disk: &DiskShape| DiskSize { bytes: disk.size_bytes, asked: Vec::new() };
         let sizes = shape.disks.iter().map(size).collect();
@@ -264,11 +300,12 @@ impl Cluster {
     fn start_member(
         world: &World,
         (log, seen): (&Log, &Rc<RefCell<Seen>>),
-        name: &str,
+        number: usize,
         (gate, way): (Arc<Gate>, Arc<TroubledWay>),
         shape: &Shape,
     ) -> Member {
-        let host = world.add_host(name);
+        let name = format!("h{number}");
+        let host = world.add_host(&name);
         for group in 0..shape.groups {
             let cache_bytes = LOG_BEGINS + shape.log_segments * LOG_SEGMENT_BYTES;
             host.add_disk(&Self::device_name(group, None), cache_bytes);
@@ -280,8 +317,7 @@ impl Cluster {
         host.set_clock_rate_ppm(world.random_below(301) as i64 - 150);
         let saved: Rc<RefCell<Saved>> = Rc::default();
         let node: Rc<RefCell<Option<Node<SimEnv>>>> = Rc::default();
-        let (world_host, slot, door, log, name) =
-            (host.clone(), node.clone(), gate.clone(), log.clone(), name.to_owned());
+        let (world_host, slot, door, log, name) = (host.clone(), node.clone(), gate.clone(), log.clone(), name);
         let (seen, shape) = (seen.clone(), shape.clone());
         host.set_program(move |env| {
             let (saved, seen) = (saved.clone(), seen.clone());
@@ -291,7 +327,7 @@ impl Cluster {
                 |json| LocalCopy::from_json(&json, CLUSTER).expect("our own copy loads"),
             );
             let groups = saved.borrow().groups.clone();
-            let outside = Rc::new(SimOutside { host: world_host.clone(), saved, seen, log: log.clone() });
+            let outside = Rc::new(SimOutside { host: world_host.clone(), number, saved, seen, log: log.clone() });
             let (slot, options, registry) = (slot.clone(), node_options(&name, &shape), Registry::new(door.clone()));
             slot.borrow_mut().take();
             let log = log.clone();
@@ -455,6 +491,18 @@ impl Cluster {
     /// What broke an invariant, as seen from outside.
     pub fn violations(&self) -> Vec<String> {
         self.seen.borrow().violations.clone()
+    }
+
+    /// The host that next tells of `moment`.
+    pub fn next_to_tell(&self, moment: Moment) -> oneshot::Receiver<usize> {
+        let (sender, receiver) = oneshot::channel();
+        self.seen.borrow_mut().waiting.push((moment, sender));
+        receiver
+    }
+
+    /// What was repaired.
+    pub fn repairs(&self) -> Vec<String> {
+        self.seen.borrow().repairs.clone()
     }
 
     /// Ends every fault: links, pauses, gates, devices, dead hosts. What is spoiled on a medium stays so.

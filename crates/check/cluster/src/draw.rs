@@ -3,7 +3,7 @@
 //! Promises    what is drawn depends on the generator and the shape alone
 //! Not here    what a plan is (`plan`), how it is carried out (`inject`)
 
-use cairn_faults::{At, CLOCK_PPM_MAX, Directory, Event, Phase, Place, What};
+use cairn_faults::{At, Blow, CLOCK_PPM_MAX, Directory, Event, Moment, Phase, Place, What};
 use cairn_sim::Rng;
 
 use crate::{
@@ -138,7 +138,8 @@ impl Draw<'_> {
             let (owner, disk) = (self.host(), self.disk());
             events.push(Event { at_ms, for_ms: 0, what: What::HandOver { disk, host: owner } });
             at_ms += self.rng.between(150, 1200);
-            match self.rng.below(6) {
+            match self.rng.below(8) {
+                6 | 7 => self.blow_after_absence(at_ms, owner, &mut events),
                 0 => self.cut_off_owner(at_ms, owner, &mut events),
                 1 => self.forgetful_grantors(at_ms, owner, &mut events),
                 2 => self.relay(at_ms, owner, &mut events),
@@ -187,6 +188,37 @@ impl Draw<'_> {
         let at_ms = at_ms + away_ms + self.rng.below(2500);
         let what = self.gone(owner);
         events.push(Event { at_ms, for_ms: self.rng.between(2500, 7000), what });
+    }
+
+    /// A copy is away and comes back; its owner is struck at one of the changes that this makes.
+    fn blow_after_absence(&mut self, at_ms: u64, owner: usize, events: &mut Vec<Event>) {
+        let other = self.other(owner);
+        let away_ms = self.rng.between(600, 5000);
+        let what = self.gone(other);
+        events.push(Event { at_ms, for_ms: away_ms, what });
+        if self.rng.one_in(2) {
+            let slow = What::SlowLink { from: owner, to: other, by_ms: self.rng.between(10, 250) };
+            events.push(Event { at_ms: at_ms + away_ms, for_ms: 6000, what: slow });
+        }
+        let what = self.at_moment();
+        events.push(Event { at_ms, for_ms: self.rng.between(2500, 9000), what });
+    }
+
+    fn at_moment(&mut self) -> What {
+        let moment = match self.rng.below(6) {
+            0 => Moment::Owned,
+            1 | 2 => Moment::Absent,
+            3 => Moment::Resyncing,
+            _ => Moment::Active,
+        };
+        let blow = match self.rng.below(4) {
+            0 => Blow::Pause,
+            1 => Blow::Crash { loss: self.rng.next_u64() },
+            _ => Blow::Isolate,
+        };
+        // At once, or some milliseconds later.
+        let after_us = if self.rng.one_in(2) { self.rng.below(300) } else { self.rng.below(60_000) };
+        What::AtMoment { moment, blow, after_us }
     }
 
     /// Power goes within a write of the log, and comes back before anyone is taken for gone.
@@ -270,6 +302,7 @@ impl Draw<'_> {
             20 => What::HalfOpen { knows: host, other },
             21 => What::CrashInRecovery { host, after: self.rng.below(40), phase: self.phase(), loss },
             22 => What::KillOthers { host },
+            23 => self.at_moment(),
             0 | 1 => What::Kill { host },
             2 | 3 => What::Crash { host, loss },
             4 | 5 => What::CrashAtOperation { host, after: self.rng.below(60), phase: self.phase(), loss },

@@ -6,11 +6,14 @@
 use std::time::Duration;
 
 use cairn_api::{LocalManagement, v1};
-use cairn_faults::{At, Directory, Event, Phase, Place, What};
+use cairn_faults::{At, Blow, Directory, Event, Moment, Phase, Place, What};
 use cairn_sim::{CrashPhase, CrashPoint, Fault, Rng, SimDisk, SimEnv};
+use futures::future::{Either, select};
 
 use crate::{cluster::Cluster, plan::Plan};
 
+/// How long a moment is waited for.
+const MOMENT_WITHIN: Duration = Duration::from_secs(8);
 /// What is left alone at a device's beginning.
 const SUPERBLOCK_BYTES: u64 = 1 << 20;
 /// The first disk that is to fill the datastore.
@@ -65,6 +68,9 @@ async fn one(cluster: &Cluster, event: Event) {
         | What::Disconnect { .. }
         | What::HalfOpen { .. }
         | What::SlowLink { .. } => part(cluster, what, lasts).await,
+        What::AtMoment { moment, blow, after_us } => {
+            at_moment(cluster, *moment, *blow, (*after_us, event.for_ms)).await;
+        }
         What::Directory { how, hosts } => trouble(cluster, *how, hosts, event.for_ms, lasts).await,
         What::Full { host } => fill(cluster, *host, lasts).await,
         What::DevicesSwapped { a, b } => {
@@ -163,6 +169,22 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             start(cluster, *n);
         }
         other => panic!("{other:?} does not happen to a host"),
+    }
+}
+
+/// Waits for the moment, and strikes whoever tells of it.
+async fn at_moment(cluster: &Cluster, moment: Moment, blow: Blow, (after_us, for_ms): (u64, u64)) {
+    let told = cluster.next_to_tell(moment);
+    let Either::Left((Ok(n), _)) = select(told, Box::pin(cluster.world.sleep(MOMENT_WITHIN))).await else {
+        return;
+    };
+    cluster.world.sleep(Duration::from_micros(after_us)).await;
+    cluster.log.add(format!("--- {blow:?} of h{n} for {for_ms} ms"));
+    let lasts = cluster.world.sleep(ms(for_ms));
+    match blow {
+        Blow::Crash { loss } => befall(cluster, &What::Crash { host: n, loss }, lasts).await,
+        Blow::Pause => befall(cluster, &What::Pause { host: n }, lasts).await,
+        Blow::Isolate => part(cluster, &What::Isolate { host: n }, lasts).await,
     }
 }
 

@@ -140,6 +140,10 @@ fn run_caught(plan: &Plan, print: bool, log: &Rc<RefCell<Option<Log>>>) -> Resul
         return Err(what);
     }
     result?;
+    let repaired = cluster.repairs();
+    if !repaired.is_empty() && !plan.events.iter().any(|event| event.what.spoils()) {
+        return Err(format!("I7: {}, and no medium was spoiled", repaired[0]));
+    }
     let sum = |count: fn(&Guests) -> u64| guests.iter().map(count).sum();
     Ok(Outcome {
         counts: cluster.counts(),

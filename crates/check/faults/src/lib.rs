@@ -44,6 +44,33 @@ pub enum Place {
     Written(u64),
 }
 
+/// A change of a disk's state that its owner tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Moment {
+    /// A host has become owner.
+    Owned,
+    /// A copy was recorded absent.
+    Absent,
+    /// A copy is about to be filled.
+    Resyncing,
+    /// A copy is in sync again.
+    Active,
+}
+
+/// What happens to a host at such a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Blow {
+    /// Power goes.
+    Crash {
+        /// As for [`What::Crash`].
+        loss: u64,
+    },
+    /// It is cut off from all others.
+    Isolate,
+    /// It stands still.
+    Pause,
+}
+
 /// What a directory does to those who ask it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Directory {
@@ -80,6 +107,8 @@ pub enum What {
     KillOthers { host: usize },
     /// The process stands still.
     Pause { host: usize },
+    /// The next owner to tell of `moment` is struck, so long after; where nobody tells of one, nothing happens.
+    AtMoment { moment: Moment, blow: Blow, after_us: u64 },
     /// The clock runs at another rate, within the bound.
     ClockRate { host: usize, ppm: i64 },
     /// Each step of the process takes so long: its processor is somebody else's, mostly.
@@ -153,6 +182,7 @@ impl What {
             Self::Kill { .. } => "kill",
             Self::KillOthers { .. } => "kill of all other hosts",
             Self::Pause { .. } => "pause",
+            Self::AtMoment { .. } => "blow at a change of state",
             Self::ClockRate { .. } => "clock rate",
             Self::SlowCpu { .. } => "slow processor",
             Self::Isolate { .. } => "isolated host",
@@ -184,7 +214,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 36] = [
+    pub const KINDS: [&'static str; 37] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -193,6 +223,7 @@ impl What {
         "kill",
         "kill of all other hosts",
         "pause",
+        "blow at a change of state",
         "clock rate",
         "slow processor",
         "isolated host",
@@ -222,6 +253,23 @@ impl What {
         "resize",
         "create and delete",
     ];
+
+    /// Whether a device may hold or return something else than what was written to it, or nothing, because of it.
+    pub fn spoils(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadErrors { .. }
+                | Self::WriteError { .. }
+                | Self::FlushError { .. }
+                | Self::LatentSectors { .. }
+                | Self::BitRot { .. }
+                | Self::LostWrite { .. }
+                | Self::MisdirectedWrite { .. }
+                | Self::DeviceGone { .. }
+                | Self::DevicesSwapped { .. }
+                | Self::RollBack { .. }
+        )
+    }
 
     /// Its kind in a cluster of so many hosts: a directory that is away for some of them is split.
     pub fn kind_among(&self, hosts: usize) -> &'static str {
