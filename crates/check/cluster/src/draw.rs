@@ -138,12 +138,12 @@ impl Draw<'_> {
             let (owner, disk) = (self.host(), self.disk());
             events.push(Event { at_ms, for_ms: 0, what: What::HandOver { disk, host: owner } });
             at_ms += self.rng.between(150, 1200);
-            match self.rng.below(8) {
-                6 | 7 => self.blow_after_absence(at_ms, owner, &mut events),
+            match self.rng.below(12) {
                 0 => self.cut_off_owner(at_ms, owner, &mut events),
-                1 => self.forgetful_grantors(at_ms, owner, &mut events),
-                2 => self.relay(at_ms, owner, &mut events),
-                3 | 4 => self.owner_dies_in_resync(at_ms, owner, &mut events),
+                1 | 2 => self.forgetful_grantors(at_ms, owner, &mut events),
+                3 => self.relay(at_ms, owner, &mut events),
+                4 => self.owner_dies_in_resync(at_ms, owner, &mut events),
+                5..=8 => self.blow_after_absence(at_ms, owner, &mut events),
                 _ => self.torn_tails(at_ms, owner, &mut events),
             }
             let ended = events.iter().map(|event| event.at_ms + event.for_ms).max().unwrap_or(at_ms);
@@ -158,12 +158,18 @@ impl Draw<'_> {
         events.push(Event { at_ms, for_ms: self.rng.between(2200, 9000), what });
     }
 
-    /// All others start anew just after they granted the owner its lease.
+    /// Most others start anew just after they granted the owner its lease.
     fn forgetful_grantors(&mut self, at_ms: u64, owner: usize, events: &mut Vec<Event>) {
         let for_ms = self.rng.between(2500, 6000);
         events.push(Event { at_ms, for_ms, what: What::Isolate { host: owner } });
+        // Who is not struck takes over, once it knows that the owner is gone.
         let at_ms = at_ms + self.rng.below(300);
-        events.push(Event { at_ms, for_ms: self.rng.between(5, 150), what: What::KillOthers { host: owner } });
+        for host in (0..self.shape.hosts).filter(|host| *host != owner) {
+            match self.rng.one_in(3) {
+                true => events.push(Event { at_ms, for_ms: 0, what: What::HalfOpen { knows: host, other: owner } }),
+                false => events.push(Event { at_ms, for_ms: self.rng.between(5, 150), what: What::Kill { host } }),
+            }
+        }
     }
 
     /// One host is away while a change is made, and back when those who made it are away.
@@ -196,16 +202,16 @@ impl Draw<'_> {
         let away_ms = self.rng.between(600, 5000);
         let what = self.gone(other);
         events.push(Event { at_ms, for_ms: away_ms, what });
-        if self.rng.one_in(2) {
+        let what = self.at_moment();
+        if matches!(what, What::AtMoment { moment: Moment::Active, .. }) || self.rng.one_in(3) {
             let slow = What::SlowLink { from: owner, to: other, by_ms: self.rng.between(10, 250) };
             events.push(Event { at_ms: at_ms + away_ms, for_ms: 6000, what: slow });
         }
-        let what = self.at_moment();
         events.push(Event { at_ms, for_ms: self.rng.between(2500, 9000), what });
     }
 
     fn at_moment(&mut self) -> What {
-        let moment = match self.rng.below(6) {
+        let moment = match self.rng.below(8) {
             0 => Moment::Owned,
             1 | 2 => Moment::Absent,
             3 => Moment::Resyncing,

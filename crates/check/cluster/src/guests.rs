@@ -305,7 +305,7 @@ impl Guests {
                 let _ = self.read(at, &client, first, (all - first).min(512)).await;
             }
         }
-        self.failures.borrow().first().map_or(Ok(()), |failure| Err(failure.clone()))
+        self.first_failure()
     }
 
     /// Reads the whole disk at every host, what it grew by included.
@@ -313,19 +313,46 @@ impl Guests {
         self.model.borrow_mut().grow(self.cluster.sizes.borrow()[self.number].bytes);
         let all = self.model.borrow().len_sectors();
         for at in 0..self.cluster.members.len() {
-            let client = self.cluster.client(at, &self.disk).await;
-            let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
-            let mut first = 0;
-            while first < all {
-                let count = (all - first).min(2048);
-                let before = self.errors.get();
-                let read = self.read(at, &client, first, count).await;
-                if read.is_err() || self.errors.get() > before {
-                    return Err(format!("h{at} cannot read sectors {first}+{count}: {read:?}"));
-                }
-                first += count;
+            self.read_all(at, all).await?;
+        }
+        self.first_failure()
+    }
+
+    /// Reads the whole disk at one host.
+    pub async fn verify_at(&self, at: usize) -> Result<(), String> {
+        self.model.borrow_mut().grow(self.cluster.sizes.borrow()[self.number].bytes);
+        let all = self.model.borrow().len_sectors();
+        self.read_all(at, all).await?;
+        self.first_failure()
+    }
+
+    async fn read_all(&self, at: usize, all: u64) -> Result<(), String> {
+        let client = self.cluster.client(at, &self.disk).await;
+        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        for first in (0..all).step_by(2048) {
+            let (count, before) = ((all - first).min(2048), self.errors.get());
+            let read = self.read(at, &client, first, count).await;
+            if read.is_err() || self.errors.get() > before {
+                return Err(format!("h{at} cannot read sectors {first}+{count}: {read:?}"));
             }
         }
+        Ok(())
+    }
+
+    /// Trims the whole disk.
+    pub async fn trim_all(&self, at: usize) -> Result<(), String> {
+        let all = self.model.borrow().len_sectors();
+        let client = self.cluster.client(at, &self.disk).await;
+        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        let before = self.errors.get();
+        let changed = self.change(at, &client, 0, all, true).await;
+        match changed.is_err() || self.errors.get() > before {
+            true => Err(format!("h{at} does not trim the disk: {changed:?}")),
+            false => Ok(()),
+        }
+    }
+
+    fn first_failure(&self) -> Result<(), String> {
         match self.failures.borrow().first() {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),

@@ -47,7 +47,7 @@ pub async fn inject(cluster: &Cluster, plan: &Plan) {
 }
 
 /// One event, begun and ended.
-async fn one(cluster: &Cluster, event: Event) {
+pub async fn one(cluster: &Cluster, event: Event) {
     let (what, lasts) = (&event.what, cluster.world.sleep(ms(event.for_ms)));
     cluster.log.add(format!("--- {what:?} for {} ms", event.for_ms));
     match what {

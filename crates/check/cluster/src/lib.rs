@@ -19,5 +19,6 @@ pub mod model;
 pub mod plan;
 pub mod rest;
 pub mod run;
+pub mod scenarios;
 pub mod shape;
 pub mod shrink;

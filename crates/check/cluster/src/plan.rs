@@ -63,8 +63,8 @@ impl Plan {
             0..=2 => Menu::Single,
             3..=6 => Menu::Damage,
             7 => Menu::Loss,
-            8..=12 => Menu::Owner,
-            13 => Menu::Beyond,
+            8..=13 => Menu::Owner,
+            14 => Menu::Beyond,
             _ => Menu::Turmoil,
         };
         let needs = match menu {

@@ -88,12 +88,20 @@ fn keep_panics() {
 
 /// Runs a plan. `print` tells what happens as it happens.
 pub fn run(plan: &Plan, print: bool) -> Result<Outcome, Failure> {
+    caught(|log| run_caught(plan, print, log))
+}
+
+/// The last log of a run, for whoever catches its failure.
+pub(crate) type LastLog = Rc<RefCell<Option<Log>>>;
+
+/// Runs `body`; a panic is a failure like any other.
+pub(crate) fn caught<T>(body: impl FnOnce(&LastLog) -> Result<T, String>) -> Result<T, Failure> {
     keep_panics();
     PANIC.with(|panic| panic.take());
-    let log: Rc<RefCell<Option<Log>>> = Rc::default();
+    let log = LastLog::default();
     let told = || log.borrow().as_ref().map(Log::text).unwrap_or_default();
-    match catch_unwind(AssertUnwindSafe(|| run_caught(plan, print, &log))) {
-        Ok(Ok(outcome)) => Ok(outcome),
+    match catch_unwind(AssertUnwindSafe(|| body(&log))) {
+        Ok(Ok(done)) => Ok(done),
         Ok(Err(what)) => Err(Failure { what, log: told() }),
         Err(_) => {
             let what = PANIC.with(|panic| panic.take()).unwrap_or_else(|| "panic".to_owned());
@@ -103,7 +111,7 @@ pub fn run(plan: &Plan, print: bool) -> Result<Outcome, Failure> {
 }
 
 /// Ends the world however a run ends: tasks of a failed one hold it.
-struct End(Cluster);
+pub(crate) struct End(pub(crate) Cluster);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -111,7 +119,7 @@ impl Drop for End {
     }
 }
 
-fn run_caught(plan: &Plan, print: bool, log: &Rc<RefCell<Option<Log>>>) -> Result<Outcome, String> {
+fn run_caught(plan: &Plan, print: bool, log: &LastLog) -> Result<Outcome, String> {
     let cluster = Cluster::new(plan.seed, &plan.shape, print);
     let _end = End(cluster.clone());
     cluster.world.set_steps_max(STEPS_MAX);

@@ -142,6 +142,19 @@ impl Shape {
         }
     }
 
+    /// With so many guests on each disk that they get in each other's way.
+    pub fn crowded(mut self) -> Self {
+        self.disks.iter_mut().for_each(|disk| disk.guests = 8);
+        self.pause_max_ms = 12;
+        self
+    }
+
+    /// With a reader of every disk at every host.
+    pub fn read_everywhere(mut self) -> Self {
+        self.disks.iter_mut().for_each(|disk| disk.readers = self.hosts);
+        self
+    }
+
     /// Names of the disks, in the order of [`Self::disks`].
     pub fn disk_name(number: usize) -> String {
         format!("vm-{number}")

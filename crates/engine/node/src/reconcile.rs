@@ -35,6 +35,7 @@ impl<E: Env> Node<E> {
                 }
             }
             self.reconcile_tombstones().await;
+            self.reconcile_creations().await;
             self.reconcile_unseated().await;
             for (disk_group, record) in inner.seats.records() {
                 let own = inner.shard.owned(record.object).map(|_| self.me());
@@ -185,6 +186,38 @@ impl<E: Env> Node<E> {
             if !removed.is_empty() {
                 // Once more with the next round when the directory is away.
                 let _ = inner.registry.confirm_removed(object, &removed).await;
+            }
+        }
+    }
+
+    /// Disks whose creator did not come to the end in its time: one that was taken into use is ready, and another one is undone.
+    async fn reconcile_creations(&self) {
+        let inner = &self.inner;
+        let entries = inner.copy.borrow().list::<CatalogueEntry>();
+        for (object, _) in entries.into_iter().filter(|(_, entry)| entry.state == DiskState::Creating) {
+            let Ok(Some(intent)) = inner.registry.get::<CreateIntent>(&object).await else { continue };
+            if inner.env.unix_ms() < intent.entry.expires_unix_ms {
+                continue;
+            }
+            let mut hosts: Vec<_> = intent.entry.components.iter().map(|place| place.host).collect();
+            hosts.dedup();
+            let changes = inner.peer_changes.get();
+            match inner.shard.look_up(object, &hosts).await {
+                Some((known, _)) if known.config.deleted => {
+                    let _ = inner.registry.mark_deleted(object, &intent.entry.components).await;
+                }
+                Some((known, owner)) => {
+                    // A majority has accepted it, or does so now; where neither is possible, it is tried again.
+                    if owner.is_some() || inner.shard.take_over(&known).await.is_ok() {
+                        let _ = inner.registry.finish_create(object).await;
+                    }
+                }
+                None => {
+                    let all_answer = hosts.iter().all(|h| *h == self.me() || inner.rpc.is_up(*h));
+                    if all_answer && changes == inner.peer_changes.get() {
+                        let _ = inner.registry.abandon_create(object).await;
+                    }
+                }
             }
         }
     }

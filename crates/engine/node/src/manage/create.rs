@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use cairn_api::{ApiError, ApiResult, v1};
-use cairn_directory::{ComponentPlace, NewDisk, names::Name};
+use cairn_directory::{ComponentPlace, DirectoryError, NewDisk, names::Name};
 use cairn_env::Env;
 use cairn_object::Command;
 use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
@@ -44,7 +44,13 @@ impl<E: Env> Node<E> {
             self.take_back(&config).await;
             return Err(ApiError::unavailable(format!("the new disk cannot be taken into use: {error}")));
         }
-        self.inner.registry.finish_create(config.object).await.map_err(directory_error)?;
+        if let Err(error) = self.inner.registry.finish_create(config.object).await {
+            if matches!(error, DirectoryError::Refused(_)) {
+                // Somebody has undone it: it has no name any more, and nobody else would remove it.
+                let _ = self.delete_object(config.object, &[]).await;
+            }
+            return Err(directory_error(error));
+        }
         if let Some(owner) = owner.filter(|o| *o != self.me()) {
             let attach = Request::Attach { object: config.object };
             let route = cairn_env::Route::Object(config.object);
@@ -145,10 +151,24 @@ impl<E: Env> Node<E> {
         let (object, entry) = self.known_disk(name).await?;
         // Without the directory the name could not be freed: nothing is begun that cannot be finished.
         self.inner.registry.settings().await.map_err(directory_error)?;
-        let status = self.to_owner(object, &entry.hint_hosts, &Command::Delete).await?;
+        let config = self.delete_object(object, &entry.hint_hosts).await?;
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
-        let components: Vec<ComponentPlace> = status.config.members.iter().map(place).collect();
+        let components: Vec<ComponentPlace> = config.members.iter().map(place).collect();
         let marked = self.inner.registry.mark_deleted(object, &components).await;
-        marked.map(drop).map_err(directory_error)
+        // Hosts have begun to remove what they hold: what is left is the catalogue's entry.
+        marked
+            .map(drop)
+            .map_err(|error| directory_error(error).remedy("Delete the disk again: what is left is its name"))
+    }
+
+    /// The object has its tombstone; the configuration that it had last.
+    async fn delete_object(&self, object: ObjectId, hints: &[HostId]) -> ApiResult<ObjectConfig> {
+        // An earlier deletion came as far as this and no further: its copies may be gone, so that nobody can own it any more.
+        if let Some((known, _)) = self.inner.shard.look_up(object, hints).await
+            && known.config.deleted
+        {
+            return Ok(known.config);
+        }
+        Ok(self.to_owner(object, hints, &Command::Delete).await?.config)
     }
 }

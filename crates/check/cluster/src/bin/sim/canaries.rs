@@ -8,6 +8,12 @@ use cairn_cluster::{
 };
 use cairn_types::Canary;
 
+/// The canary of this name.
+pub fn named(name: &str) -> Result<Canary, String> {
+    let found = Canary::ALL.into_iter().find(|canary| format!("{canary:?}") == name);
+    found.ok_or_else(|| format!("there is no canary {name:?}; there are {:?}", Canary::ALL))
+}
+
 /// Runs seeds from 1 on with each canary, until one fails. Prints a table; fails where one is not caught.
 pub fn canaries(seeds_max: u64, jobs: usize, only: Option<&str>) -> ExitCode {
     let list: Vec<Canary> =

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "canaries")]
 mod canaries;
+mod stories;
 mod sweep;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -59,6 +60,23 @@ enum Command {
         /// Only the outcome.
         #[arg(long)]
         quiet: bool,
+        /// With this deliberate bug.
+        #[cfg(feature = "canaries")]
+        #[arg(long, value_parser = canaries::named)]
+        canary: Option<cairn_types::Canary>,
+    },
+    /// Tell the scripted stories, and print a table of what holds.
+    Scenarios {
+        /// Only those whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+        /// Tell what happens as it happens.
+        #[arg(long)]
+        verbose: bool,
+        /// With this deliberate bug.
+        #[cfg(feature = "canaries")]
+        #[arg(long, value_parser = canaries::named)]
+        canary: Option<cairn_types::Canary>,
     },
     /// Print what a seed will do, without running it.
     Show {
@@ -115,7 +133,15 @@ fn main() -> ExitCode {
             let jobs = jobs.unwrap_or_else(processors).max(1);
             sweep::sweep(&sweep::Order { seeds, jobs, out, failures_max, shrink_runs: shrink })
         }
-        Command::Replay { seed, plan, quiet } => {
+        Command::Replay {
+            seed,
+            plan,
+            quiet,
+            #[cfg(feature = "canaries")]
+            canary,
+        } => {
+            #[cfg(feature = "canaries")]
+            cairn_types::Canary::set(canary);
             let plan = match (seed, plan) {
                 (_, Some(path)) => match read_plan(&path) {
                     Ok(plan) => plan,
@@ -134,6 +160,16 @@ fn main() -> ExitCode {
                 }
                 Err(failure) => tell_failure(&failure),
             }
+        }
+        Command::Scenarios {
+            only,
+            verbose,
+            #[cfg(feature = "canaries")]
+            canary,
+        } => {
+            #[cfg(feature = "canaries")]
+            cairn_types::Canary::set(canary);
+            stories::tell_all(only.as_deref(), verbose)
         }
         Command::Show { seed, json } => {
             let plan = Plan::of(seed);

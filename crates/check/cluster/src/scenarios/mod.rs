@@ -1,0 +1,73 @@
+//! Scripted misfortunes: each tells one story that a careless design would not survive, with the guests and checks of random runs.
+//!
+//! Promises    a story run twice with one seed is the same run; each has its goal and its method on top
+//! Not here    what is told of undo, replay and the log alone: `store_crash` (`cairn-sim`), `register` and `leases` (`cairn-record`)
+
+mod owners;
+mod resyncs;
+mod space;
+mod stage;
+
+use std::{fmt, future::Future, time::Duration};
+
+use futures::{FutureExt as _, future::LocalBoxFuture};
+pub use stage::Stage;
+
+use crate::{
+    run::{End, Failure, caught},
+    shape::Shape,
+};
+
+/// A story.
+pub struct Scenario {
+    /// What it is called.
+    pub name: &'static str,
+    /// What must hold.
+    pub goal: &'static str,
+    /// How it is brought about.
+    pub method: &'static str,
+    /// Seeds that it is told for.
+    pub seeds: u64,
+    shape: Shape,
+    story: Box<dyn Fn(Stage) -> LocalBoxFuture<'static, Result<(), String>> + Send + Sync>,
+}
+
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)
+    }
+}
+
+impl Scenario {
+    fn new<F: Future<Output = Result<(), String>> + 'static>(
+        name: &'static str,
+        (goal, method): (&'static str, &'static str),
+        (shape, seeds): (Shape, u64),
+        story: impl Fn(Stage) -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, goal, method, seeds, shape, story: Box::new(move |stage| story(stage).boxed_local()) }
+    }
+
+    /// Tells it once. Answers how long it took in the simulated world.
+    ///
+    /// # Errors
+    /// What was broken, with what happened last.
+    pub fn tell(&self, seed: u64, print: bool) -> Result<Duration, Failure> {
+        caught(|log| {
+            let stage = Stage::new(seed, &self.shape, print);
+            log.replace(Some(stage.cluster.log.clone()));
+            let _end = End(stage.cluster.clone());
+            let (cluster, guests) = (stage.cluster.clone(), stage.guests.clone());
+            let result = cluster.world.block_on((self.story)(stage));
+            let seen = guests.iter().flat_map(|g| g.failures.borrow().clone()).chain(cluster.violations()).next();
+            seen.map_or(Ok(()), Err)?;
+            result?;
+            Ok(cluster.world.now())
+        })
+    }
+}
+
+/// All of them, in the order of the design's list of ways to go wrong.
+pub fn all() -> Vec<Scenario> {
+    [owners::all(), resyncs::all(), space::all()].into_iter().flatten().collect()
+}

@@ -1,0 +1,287 @@
+//! Stories of copies: what they hold after they were away, and who believes them.
+
+use std::time::Duration;
+
+use cairn_faults::Moment;
+use cairn_sim::Fault;
+
+use super::{Scenario, Stage};
+use crate::{
+    cluster::{Cluster, LOG_BEGINS, LOG_SEGMENT_BYTES},
+    shape::Shape,
+};
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    let busy = |hosts| Shape::plain(hosts).read_everywhere();
+    vec![
+        Scenario::new(
+            "2. undo after a quick rejoin",
+            (
+                "what was acknowledged while a copy was away survives the owner's death just after that copy is back",
+                "a copy dies and is back after 3 s; guests stop when it is in sync; the owner dies, and all is read from what is left",
+            ),
+            (busy(3), 4),
+            quick_rejoin,
+        ),
+        Scenario::new(
+            "3. a host with yesterday's devices",
+            (
+                "what it lacks undoes nothing, and it is filled again",
+                "an image of a host's devices is put in their place, 4 s later",
+            ),
+            (busy(3), 4),
+            old_image,
+        ),
+        Scenario::new(
+            "3. a bad sector in the middle of the log",
+            (
+                "what such a copy lacks undoes nothing at the others",
+                "half of a host's log cannot be read when it starts after a power loss",
+            ),
+            (busy(3), 4),
+            damaged_log,
+        ),
+        Scenario::new(
+            "5. the owner dies as a copy becomes active",
+            (
+                "it is active only with every write that was acknowledged meanwhile, and what it alone holds goes",
+                "the owner is cut off at the moment of the activation, with a slow link to that copy",
+            ),
+            (busy(3), 8),
+            owner_dies_at_activation,
+        ),
+        Scenario::new(
+            "6. a resync that is interrupted again and again",
+            (
+                "regions that were not yet filled still are",
+                "the copy, or another host, dies some milliseconds into the resync, five times",
+            ),
+            (busy(3), 4),
+            interrupted_resync,
+        ),
+        Scenario::new(
+            "7. undo, crash, replay",
+            (
+                "what was undone does not come back with the replay of the log",
+                "all hosts lose power under load, start, get new writes for a moment, and lose power again, six times",
+            ),
+            (busy(3), 4),
+            undo_crash_replay,
+        ),
+        Scenario::new(
+            "8. power goes within a write of the log",
+            (
+                "a torn tail is not believed, and what it held is undone or completed from the others",
+                "a host loses power within each of its next disk operations, and is back before it is missed",
+            ),
+            (busy(3), 4),
+            torn_tails,
+        ),
+        Scenario::new(
+            "12. a witness host with empty devices",
+            (
+                "what was made anew under an old name has no vote, and no copy is lost by it",
+                "the witness's host comes back with blank devices; then the owner dies and comes back",
+            ),
+            (busy(3), 4),
+            blank_witness,
+        ),
+        Scenario::new(
+            "19. a capacity device dies and returns",
+            (
+                "what it held is rebuilt elsewhere, and its return brings nothing stale back",
+                "all capacity devices of a host are gone, in the midst of destage; they return after the rebuild",
+            ),
+            (busy(4), 4),
+            capacity_dies,
+        ),
+        Scenario::new(
+            "P4. bits rot on one host",
+            (
+                "nobody reads a wrong byte, and what is read is repaired",
+                "400 bits turn over where data are, under load",
+            ),
+            (busy(3), 4),
+            bits_rot,
+        ),
+    ]
+}
+
+async fn quick_rejoin(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let (owner, other) = (copies[0], copies[1]);
+    stage.attach(owner).await?;
+    stage.crash(other);
+    stage.told(Moment::Absent, 8000).await?;
+    stage.goes_on(20, 1500).await?;
+    stage.start(other);
+    stage.told(Moment::Active, 8000).await?;
+    stage.guests[0].stop().await;
+    stage.ms(stage.below(300)).await;
+    stage.crash(owner);
+    stage.ms(6000).await;
+    let left = (0..stage.hosts()).find(|n| *n != owner).expect("two more");
+    stage.guests[0].verify_at(left).await?;
+    stage.start(owner);
+    stage.rest(false).await
+}
+
+async fn old_image(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let n = stage.any();
+    let host = stage.host(n).clone();
+    stage.say(format!("h{n}: an image is taken"));
+    let images: Vec<_> = host.disk_names().into_iter().map(|name| (host.disk(&name).image(), name)).collect();
+    stage.ms(4000).await;
+    stage.crash(n);
+    stage.say("the image is put in place");
+    for (image, name) in images {
+        host.add_disk_of(&name, image);
+    }
+    stage.start(n);
+    stage.ms(5000).await;
+    stage.rest(false).await
+}
+
+async fn damaged_log(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let n = copies[stage.below(2) as usize];
+    stage.crash(n);
+    let log = stage.host(n).disk(&Cluster::device_name(0, None));
+    for segment in (0..8).step_by(2) {
+        let offset = LOG_BEGINS + segment * LOG_SEGMENT_BYTES + stage.below(64) * 4096;
+        log.inject(Fault::LatentSectorError { offset, len_bytes: LOG_SEGMENT_BYTES / 2 });
+    }
+    stage.ms(stage.below(3000)).await;
+    stage.start(n);
+    stage.ms(3000).await;
+    stage.rest(true).await
+}
+
+async fn owner_dies_at_activation(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    for _ in 0..4 {
+        let (copies, _) = stage.copies_and_witnesses().await?;
+        let (owner, other) = (copies[0], copies[1]);
+        stage.attach(owner).await?;
+        stage.crash(other);
+        stage.told(Moment::Absent, 8000).await?;
+        stage.ms(500).await;
+        let late = Duration::from_millis(20 + stage.below(200));
+        stage.cluster.world.slow_link(stage.host(owner).id(), stage.host(other).id(), late);
+        stage.start(other);
+        let teller = stage.told(Moment::Active, 20_000).await?;
+        stage.ms(stage.below(3)).await;
+        stage.isolate(teller);
+        stage.ms(5000).await;
+        stage.cluster.heal_everything();
+        stage.healthy().await?;
+    }
+    stage.rest(false).await
+}
+
+async fn interrupted_resync(stage: Stage) -> Result<(), String> {
+    for _ in 0..5 {
+        let n = stage.any();
+        stage.crash(n);
+        stage.ms(3000).await;
+        stage.start(n);
+        // Into the midst of it.
+        stage.ms(20 + stage.below(120)).await;
+        let other = (n + 1 + stage.below(2) as usize) % 3;
+        stage.crash(if stage.below(2) == 0 { n } else { other });
+        stage.ms(300).await;
+        stage.cluster.heal_everything();
+        stage.ms(2000).await;
+    }
+    stage.rest(false).await
+}
+
+async fn undo_crash_replay(stage: Stage) -> Result<(), String> {
+    for _ in 0..6 {
+        stage.ms(300 + stage.below(1500)).await;
+        (0..stage.hosts()).for_each(|n| stage.crash(n));
+        stage.ms(stage.below(300)).await;
+        (0..stage.hosts()).for_each(|n| stage.start(n));
+        stage.ms(2500).await;
+    }
+    stage.rest(false).await
+}
+
+async fn torn_tails(stage: Stage) -> Result<(), String> {
+    use cairn_sim::{CrashPhase, CrashPoint};
+    for _ in 0..20 {
+        let n = stage.any();
+        let operation = stage.host(n).disk_operations() + 1 + stage.below(6);
+        let loss_seed = stage.cluster.world.random_u64();
+        stage.host(n).crash_at(CrashPoint { operation, phase: CrashPhase::During, loss_seed });
+        stage.ms(100 + stage.below(300)).await;
+        stage.host(n).no_planned_crash();
+        stage.start(n);
+        stage.ms(200 + stage.below(500)).await;
+    }
+    stage.rest(false).await
+}
+
+async fn blank_witness(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, witnesses) = stage.copies_and_witnesses().await?;
+    let witness = witnesses[0];
+    stage.attach(copies[0]).await?;
+    stage.crash(witness);
+    let host = stage.host(witness).clone();
+    for name in host.disk_names() {
+        let blank = cairn_sim::Medium::new(host.disk(&name).image().len_bytes());
+        host.add_disk_of(&name, blank);
+    }
+    stage.start(witness);
+    stage.ms(2000).await;
+    stage.goes_on(20, 2000).await?;
+    stage.crash(copies[0]);
+    let before = stage.acked();
+    stage.ms(6000).await;
+    if stage.acked() != before {
+        return Err("I1: one copy of two, and a witness that knows nothing, took writes".into());
+    }
+    stage.start(copies[0]);
+    stage.ms(3000).await;
+    // The disk goes on, without redundancy of votes: the host's disk group is gone.
+    stage.goes_on(20, 4000).await?;
+    stage.guests[0].stop().await;
+    stage.guests[0].verify_what_is_left().await
+}
+
+async fn capacity_dies(stage: Stage) -> Result<(), String> {
+    stage.ms(2000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let n = copies[stage.below(2) as usize];
+    let names = [0, 1].map(|device| Cluster::device_name(0, Some(device)));
+    stage.say(format!("h{n}: capacity devices are gone"));
+    names.iter().for_each(|name| stage.host(n).disk(name).inject(Fault::Gone));
+    stage.ms(10_000).await;
+    stage.healthy().await?;
+    stage.say(format!("h{n}: capacity devices return"));
+    names.iter().for_each(|name| stage.host(n).disk(name).bring_back());
+    stage.host(n).restart();
+    stage.ms(5000).await;
+    stage.rest(false).await
+}
+
+async fn bits_rot(stage: Stage) -> Result<(), String> {
+    stage.ms(2000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let n = copies[stage.below(2) as usize];
+    for round in 0..400 {
+        stage.ms(25).await;
+        let device = stage.host(n).disk(&Cluster::device_name(0, Some(stage.below(2) as usize)));
+        if let Some(offset) = device.written(1 << 20, stage.below(1 << 20)) {
+            device.inject(Fault::BitFlip { offset: offset + stage.below(4096), bit: (round % 8) as u8 });
+        }
+    }
+    stage.guests[0].stop().await;
+    stage.healthy().await?;
+    stage.guests[0].verify_everywhere().await
+}

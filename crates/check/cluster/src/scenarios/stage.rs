@@ -1,0 +1,177 @@
+//! What a story is told on: a cluster with guests at work, and short words for what happens to it.
+
+use std::time::Duration;
+
+use cairn_api::{LocalManagement, v1};
+use cairn_faults::Moment;
+use cairn_node::Node;
+use cairn_sim::{Host, SimEnv};
+use cairn_types::{HostId, Member, ObjectConfig};
+use futures::future::{Either, select};
+
+use crate::{
+    cluster::Cluster,
+    guests::Guests,
+    run::{HEALTHY_WITHIN, come_to_rest},
+    shape::Shape,
+};
+
+/// A cluster with guests.
+#[derive(Clone)]
+pub struct Stage {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Those of each disk.
+    pub guests: Vec<Guests>,
+}
+
+impl Stage {
+    /// A cluster of this shape, with its guests and readers at work.
+    pub fn new(seed: u64, shape: &Shape, print: bool) -> Self {
+        let cluster = Cluster::new(seed, shape, print);
+        let guests: Vec<Guests> = (0..shape.disks.len()).map(|n| Guests::new(&cluster, n)).collect();
+        for (guests, disk) in guests.iter().zip(&shape.disks) {
+            guests.start(disk.guests, shape.pause_max_ms);
+            guests.start_readers(disk.readers, shape.pause_max_ms);
+        }
+        Self { cluster, guests }
+    }
+
+    /// Waits.
+    pub async fn ms(&self, n: u64) {
+        self.cluster.world.sleep(Duration::from_millis(n)).await;
+    }
+
+    /// A number below `bound`.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.cluster.world.random_below(bound)
+    }
+
+    /// Any host.
+    pub fn any(&self) -> usize {
+        self.below(self.cluster.members.len() as u64) as usize
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> usize {
+        self.cluster.members.len()
+    }
+
+    /// The machine of a host.
+    pub fn host(&self, n: usize) -> &Host {
+        &self.cluster.members[n].host
+    }
+
+    /// Says what happens now.
+    pub fn say(&self, text: impl Into<String>) {
+        self.cluster.log.add(format!("--- {}", text.into()));
+    }
+
+    /// Power goes; which unsynced sectors are lost is drawn.
+    pub fn crash(&self, n: usize) {
+        self.say(format!("h{n} loses power"));
+        self.host(n).crash(self.cluster.world.random_u64());
+    }
+
+    /// Starts it, unless it runs.
+    pub fn start(&self, n: usize) {
+        if !self.host(n).is_up() {
+            self.say(format!("h{n} starts"));
+            self.host(n).restart();
+        }
+    }
+
+    /// Cuts a host off.
+    pub fn isolate(&self, n: usize) {
+        self.say(format!("h{n} is cut off"));
+        self.cluster.world.isolate(self.host(n).id());
+    }
+
+    /// Cuts one link.
+    pub fn cut(&self, a: usize, b: usize) {
+        self.say(format!("h{a} and h{b} are cut from each other"));
+        self.cluster.world.cut(self.host(a).id(), self.host(b).id());
+    }
+
+    /// Heals all links.
+    pub fn heal_links(&self) {
+        self.say("links are healed");
+        self.cluster.world.heal_all();
+    }
+
+    /// A host becomes owner of the first disk.
+    pub async fn attach(&self, n: usize) -> Result<(), String> {
+        let request = v1::DiskAttach { host: None };
+        let attach = async move |node: Node<SimEnv>| node.disk_attach(Shape::disk_name(0), request).await.map(drop);
+        self.cluster.manage(n, attach).await.map_err(|e| format!("h{n} does not get the disk: {e}"))
+    }
+
+    /// Where a disk is.
+    pub async fn config(&self, disk: usize) -> Result<ObjectConfig, String> {
+        let up = (0..self.hosts()).find(|n| self.cluster.node(*n).is_some()).ok_or("all hosts are down")?;
+        let record = self.cluster.manage(up, async move |node| node.disk_record(Shape::disk_name(disk)).await).await;
+        record.map_err(|e| e.to_string())?.config.ok_or_else(|| "no record".to_owned())
+    }
+
+    fn number(&self, id: HostId) -> usize {
+        self.cluster.members.iter().position(|m| m.host.id() == id).expect("a host of this cluster")
+    }
+
+    /// Hosts with a component of a disk.
+    pub async fn hosts_of(&self, disk: usize) -> Result<Vec<usize>, String> {
+        Ok(self.config(disk).await?.members.iter().map(|m| self.number(m.host)).collect())
+    }
+
+    /// Hosts with a copy of the first disk, and those with a witness of it.
+    pub async fn copies_and_witnesses(&self) -> Result<(Vec<usize>, Vec<usize>), String> {
+        let config = self.config(0).await?;
+        let (copies, witnesses): (Vec<_>, Vec<_>) = config.members.iter().partition(|m| m.set().is_some());
+        let numbers = |members: Vec<&Member>| members.iter().map(|m| self.number(m.host)).collect();
+        Ok((numbers(copies), numbers(witnesses)))
+    }
+
+    /// The host that tells of `moment` next.
+    pub async fn told(&self, moment: Moment, within_ms: u64) -> Result<usize, String> {
+        let told = self.cluster.next_to_tell(moment);
+        match select(told, Box::pin(self.cluster.world.sleep(Duration::from_millis(within_ms)))).await {
+            Either::Left((Ok(n), _)) => Ok(n),
+            _ => Err(format!("nobody tells of {moment:?} within {within_ms} ms")),
+        }
+    }
+
+    /// Changes of the first disk that were acknowledged so far.
+    pub fn acked(&self) -> u64 {
+        self.guests[0].model.borrow().acked
+    }
+
+    /// Guests get at least this many changes done in that time.
+    pub async fn goes_on(&self, at_least: u64, within_ms: u64) -> Result<(), String> {
+        let before = self.acked();
+        self.ms(within_ms).await;
+        let done = self.acked() - before;
+        match done >= at_least {
+            true => Ok(()),
+            false => Err(format!("P6: only {done} changes were acknowledged in {within_ms} ms, not {at_least}")),
+        }
+    }
+
+    /// The disks' names.
+    pub fn disks(&self) -> Vec<String> {
+        self.guests.iter().map(|g| g.disk().to_owned()).collect()
+    }
+
+    /// Waits until all disks are healthy.
+    pub async fn healthy(&self) -> Result<(), String> {
+        self.cluster.wait_healthy(&self.disks(), HEALTHY_WITHIN).await
+    }
+
+    /// Everything ends well: healed, healthy, every byte right, copies equal, nothing left over.
+    pub async fn rest(&self, spoiled: bool) -> Result<(), String> {
+        self.cluster.heal_everything();
+        come_to_rest(&self.cluster, &self.guests, spoiled).await?;
+        match self.cluster.repairs().first() {
+            Some(what) if !spoiled => Err(format!("I7: {what}, and no medium was spoiled")),
+            _ => Ok(()),
+        }
+    }
+}
