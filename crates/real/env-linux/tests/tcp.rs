@@ -73,8 +73,6 @@ fn messages_of_all_sizes_come_back_in_order() {
         env.receive(&mut events).await;
         let up = (HostId(2), Incarnation(1));
         assert_eq!(events.pop().and_then(as_up), Some(up));
-        // The echo answers over its own link, which is up a moment after ours.
-        env.sleep(Duration::from_millis(300)).await;
         for _ in 0..10 {
             exchange(&env, HostId(2), 50).await;
         }
@@ -82,6 +80,27 @@ fn messages_of_all_sizes_come_back_in_order() {
     });
     echo.host.set_peer(HostId(1), address(&asker.host));
     done.recv_timeout(Duration::from_secs(60)).expect("all came back");
+}
+
+/// Goal: who hears of a peer can ask it something and be answered: an answer with no link to leave over is lost, and nobody would tell.
+/// Method: the peer learns where we are half a second after we have connected to it.
+#[test]
+fn a_peer_is_up_once_it_can_answer() {
+    let echo = start_echo(on_tcp(2, 1));
+    let at = address(&echo.host);
+    let (sender, done) = mpsc::channel();
+    let asker = start(on_tcp(1, 1), move |env| async move {
+        env.set_peer(HostId(2), at);
+        let mut events = Vec::new();
+        env.receive(&mut events).await;
+        assert_eq!(events.pop().and_then(as_up), Some((HostId(2), Incarnation(1))));
+        exchange(&env, HostId(2), 5).await;
+        sender.send(()).unwrap();
+    });
+    wait_until("it is connected", || asker.host.peers().first().is_some_and(|p| p.state == PeerState::Up));
+    std::thread::sleep(Duration::from_millis(500));
+    echo.host.set_peer(HostId(1), address(&asker.host));
+    done.recv_timeout(Duration::from_secs(20)).expect("it is answered");
 }
 
 /// Goal: the loss and return of a peer's process are told at once. Method: kill it and start it anew on its port.
@@ -306,7 +325,6 @@ fn talks(echo: &Host) {
         env.set_peer(HostId(2), at);
         let mut events = Vec::new();
         env.receive(&mut events).await;
-        env.sleep(Duration::from_millis(300)).await;
         exchange(&env, HostId(2), 25).await;
         sender.send(()).unwrap();
     });
@@ -326,7 +344,7 @@ fn captured_talk(to: HostId) -> (Vec<u8>, Vec<u8>) {
     let (dialer, _events) = start_listener(on_tcp(7, 1));
     dialer.host.set_peer(to, at);
     let (mut stream, _) = listener.accept().unwrap();
-    let mut greeting = vec![0; 64 + 80];
+    let mut greeting = vec![0; GREETING];
     stream.read_exact(&mut greeting).unwrap();
     drop(stream);
     dialer.host.kill_wait();
@@ -342,17 +360,27 @@ fn captured_talk(to: HostId) -> (Vec<u8>, Vec<u8>) {
         std::future::pending::<()>().await;
     });
     let (mut tapped, _) = listener.accept().unwrap();
-    let mut real = TcpStream::connect(target_at).unwrap();
-    let mut hello = vec![0; 64 + 80];
-    tapped.read_exact(&mut hello).unwrap();
-    real.write_all(&hello).unwrap();
-    let mut welcome = vec![0; 64 + 80];
-    real.read_exact(&mut welcome).unwrap();
-    tapped.write_all(&welcome).unwrap();
+    target.host.set_peer(HostId(7), address(&talker.host));
+    tap(&mut tapped, &mut TcpStream::connect(target_at).unwrap());
     let mut frame = vec![0; 64 + 20 + 512];
     tapped.read_exact(&mut frame).unwrap();
     talker.host.kill_wait();
     (greeting, frame)
+}
+
+/// Bytes of a greeting, and of a ping.
+const GREETING: usize = 64 + 80;
+const PING: usize = 64;
+
+/// Lets a dialler connect to `real` through the test: its greeting and its first ping go there, the answers come back.
+fn tap(dialler: &mut TcpStream, real: &mut TcpStream) {
+    for bytes in [GREETING, PING] {
+        let mut frame = vec![0; bytes];
+        dialler.read_exact(&mut frame).unwrap();
+        real.write_all(&frame).unwrap();
+        real.read_exact(&mut frame).unwrap();
+        dialler.write_all(&frame).unwrap();
+    }
 }
 
 /// Goal: a peer that takes nothing costs a bounded queue, and its sender hears of the break. Method: a fake peer greets and
@@ -381,13 +409,8 @@ fn a_peer_that_takes_nothing_is_dropped_at_the_bound() {
         }
     });
     let (mut tapped, _) = listener.accept().unwrap();
-    let mut hello = vec![0; 64 + 80];
-    tapped.read_exact(&mut hello).unwrap();
-    let mut real_stream = TcpStream::connect(real_at).unwrap();
-    real_stream.write_all(&hello).unwrap();
-    let mut welcome = vec![0; 64 + 80];
-    real_stream.read_exact(&mut welcome).unwrap();
-    tapped.write_all(&welcome).unwrap();
+    real.host.set_peer(HostId(1), address(&talker.host));
+    tap(&mut tapped, &mut TcpStream::connect(real_at).unwrap());
     wait_for(&events, |event| matches!(event, NetEvent::PeerDown { process_gone: false, .. }).then_some(()));
     wait_until("the reason is kept", || {
         let peers = talker.host.peers();
@@ -422,7 +445,7 @@ fn a_slow_shard_closes_the_window() {
         sender.send(()).unwrap();
     });
     let at = address(&slow.host);
-    let _fast = start(on_tcp(1, 1), move |env| async move {
+    let fast = start(on_tcp(1, 1), move |env| async move {
         env.set_peer(HostId(2), at);
         let mut events = Vec::new();
         env.receive(&mut events).await;
@@ -434,6 +457,7 @@ fn a_slow_shard_closes_the_window() {
         }
         std::future::pending::<()>().await;
     });
+    slow.host.set_peer(HostId(1), address(&fast.host));
     done.recv_timeout(Duration::from_secs(30)).expect("all arrived");
 }
 
@@ -451,7 +475,6 @@ fn shards_of_two_hosts_talk_to_each_other() {
         let main = move |env: cairn_env_linux::LinuxEnv| async move {
             let mut events = Vec::new();
             env.receive(&mut events).await;
-            env.sleep(Duration::from_millis(300)).await;
             let mut answers = 0;
             for to in 0..2 {
                 let body = Bytes::from(vec![b'?', env.shard()]);

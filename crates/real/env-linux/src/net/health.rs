@@ -80,6 +80,14 @@ impl Health {
         self.lock().peers.insert((peer.host, peer.shard), peer);
     }
 
+    /// Whether each of so many shards has a link to this process of the peer.
+    pub fn all_up(&self, host: HostId, incarnation: Incarnation, shards: usize) -> bool {
+        let state = self.lock();
+        let of_host = state.peers.range((host, 0)..=(host, u8::MAX));
+        let up = of_host.filter(|(_, p)| p.state == PeerState::Up && p.incarnation == Some(incarnation));
+        up.count() == shards
+    }
+
     pub fn forget(&self, host: HostId, shard: u8) {
         self.lock().peers.remove(&(host, shard));
     }

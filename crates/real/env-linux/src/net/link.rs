@@ -54,9 +54,10 @@ const PONG_BUFFER_BYTES: usize = 4096;
 struct State {
     address: SocketAddr,
     queue: OutQueue,
+    /// There is a connection that takes messages.
     up: bool,
     overflowed: bool,
-    /// A connection from the peer broke: replies may be lost.
+    /// A connection from the peer broke, or ours is new: replies may be lost until a pong.
     replies_lost: bool,
     /// The peer has just connected to us: it is there.
     knocked: bool,
@@ -240,10 +241,11 @@ impl Dialer {
             state.queue.clear();
             state.up = true;
             state.overflowed = false;
-            state.replies_lost = false;
+            // The peer's own link to us may not stand yet, and what it cannot answer over, it drops: the shard hears of the
+            // peer with the first pong.
+            state.replies_lost = true;
         }
         self.report(PeerState::Up, Some(incarnation), None);
-        self.tell(Told::Up(incarnation));
     }
 
     fn down(&mut self, words: String) {
@@ -428,7 +430,7 @@ impl Pump {
         }
         // What was asked over this connection may have been answered over the one that broke. Our own may be sound: a
         // ping tells, and closing it instead would make the peer see a break of its own, and so on without end.
-        state.up = false;
+        // Meanwhile what the peer asks is answered: it counts on that from our pong on.
         state.queue.push_frame(&small_frame(Kind::Ping, &[]));
         drop(state);
         self.pings += 1;
@@ -447,7 +449,6 @@ impl Pump {
             self.pings -= 1;
             if self.pings == 0 {
                 self.deadline = None;
-                dialer.link.0.borrow_mut().up = true;
                 dialer.tell(Told::Up(incarnation));
             }
         }

@@ -11,7 +11,8 @@
 //! handshake's answer and pongs. The accepting side gives the connection to the shard with the dialer's number.
 //!
 //! When does a shard hear what?
-//! - `PeerUp`: its link has completed the handshake, or has answered a ping after the peer's own connection to us broke.
+//! - `PeerUp`: its link has completed the handshake, or the peer's own connection to us broke, and then a ping was answered. The
+//!   peer answers it once all its shards have links to us: what is asked from then on can be answered, or `PeerDown` tells.
 //! - `PeerDown { process_gone: false }`: its link broke, its queue went over [`link::QUEUE_BYTES_MAX`] (the whole queue is dropped:
 //!   a peer that takes nothing must not make us grow), or a connection *from* the peer broke, so that replies may be lost.
 //! - `PeerDown { process_gone: true }`: dialling was refused: nothing listens there. A reset alone does not prove that

@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
+    time::Duration,
 };
 
 use cairn_env::{Env, InMessage, NetEvent};
@@ -26,6 +27,9 @@ use super::{
     socket::Socket,
 };
 use crate::{LinuxEnv, host::HostShared};
+
+/// How often a reader that owes a pong looks whether our links to the peer stand.
+const PONG_LOOK: Duration = Duration::from_millis(5);
 
 /// Reads of one connection before other tasks have their turn: 1 MiB.
 const READS_PER_TURN: u32 = 4;
@@ -161,19 +165,32 @@ async fn read(host: &HostShared, inbound: Inbound) -> String {
     };
     let mut reader = FrameReader::new();
     let mut batches: Vec<Vec<NetEvent>> = host.shards.iter().map(|_| Vec::new()).collect();
-    let mut reads = 0;
+    let (mut reads, mut pongs) = (0, 0u64);
     loop {
+        // A pong says that we can answer: it waits for our own links to that process.
+        while pongs > 0 && host.health.all_up(inbound.peer, inbound.incarnation, host.shards.len()) {
+            if let Err(error) = socket.write_all(&small_frame(Kind::Pong, &[])).await {
+                return error.to_string();
+            }
+            pongs -= 1;
+        }
+        let mut look = (pongs > 0).then(|| Box::pin(tokio::time::sleep(PONG_LOOK)));
         let filled = poll_fn(|cx| {
             inbound.stop.waker.register(cx.waker());
             if inbound.stop.is_stopped() {
-                return Poll::Ready(Ok(0));
+                return Poll::Ready(Some(Ok(0)));
             }
-            reader.poll_fill(cx, &socket)
+            match (reader.poll_fill(cx, &socket), &mut look) {
+                (Poll::Ready(filled), _) => Poll::Ready(Some(filled)),
+                (Poll::Pending, Some(look)) => look.as_mut().poll(cx).map(|()| None),
+                (Poll::Pending, None) => Poll::Pending,
+            }
         });
         match filled.await {
-            Ok(0) => return "closed by the peer".into(),
-            Ok(_) => {}
-            Err(error) => return error.to_string(),
+            None => continue,
+            Some(Ok(0)) => return "closed by the peer".into(),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return error.to_string(),
         }
         loop {
             match reader.next() {
@@ -182,11 +199,7 @@ async fn read(host: &HostShared, inbound: Inbound) -> String {
                     let shard = host.resolve(frame.header.route);
                     batches[shard].push(event(&inbound.peer, inbound.incarnation, frame));
                 }
-                Ok(Some(frame)) if frame.header.kind == Kind::Ping => {
-                    if let Err(error) = socket.write_all(&small_frame(Kind::Pong, &[])).await {
-                        return error.to_string();
-                    }
-                }
+                Ok(Some(frame)) if frame.header.kind == Kind::Ping => pongs += 1,
                 Ok(Some(_)) => return "a frame of this kind has no place here".into(),
                 Err(error) => return error.to_string(),
             }
