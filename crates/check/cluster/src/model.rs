@@ -2,19 +2,52 @@
 //!
 //! Every write has a value of its own, a moment when it began and, once it is known to have happened, one by which it had: it
 //! was acknowledged, or somebody has read it. A read that began later than such a moment of a write *w* must not return
-//! anything that was over before *w* began; and what was read once and then something else was, never comes back.
+//! anything that was over before *w* began; and what had happened before a read began that found something else never comes back.
 //!
 //! Promises    no false alarm: what is refused here no linearizable register does
-//! Assumes     values are unique, but for zeroes, of which the one is taken that says least
-//! Not here    the full search for an order of all operations: overlapping writes that were never read prove nothing here
+//! Assumes     values are unique, but for zeroes: which of several was read is not known, and proves nothing of them
+//! Not here    the full search for an order of all operations: what follows from three or more reads together is not seen
 //! Source      Gibbons & Korach, "Testing Shared Memories", SIAM J. Comput. 1997: with unique values, intervals decide
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
 /// Not known to have happened.
 const NEVER: u64 = u64::MAX;
+
+/// What a read found in one sector: all that a verdict needs of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Found {
+    /// Zeroes.
+    Zeroes,
+    /// What the write of this version put there.
+    Version(u64),
+    /// Bytes that nobody wrote there, and what they say of themselves.
+    Strange {
+        /// Where they belong.
+        sector: u64,
+        /// Whose they are.
+        version: u64,
+    },
+}
+
+impl Found {
+    /// What `bytes`, read at `sector` of `disk`, are.
+    pub fn of(disk: u64, sector: u64, bytes: &[u8]) -> Self {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Self::Zeroes;
+        }
+        let word = |n: usize| u64::from_le_bytes(bytes[n * 8..n * 8 + 8].try_into().expect("eight bytes"));
+        let version = word(2);
+        match words(disk, sector, version).enumerate().all(|(n, want)| word(n) == want) {
+            true => Self::Version(version),
+            false => Self::Strange { sector: word(1), version },
+        }
+    }
+}
 
 /// A write of one sector. Moments count events of the model.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +59,9 @@ struct Version {
     by: u64,
     /// The answer will never come.
     unknown: bool,
-    /// Something else was read after it, at a read that ended then.
+    /// It happens by then, or never; [`NEVER`] while it may still happen.
+    until: u64,
+    /// It had happened when a read began that found something else, and that read ended then.
     gone: u64,
 }
 
@@ -34,20 +69,19 @@ struct Version {
 struct Sector {
     /// Ascending by number.
     versions: Vec<Version>,
-    /// What was read last, and when that read ended.
-    seen: (u64, u64),
 }
 
 impl Sector {
     fn new() -> Self {
-        let first = Version { number: 0, zero: true, began: 0, by: 0, unknown: false, gone: NEVER };
-        Self { versions: vec![first], seen: (0, 0) }
+        let first = Version { number: 0, zero: true, began: 0, by: 0, unknown: false, until: NEVER, gone: NEVER };
+        Self { versions: vec![first] }
     }
 
     /// Forgets what no read that is still to begin may return. `oldest` is when the oldest read under way began.
     fn tidy(&mut self, oldest: u64) {
         let over = self.over_before(oldest);
-        self.versions.retain(|v| v.by >= over && v.gone >= oldest || v.by == NEVER || v.by >= oldest);
+        let ended = |v: &Version| v.by.min(v.until);
+        self.versions.retain(|v| ended(v) >= over && v.gone >= oldest || ended(v) >= oldest);
     }
 
     /// Writes that had happened before this moment are over for a read that began at `read`.
@@ -56,11 +90,12 @@ impl Sector {
     }
 
     fn may_return(&self, version: &Version, read: u64) -> bool {
-        version.by >= self.over_before(read) && version.gone >= read
+        version.by.min(version.until) >= self.over_before(read) && version.gone >= read
     }
 }
 
 /// A read under way.
+#[derive(Debug)]
 pub struct Reading {
     first: u64,
     count: u64,
@@ -68,6 +103,7 @@ pub struct Reading {
 }
 
 /// All sectors of one disk.
+#[derive(Debug)]
 pub struct Model {
     disk: u64,
     sectors: Vec<Sector>,
@@ -75,8 +111,6 @@ pub struct Model {
     clock: u64,
     /// When the reads under way began, and how many began then.
     reading: BTreeMap<u64, u32>,
-    /// Room for one sector's contents.
-    stamp: Vec<u8>,
     /// Changes that were acknowledged.
     pub acked: u64,
     /// Changes of unknown fate.
@@ -89,8 +123,7 @@ impl Model {
     /// A disk of zeroes. `disk` goes into every stamp.
     pub fn new(disk: u64, size_bytes: u64) -> Self {
         let sectors = vec![Sector::new(); (size_bytes / SECTOR) as usize];
-        let (reading, stamp) = (BTreeMap::new(), Vec::new());
-        Self { disk, sectors, next: 1, clock: 1, reading, stamp, acked: 0, unknown: 0, reads: 0 }
+        Self { disk, sectors, next: 1, clock: 1, reading: BTreeMap::new(), acked: 0, unknown: 0, reads: 0 }
     }
 
     /// The disk grew to this size: what is new reads as zeroes.
@@ -119,7 +152,7 @@ impl Model {
     pub fn begin(&mut self, first: u64, count: u64, zero: bool) -> u64 {
         let (number, began) = (self.next, self.tick());
         self.next += 1;
-        let version = Version { number, zero, began, by: NEVER, unknown: false, gone: NEVER };
+        let version = Version { number, zero, began, by: NEVER, unknown: false, until: NEVER, gone: NEVER };
         self.range(first, count).iter_mut().for_each(|sector| sector.versions.push(version));
         number
     }
@@ -145,6 +178,14 @@ impl Model {
         }
     }
 
+    /// What nobody was told of has happened by now, or never will.
+    pub fn over(&mut self, first: u64, count: u64, number: u64) {
+        let until = self.tick();
+        for sector in self.range(first, count) {
+            sector.versions.iter_mut().filter(|v| v.number == number).for_each(|v| v.until = until);
+        }
+    }
+
     /// A read of these sectors begins.
     pub fn begin_read(&mut self, first: u64, count: u64) -> Reading {
         let began = self.tick();
@@ -154,6 +195,13 @@ impl Model {
 
     /// It ended with these bytes, or without any.
     pub fn end_read(&mut self, reading: &Reading, data: Option<&[u8]>) -> Result<(), String> {
+        let of = |(bytes, number)| Found::of(self.disk, number, bytes);
+        let found = data.map(|data| data.chunks(SECTOR as usize).zip(reading.first..).map(of).collect::<Vec<_>>());
+        self.end_read_found(reading, found.as_deref())
+    }
+
+    /// It ended with these sectors, or without any.
+    pub fn end_read_found(&mut self, reading: &Reading, found: Option<&[Found]>) -> Result<(), String> {
         let ended = self.tick();
         if let Some(count) = self.reading.get_mut(&reading.began) {
             *count -= 1;
@@ -161,18 +209,17 @@ impl Model {
                 self.reading.remove(&reading.began);
             }
         }
-        let Some(data) = data else { return Ok(()) };
-        assert_eq!(data.len() as u64, reading.count * SECTOR, "the caller compares lengths");
+        let Some(found) = found else { return Ok(()) };
+        assert_eq!(found.len() as u64, reading.count, "the caller compares lengths");
         self.reads += 1;
-        for (n, found) in data.chunks(SECTOR as usize).enumerate() {
-            let number = reading.first + n as u64;
-            self.check_sector(number, (reading.began, ended), found)
+        for (found, number) in found.iter().zip(reading.first..) {
+            self.check_sector(number, (reading.began, ended), *found)
                 .map_err(|why| format!("sector {number} (block {}): {why}", number / 8))?;
         }
         Ok(())
     }
 
-    fn check_sector(&mut self, number: u64, (began, ended): (u64, u64), found: &[u8]) -> Result<(), String> {
+    fn check_sector(&mut self, number: u64, (began, ended): (u64, u64), found: Found) -> Result<(), String> {
         let sector = &mut self.sectors[number as usize];
         let told = |sector: &Sector| {
             let word = |v: &Version| {
@@ -186,35 +233,32 @@ impl Model {
             };
             sector.versions.iter().map(word).collect::<Vec<_>>().join(", ")
         };
-        let seen = if found.iter().all(|byte| *byte == 0) {
-            // The newest that is known to have happened says least, then any.
-            let zeroes = sector.versions.iter().filter(|v| v.zero && sector.may_return(v, began));
-            let last = zeroes.max_by_key(|v| (v.by != NEVER, v.number)).map(|v| v.number);
-            last.ok_or_else(|| format!("zeros; writes: {}", told(sector)))?
-        } else {
-            let version = u64::from_le_bytes(found[16..24].try_into().expect("eight bytes"));
-            self.stamp.clear();
-            stamp(&mut self.stamp, self.disk, number, version);
-            if found != self.stamp {
-                return Err(format!("bytes that nobody wrote (version {version}?); writes: {}", told(sector)));
+        let seen = match found {
+            Found::Zeroes => {
+                let mut zeroes = sector.versions.iter().filter(|v| v.zero && sector.may_return(v, began));
+                let one = zeroes.next().ok_or_else(|| format!("zeros; writes: {}", told(sector)))?;
+                // Of several nobody knows which it was: none of them is known to have happened by that.
+                if zeroes.next().is_none() { Some(one.number) } else { None }
             }
-            let known = sector.versions.iter().find(|v| v.number == version && !v.zero);
-            if !known.is_some_and(|v| sector.may_return(v, began)) {
-                return Err(format!("version {version}; writes: {}", told(sector)));
+            Found::Version(version) => {
+                let known = sector.versions.iter().find(|v| v.number == version && !v.zero);
+                if !known.is_some_and(|v| sector.may_return(v, began)) {
+                    return Err(format!("version {version}; writes: {}", told(sector)));
+                }
+                Some(version)
             }
-            version
+            Found::Strange { sector: other, version } => {
+                let what = format!("bytes that nobody wrote (sector {other} version {version}?)");
+                return Err(format!("{what}; writes: {}", told(sector)));
+            }
         };
-        let (before, at) = sector.seen;
         for v in &mut sector.versions {
-            if v.number == seen {
+            if Some(v.number) == seen {
                 v.by = v.by.min(ended);
-            } else if v.number == before && at < began && !v.zero {
-                // Read before this read began, and now another one is there.
+            } else if v.by < began && !(v.zero && found == Found::Zeroes) {
+                // It was there before this read began, and something else is there now: that came after it.
                 v.gone = v.gone.min(ended);
             }
-        }
-        if ended > at {
-            sector.seen = (seen, ended);
         }
         let oldest = self.reading.keys().next().copied().unwrap_or(ended);
         sector.tidy(oldest);
@@ -223,22 +267,24 @@ impl Model {
 
     /// The bytes of a write.
     pub fn bytes(&self, first: u64, count: u64, version: u64) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity((count * SECTOR) as usize);
-        (first..first + count).for_each(|sector| stamp(&mut bytes, self.disk, sector, version));
-        bytes
+        bytes(self.disk, first, count, version)
     }
 }
 
-/// Appends a sector's contents: disk, sector and version, and then words made of them.
-fn stamp(bytes: &mut Vec<u8>, disk: u64, sector: u64, version: u64) {
-    for word in [disk, sector, version] {
-        bytes.extend_from_slice(&word.to_le_bytes());
+/// The bytes of a write of `disk`: disk, sector and version, and then words made of them, for each sector.
+pub fn bytes(disk: u64, first: u64, count: u64, version: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity((count * SECTOR) as usize);
+    for sector in first..first + count {
+        words(disk, sector, version).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
     }
-    let mut word = disk ^ sector.rotate_left(20) ^ version.rotate_left(40);
-    for _ in 3..SECTOR / 8 {
-        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        bytes.extend_from_slice(&word.to_le_bytes());
-    }
+    bytes
+}
+
+fn words(disk: u64, sector: u64, version: u64) -> impl Iterator<Item = u64> {
+    let seed = disk ^ sector.rotate_left(20) ^ version.rotate_left(40);
+    let step = |word: &u64| Some(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    let rest = std::iter::successors(step(&seed), step);
+    [disk, sector, version].into_iter().chain(rest).take(SECTOR as usize / 8)
 }
 
 /// Adds up counts by kind.
@@ -292,14 +338,66 @@ mod tests {
     }
 
     #[test]
+    fn what_a_late_write_has_replaced_does_not_come_back_though_nobody_had_read_it() {
+        let mut model = Model::new(1, 512);
+        let a = model.begin(0, 1, false);
+        model.unknown(0, 1, a);
+        let b = model.begin(0, 1, false);
+        model.acked(0, 1, b);
+        assert!(read(&mut model, a).is_ok());
+        assert!(read(&mut model, b).is_err());
+    }
+
+    #[test]
+    fn what_is_over_comes_no_more_once_something_newer_is_there() {
+        let mut model = Model::new(1, 512);
+        let a = model.begin(0, 1, false);
+        model.unknown(0, 1, a);
+        model.over(0, 1, a);
+        let late = model.begin_read(0, 1);
+        let b = model.begin(0, 1, false);
+        assert!(read(&mut model, a).is_ok());
+        model.acked(0, 1, b);
+        assert!(finish(&mut model, &late, a).is_ok());
+        assert!(read(&mut model, a).is_err());
+        assert!(read(&mut model, b).is_ok());
+    }
+
+    #[test]
+    fn which_of_two_zeroes_a_long_read_found_is_not_known() {
+        let mut model = Model::new(1, 512);
+        let a = model.begin(0, 1, false);
+        model.acked(0, 1, a);
+        let early = model.begin(0, 1, true);
+        model.unknown(0, 1, early);
+        let long = model.begin_read(0, 1);
+        let b = model.begin(0, 1, false);
+        model.acked(0, 1, b);
+        let late = model.begin(0, 1, true);
+        assert!(finish(&mut model, &long, 0).is_ok());
+        // It was the early one; the late one is still under way.
+        assert!(read(&mut model, b).is_ok());
+        assert!(read(&mut model, a).is_err());
+        model.acked(0, 1, late);
+        assert!(read(&mut model, b).is_err());
+    }
+
+    #[test]
     fn writes_that_overlap_may_come_in_any_order_and_stay_in_it() {
         let mut model = Model::new(1, 512);
         let (a, b) = (model.begin(0, 1, false), model.begin(0, 1, false));
         model.acked(0, 1, b);
-        model.acked(0, 1, a);
         assert!(read(&mut model, b).is_ok());
+        model.acked(0, 1, a);
         assert!(read(&mut model, a).is_ok());
         assert!(read(&mut model, b).is_err());
+        // Both had happened before anybody read: the first read settles which was last.
+        let (a, b) = (model.begin(0, 1, false), model.begin(0, 1, false));
+        model.acked(0, 1, b);
+        model.acked(0, 1, a);
+        assert!(read(&mut model, b).is_ok());
+        assert!(read(&mut model, a).is_err());
+        assert!(read(&mut model, b).is_ok());
     }
 
     #[test]
@@ -312,6 +410,20 @@ mod tests {
         model.acked(0, 1, b);
         assert!(finish(&mut model, &early, a).is_ok());
         assert!(read(&mut model, a).is_err());
+    }
+
+    #[test]
+    fn bytes_tell_whose_they_are() {
+        let bytes = bytes(7, 40, 2, 3);
+        assert_eq!(Found::of(7, 40, &bytes[..512]), Found::Version(3));
+        assert_eq!(Found::of(7, 41, &bytes[512..]), Found::Version(3));
+        // In the wrong place, of another disk, with a bit turned over.
+        assert_eq!(Found::of(7, 40, &bytes[512..]), Found::Strange { sector: 41, version: 3 });
+        assert_eq!(Found::of(8, 40, &bytes[..512]), Found::Strange { sector: 40, version: 3 });
+        let mut turned = bytes[..512].to_vec();
+        turned[511] ^= 1;
+        assert_eq!(Found::of(7, 40, &turned), Found::Strange { sector: 40, version: 3 });
+        assert_eq!(Found::of(7, 40, &[0; 512]), Found::Zeroes);
     }
 
     #[test]
