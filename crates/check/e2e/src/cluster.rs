@@ -244,8 +244,16 @@ impl Cluster {
     ///
     /// # Panics
     /// When the test fails.
-    pub fn run(mut self, test: impl FnOnce(&mut Self) -> Outcome<()>) {
-        let watchdog = self.watchdog();
+    pub fn run(self, test: impl FnOnce(&mut Self) -> Outcome<()>) {
+        self.run_within(load_time() + SCENARIO_MAX, test);
+    }
+
+    /// The same for a test that may take so long.
+    ///
+    /// # Panics
+    /// When the test fails.
+    pub fn run_within(mut self, limit: Duration, test: impl FnOnce(&mut Self) -> Outcome<()>) {
+        let watchdog = self.watchdog(limit);
         let outcome = test(&mut self);
         drop(watchdog);
         self.conclude(outcome);
@@ -253,9 +261,9 @@ impl Cluster {
 
     /// Ends the test program when a scenario hangs, with the ends of the logs, so that no run of all tests waits for ever.
     /// Everything that the test started dies with it. Dropping the sender calls it off.
-    fn watchdog(&self) -> mpsc::Sender<()> {
+    fn watchdog(&self, limit: Duration) -> mpsc::Sender<()> {
         let (call_off, called_off) = mpsc::channel();
-        let (name, limit) = (self.logs.display().to_string(), load_time() + SCENARIO_MAX);
+        let name = self.logs.display().to_string();
         let logs: Vec<_> = self.hosts.iter().map(|h| h.log.clone()).collect();
         thread::spawn(move || {
             if called_off.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {

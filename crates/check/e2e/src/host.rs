@@ -12,7 +12,7 @@ use crate::{
     Outcome,
     cli::Api,
     cluster::Shape,
-    network::Network,
+    network::{Network, PEER_PORT},
     process::{Process, signal, tail},
     tools::program,
     wait::wait_until,
@@ -69,7 +69,7 @@ impl Host {
         let mut text = format!(
             "[cluster]\nname = \"e2e-{}\"\nlease_ms = {}\nrepair_delay_s = {}\n\
              [host]\nname = \"h{n}\"\ndata_dir = \"{folder}/data\"\n\
-             [listen]\npeers = \"{a}:9600\"\napi = \"\"\napi_socket = \"{sockets}/api.sock\"\nnbd = \"{a}:10809\"\nnbd_socket = \"{sockets}/nbd.sock\"\n\
+             [listen]\npeers = \"{a}:{PEER_PORT}\"\napi = \"\"\napi_socket = \"{sockets}/api.sock\"\nnbd = \"{a}:10809\"\nnbd_socket = \"{sockets}/nbd.sock\"\n\
              [directory]\nkind = \"etcd\"\nmembers = [{members}]\n\
              [tuning]\nread_cache = \"64MiB\"\n\
              [log]\nlevel = \"{level}\"\n",

@@ -6,6 +6,7 @@
 //!   test (root namespace) 10.77.N.254 ── bridge ceXb ── veth ceXv1 ══ eth0 10.77.N.1 in namespace cairn-e2e-X-1
 //!                                                    ├─ veth ceXv2 ══ eth0 10.77.N.2 in namespace cairn-e2e-X-2
 //!   cut: hosts move to a second bridge ceXc that nobody else is on
+//!   cut of one direction: a host sends what is for another to a hardware address that nobody has
 
 use std::{
     net::Ipv4Addr,
@@ -23,6 +24,8 @@ use crate::{
 };
 
 const PREFIX: &str = "cairn-e2e-";
+/// Where hosts listen for each other.
+pub const PEER_PORT: u16 = 9600;
 
 /// The network of one cluster.
 #[derive(Debug)]
@@ -112,6 +115,34 @@ impl Network {
     /// What `ip` said.
     pub fn heal(&self) -> Outcome<()> {
         (1..=self.hosts).try_for_each(|n| ip(&["link", "set", &self.veth(n), "master", &self.bridge()]).map(drop))
+    }
+
+    /// Cuts the link from one host to another, in this direction: what is sent is lost without a word.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn cut_way(&self, from: u8, to: u8) -> Outcome<()> {
+        let (namespace, address) = (self.namespace(from), self.address(to).to_string());
+        let nobody = ["lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent"];
+        ip(&[&["-n", &namespace, "neigh", "replace", &address], nobody.as_slice()].concat()).map(drop)
+    }
+
+    /// Heals it.
+    ///
+    /// # Errors
+    /// What `ip` said.
+    pub fn heal_way(&self, from: u8, to: u8) -> Outcome<()> {
+        ip(&["-n", &self.namespace(from), "neigh", "del", &self.address(to).to_string(), "dev", "eth0"]).map(drop)
+    }
+
+    /// Ends what is open between two hosts' peer ports, as host `a` sees it; `b` is told unless the link is cut.
+    ///
+    /// # Errors
+    /// What `ss` said.
+    pub fn reset(&self, a: u8, b: u8) -> Outcome<()> {
+        let (there, port) = (self.address(b).to_string(), format!(":{PEER_PORT}"));
+        let between = ["dst", &there, "and", "(", "sport", "=", &port, "or", "dport", "=", &port, ")"];
+        run(self.command(a, Path::new("ss")).args(["--tcp", "--kill"]).args(between)).map(drop)
     }
 
     /// Processes in the namespace of host `n` with the name `name`, or all.

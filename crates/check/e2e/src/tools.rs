@@ -13,6 +13,7 @@ use crate::Outcome;
 const PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("bridge", "iproute2"),
+    ("ss", "iproute2"),
     ("setpriv", "util-linux"),
     ("etcd", "etcd-server"),
     ("fio", "fio"),
@@ -105,8 +106,22 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
 /// How long a scenario keeps its load up: `CAIRN_E2E_SECONDS`, or 15 s.
 pub fn load_time() -> Duration {
-    let seconds = std::env::var("CAIRN_E2E_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(15))
+    Duration::from_secs(number("CAIRN_E2E_SECONDS").unwrap_or(15))
+}
+
+/// Faults one after the other: `CAIRN_E2E_CYCLES`, or 8 (see [`crate::inject::draw`]).
+pub fn cycles() -> usize {
+    number("CAIRN_E2E_CYCLES").unwrap_or(8) as usize
+}
+
+/// What is drawn is drawn from `CAIRN_E2E_SEED`, or from a seed that no other run had; a test prints it.
+pub fn seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64);
+    number("CAIRN_E2E_SEED").unwrap_or_else(|| crate::pattern::mix(now) % 1_000_000)
 }
