@@ -1,6 +1,6 @@
 //! What this shard does with each message that arrives, and how it learns where an object is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::{Env, Route};
@@ -10,11 +10,14 @@ use futures::future::{LocalBoxFuture, join_all};
 
 use crate::{
     local_store::LocalStore,
-    owner::{Command, Ended, OpError, Origin},
+    owner::{Command, Ended, OpError, Origin, SeizeError},
     seats::Served,
     serving::Asked,
     shard::Shard,
 };
+
+/// How soon seats that have not heard of a hand-over are asked again.
+const RELEASED_WITHIN: Duration = Duration::from_millis(100);
 
 impl<E: Env, S: LocalStore> Shard<E, S> {
     /// Takes a message. What must keep its order (appends to the log) happens before this returns.
@@ -164,13 +167,24 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let Some((known, owner)) = self.look_up(object, hints).await else {
             return Err("no host that answers has the disk's record".into());
         };
-        if let Some(owner) = owner.filter(|o| *o != self.inner.env.host() && self.inner.rpc.is_up(*o)) {
+        let owner = owner.filter(|o| *o != self.inner.env.host() && self.inner.rpc.is_up(*o));
+        if let Some(owner) = owner {
             let request = Request::HandOver { object, force };
             if let Err(refusal) = self.inner.rpc.call(owner, Route::Object(object), request, Vec::new()).await {
                 return Err(format!("the owner does not hand over: {refusal:?}"));
             }
         }
-        self.take_over(&known).await.map_err(|error| error.to_string())
+        let env = &self.inner.env;
+        let until = env.now() + self.inner.leases.lease();
+        loop {
+            match self.take_over(&known).await {
+                // It has given the disk up; a seat hears of that a little later, or when the lease has ended.
+                Err(SeizeError::LeaseHeld { by, .. }) if Some(by.host) == owner && env.now() < until => {
+                    env.sleep(RELEASED_WITHIN).await;
+                }
+                taken => return taken.map_err(|error| error.to_string()),
+            }
+        }
     }
 
     /// Sends a command to the owner; here or elsewhere.
