@@ -102,12 +102,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..split], text[split..].trim());
-    let value: f64 = number.parse().map_err(|_| format!("{text:?} is not a size: write 10G or 512MiB"))?;
     let (prefix, base) = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => ("", 1024f64),
-        u if u.len() == 1 => (&unit[..1], 1024f64),
-        u if u.len() == 3 && u.ends_with("ib") => (&unit[..1], 1024f64),
-        u if u.len() == 2 && u.ends_with('b') => (&unit[..1], 1000f64),
+        "" | "b" => ("", 1024u128),
+        u if u.len() == 1 => (&unit[..1], 1024),
+        u if u.len() == 3 && u.ends_with("ib") => (&unit[..1], 1024),
+        u if u.len() == 2 && u.ends_with('b') => (&unit[..1], 1000),
         _ => {
             return Err(format!("{unit:?} is not a unit of size: use K, M, G, T, KiB, GiB, GB ..."));
         }
@@ -123,14 +122,23 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
             return Err(format!("{unit:?} is not a unit of size: use K, M, G, T, KiB, GiB, GB ..."));
         }
     };
-    let bytes = value * base.powi(power);
-    if !(bytes.is_finite() && bytes < 2f64.powi(63)) {
-        return Err(format!("{text:?} is more than any disk holds"));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || fraction.contains('.') {
+        return Err(format!("{text:?} is not a size: write 10G or 512MiB"));
     }
-    if bytes.fract() != 0.0 {
+    // In whole numbers: a float has 53 bits, and would read back what we print as another size.
+    let too_large = || format!("{text:?} is more than any disk holds");
+    let value = digits.parse::<u128>().map_err(|_| too_large())?.checked_mul(base.pow(power)).ok_or_else(too_large)?;
+    let parts = u32::try_from(fraction.len()).ok().and_then(|places| 10u128.checked_pow(places));
+    let parts = parts.ok_or_else(|| format!("{text:?} has too many digits after the point"))?;
+    if value / parts >= 1 << 63 {
+        return Err(too_large());
+    }
+    if !value.is_multiple_of(parts) {
         return Err(format!("{text:?} is not a whole number of bytes"));
     }
-    Ok(bytes as u64)
+    Ok((value / parts) as u64)
 }
 
 #[cfg(test)]
@@ -144,6 +152,14 @@ mod tests {
         assert_eq!(parse_bytes("20GB"), Ok(20_000_000_000));
         assert!(parse_bytes("ten").is_err());
         assert!(parse_bytes("0.3").is_err());
+        assert_eq!(parse_bytes(".5K"), Ok(512));
+        // Beyond the 53 bits of a float.
+        assert_eq!(parse_bytes("9007199254740993"), Ok(9_007_199_254_740_993));
+        assert_eq!(parse_bytes(&(i64::MAX).to_string()), Ok(i64::MAX as u64));
+        assert!(parse_bytes("8192P").is_err());
+        for no_size in [".", "1.2.3", "G", &"9".repeat(50)] {
+            assert!(parse_bytes(no_size).is_err(), "{no_size}");
+        }
         assert!(parse_bytes("1X").is_err());
         assert_eq!(format_bytes(1536), "1.50 KiB");
         assert_eq!(format_bytes(10 << 30), "10 GiB");
