@@ -17,6 +17,8 @@ use crate::{LogRecord, crc32c};
 
 const MAGIC: [u8; 8] = *b"CAIRNLB1";
 const CRC_AT: usize = 68;
+/// Positions stay below it: 2 EiB were never written, and sums of positions do not overflow.
+const POSITION_MAX: u64 = 1 << 61;
 /// Where the records begin in a header.
 pub const BATCH_RECORDS_OFFSET: usize = 72;
 /// Bytes of one batch header, at most. Bounds what a reader allocates for bytes it does not trust yet.
@@ -160,7 +162,8 @@ pub fn decode_batch_header(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     let fits = header.record_bytes as usize <= len - BATCH_RECORDS_OFFSET
         && u64::from(header.data_bytes).is_multiple_of(block)
         && header.position.is_multiple_of(block)
-        && header.position < u64::MAX / 2;
+        && header.position < POSITION_MAX
+        && header.durable_position <= header.position;
     if fits { Ok(header) } else { Err(BatchError::Malformed) }
 }
 
@@ -172,6 +175,9 @@ pub fn decode_batch_records(header: &BatchHeader, bytes: &[u8]) -> Result<Vec<Lo
     let mut data_blocks = 0u64;
     for _ in 0..header.record_count {
         let (record, after): (LogRecord, _) = postcard::take_from_bytes(rest).map_err(|_| BatchError::Malformed)?;
+        if !record.is_sound() {
+            return Err(BatchError::Malformed);
+        }
         data_blocks = data_blocks.saturating_add(record.data_blocks());
         records.push(record);
         rest = after;
@@ -268,6 +274,47 @@ mod tests {
         assert_eq!((header.record_bytes, header.crc), GOLDEN);
     }
     const GOLDEN: (u32, u32) = (353, 3842258896);
+
+    #[test]
+    fn records_that_no_store_writes_are_refused() {
+        let component = ComponentId(1);
+        let zero = |first, count| LogRecord::Zero {
+            component,
+            op: op(1),
+            settled: op(0),
+            client: ClientTag::default(),
+            range: BlockRange::new(first, count),
+            keep_allocated: false,
+        };
+        let copy = |ranges: &[(u64, u32)]| LogRecord::Copy {
+            component,
+            op: op(1),
+            settled: op(0),
+            pieces: ranges.iter().map(|&(f, n)| LogPiece::Hole { range: BlockRange::new(f, n) }).collect(),
+        };
+        let resize =
+            |size_blocks, reserved_blocks| LogRecord::ResizeComponent { component, size_blocks, reserved_blocks };
+        let most = crate::COMPONENT_BLOCKS_MAX;
+        for good in [zero(0, 1), zero(most - 1, 1), copy(&[(0, 2), (2, 1), (9, 1)]), resize(most, 0)] {
+            let (header, bytes) = encode_batch(header(), std::slice::from_ref(&good));
+            assert_eq!(decode_batch_records(&header, &bytes), Ok(vec![good]));
+        }
+        let bad = [
+            zero(0, 0),
+            zero(most, 1),
+            zero(u64::MAX, 7),
+            copy(&[]),
+            copy(&[(0, 2), (1, 1)]),
+            copy(&[(4, 1), (0, 1)]),
+            copy(&[(0, 0)]),
+            resize(most + 1, 0),
+            resize(1, u64::MAX),
+        ];
+        for bad in bad {
+            let (header, bytes) = encode_batch(header(), std::slice::from_ref(&bad));
+            assert_eq!(decode_batch_records(&header, &bytes), Err(BatchError::Malformed), "{bad:?}");
+        }
+    }
 
     /// Goal: no byte string makes the decoder panic or believe a damaged header. Method: every single-byte change and every cut.
     #[test]

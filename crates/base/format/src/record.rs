@@ -1,7 +1,16 @@
 //! What one operation leaves in the log: everything but its blocks, which follow the batch header.
 
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, ClientTag, ComponentId, ObjectId, OpId};
 use serde::{Deserialize, Serialize};
+
+/// Blocks of a component, at most. What a device says beyond it is not believed: a single record of a larger range would cost
+/// memory for each region of it.
+pub const COMPONENT_BLOCKS_MAX: u64 = CHUNK_BYTES_MAX / BLOCK_BYTES as u64;
+
+/// Whether the range is one that an operation may have: some blocks, within the largest component.
+fn is_range(first: u64, count: usize) -> bool {
+    count > 0 && first.checked_add(count as u64).is_some_and(|end| end <= COMPONENT_BLOCKS_MAX)
+}
 
 /// A part of a copied region.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +123,41 @@ pub enum LogRecord {
     },
 }
 
+impl LogPiece {
+    /// The blocks that it covers; none where they are no range.
+    fn covers(&self) -> Option<BlockRange> {
+        let (first, count) = match self {
+            Self::Data { first_block, crcs } => (*first_block, crcs.len()),
+            Self::Hole { range } => (range.first, range.count as usize),
+        };
+        is_range(first, count).then(|| BlockRange::new(first, count as u32))
+    }
+}
+
 impl LogRecord {
+    /// Whether the record is one that the store writes: ranges are not empty and within a component, pieces of a copy ascend
+    /// and do not overlap. What is not was not written by it, whatever its checksum says.
+    pub fn is_sound(&self) -> bool {
+        match self {
+            Self::CreateComponent { size_blocks, reserved_blocks, .. }
+            | Self::ResizeComponent { size_blocks, reserved_blocks, .. } => {
+                (*size_blocks).max(*reserved_blocks) <= COMPONENT_BLOCKS_MAX
+            }
+            Self::Write { first_block, crcs, .. } => is_range(*first_block, crcs.len()),
+            Self::Zero { range, .. } => is_range(range.first, range.count as usize),
+            Self::Copy { pieces, .. } => {
+                let mut end = 0;
+                !pieces.is_empty()
+                    && pieces.iter().all(|piece| {
+                        let covers = piece.covers().filter(|range| range.first >= end);
+                        end = covers.map_or(end, BlockRange::end);
+                        covers.is_some()
+                    })
+            }
+            Self::DeleteComponent { .. } | Self::Undo { .. } | Self::Settle { .. } | Self::Record { .. } => true,
+        }
+    }
+
     /// Blocks of data that the record has in its batch.
     pub fn data_blocks(&self) -> u64 {
         match self {

@@ -145,10 +145,18 @@ fn sound(superblock: &Superblock) -> bool {
     let inside = |offset: u64, len: u64| {
         offset.is_multiple_of(block) && offset.checked_add(len).is_some_and(|end| end <= superblock.device_bytes)
     };
+    // Numbers that only ever grow by one are never near their end.
+    let counts = |n: u64| n < 1 << 62;
+    if !counts(superblock.generation) {
+        return false;
+    }
     match &superblock.role {
         DeviceRole::Cache { regions: r, capacity } => {
             let segment = u64::from(r.log_segment_bytes);
             (1..=7).contains(&capacity.len())
+                && counts(r.open_count)
+                // Its head and something after it.
+                && r.metadata_bytes >= 2 * block
                 && inside(r.metadata_offset, r.metadata_bytes)
                 && inside(r.log_offset, r.log_bytes)
                 && segment > 0
@@ -214,6 +222,14 @@ mod tests {
         assert_eq!(decode_superblock(&bytes[..100]), Err(SuperblockError::None));
         let mut outside = cache();
         outside.device_bytes = 100 << 20;
-        assert_eq!(decode_superblock(&encode_superblock(&outside)), Err(SuperblockError::Malformed));
+        let mut no_metadata = cache();
+        if let DeviceRole::Cache { regions, .. } = &mut no_metadata.role {
+            regions.metadata_bytes = 0;
+        }
+        let mut last = cache();
+        last.generation = u64::MAX;
+        for bad in [outside, no_metadata, last] {
+            assert_eq!(decode_superblock(&encode_superblock(&bad)), Err(SuperblockError::Malformed));
+        }
     }
 }

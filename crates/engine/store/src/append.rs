@@ -11,7 +11,7 @@ use std::{collections::VecDeque, future::Future, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Disk, Durability, Env, PageBuf};
-use cairn_format::{BatchHeader, LogPiece, LogRecord, block_crcs, encode_batch};
+use cairn_format::{BatchHeader, COMPONENT_BLOCKS_MAX, LogPiece, LogRecord, block_crcs, encode_batch};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 use futures::channel::oneshot;
 
@@ -286,6 +286,7 @@ impl State {
             }
             Operation::ResizeComponent { component, size_blocks, reserved_blocks } => {
                 let known = self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
+                refuse_sizes(size_blocks, reserved_blocks)?;
                 if size_blocks < known.size_blocks {
                     return Err(refused("a component cannot shrink in this release"));
                 }
@@ -345,9 +346,7 @@ impl State {
         if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
             return Err(refused(format!("component {component} is or was here: ids are never reused")));
         }
-        if size_blocks > u64::from(u32::MAX) {
-            return Err(refused(format!("a component of {size_blocks} blocks is too large: at most 255 GiB")));
-        }
+        refuse_sizes(size_blocks, reserved_blocks)?;
         let device = self
             .choose_device(reserved_blocks)
             .ok_or_else(|| StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed"))?;
@@ -575,6 +574,15 @@ fn no_space(blocks: u64, room: u64) -> StoreError {
 }
 
 /// Whether the bytes are whole blocks with the checksums that came with them.
+/// Recovery does not believe a record of more.
+fn refuse_sizes(size_blocks: u64, reserved_blocks: u64) -> Result<(), StoreError> {
+    let most = size_blocks.max(reserved_blocks);
+    if most > COMPONENT_BLOCKS_MAX {
+        return Err(refused(format!("a component of {most} blocks is too large: at most 255 GiB")));
+    }
+    Ok(())
+}
+
 fn check_data(crcs: &[u32], data: &Bytes) -> Result<(), StoreError> {
     if data.len() != crcs.len() * BLOCK_BYTES as usize {
         return Err(refused(format!("{} bytes of data for {} checksums of 4096 each", data.len(), crcs.len())));
