@@ -1,6 +1,7 @@
 //! The metadata store of a disk group: ordered keys, one atomic durable batch at a time.
 //!
 //! Promises    a batch is there in full or not at all, and durable when `commit` returns
+//!             a row that a damaged page hides is missed when the group is opened: see [`RedbMeta::agrees`]
 //! Assumes     calls run on a thread of their own (`Env::run_blocking`): a commit blocks for 1..120 ms
 //! Not here    what the rows mean (`rows.rs`)
 //!
@@ -11,12 +12,18 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex, PoisonError},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use cairn_env::BlockingDisk;
 use cairn_format::crc32c;
-use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+
+use crate::rows::LEAF;
 
 /// Puts (some) and removals (none), in key order.
 pub(crate) type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -43,7 +50,9 @@ const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
 const REDB_CACHE_BYTES: usize = 32 << 20;
 
 pub(crate) struct RedbMeta {
-    database: Database,
+    /// Not dropped once it has panicked: its destructor writes to the region, from a state that nobody knows.
+    database: Option<Database>,
+    panicked: AtomicBool,
 }
 
 fn fail(error: impl std::fmt::Display) -> MetaError {
@@ -58,7 +67,7 @@ impl RedbMeta {
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
         let transaction = database.begin_write().map_err(fail)?;
-        transaction.open_table(TABLE).map_err(fail)?;
+        Sum::default().write(&mut transaction.open_table(TABLE).map_err(fail)?)?;
         transaction.commit().map_err(fail)
     }
 
@@ -69,7 +78,39 @@ impl RedbMeta {
             return Err(MetaError("the metadata region is empty".into()));
         }
         let backend = Region { disk, offset, region_bytes, len: Mutex::new(len) };
-        Ok(Self { database: Self::build(backend)? })
+        let database = without_panic(|| Self::build(backend))?;
+        Ok(Self { database: Some(database), panicked: AtomicBool::new(false) })
+    }
+
+    /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
+    /// keeps. A page that is damaged in its structure may lose rows without a word, and so may an old page in the place of
+    /// a new one. A lost leaf shows by itself, as the bits of its region say what it holds.
+    pub fn agrees(&self, rows: &Rows) -> Result<(), MetaError> {
+        let stored = self.with(|database| {
+            let transaction = database.begin_read().map_err(fail)?;
+            Sum::read(&transaction.open_table(TABLE).map_err(fail)?)
+        })?;
+        let mut found = Sum::default();
+        rows.iter().for_each(|(key, value)| found.add(key, &sealed(key, value)));
+        if found == stored {
+            return Ok(());
+        }
+        Err(MetaError(format!("{} rows are there, {} were written", found.count, stored.count)))
+    }
+
+    /// Runs `act`, unless an earlier call panicked.
+    fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, MetaError>) -> Result<T, MetaError> {
+        let Some(database) = self.database.as_ref().filter(|_| !self.panicked.load(Ordering::Relaxed)) else {
+            return Err(MetaError("a page is damaged: the metadata engine gave up before".into()));
+        };
+        let mut ended = false;
+        let result = without_panic(|| {
+            let result = act(database);
+            ended = true;
+            result
+        });
+        self.panicked.fetch_or(!ended, Ordering::Relaxed);
+        result
     }
 
     fn build(backend: Region) -> Result<Database, MetaError> {
@@ -77,49 +118,138 @@ impl RedbMeta {
     }
 }
 
+impl Drop for RedbMeta {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        if *self.panicked.get_mut() {
+            return std::mem::forget(database);
+        }
+        // What it writes when it is closed only saves time at the next opening.
+        let _ = without_panic(|| {
+            drop(database);
+            Ok(())
+        });
+    }
+}
+
+/// Runs `act`; a panic of the metadata engine, which does not expect that pages are damaged, becomes an error.
+fn without_panic<T>(act: impl FnOnce() -> Result<T, MetaError>) -> Result<T, MetaError> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+        let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(MetaError(format!("a page is damaged: the metadata engine gave up ({words})")))
+    })
+}
+
 impl Meta for RedbMeta {
     fn get_many(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, MetaError> {
-        let transaction = self.database.begin_read().map_err(fail)?;
-        let table = transaction.open_table(TABLE).map_err(fail)?;
-        let one = |key: &Vec<u8>| {
-            let found = table.get(key.as_slice()).map_err(fail)?;
-            found.map(|value| unsealed(key, value.value())).transpose()
-        };
-        keys.iter().map(one).collect()
+        self.with(|database| get_many(database, keys))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Rows, MetaError> {
-        let transaction = self.database.begin_read().map_err(fail)?;
-        let table = transaction.open_table(TABLE).map_err(fail)?;
-        let mut rows: Rows = Vec::new();
-        for row in table.range(from..to).map_err(fail)?.take(limit) {
-            let (key, value) = row.map_err(fail)?;
-            let key = key.value().to_vec();
-            // A damaged page may show keys out of order: a scan that goes on from its last key would never end.
-            let low = rows.last().map_or(from, |(last, _)| last.as_slice());
-            if key.as_slice() < low || key.as_slice() >= to || rows.last().is_some_and(|(last, _)| *last == key) {
-                return Err(MetaError("rows are out of order".into()));
-            }
-            let value = unsealed(&key, value.value())?;
-            rows.push((key, value));
-        }
-        Ok(rows)
+        self.with(|database| scan(database, from, to, limit))
     }
 
     fn commit(&self, batch: Batch) -> Result<(), MetaError> {
-        let mut transaction = self.database.begin_write().map_err(fail)?;
-        // Without it an open after a crash walks the whole store: 72 ms per 128 MB, against 0.5 ms.
-        transaction.set_quick_repair(true);
-        {
-            let mut table = transaction.open_table(TABLE).map_err(fail)?;
-            for (key, value) in &batch {
-                match value {
-                    Some(value) => drop(table.insert(key.as_slice(), sealed(key, value).as_slice()).map_err(fail)?),
-                    None => drop(table.remove(key.as_slice()).map_err(fail)?),
-                }
+        self.with(|database| commit(database, &batch))
+    }
+}
+
+fn get_many(database: &Database, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, MetaError> {
+    let transaction = database.begin_read().map_err(fail)?;
+    let table = transaction.open_table(TABLE).map_err(fail)?;
+    let one = |key: &Vec<u8>| {
+        let found = table.get(key.as_slice()).map_err(fail)?;
+        found.map(|value| unsealed(key, value.value())).transpose()
+    };
+    keys.iter().map(one).collect()
+}
+
+fn scan(database: &Database, from: &[u8], to: &[u8], limit: usize) -> Result<Rows, MetaError> {
+    let transaction = database.begin_read().map_err(fail)?;
+    let table = transaction.open_table(TABLE).map_err(fail)?;
+    let mut rows: Rows = Vec::new();
+    for row in table.range(from..to).map_err(fail)?.take(limit) {
+        let (key, value) = row.map_err(fail)?;
+        let key = key.value().to_vec();
+        // A damaged page may show keys out of order: a scan that goes on from its last key would never end.
+        let low = rows.last().map_or(from, |(last, _)| last.as_slice());
+        if key.as_slice() < low || key.as_slice() >= to || rows.last().is_some_and(|(last, _)| *last == key) {
+            return Err(MetaError("rows are out of order".into()));
+        }
+        let value = unsealed(&key, value.value())?;
+        rows.push((key, value));
+    }
+    Ok(rows)
+}
+
+fn commit(database: &Database, batch: &Batch) -> Result<(), MetaError> {
+    let mut transaction = database.begin_write().map_err(fail)?;
+    // Without it an open after a crash walks the whole store: 72 ms per 128 MB, against 0.5 ms.
+    transaction.set_quick_repair(true);
+    {
+        let mut table = transaction.open_table(TABLE).map_err(fail)?;
+        let mut sum = Sum::read(&table)?;
+        for (key, value) in batch {
+            let key = key.as_slice();
+            let value = value.as_ref().map(|value| sealed(key, value));
+            let before = match &value {
+                Some(value) => table.insert(key, value.as_slice()).map_err(fail)?,
+                None => table.remove(key).map_err(fail)?,
+            };
+            if let Some(before) = before {
+                sum.take(key, before.value());
+            }
+            if let Some(value) = &value {
+                sum.add(key, value);
             }
         }
-        transaction.commit().map_err(fail)
+        sum.write(&mut table)?;
+    }
+    transaction.commit().map_err(fail)
+}
+
+/// Number and sum of all rows but leaves and its own: stands in a row of kind 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Sum {
+    count: u64,
+    hashes: u64,
+}
+
+const SUM_KEY: [u8; 1] = [0];
+
+impl Sum {
+    fn read(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Self, MetaError> {
+        let row = table.get(SUM_KEY.as_slice()).map_err(fail)?;
+        let row = row.ok_or_else(|| MetaError("the sum of the rows is missing".into()))?;
+        let value = unsealed(&SUM_KEY, row.value())?;
+        let (count, hashes) =
+            value.split_first_chunk::<8>().ok_or_else(|| MetaError("the sum of the rows is not readable".into()))?;
+        let hashes = hashes.try_into().map_err(|_| MetaError("the sum of the rows is not readable".into()))?;
+        Ok(Self { count: u64::from_le_bytes(*count), hashes: u64::from_le_bytes(hashes) })
+    }
+    fn write(&self, table: &mut redb::Table<'_, &'static [u8], &'static [u8]>) -> Result<(), MetaError> {
+        let value = [self.count.to_le_bytes(), self.hashes.to_le_bytes()].concat();
+        table.insert(SUM_KEY.as_slice(), sealed(&SUM_KEY, &value).as_slice()).map_err(fail).map(drop)
+    }
+    fn add(&mut self, key: &[u8], stored: &[u8]) {
+        if let Some(hash) = Self::hash(key, stored) {
+            self.count = self.count.wrapping_add(1);
+            self.hashes = self.hashes.wrapping_add(hash);
+        }
+    }
+    fn take(&mut self, key: &[u8], stored: &[u8]) {
+        if let Some(hash) = Self::hash(key, stored) {
+            self.count = self.count.wrapping_sub(1);
+            self.hashes = self.hashes.wrapping_sub(hash);
+        }
+    }
+    /// A number for a row, of the CRC that ends its stored value; none for a leaf. Multiplied, as CRCs of like rows differ in
+    /// few bits and would add up to the same.
+    fn hash(key: &[u8], stored: &[u8]) -> Option<u64> {
+        let (_, crc) = stored.split_last_chunk::<4>()?;
+        let word = (u64::from(u32::from_le_bytes(*crc)) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (key.first() != Some(&LEAF)).then_some(word ^ word >> 29)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     index::{Body, Place},
-    map::{LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    map::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
     operation::ReadPiece,
     read_cache::CACHED_READ_BLOCKS_MAX,
     rows,
@@ -380,9 +380,12 @@ impl Planner {
             self.hole(BlockRange::new(block, 1));
             return;
         }
-        assert!(slot != NO_SLOT, "a live version has a slot");
         let device = state.components[&id].device;
         let segments = &state.devices[device as usize];
+        // No slot, or one that the device does not have: damage of the metadata.
+        if !segments.has(slot) {
+            return self.missing.push(block);
+        }
         let place = (device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
         self.block(state, id, block, crc, place, inner);
     }

@@ -9,7 +9,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use cairn_env::{Disk, Env};
-use cairn_format::{CacheRegions, CapacityRegions, DeviceRole, Superblock};
+use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Superblock};
 use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     rows::{
         self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow,
     },
-    segments::{Pins, Segments},
+    segments::{COUNTS_MAX, Pins, Segments},
     signal::Signal,
     state::{Deleted, ObjectState, State},
     stats::{Counters, LogHealth},
@@ -241,6 +241,7 @@ async fn load<E: Env>(
                 rows.extend(part);
             }
         }
+        meta.agrees(&rows)?;
         Ok((Arc::new(meta), rows))
     };
     env.run_blocking(job).await.map_err(|e| {
@@ -293,8 +294,21 @@ impl State {
         for (key, bytes) in rows {
             match key[0] {
                 rows::STATE => stored = Some(rows::decode::<StateRow>(&key, &bytes)?),
-                rows::COMPONENT => self.load_component(rows::component_of(&key)?, rows::decode(&key, &bytes)?),
-                rows::DELETED => self.load_deleted(rows::component_of(&key)?, rows::decode(&key, &bytes)?),
+                rows::COMPONENT => {
+                    let row: ComponentRow = rows::decode(&key, &bytes)?;
+                    let fits = row.size_blocks.max(row.reserved_blocks) <= COMPONENT_BLOCKS_MAX;
+                    if !fits || row.device as usize >= self.devices.len() {
+                        return Err(rows::malformed(&key));
+                    }
+                    self.load_component(rows::component_of(&key)?, row);
+                }
+                rows::DELETED => {
+                    let row: DeletedRow = rows::decode(&key, &bytes)?;
+                    if row.device as usize >= self.devices.len() {
+                        return Err(rows::malformed(&key));
+                    }
+                    self.load_deleted(rows::component_of(&key)?, row);
+                }
                 rows::REGION => {
                     let row: RegionRow = rows::decode(&key, &bytes)?;
                     self.load_region(rows::component_of(&key)?, rows::short_number_of(&key)?, row);
@@ -302,11 +316,12 @@ impl State {
                 rows::PENDING => self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?,
                 rows::SEGMENT => {
                     let row: SegmentRow = rows::decode(&key, &bytes)?;
-                    self.round = self.round.max(row.written + 1);
-                    let device = self.devices.get_mut(key[1] as usize).ok_or_else(|| rows::malformed(&key))?;
+                    let device = key.get(1).and_then(|&device| self.devices.get_mut(device as usize));
+                    let device = device.ok_or_else(|| rows::malformed(&key))?;
                     if !device.failed && !device.load(rows::short_number_of(&key)?, row) {
                         return Err(rows::malformed(&key));
                     }
+                    self.round = self.round.max(row.written.saturating_add(1).min(COUNTS_MAX));
                 }
                 rows::OBJECT => {
                     let row: ObjectRow = rows::decode(&key, &bytes)?;
@@ -326,6 +341,10 @@ impl State {
         }
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;
         self.next_pending = stored.next_pending;
+        let counts = [stored.tail, stored.durable_position, stored.next_pending, stored.damaged_at.unwrap_or(0)];
+        if counts.into_iter().any(|count| count >= COUNTS_MAX) {
+            return Err(MetaError("the state row is not readable".into()));
+        }
         if stored.tail % self.ring.segment_bytes != 0 {
             return Err(MetaError("the log's tail is not at a segment's start".into()));
         }
@@ -361,10 +380,15 @@ impl State {
     }
 
     fn load_pending(&mut self, number: u64, row: PendingRow) -> Result<(), MetaError> {
+        let end = row.range.first.checked_add(u64::from(row.range.count));
+        if row.range.count == 0 || end.is_none_or(|end| end > COMPONENT_BLOCKS_MAX) {
+            return Err(MetaError("a pending row is not readable".into()));
+        }
         let body = match row.body {
             PendingBody::Zero { keep_allocated } => Body::Zero { keep_allocated },
             PendingBody::Data { slots, crcs } => {
-                if slots.len() != row.range.count as usize || crcs.len() != slots.len() {
+                let whole = slots.len() == row.range.count as usize && crcs.len() == slots.len();
+                if !whole || number >= COUNTS_MAX {
                     return Err(MetaError("a pending row is not readable".into()));
                 }
                 Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into() }

@@ -2,6 +2,7 @@
 //!
 //! | first byte | key | value |
 //! |---|---|---|
+//! | 0 | - | number and sum of the other rows, but leaves (`meta.rs`) |
 //! | 1 | - | [`StateRow`] |
 //! | 2 | component | [`ComponentRow`] |
 //! | 3 | component | [`DeletedRow`] |

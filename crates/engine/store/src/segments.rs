@@ -19,6 +19,9 @@ const CLEANER_RESERVE_PERCENT: u64 = 5;
 /// Segments that writes may not fill, at least: one to write to, one to clean into, one that waits for its commit.
 pub(crate) const CLEANER_RESERVE_SEGMENTS: u64 = 3;
 
+/// Numbers that grow by one never come near this; a row that has them there was not written by us.
+pub(crate) const COUNTS_MAX: u64 = 1 << 62;
+
 /// One capacity device's segments.
 #[derive(Debug)]
 pub(crate) struct Segments {
@@ -75,9 +78,14 @@ impl Segments {
             failed: false,
         }
     }
-    /// Takes over a stored row. False when there is no such segment.
+    /// Whether the device has the slot.
+    pub fn has(&self, slot: u64) -> bool {
+        slot / u64::from(self.segment_pages) < self.count()
+    }
+    /// Takes over a stored row. False when there is no such segment, or none that holds so much.
     pub fn load(&mut self, segment: u32, row: SegmentRow) -> bool {
-        let Some(slot) = self.rows.get_mut(segment as usize) else {
+        let fits = row.live.max(row.fill) <= self.segment_pages && row.generation.max(row.written) < COUNTS_MAX;
+        let Some(slot) = self.rows.get_mut(segment as usize).filter(|_| fits) else {
             return false;
         };
         *slot = row;

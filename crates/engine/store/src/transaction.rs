@@ -21,6 +21,7 @@ use crate::{
     index::{Body, Place, Record, RecordId},
     map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     meta::Batch,
+    read::damaged,
     rows::{self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow},
     segments::Segments,
     signal::give_way,
@@ -312,6 +313,32 @@ impl Transaction {
         changed
     }
 
+    /// Whether every slot that is given up is one that its segment counts. A row or a leaf that does not fit the others was
+    /// damaged, or is an old one.
+    fn check_segments(&self, state: &State) -> Result<(), StoreError> {
+        let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
+        for (slots, by) in [(&self.added, 1), (&self.dropped, -1)] {
+            for &(device, slot) in slots {
+                let segments = &state.devices[device as usize];
+                if segments.failed {
+                    continue;
+                }
+                if !segments.has(slot) {
+                    return Err(damaged(format!("capacity device {device} has no slot {slot}")));
+                }
+                *change.entry((device, segments.segment_of(slot))).or_default() += by;
+            }
+        }
+        for ((device, segment), change) in change {
+            if i64::from(state.devices[device as usize].row(segment).live) + change < 0 {
+                return Err(damaged(format!(
+                    "segment {segment} of capacity device {device} counts fewer slots in use than are given up"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn gather_segments(&mut self, state: &mut State) {
         let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
         for &(device, slot) in &self.added {
@@ -458,8 +485,10 @@ impl State {
 }
 
 impl<E: Env> Inner<E> {
-    /// Writes the transaction and makes it true. An error stops the disk group: its cache device failed.
+    /// Writes the transaction and makes it true. An error stops the disk group: its cache device failed, or its
+    /// metadata is damaged.
     pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), StoreError> {
+        transaction.check_segments(&self.state.borrow())?;
         transaction.gather(&mut self.state.borrow_mut());
         let mut batch = std::mem::take(&mut transaction.batch);
         let leaves = std::mem::take(&mut transaction.leaves);
