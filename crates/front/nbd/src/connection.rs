@@ -36,6 +36,19 @@ impl Stop {
     }
 }
 
+/// Serves one client on a stream that is there already, to its end: without a listener, for a server in memory.
+pub async fn serve_stream<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    guest: Rc<dyn Guest>,
+    exports: E,
+    limits: Limits,
+) {
+    // Kept until the client has gone: a lost sender is a stop.
+    let (_running, signal) = watch::channel(false);
+    let record = SessionRecord::new(1, "stream".to_owned());
+    run(stream, guest, exports, limits, Stop::new(signal, Duration::ZERO), &record).await;
+}
+
 /// Serves one client to its end.
 pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,

@@ -25,6 +25,7 @@ mod stats;
 mod unix_stream;
 mod wire;
 
+pub use connection::serve_stream;
 pub use options::{Limits, Options};
 pub use server::{ServeError, Server, serve_tcp, serve_unix};
 pub use stats::{Counters, SessionStats};
