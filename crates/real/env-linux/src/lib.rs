@@ -29,4 +29,4 @@ pub use env::LinuxEnv;
 pub use executor::{Executor, ExecutorConfig, IoChoice, IoMode, ShardEnd, ShardHandle, run_shard};
 pub use fabric::Fabric;
 pub use host::{Host, HostConfig, StartError};
-pub use net::{PeerHealth, PeerState, RefusedConnection};
+pub use net::{PeerHealth, PeerState, RefusedConnection, frames_in};

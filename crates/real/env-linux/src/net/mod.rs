@@ -34,4 +34,5 @@ pub(crate) use frame::Greeting;
 pub(crate) use health::Health;
 pub use health::{PeerHealth, PeerState, RefusedConnection};
 pub(crate) use identity::Connections;
+pub use reader::frames_in;
 pub(crate) use shard::{Command, Links, NetPort, Stop, run};

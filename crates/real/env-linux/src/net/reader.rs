@@ -13,7 +13,7 @@ use bytes::Bytes;
 use cairn_env::PageBuf;
 
 use super::{
-    frame::{FrameError, HEADER_BYTES, Header},
+    frame::{FrameError, Greeting, HEADER_BYTES, Header, Kind},
     socket::Socket,
 };
 
@@ -84,6 +84,40 @@ impl Partial {
     }
 }
 
+/// Body and payload of every whole frame in `bytes`, as a connection takes them that gets `read_bytes` (more than a header)
+/// at a time. Sends nothing: it is for whoever wants to know what any bytes come to.
+///
+/// # Errors
+/// What the connection would be closed with.
+pub fn frames_in(mut bytes: &[u8], read_bytes: usize) -> Result<Vec<(Bytes, Bytes)>, String> {
+    let mut reader = FrameReader::with_buffer(read_bytes.max(HEADER_BYTES + 1));
+    let mut frames = Vec::new();
+    loop {
+        while let Some(frame) = reader.next().map_err(|e| e.to_string())? {
+            if matches!(frame.header.kind, Kind::Hello | Kind::Welcome) {
+                Greeting::decode(&frame.body).map_err(|e| e.to_string())?;
+            }
+            frames.push((frame.body, frame.payload));
+        }
+        if bytes.is_empty() {
+            return Ok(frames);
+        }
+        let read = |slices: &mut [IoSliceMut<'_>]| {
+            let mut count = 0;
+            for slice in slices {
+                let part = slice.len().min(bytes.len()).min(read_bytes - count);
+                slice[..part].copy_from_slice(&bytes[..part]);
+                bytes = &bytes[part..];
+                count += part;
+            }
+            Poll::Ready(Ok(count))
+        };
+        let Poll::Ready(Ok(_)) = reader.fill_by(read) else {
+            return Err("memory is not readable".to_owned());
+        };
+    }
+}
+
 pub(crate) struct FrameReader {
     buffer: Box<[u8]>,
     start: usize,
@@ -103,20 +137,28 @@ impl FrameReader {
 
     /// One read; 0 is the end of the connection. To be called when [`Self::next`] has no more.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>, socket: &Socket) -> Poll<io::Result<usize>> {
+        self.fill_by(|slices| socket.poll_read(cx, slices))
+    }
+
+    /// The same from wherever `read` takes bytes: it puts them into the slices, in order.
+    fn fill_by(
+        &mut self,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         // What is left is less than a header: moving it costs nothing.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         let free = IoSliceMut::new(&mut self.buffer[self.end..]);
         let count = match &mut self.partial {
-            None => ready!(socket.poll_read(cx, &mut [free]))?,
+            None => ready!(read(&mut [free]))?,
             Some(partial) => {
                 let mut slices = [
                     IoSliceMut::new(&mut partial.body[partial.body_filled..]),
                     IoSliceMut::new(&mut partial.payload[partial.payload_filled..]),
                     free,
                 ];
-                ready!(socket.poll_read(cx, &mut slices))?
+                ready!(read(&mut slices))?
             }
         };
         let beyond = match &mut self.partial {
