@@ -134,8 +134,9 @@ impl Outside<SimEnv> for SimOutside {
     fn connect(&self, _: HostId, _: SocketAddr) {}
 
     fn open_device(&self, path: String, _: Option<u64>) -> LocalBoxFuture<'static, Result<SimDisk, String>> {
-        let disk = self.host.disk(&path);
-        Box::pin(async move { Ok(disk) })
+        let found = self.host.disk_names().contains(&path);
+        let disk = found.then(|| self.host.disk(&path));
+        Box::pin(async move { disk.ok_or_else(|| format!("there is no device {path}")) })
     }
 
     fn remove_file(&self, _: &str) {}
