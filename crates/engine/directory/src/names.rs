@@ -1,6 +1,6 @@
 //! Names that people give: disks, policies, hosts, fault domains. One rule for all, checked here only.
 //!
-//! Promises    a [`Name`] is 1..=128 of `A-Z a-z 0-9 . _ -` and begins with a letter or digit: it is safe in a key,
+//! Promises    a [`Name`] is 1..=128 of `A-Z a-z 0-9 . _ -` and begins with a letter, a digit or `_`: it is safe in a key,
 //!             a path, an NBD export, a URL and a shell without quoting
 //! Not here    whether a name is taken (the directory's transactions decide)
 
@@ -32,8 +32,8 @@ pub fn check(text: &str) -> Result<(), NameError> {
     if text.len() > NAME_LENGTH_MAX {
         return refuse(format!("it has {} bytes, the most is {NAME_LENGTH_MAX}", text.len()));
     }
-    if !text.as_bytes()[0].is_ascii_alphanumeric() {
-        return refuse("it must begin with a letter A-Z, a-z or a digit".into());
+    if !text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
+        return refuse("it must begin with a letter A-Z, a-z, a digit or _".into());
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match text.chars().find(|&c| !allowed(c)) {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn names_are_what_the_rule_says() {
-        for good in ["a", "0", "vm-1.root_2", "Default", &"x".repeat(128)] {
+        for good in ["a", "0", "_x", "vm-1.root_2", "Default", &"x".repeat(128)] {
             assert!(check(good).is_ok(), "{good}");
         }
         for (bad, why) in [

@@ -12,7 +12,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use cairn_env::{Disk, Env};
-use cairn_format::crc32c;
+use cairn_format::{COMPONENT_BLOCKS_MAX, crc32c};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
 use crate::{
@@ -144,6 +144,9 @@ impl State {
             let id = rows::component_of(key).map_err(|e| e.to_string())?;
             let number = rows::number_of(key).map_err(|e| e.to_string())?;
             let leaf = Leaf::decode(bytes).ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
+            if number > COMPONENT_BLOCKS_MAX / LEAF_BLOCKS {
+                return Err(format!("leaf {number} of {id:?} is beyond every component"));
+            }
             let known = self.components.get(&id);
             let device = known.map(|c| c.device).or_else(|| self.deleted.get(&id).map(|d| d.device));
             let device = device.ok_or_else(|| format!("leaf {number} belongs to {id:?}, which is not here"))?;

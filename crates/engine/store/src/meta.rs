@@ -351,3 +351,87 @@ impl StorageBackend for Region {
         self.disk.write_at(at, data).map_err(io::Error::other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cairn_env::DiskError;
+
+    use super::*;
+    use crate::rows::{COMPONENT, STATE};
+
+    #[derive(Debug)]
+    struct Memory(Mutex<Vec<u8>>);
+
+    impl BlockingDisk for Memory {
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), DiskError> {
+            out.copy_from_slice(&self.0.lock().unwrap()[offset as usize..][..out.len()]);
+            Ok(())
+        }
+        fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DiskError> {
+            self.0.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+            Ok(())
+        }
+        fn sync(&self) -> Result<(), DiskError> {
+            Ok(())
+        }
+    }
+
+    fn store() -> RedbMeta {
+        let disk = Arc::new(Memory(Mutex::new(vec![0; 4 << 20])));
+        RedbMeta::create(disk.clone(), 0, 4 << 20).unwrap();
+        RedbMeta::open(disk, 0, 4 << 20).unwrap()
+    }
+
+    fn rows_but_leaves(meta: &RedbMeta) -> Rows {
+        let mut rows = meta.scan(&[STATE], &[LEAF], usize::MAX).unwrap();
+        rows.extend(meta.scan(&[LEAF + 1], &[u8::MAX], usize::MAX).unwrap());
+        rows
+    }
+
+    fn behind_its_back(meta: &RedbMeta, change: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>)) {
+        let database = meta.database.as_ref().unwrap();
+        let transaction = database.begin_write().unwrap();
+        change(&mut transaction.open_table(TABLE).unwrap());
+        transaction.commit().unwrap();
+    }
+
+    #[test]
+    fn the_sum_of_rows_tells_a_lost_an_old_and_a_foreign_one() {
+        let meta = store();
+        let put = |key: &[u8], value: &[u8]| meta.commit([(key.to_vec(), Some(value.to_vec()))].into()).unwrap();
+        put(&[STATE], b"one");
+        put(&[COMPONENT, 1], b"two");
+        put(&[COMPONENT, 2], b"three");
+        put(&[LEAF, 1], b"a leaf");
+        put(&[COMPONENT, 1], b"four");
+        meta.commit([(vec![COMPONENT, 2], None), (vec![COMPONENT, 9], None)].into()).unwrap();
+        meta.agrees(&rows_but_leaves(&meta)).unwrap();
+        let key = [COMPONENT, 1];
+        let changes: [(&[u8], Option<&[u8]>); 4] =
+            [(&key, None), (&key, Some(b"two")), (&[COMPONENT, 3], Some(b"five")), (&SUM_KEY, None)];
+        for (key, value) in changes {
+            let mut before = None;
+            behind_its_back(&meta, |table| {
+                before = table.get(key).unwrap().map(|row| row.value().to_vec());
+                match value {
+                    Some(value) => drop(table.insert(key, sealed(key, value).as_slice()).unwrap()),
+                    None => drop(table.remove(key).unwrap()),
+                }
+            });
+            assert!(meta.agrees(&rows_but_leaves(&meta)).is_err(), "{key:?}");
+            behind_its_back(&meta, |table| match before {
+                Some(before) => drop(table.insert(key, before.as_slice()).unwrap()),
+                None => drop(table.remove(key).unwrap()),
+            });
+            meta.agrees(&rows_but_leaves(&meta)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_engine_is_an_error_from_then_on() {
+        let meta = store();
+        let told = meta.with(|_| -> Result<(), MetaError> { panic!("a damaged page") });
+        assert!(told.unwrap_err().to_string().contains("a damaged page"));
+        assert!(meta.get_many(&[vec![STATE]]).is_err());
+    }
+}
