@@ -7,12 +7,13 @@
 #   make dist      cairnd and cairn as users run them, in target/dist
 #   make sim       1,000 seeds of the whole cluster in the simulator (docs/sim)
 #   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
+#   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
 #   make bench     the table of docs/bench, of those
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist test test-unit test-e2e demo sim canaries bench verify fix
+.PHONY: help setup build dist test test-unit test-e2e demo sim canaries fuzz bench verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -48,6 +49,9 @@ sim: setup
 canaries: setup
 	$(CARGO) build --release --locked -p cairn-cluster --features canaries --target-dir target/canaries
 	target/canaries/release/sim canaries
+
+fuzz: setup
+	@scripts/fuzz.sh 600
 
 verify:
 	$(CARGO) fmt --all --check

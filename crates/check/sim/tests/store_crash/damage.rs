@@ -178,7 +178,7 @@ fn damage_of_superblocks_leaves_the_other_copy() {
     assert!(outcomes.iter().all(|o| *o == Outcome::Harmless));
 }
 
-/// The weakest place: there is one copy, but nothing wrong is read, and nothing stops the process (docs/fault-model.md).
+/// The weakest place: there is one copy, but nothing wrong is read, and a damaged page is refused (docs/fault-model.md).
 #[test]
 fn damage_of_the_metadata_shows_no_wrong_byte() {
     let outcomes = sweep("metadata", "cache", 1 << 20..7 << 20, 600);

@@ -1,0 +1,280 @@
+//! The log of a disk group, damaged or made up, and the store that opens over it.
+//!
+//! Promises    opening ends with a group or with an error; what was only damaged reads right or not at all, unless the log is
+//!             known to be behind; a group that opened keeps its books, takes operations, destages, opens again, and then shows
+//!             the same (I8), at least when its log was only damaged or is empty by then
+//! Assumes     the images (`image`); three places of damage do what thirty do, since each input is its own history
+
+use cairn_format::{BatchHeader, LogPiece, LogRecord, crc32c, encode_batch, peek_batch_header_bytes, zero_block_crc};
+use cairn_store::{LogHealth, Operation};
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+
+use crate::{
+    image::{COMPONENTS, Devices, Group, IMAGES, Image, Seen, batches, look, op, open, with_devices, write},
+    input::Input,
+    panics::unless_redb_panics,
+};
+
+const PAGE: u64 = BLOCK_BYTES as u64;
+/// Damages, or batches, of one input.
+const CHANGES_MAX: usize = 24;
+
+/// The first byte chooses image and kind of harm: damage, damage with right checksums, batches of one's own.
+pub fn target(data: &[u8]) {
+    let mut input = Input::new(data);
+    let choice = input.u8();
+    let image = &IMAGES[usize::from(choice & 1)];
+    let mut devices = image.devices.clone();
+    let only_damaged = match choice >> 1 & 3 {
+        0 => {
+            damage(&mut devices, image, &mut input);
+            true
+        }
+        1 => {
+            damage(&mut devices, image, &mut input);
+            seal(&mut devices, image);
+            false
+        }
+        _ => {
+            forge(&mut devices, image, &mut input);
+            false
+        }
+    };
+    let position = image.head;
+    let seen = image.seen.clone();
+    let ran = unless_redb_panics(|| {
+        with_devices(&devices, move |env, disks| async move {
+            let Ok(group) = open(env.clone(), disks.clone()).await else { return };
+            group.check_bookkeeping().await.expect("the books of a group that has just opened");
+            let now = look(&group).await;
+            if only_damaged && group.log_health() == LogHealth::Sound && group.durable_position() >= position {
+                right_or_not_at_all(&seen, &now);
+            }
+            // Closed and gone: two groups on the same devices are nobody's promise.
+            group.close().await;
+            drop(group);
+            let group = open(env.clone(), disks.clone()).await.expect("what opened once opens again");
+            // A made-up history may hold what no store writes, such as a change of a component before its beginning: the
+            // metadata may have the one by then, and the other takes effect when it is replayed.
+            if only_damaged {
+                assert_eq!(look(&group).await, now, "another state after opening again");
+            }
+            let log_is_empty = go_on(&group).await;
+            let now = look(&group).await;
+            group.close().await;
+            drop(group);
+            let group = open(env, disks).await.expect("what opened twice opens again");
+            if only_damaged || log_is_empty {
+                assert_eq!(look(&group).await, now, "another state after work and opening again");
+            }
+            group.close().await;
+        });
+    });
+    assert!(ran.is_some(), "the metadata was not touched");
+}
+
+/// Writes, zeroes, settles, destages: whatever the log said, the group does its work or refuses it. Returns whether all was
+/// destaged in the end.
+async fn go_on(group: &Group) -> bool {
+    for info in group.components() {
+        let settled = group.settled(info.id);
+        let next = |by| OpId { seq: settled.seq.saturating_add(by), ..settled };
+        let Operation::Write { crcs, data, .. } = write(info.id, 77, 0, 0, 1) else { return false };
+        let client = ClientTag { session: 10, number: 1 };
+        let first_block = info.size_blocks.saturating_sub(2);
+        let operation =
+            Operation::Write { component: info.id, op: next(1000), settled, client, first_block, crcs, data };
+        let _ = group.append(operation).await;
+        let range = BlockRange::new(0, 2);
+        let keep_allocated = false;
+        let zero =
+            Operation::Zero { component: info.id, op: next(1001), settled: next(1000), client, range, keep_allocated };
+        let _ = group.append(zero).await;
+        let _ = group.append(Operation::Undo { component: info.id, op: next(1001) }).await;
+    }
+    group.check_bookkeeping().await.expect("the books after work");
+    let _ = group.drain().await;
+    group.check_bookkeeping().await.expect("the books after destage");
+    if let Some(first) = group.components().first() {
+        let _ = group.append(Operation::DeleteComponent { component: first.id }).await;
+        group.check_bookkeeping().await.expect("the books after a deletion");
+    }
+    let drained = group.drain().await;
+    group.check_bookkeeping().await.expect("the books after destage");
+    drained.is_ok()
+}
+
+/// Every block is what it was, or cannot be read.
+pub fn right_or_not_at_all(was: &Seen, is: &Seen) {
+    for (id, (_, _, blocks)) in &was.components {
+        let (_, _, now) =
+            is.components.get(id).unwrap_or_else(|| panic!("{id:?} is gone, and the log counts as sound"));
+        for (block, (was, is)) in blocks.iter().zip(now).enumerate() {
+            assert!(is.is_err() || was == is, "{id:?} block {block}: {is:?}, it was {was:?}");
+        }
+    }
+}
+
+/// Changes bytes where batches stand, or anywhere in the log.
+fn damage(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
+    let places: Vec<u64> = batches(&devices.cache, &image.regions).into_iter().map(|(at, _)| at).collect();
+    for _ in 0..CHANGES_MAX {
+        if input.is_empty() {
+            return;
+        }
+        let place = input.u8();
+        let at = match places.get(usize::from(place)) {
+            // The fixed part and the records are what is worth changing.
+            Some(at) => at + u64::from(input.u16() % 1024),
+            None => image.regions.log_offset + u64::from(input.u32()) % image.regions.log_bytes,
+        };
+        let len = usize::from(input.below(16)) + 1;
+        let end = image.regions.log_offset + image.regions.log_bytes;
+        let bytes = input.bytes(len.min((end - at) as usize));
+        devices.cache.poke(at, bytes);
+    }
+}
+
+/// Puts the checksums of headers right, and the chain that they make.
+fn seal(devices: &mut Devices, image: &Image) {
+    let mut before: Option<u32> = None;
+    for (at, _) in batches(&image.devices.cache, &image.regions) {
+        let mut page = vec![0; PAGE as usize];
+        devices.cache.read(at, &mut page);
+        let Some(len) = peek_batch_header_bytes(&page) else { return };
+        page.resize(len as usize, 0);
+        if at + u64::from(len) > devices.cache.len_bytes() {
+            return;
+        }
+        devices.cache.read(at, &mut page);
+        if let Some(crc) = before {
+            page[64..68].copy_from_slice(&crc.to_le_bytes());
+        }
+        page[68..72].fill(0);
+        let crc = crc32c(&page);
+        page[68..72].copy_from_slice(&crc.to_le_bytes());
+        before = Some(crc);
+        devices.cache.poke(at, &page);
+    }
+}
+
+/// Appends batches to the log, or begins it anew, with records that the input describes.
+fn forge(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
+    let regions = &image.regions;
+    let last = batches(&devices.cache, regions).pop().map(|(_, header)| header);
+    let (mut position, mut previous) = match (input.flag(), last) {
+        (true, Some(last)) => (image.head, (last.position, last.crc)),
+        _ => (image.tail, (u64::MAX, 0)),
+    };
+    for _ in 0..CHANGES_MAX {
+        if input.is_empty() {
+            return;
+        }
+        let records: Vec<LogRecord> = (0..input.below(6)).map(|_| record(input)).collect();
+        let header = BatchHeader {
+            log_id: regions.log_id,
+            position,
+            previous_position: previous.0,
+            previous_crc: previous.1,
+            durable_position: if input.below(16) == 15 { input.u64() } else { position },
+            open_count: regions.open_count,
+            header_bytes: 0,
+            data_bytes: 0,
+            record_bytes: 0,
+            record_count: 0,
+            crc: 0,
+        };
+        let (finished, _) = encode_batch(header, &records);
+        let bytes = finished.end() - position;
+        let segment = u64::from(regions.log_segment_bytes);
+        if bytes > segment {
+            continue;
+        }
+        if position % segment + bytes > segment {
+            position = position.next_multiple_of(segment);
+        }
+        let (finished, encoded) = encode_batch(BatchHeader { position, ..header }, &records);
+        let at = regions.log_offset + position % regions.log_bytes;
+        devices.cache.poke(at, &encoded);
+        devices.cache.poke(at + encoded.len() as u64, &vec![0; finished.data_bytes as usize]);
+        previous = (position, finished.crc);
+        position = finished.end();
+    }
+}
+
+fn record(input: &mut Input<'_>) -> LogRecord {
+    let component = component(input);
+    match input.below(12) {
+        0 => LogRecord::CreateComponent {
+            component,
+            object: ObjectId(u128::from(input.below(3))),
+            size_blocks: input.mostly_below(64),
+            reserved_blocks: input.mostly_below(16),
+            device: input.mostly_below(3) as u8,
+        },
+        1 => LogRecord::DeleteComponent { component },
+        2 => LogRecord::ResizeComponent {
+            component,
+            size_blocks: input.mostly_below(64),
+            reserved_blocks: input.mostly_below(16),
+        },
+        3..=5 => LogRecord::Write {
+            component,
+            op: operation(input),
+            settled: operation(input),
+            client: client(input),
+            first_block: input.mostly_below(48),
+            crcs: crcs(input),
+        },
+        6 => LogRecord::Zero {
+            component,
+            op: operation(input),
+            settled: operation(input),
+            client: client(input),
+            range: range(input),
+            keep_allocated: input.flag(),
+        },
+        7 => LogRecord::Copy {
+            component,
+            op: operation(input),
+            settled: operation(input),
+            pieces: (0..input.below(5)).map(|_| piece(input)).collect(),
+        },
+        8 | 9 => LogRecord::Undo { component, op: operation(input) },
+        10 => LogRecord::Settle { component, upto: operation(input) },
+        _ => LogRecord::Record { object: ObjectId(u128::from(input.below(16))), bytes: input.bytes(3).to_vec() },
+    }
+}
+
+fn component(input: &mut Input<'_>) -> ComponentId {
+    let number = usize::from(input.below(5));
+    COMPONENTS.get(number).copied().unwrap_or(ComponentId(number as u128))
+}
+
+fn operation(input: &mut Input<'_>) -> OpId {
+    let epoch = input.below(4);
+    op(u64::from(epoch), input.mostly_below(24))
+}
+
+fn client(input: &mut Input<'_>) -> ClientTag {
+    let number = u64::from(input.below(16));
+    ClientTag { session: number / 8 * 9, number }
+}
+
+fn range(input: &mut Input<'_>) -> BlockRange {
+    let first = input.mostly_below(48);
+    BlockRange::new(first, input.mostly_below(12) as u32)
+}
+
+/// Checksums of blocks of zeroes, which is what stands behind the header; one in many is wrong.
+fn crcs(input: &mut Input<'_>) -> Vec<u32> {
+    let (count, wrong) = (input.below(6), input.u8());
+    (0..count).map(|at| zero_block_crc() ^ u32::from(at == wrong)).collect()
+}
+
+fn piece(input: &mut Input<'_>) -> LogPiece {
+    match input.flag() {
+        true => LogPiece::Data { first_block: input.mostly_below(48), crcs: crcs(input) },
+        false => LogPiece::Hole { range: range(input) },
+    }
+}

@@ -1,0 +1,286 @@
+//! Superblocks and metadata of a disk group, damaged or made up, and the store that opens over them.
+//!
+//! Promises    a superblock that decodes encodes to what decodes the same; opening ends with a group or with an error; damage
+//!             without right checksums never shows a wrong byte
+//!             redb's own panics are the product's to survive (docs/fault-model.md)
+
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+
+use cairn_format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, crc32c, decode_superblock, encode_superblock};
+use cairn_sim::Medium;
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+
+use crate::{
+    image::{Devices, IMAGES, Image, look, open, with_devices},
+    input::Input,
+    log::right_or_not_at_all,
+    panics::unless_redb_panics,
+};
+
+/// The table and the head of the region, as `cairn-store` writes them.
+const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
+type Table<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
+const SUM_KEY: [u8; 1] = [0];
+const LEAF: u8 = 4;
+const HEAD_BYTES: u64 = 4096;
+/// Changes of one input.
+const CHANGES_MAX: usize = 16;
+/// Where the checksum of a superblock stands.
+const SUPERBLOCK_CRC: std::ops::Range<usize> = 16..20;
+
+/// The first byte chooses image and kind of harm: a superblock by itself, superblocks on devices, bytes of the metadata
+/// region, rows.
+pub fn target(data: &[u8]) {
+    let mut input = Input::new(data);
+    let choice = input.u8();
+    let image = &IMAGES[usize::from(choice & 1)];
+    let mut devices = image.devices.clone();
+    match choice >> 1 & 3 {
+        0 => return superblock(input.rest(), choice & 1 == 1),
+        1 => superblocks(&mut devices, &mut input),
+        2 => damage(&mut devices, image, &mut input),
+        _ => {
+            if unless_redb_panics(|| rows(&mut devices, image, &mut input)).is_none() {
+                return;
+            }
+        }
+    }
+    let only_damaged = choice >> 1 & 3 == 2;
+    let seen = image.seen.clone();
+    let ran = unless_redb_panics(|| {
+        with_devices(&devices, move |env, disks| async move {
+            let Ok(group) = open(env, disks).await else { return };
+            let now = look(&group).await;
+            if only_damaged {
+                right_or_not_at_all(&seen, &now);
+            }
+            let _ = group.check_bookkeeping().await;
+            group.close().await;
+        });
+    });
+    assert!(ran.is_some(), "a panic of the metadata engine came through");
+}
+
+/// Puts the checksum of a superblock right.
+fn seal(block: &mut [u8]) {
+    block[SUPERBLOCK_CRC].fill(0);
+    let crc = crc32c(block);
+    block[SUPERBLOCK_CRC].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn superblock(bytes: &[u8], sealed: bool) {
+    let mut block = bytes.to_vec();
+    if sealed {
+        block.resize(SUPERBLOCK_BYTES as usize, 0);
+        block[..8].copy_from_slice(b"CAIRNSB1");
+        block[8..12].copy_from_slice(&1u32.to_le_bytes());
+        seal(&mut block);
+    }
+    if let Ok(superblock) = decode_superblock(&block) {
+        assert_eq!(decode_superblock(&encode_superblock(&superblock)), Ok(superblock));
+    }
+}
+
+/// Changes bytes of superblocks and puts their checksums right, on any device.
+fn superblocks(devices: &mut Devices, input: &mut Input<'_>) {
+    for _ in 0..CHANGES_MAX {
+        if input.is_empty() {
+            return;
+        }
+        let (device, both) = (usize::from(input.below(4)), input.flag());
+        let medium = match device {
+            0 | 1 => &mut devices.cache,
+            n => &mut devices.capacity[n - 2],
+        };
+        let (at, len) = (usize::from(input.u8()), usize::from(input.below(10)) + 1);
+        let bytes = input.bytes(len);
+        for offset in SUPERBLOCK_OFFSETS.into_iter().take(1 + usize::from(both)) {
+            let mut block = vec![0; SUPERBLOCK_BYTES as usize];
+            medium.read(offset, &mut block);
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            seal(&mut block);
+            medium.poke(offset, &block);
+        }
+    }
+}
+
+/// Changes bytes of the metadata region where rows stand.
+fn damage(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
+    static PAGES: LazyLock<[Vec<u64>; 2]> =
+        LazyLock::new(|| [0, 1].map(|n| pages_of_rows(&IMAGES[n].devices.cache, &IMAGES[n])));
+    let pages = &PAGES[usize::from(std::ptr::eq(image, &IMAGES[1]))];
+    for _ in 0..CHANGES_MAX {
+        if input.is_empty() {
+            return;
+        }
+        let page = pages[usize::from(input.u8()) % pages.len()];
+        let at = page + u64::from(input.u16() % 4096);
+        let len = usize::from(input.below(12)) + 1;
+        let end = image.regions.metadata_offset + image.regions.metadata_bytes;
+        let bytes = input.bytes(len.min((end - at) as usize));
+        devices.cache.poke(at, bytes);
+        if input.flag() {
+            seal_head(&mut devices.cache, image);
+        }
+    }
+}
+
+/// The head of the region, and the pages on which rows stand. Not those of redb's own bookkeeping: on some of these it panics
+/// again while it unwinds, which ends any process (docs/fault-model.md).
+fn pages_of_rows(cache: &Medium, image: &Image) -> Vec<u64> {
+    let file = file_of(cache, image);
+    let database = Database::builder().create_with_backend(Memory(Arc::new(Mutex::new(file.clone()))));
+    let database = database.expect("our own metadata");
+    let transaction = database.begin_read().expect("a transaction");
+    let table = transaction.open_table(TABLE).expect("our table");
+    let values: Vec<Vec<u8>> = table.iter().expect("rows").map(|row| row.expect("a row").1.value().to_vec()).collect();
+    let start = image.regions.metadata_offset;
+    let holds_a_row = |page: &[u8]| values.iter().any(|value| page.windows(value.len()).any(|part| part == value));
+    let pages = file.chunks(4096).enumerate().filter(|(_, page)| holds_a_row(page));
+    std::iter::once(start).chain(pages.map(|(n, _)| start + HEAD_BYTES + n as u64 * 4096)).collect()
+}
+
+fn seal_head(cache: &mut Medium, image: &Image) {
+    let mut head = [0; 512];
+    cache.read(image.regions.metadata_offset, &mut head);
+    let crc = crc32c(&head[..16]);
+    cache.poke(image.regions.metadata_offset + 16, &crc.to_le_bytes());
+}
+
+/// Changes, removes and adds rows, each with its right checksum, through redb itself.
+fn rows(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
+    let file = Arc::new(Mutex::new(file_of(&devices.cache, image)));
+    let database = Database::builder().create_with_backend(Memory(file.clone())).expect("our own metadata");
+    let known = keys(&database);
+    let transaction = database.begin_write().expect("a transaction");
+    {
+        let mut table = transaction.open_table(TABLE).expect("our table");
+        for _ in 0..CHANGES_MAX {
+            if input.is_empty() {
+                break;
+            }
+            let mut key = known[usize::from(input.u8()) % known.len()].clone();
+            let mut value = table.get(key.as_slice()).expect("a row").map_or_else(Vec::new, |row| row.value().to_vec());
+            value.truncate(value.len().saturating_sub(4));
+            match input.below(8) {
+                0 => value = input.bytes(40).to_vec(),
+                1 => {
+                    let at = usize::from(input.u8()) % key.len();
+                    key[at] = input.u8();
+                }
+                2 => {
+                    table.remove(key.as_slice()).expect("a row");
+                    continue;
+                }
+                3 => value.truncate(usize::from(input.u8())),
+                _ => change(&mut value, input),
+            }
+            put(&mut table, &key, value);
+        }
+        let sum = sum(&table);
+        put(&mut table, &SUM_KEY, sum);
+    }
+    transaction.commit().expect("a commit to memory");
+    drop(database);
+    let file = file.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = image.regions.metadata_offset;
+    if start + HEAD_BYTES + file.len() as u64 <= start + image.regions.metadata_bytes {
+        devices.cache.poke(start + 8, &(file.len() as u64).to_le_bytes());
+        seal_head(&mut devices.cache, image);
+        devices.cache.poke(start + HEAD_BYTES, &file);
+    }
+}
+
+/// Writes a row with its checksum.
+fn put(table: &mut Table<'_>, key: &[u8], mut value: Vec<u8>) {
+    let crc = crc32c(&[key, &value].concat());
+    value.extend(crc.to_le_bytes());
+    table.insert(key, value.as_slice()).expect("a row");
+}
+
+/// Number and sum of the rows, as `cairn-store` keeps them.
+fn sum(table: &Table<'_>) -> Vec<u8> {
+    let (mut count, mut hashes) = (0u64, 0u64);
+    for row in table.iter().expect("rows") {
+        let (key, stored) = row.expect("a row");
+        let Some((_, crc)) = stored.value().split_last_chunk::<4>() else { continue };
+        if matches!(key.value(), [0] | [LEAF, ..]) {
+            continue;
+        }
+        let word = (u64::from(u32::from_le_bytes(*crc)) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (count, hashes) = (count + 1, hashes.wrapping_add(word ^ word >> 29));
+    }
+    [count.to_le_bytes(), hashes.to_le_bytes()].concat()
+}
+
+/// One to three numbers of a row become others: postcard writes them seven bits a byte.
+fn change(value: &mut Vec<u8>, input: &mut Input<'_>) {
+    for _ in 0..input.below(3) + 1 {
+        let at = usize::from(input.u8()) % value.len().max(1);
+        let with: &[u8] = match input.below(6) {
+            0 => &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+            1 => &[0xff, 0xff, 0xff, 0xff, 0x0f],
+            2 => input.bytes(2),
+            _ => input.bytes(1),
+        };
+        let end = (at + 1).min(value.len());
+        value.splice(at.min(end)..end, with.iter().copied());
+    }
+}
+
+fn keys(database: &Database) -> Vec<Vec<u8>> {
+    let transaction = database.begin_read().expect("a transaction");
+    let table = transaction.open_table(TABLE).expect("our table");
+    let keys: BTreeSet<Vec<u8>> =
+        table.iter().expect("rows").map(|row| row.expect("a row").0.value().to_vec()).collect();
+    keys.into_iter().collect()
+}
+
+fn file_of(cache: &Medium, image: &Image) -> Vec<u8> {
+    let mut len = [0; 8];
+    cache.read(image.regions.metadata_offset + 8, &mut len);
+    let mut file = vec![0; u64::from_le_bytes(len) as usize];
+    cache.read(image.regions.metadata_offset + HEAD_BYTES, &mut file);
+    file
+}
+
+/// redb's file, in memory.
+#[derive(Debug)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Memory {
+    fn with<T>(&self, act: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl StorageBackend for Memory {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.with(|file| file.len() as u64))
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.with(|file| {
+            let part = file.get(offset as usize..).and_then(|rest| rest.get(..out.len()));
+            out.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with(|file| file.resize(len as usize, 0));
+        Ok(())
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.with(|file| {
+            let part = file.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..data.len()));
+            part.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
+            Ok(())
+        })
+    }
+}
