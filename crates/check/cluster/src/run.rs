@@ -39,6 +39,12 @@ pub struct Outcome {
     pub dropped: u64,
     /// Those that ended with an error.
     pub errors: u64,
+    /// Messages between hosts.
+    pub messages: u64,
+    /// Messages that a cut held back, some for ever.
+    pub messages_stalled: u64,
+    /// Messages that never arrived: their connection ended, or their receiver did.
+    pub messages_lost: u64,
     /// Time that passed in the world.
     pub lasted: Duration,
     /// Steps of the world.
@@ -54,6 +60,9 @@ impl Outcome {
         self.requests += other.requests;
         self.dropped += other.dropped;
         self.errors += other.errors;
+        self.messages += other.messages;
+        self.messages_stalled += other.messages_stalled;
+        self.messages_lost += other.messages_lost;
         self.lasted += other.lasted;
         self.steps += other.steps;
         self.hash = self.hash.wrapping_add(other.hash);
@@ -153,7 +162,11 @@ fn run_caught(plan: &Plan, print: bool, log: &LastLog) -> Result<Outcome, String
         return Err(format!("I7: {}, and no medium was spoiled", repaired[0]));
     }
     let sum = |count: fn(&Guests) -> u64| guests.iter().map(count).sum();
+    let traffic = cluster.world.traffic();
     Ok(Outcome {
+        messages: traffic.sent,
+        messages_stalled: traffic.stalled,
+        messages_lost: traffic.sent - traffic.delivered,
         counts: cluster.counts(),
         requests: sum(|g| g.done.get()),
         dropped: sum(|g| g.dropped.get()),

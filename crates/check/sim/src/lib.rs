@@ -43,6 +43,6 @@ pub use env::SimEnv;
 pub use faults::Fault;
 pub use host::{CrashImage, CrashPhase, CrashPoint, Crashed, Host};
 pub use medium::Medium;
-pub use net::NetTimes;
+pub use net::{NetTimes, Traffic};
 pub use rng::Rng;
 pub use world::World;

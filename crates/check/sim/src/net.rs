@@ -104,6 +104,18 @@ pub(crate) struct Network {
     links: BTreeMap<Pair, Link>,
     connections: BTreeMap<Pair, Connection>,
     connecting: BTreeSet<Pair>,
+    traffic: Traffic,
+}
+
+/// Messages between hosts so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Given to the network.
+    pub sent: u64,
+    /// That a cut held back at least once.
+    pub stalled: u64,
+    /// Received.
+    pub delivered: u64,
 }
 
 fn pair(a: HostId, b: HostId) -> Pair {
@@ -123,6 +135,7 @@ impl Network {
             links: BTreeMap::new(),
             connections: BTreeMap::new(),
             connecting: BTreeSet::new(),
+            traffic: Traffic::default(),
         }
     }
 
@@ -197,6 +210,7 @@ pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, mess
         });
     }
     let mut network = core.network.borrow_mut();
+    network.traffic.sent += 1;
     let cut = network.link(from, to).cut;
     let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
         return;
@@ -208,6 +222,7 @@ pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, mess
     }
     if cut || !end.stalled.is_empty() {
         end.stalled.push_back(message);
+        network.traffic.stalled += 1;
         return;
     }
     let at = network.arrival(core.now(), from, to);
@@ -228,8 +243,10 @@ fn deliver(core: &Rc<Core>, to: HostId, number: u64, message: InMessage) {
     let sender = &mut connection.ends[end_of(from, to)];
     if cut || !sender.stalled.is_empty() {
         sender.stalled.push_back(message);
+        network.traffic.stalled += 1;
         return;
     }
+    network.traffic.delivered += 1;
     drop(network);
     push_event(core, to, NetEvent::Message(message));
 }
@@ -388,6 +405,11 @@ impl World {
     /// Sets how long things take on the network from now on.
     pub fn set_net_times(&self, times: NetTimes) {
         self.core().network.borrow_mut().times = times;
+    }
+
+    /// Messages so far.
+    pub fn traffic(&self) -> Traffic {
+        self.core().network.borrow().traffic
     }
 
     /// Cuts both ways between two hosts.

@@ -109,9 +109,12 @@ fn report(order: &Order, sum: &Sum, seconds: f64) {
     for kind in What::KINDS {
         println!("{kind:<32} {:>10}", sum.all.counts.get(kind).copied().unwrap_or(0));
     }
+    println!("{:<32} {:>10}", "message held back by a cut", sum.all.messages_stalled);
+    println!("{:<32} {:>10}", "message lost", sum.all.messages_lost);
     let lasted = sum.all.lasted.as_secs_f64();
+    println!("\n{} messages between hosts, each with a delay of its own", sum.all.messages);
     println!(
-        "\n{} seeds of {}..{}: {} requests of guests ({} failed, {} given up), {} steps, hash {:016x}",
+        "{} seeds of {}..{}: {} requests of guests ({} failed, {} given up), {} steps, hash {:016x}",
         sum.runs,
         order.seeds.0,
         order.seeds.1,
@@ -122,10 +125,11 @@ fn report(order: &Order, sum: &Sum, seconds: f64) {
         sum.all.hash
     );
     println!(
-        "{:.1} hours simulated in {seconds:.0} s on {} thread(s): {:.0} times real time on each",
+        "{:.1} hours simulated in {seconds:.0} s on {} thread(s): {:.0} times real time on each, 1,000 seeds in {:.0} s",
         lasted / 3600.0,
         order.jobs,
-        lasted / seconds.max(0.001) / order.jobs as f64
+        lasted / seconds.max(0.001) / order.jobs as f64,
+        seconds * 1000.0 / sum.runs.max(1) as f64
     );
     match sum.failed.is_empty() {
         true => println!("no violation"),
