@@ -67,19 +67,24 @@ impl Plan {
             14 => Menu::Beyond,
             _ => Menu::Turmoil,
         };
-        let needs = match menu {
-            Menu::Turmoil | Menu::Single => {
-                Needs { ftt_min: if rng.one_in(6) { 0 } else { 1 }, spare_host: false, readers: rng.one_in(4) }
-            }
-            Menu::Owner => Needs { ftt_min: if rng.one_in(8) { 0 } else { 1 }, spare_host: false, readers: true },
-            Menu::Damage | Menu::Loss | Menu::Beyond => Needs { ftt_min: 1, spare_host: true, readers: false },
-        };
+        let needs = Self::needs(&mut rng, menu);
         let shape = Shape::draw(&mut rng, needs);
         let mut events = draw::events(&mut rng, &shape, menu);
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);
         let tail_ms = if quiet { rng.between(0, 200) } else { rng.between(500, 6000) };
         Self { seed, menu, shape, events, tail_ms, quiet }
+    }
+
+    fn needs(rng: &mut Rng, menu: Menu) -> Needs {
+        let needs = Needs { ftt_min: 1, spare_host: false, readers: false, requests_per_s_max: 500 };
+        match menu {
+            Menu::Turmoil => Needs { ftt_min: u8::from(!rng.one_in(6)), readers: rng.one_in(4), ..needs },
+            Menu::Single => Needs { ftt_min: u8::from(!rng.one_in(6)), requests_per_s_max: 200, ..needs },
+            Menu::Owner => Needs { ftt_min: u8::from(!rng.one_in(8)), readers: true, ..needs },
+            Menu::Damage | Menu::Beyond => Needs { spare_host: true, ..needs },
+            Menu::Loss => Needs { spare_host: true, requests_per_s_max: 120, ..needs },
+        }
     }
 
     /// When the last event has ended.

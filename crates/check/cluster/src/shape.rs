@@ -59,6 +59,8 @@ pub struct Needs {
     pub spare_host: bool,
     /// The first disk is read at every host all the time: what an owner returns that is none any more is seen.
     pub readers: bool,
+    /// All guests together ask for no more than this in a second: long runs are for what takes long, not for load.
+    pub requests_per_s_max: u64,
 }
 
 const MIB: u64 = 1 << 20;
@@ -105,6 +107,9 @@ impl Shape {
                 }
             })
             .collect();
+        // Most guests leave a disk time to come to rest between two requests.
+        let pause_max_ms = if rng.one_in(3) { rng.between(5, 40) } else { rng.between(40, 200) };
+        let tasks: u64 = disks.iter().map(|disk| disk.guests + disk.readers as u64).sum();
         Self {
             hosts,
             groups,
@@ -114,8 +119,8 @@ impl Shape {
             destage_percent: rng.between(10, 50) as u8,
             idle_destage_ms: if rng.one_in(3) { 0 } else { rng.between(50, 1000) },
             disks,
-            // Most guests leave a disk time to come to rest between two requests.
-            pause_max_ms: if rng.one_in(3) { rng.between(5, 40) } else { rng.between(40, 200) },
+            // A pause lasts half of the longest on average.
+            pause_max_ms: pause_max_ms.max(tasks * 2000 / needs.requests_per_s_max),
         }
     }
 
