@@ -4,7 +4,7 @@
 //! Not here    what is asked of the cluster (`model`), what happens to it (`faults`)
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::SocketAddr,
     rc::Rc,
@@ -52,13 +52,14 @@ pub type Client = DiskClient<SimEnv, GroupStore<SimEnv>>;
 #[derive(Clone)]
 pub struct Log {
     lines: Rc<RefCell<VecDeque<String>>>,
+    count: Rc<Cell<u64>>,
     clock: Rc<dyn Fn() -> Duration>,
     print: bool,
 }
 
 impl Log {
     fn new(world: &World, print: bool) -> Self {
-        Self { lines: Rc::default(), clock: Rc::new(world.clock()), print }
+        Self { lines: Rc::default(), count: Rc::default(), clock: Rc::new(world.clock()), print }
     }
 
     /// Adds a line, with the time.
@@ -67,11 +68,23 @@ impl Log {
         if self.print {
             eprintln!("{line}");
         }
+        self.count.set(self.count.get() + 1);
         let mut lines = self.lines.borrow_mut();
         lines.push_back(line);
         if lines.len() > LOG_LINES {
             lines.pop_front();
         }
+    }
+
+    /// Lines so far.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// The newest `n` lines, oldest first.
+    pub fn newest(&self, n: usize) -> Vec<String> {
+        let lines = self.lines.borrow();
+        lines.iter().skip(lines.len().saturating_sub(n)).cloned().collect()
     }
 
     /// The newest lines.
@@ -212,6 +225,8 @@ pub struct Cluster {
     pub members: Rc<Vec<Member>>,
     /// Disks beside those of the shape that may be there.
     pub extra_disks: Rc<RefCell<BTreeSet<String>>>,
+    /// The block of every disk whose story is told (`CAIRN_SIM_WATCH`).
+    pub watched: Rc<Cell<Option<u64>>>,
     /// Sizes of the shape's disks.
     pub sizes: Rc<RefCell<Vec<DiskSize>>>,
     counts: Rc<RefCell<BTreeMap<&'static str, u64>>>,
@@ -285,6 +300,7 @@ impl Cluster {
             log,
             members: Rc::new(members),
             extra_disks: Rc::default(),
+            watched: Rc::new(Cell::new(std::env::var("CAIRN_SIM_WATCH").ok().and_then(|text| text.parse().ok()))),
             sizes: Rc::new(RefCell::new(sizes)),
             counts: Rc::default(),
             seen,

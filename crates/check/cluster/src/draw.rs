@@ -90,6 +90,10 @@ impl Draw<'_> {
             let for_ms = self.lasts(&what);
             events.push(Event { at_ms, for_ms, what });
         }
+        // An image that is taken while devices have changed places would bring them back that way, for good.
+        if events.iter().any(|event| matches!(event.what, What::RollBack { .. })) {
+            events.retain(|event| !matches!(event.what, What::DevicesSwapped { .. }));
+        }
         events
     }
 

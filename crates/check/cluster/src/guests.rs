@@ -24,11 +24,6 @@ const HOT_BLOCKS: u64 = 48;
 /// No request takes longer on a host that runs: patience, one call, one takeover.
 pub const STUCK_AFTER: Duration = Duration::from_secs(PATIENCE.as_secs() + 25);
 
-/// The block that a person looks at.
-fn watched() -> Option<u64> {
-    std::env::var("CAIRN_SIM_WATCH").ok()?.parse().ok()
-}
-
 /// The guests of one disk.
 #[derive(Clone)]
 pub struct Guests {
@@ -47,6 +42,10 @@ pub struct Guests {
     pub errors: Rc<Cell<u64>>,
     /// Requests that their guest gave up.
     pub dropped: Rc<Cell<u64>>,
+    /// The longest that a guest waited for an answer, but at the host that is left aside.
+    pub longest: Rc<Cell<Duration>>,
+    /// The host whose guests do not count for [`Self::longest`]: it is the one that fails.
+    pub aside: Rc<Cell<Option<usize>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +70,8 @@ impl Guests {
             done: Rc::default(),
             errors: Rc::default(),
             dropped: Rc::default(),
+            longest: Rc::default(),
+            aside: Rc::default(),
         }
     }
 
@@ -135,16 +136,16 @@ impl Guests {
     fn fail(&self, text: String) {
         self.cluster.log.add(format!("FAILURE: {text}"));
         if self.failures.borrow().is_empty() {
-            let (cluster, watched) = (self.cluster.clone(), watched());
+            let (cluster, watched) = (self.cluster.clone(), self.cluster.watched.get());
             self.cluster.world.spawn(async move { crate::rest::tell_block(&cluster, watched).await });
         }
         self.failures.borrow_mut().push(text);
         self.stop.set(true);
     }
 
-    /// Logs what happens to the block of `CAIRN_SIM_WATCH`.
+    /// Logs what happens to the watched block.
     fn watch(&self, first: u64, count: u64, what: impl FnOnce() -> String) {
-        if watched().is_some_and(|b| first < b * 8 + 8 && b * 8 < first + count) {
+        if self.cluster.watched.get().is_some_and(|b| first < b * 8 + 8 && b * 8 < first + count) {
             self.cluster.log.add(format!("sectors {first}+{count}: {}", what()));
         }
     }
@@ -202,10 +203,14 @@ impl Guests {
             _ => Act::Write,
         };
         let (first, count) = self.choose();
+        let began = self.cluster.world.now();
         let result = match act {
             Act::Read => self.read(at, client, first, count).await,
             _ => self.change(at, client, first, count, matches!(act, Act::Zero)).await,
         };
+        if self.aside.get() != Some(at) {
+            self.longest.set(self.longest.get().max(self.cluster.world.now() - began));
+        }
         self.done.set(self.done.get() + 1);
         result
     }

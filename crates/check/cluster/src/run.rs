@@ -97,7 +97,12 @@ fn keep_panics() {
 
 /// Runs a plan. `print` tells what happens as it happens.
 pub fn run(plan: &Plan, print: bool) -> Result<Outcome, Failure> {
-    caught(|log| run_caught(plan, print, log))
+    caught(|log| run_caught(plan, print, log, |_| ()))
+}
+
+/// Like [`run`]; `meet` sees the cluster before the guests begin, and must change nothing.
+pub fn run_watched(plan: &Plan, meet: impl FnOnce(&Cluster)) -> Result<Outcome, Failure> {
+    caught(|log| run_caught(plan, false, log, meet))
 }
 
 /// The last log of a run, for whoever catches its failure.
@@ -128,9 +133,10 @@ impl Drop for End {
     }
 }
 
-fn run_caught(plan: &Plan, print: bool, log: &LastLog) -> Result<Outcome, String> {
+fn run_caught(plan: &Plan, print: bool, log: &LastLog, meet: impl FnOnce(&Cluster)) -> Result<Outcome, String> {
     let cluster = Cluster::new(plan.seed, &plan.shape, print);
     let _end = End(cluster.clone());
+    meet(&cluster);
     cluster.world.set_steps_max(STEPS_MAX);
     log.replace(Some(cluster.log.clone()));
     cluster.log.add(format!("{:?}, {}", plan.menu, plan.shape));

@@ -70,6 +70,9 @@ pub(crate) struct Core {
     polls_at_instant: Cell<u64>,
     /// Steps after which the world is taken to run away.
     pub(crate) steps_max: Cell<u64>,
+    /// Who looks at every step.
+    pub(crate) watcher: RefCell<Option<Box<dyn FnMut()>>>,
+    pub(crate) watched: Cell<bool>,
     /// Whether any host ever had a slow processor.
     pub(crate) slow_hosts: Cell<bool>,
     /// Set by a disk whose planned crash point was reached, until the executor has crashed the host.
@@ -92,6 +95,8 @@ impl Core {
             numbers: Cell::new(0),
             polls_at_instant: Cell::new(0),
             steps_max: Cell::new(u64::MAX),
+            watcher: RefCell::default(),
+            watched: Cell::new(false),
             slow_hosts: Cell::new(false),
             tripped: Arc::default(),
             rng: RefCell::new(rng),
@@ -262,8 +267,18 @@ impl Core {
         }
     }
 
+    pub(crate) fn watch(&self) {
+        // It may take itself away while it is called.
+        let watcher = self.watcher.borrow_mut().take();
+        if let Some(mut watcher) = watcher {
+            watcher();
+            self.watcher.borrow_mut().get_or_insert(watcher);
+        }
+    }
+
     /// Drops everything that runs: tasks hold the world, and the world them.
     pub(crate) fn shut_down(&self) {
+        self.watcher.take();
         self.hosts.borrow().values().for_each(|host| host.handles_die());
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks);

@@ -113,6 +113,9 @@ impl World {
             if let Some(value) = output.take() {
                 return value;
             }
+            if self.core().watched.get() {
+                self.core().watch();
+            }
             assert!(
                 self.core().step(u64::MAX),
                 "deadlock at {:?}: nothing is left to happen, and the future still waits\n{}",
@@ -120,6 +123,17 @@ impl World {
                 self.trace_lines().join("\n")
             );
         }
+    }
+
+    /// Calls `watcher` before every step of [`Self::block_on`]. It may look, and must change nothing.
+    pub fn set_watcher(&self, watcher: impl FnMut() + 'static) {
+        self.core().watcher.replace(Some(Box::new(watcher)));
+        self.core().watched.set(true);
+    }
+
+    /// Nobody watches any more.
+    pub fn no_watcher(&self) {
+        self.core().watched.set(false);
     }
 
     /// Runs the world until `until` (since it began).

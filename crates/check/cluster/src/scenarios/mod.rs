@@ -8,7 +8,7 @@ mod resyncs;
 mod space;
 mod stage;
 
-use std::{fmt, future::Future, time::Duration};
+use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
 
 use futures::{FutureExt as _, future::LocalBoxFuture};
 pub use stage::Stage;
@@ -17,6 +17,9 @@ use crate::{
     run::{End, Failure, caught},
     shape::Shape,
 };
+
+/// Seeds of stories begin here.
+const FIRST_SEED: u64 = 1000;
 
 /// A story.
 pub struct Scenario {
@@ -30,6 +33,37 @@ pub struct Scenario {
     pub seeds: u64,
     shape: Shape,
     story: Box<dyn Fn(Stage) -> LocalBoxFuture<'static, Result<(), String>> + Send + Sync>,
+}
+
+/// What a story that holds has to say.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// How long it took in the simulated world.
+    pub lasted: Duration,
+    /// The longest wait, by what was the cause.
+    pub longest: BTreeMap<String, Duration>,
+}
+
+impl Told {
+    /// Adds another seed's.
+    pub fn add(&mut self, other: Self) {
+        self.lasted += other.lasted;
+        for (kind, took) in other.longest {
+            let longest = self.longest.entry(kind).or_default();
+            *longest = took.max(*longest);
+        }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "holds")?;
+        for (n, (kind, took)) in self.longest.iter().enumerate() {
+            let before = if n == 0 { "; longest wait with " } else { ", " };
+            write!(f, "{before}{kind} {} ms", took.as_millis())?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Scenario {
@@ -48,21 +82,33 @@ impl Scenario {
         Self { name, goal, method, seeds, shape, story: Box::new(move |stage| story(stage).boxed_local()) }
     }
 
-    /// Tells it once. Answers how long it took in the simulated world.
+    /// Tells it for all its seeds.
+    ///
+    /// # Errors
+    /// The seed, what was broken, and what happened last.
+    pub fn tell_all(&self, print: bool) -> Result<Told, (u64, Failure)> {
+        let mut sum = Told::default();
+        for seed in FIRST_SEED..FIRST_SEED + self.seeds {
+            sum.add(self.tell(seed, print).map_err(|failure| (seed, failure))?);
+        }
+        Ok(sum)
+    }
+
+    /// Tells it once.
     ///
     /// # Errors
     /// What was broken, with what happened last.
-    pub fn tell(&self, seed: u64, print: bool) -> Result<Duration, Failure> {
+    pub fn tell(&self, seed: u64, print: bool) -> Result<Told, Failure> {
         caught(|log| {
             let stage = Stage::new(seed, &self.shape, print);
             log.replace(Some(stage.cluster.log.clone()));
             let _end = End(stage.cluster.clone());
-            let (cluster, guests) = (stage.cluster.clone(), stage.guests.clone());
+            let (cluster, guests, measured) = (stage.cluster.clone(), stage.guests.clone(), stage.measured.clone());
             let result = cluster.world.block_on((self.story)(stage));
             let seen = guests.iter().flat_map(|g| g.failures.borrow().clone()).chain(cluster.violations()).next();
             seen.map_or(Ok(()), Err)?;
             result?;
-            Ok(cluster.world.now())
+            Ok(Told { lasted: cluster.world.now(), longest: measured.take() })
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Stories of owners: who may serve a disk, from when on, and until when.
 
+use std::time::Duration;
+
 use cairn_faults::Moment;
 
 use super::{Scenario, Stage};
@@ -101,6 +103,15 @@ pub fn all() -> Vec<Scenario> {
             ),
             (read_everywhere(3), 4),
             owner_pauses,
+        ),
+        Scenario::new(
+            "P6. one failure stalls nobody for long",
+            (
+                "a process of a copy that died: under 1 s; a silent copy or a lost owner: under a lease (2 s), a notice and a take-over",
+                "each kind of failure eight times, one at a time; the longest wait of any guest at a host that did not fail",
+            ),
+            (crowded(4), 2),
+            one_failure_stalls,
         ),
         Scenario::new(
             "15. a retry is carried out twice",
@@ -222,7 +233,6 @@ async fn cold_start(stage: Stage) -> Result<(), String> {
 }
 
 async fn late_heartbeats(stage: Stage) -> Result<(), String> {
-    use std::time::Duration;
     for round in 0..4 {
         stage.ms(1500).await;
         let owner = stage.any();
@@ -314,5 +324,52 @@ async fn handed_round(stage: Stage) -> Result<(), String> {
         stage.ms(stage.below(20)).await;
         stage.cluster.world.disconnect(stage.host(a).id(), stage.host(b).id());
     }
+    stage.rest(false).await
+}
+
+/// A process that died is noticed at once.
+const STALL_OF_A_DEAD_COPY: Duration = Duration::from_millis(1000);
+/// The lease, and what the take-over may cost beyond it.
+const STALL_OF_SILENCE: Duration = Duration::from_millis(4000);
+
+async fn one_failure_stalls(stage: Stage) -> Result<(), String> {
+    let guests = stage.guests[0].clone();
+    for round in 0..48 {
+        stage.ms(500).await;
+        stage.healthy().await?;
+        let (copies, _) = stage.copies_and_witnesses().await?;
+        let kind = round % 6;
+        let (owner, other) = (copies[0], copies[1]);
+        // Another host may be at it: then this round is without that, and once more.
+        if stage.attach(owner).await.is_err() {
+            continue;
+        }
+        stage.ms(200 + stage.below(600)).await;
+        let (victim, bound) = match kind {
+            0 => (other, STALL_OF_A_DEAD_COPY),
+            1 | 2 => (other, STALL_OF_SILENCE),
+            _ => (owner, STALL_OF_SILENCE),
+        };
+        guests.aside.set(Some(victim));
+        guests.longest.set(Duration::ZERO);
+        match kind {
+            0 | 3 => stage.host(victim).kill(),
+            1 | 4 => stage.crash(victim),
+            2 => stage.isolate(victim),
+            _ => stage.host(victim).pause(),
+        }
+        // Those that wait count only when they are answered.
+        stage.ms(6000).await;
+        let longest = guests.longest.get();
+        let what = ["killed", "without power", "cut off", "killed", "without power", "paused"][kind as usize];
+        let whose = if victim == owner { "the owner's host" } else { "a copy's host" };
+        stage.say(format!("longest wait with {whose} {what}: {longest:?}"));
+        stage.note(format!("{whose} {what}"), longest);
+        if longest > bound {
+            return Err(format!("P6: with {whose} {what} a guest waited for {longest:?}, more than {bound:?}"));
+        }
+        stage.cluster.heal_everything();
+    }
+    guests.aside.set(None);
     stage.rest(false).await
 }

@@ -1,6 +1,6 @@
 //! What a story is told on: a cluster with guests at work, and short words for what happens to it.
 
-use std::time::Duration;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::Moment;
@@ -23,6 +23,8 @@ pub struct Stage {
     pub cluster: Cluster,
     /// Those of each disk.
     pub guests: Vec<Guests>,
+    /// The longest that was measured of each kind.
+    pub measured: Rc<RefCell<BTreeMap<String, Duration>>>,
 }
 
 impl Stage {
@@ -34,7 +36,14 @@ impl Stage {
             guests.start(disk.guests, shape.pause_max_ms);
             guests.start_readers(disk.readers, shape.pause_max_ms);
         }
-        Self { cluster, guests }
+        Self { cluster, guests, measured: Rc::default() }
+    }
+
+    /// Keeps the longest of what was measured.
+    pub fn note(&self, kind: String, took: Duration) {
+        let mut measured = self.measured.borrow_mut();
+        let longest = measured.entry(kind).or_default();
+        *longest = took.max(*longest);
     }
 
     /// Waits.

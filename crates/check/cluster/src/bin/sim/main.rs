@@ -5,6 +5,7 @@
 
 #[cfg(feature = "canaries")]
 mod canaries;
+mod debug;
 mod stories;
 mod sweep;
 
@@ -60,6 +61,19 @@ enum Command {
         /// Only the outcome.
         #[arg(long)]
         quiet: bool,
+        /// With this deliberate bug.
+        #[cfg(feature = "canaries")]
+        #[arg(long, value_parser = canaries::named)]
+        canary: Option<cairn_types::Canary>,
+    },
+    /// Run one seed, or a plan, and stop where one wants to look: steps, breakpoints, a host's state, a block's story.
+    Debug {
+        /// The seed.
+        #[arg(required_unless_present = "plan")]
+        seed: Option<u64>,
+        /// A plan in JSON.
+        #[arg(long, conflicts_with = "seed")]
+        plan: Option<PathBuf>,
         /// With this deliberate bug.
         #[cfg(feature = "canaries")]
         #[arg(long, value_parser = canaries::named)]
@@ -142,16 +156,7 @@ fn main() -> ExitCode {
         } => {
             #[cfg(feature = "canaries")]
             cairn_types::Canary::set(canary);
-            let plan = match (seed, plan) {
-                (_, Some(path)) => match read_plan(&path) {
-                    Ok(plan) => plan,
-                    Err(why) => {
-                        eprintln!("sim: {}: {why}", path.display());
-                        return ExitCode::from(2);
-                    }
-                },
-                (seed, None) => Plan::of(seed.expect("clap asks for one of them")),
-            };
+            let Some(plan) = plan_of(seed, plan) else { return ExitCode::from(2) };
             tell_plan(&plan);
             match run(&plan, !quiet) {
                 Ok(outcome) => {
@@ -160,6 +165,18 @@ fn main() -> ExitCode {
                 }
                 Err(failure) => tell_failure(&failure),
             }
+        }
+        Command::Debug {
+            seed,
+            plan,
+            #[cfg(feature = "canaries")]
+            canary,
+        } => {
+            #[cfg(feature = "canaries")]
+            cairn_types::Canary::set(canary);
+            let Some(plan) = plan_of(seed, plan) else { return ExitCode::from(2) };
+            tell_plan(&plan);
+            debug::debug(&plan)
         }
         Command::Scenarios {
             only,
@@ -194,6 +211,20 @@ fn main() -> ExitCode {
             println!("{}", serde_json::to_string(&plan).expect("a plan is plain data"));
             tell_failure(&failure)
         }
+    }
+}
+
+/// The plan of a seed, or one that was written down; what is wrong with that is told.
+fn plan_of(seed: Option<u64>, path: Option<PathBuf>) -> Option<Plan> {
+    match (seed, path) {
+        (_, Some(path)) => match read_plan(&path) {
+            Ok(plan) => Some(plan),
+            Err(why) => {
+                eprintln!("sim: {}: {why}", path.display());
+                None
+            }
+        },
+        (seed, None) => seed.map(Plan::of),
     }
 }
 
