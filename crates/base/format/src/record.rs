@@ -121,6 +121,13 @@ pub enum LogRecord {
         /// Opaque to the store.
         bytes: Vec<u8>,
     },
+    /// Front-end requests that were carried out while the component was away, as another copy knows them.
+    Remember {
+        /// Where.
+        component: ComponentId,
+        /// The requests, each with the operation that it became, oldest first.
+        clients: Vec<(ClientTag, OpId)>,
+    },
 }
 
 impl LogPiece {
@@ -154,7 +161,11 @@ impl LogRecord {
                         covers.is_some()
                     })
             }
-            Self::DeleteComponent { .. } | Self::Undo { .. } | Self::Settle { .. } | Self::Record { .. } => true,
+            Self::DeleteComponent { .. }
+            | Self::Undo { .. }
+            | Self::Settle { .. }
+            | Self::Record { .. }
+            | Self::Remember { .. } => true,
         }
     }
 

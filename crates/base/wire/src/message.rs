@@ -134,6 +134,18 @@ pub enum Request {
         /// The request.
         client: ClientTag,
     },
+    /// Which front-end requests the component remembers.
+    Clients {
+        /// The component.
+        to: Target,
+    },
+    /// Durably remember front-end requests that another copy has carried out.
+    Remember {
+        /// The component.
+        to: Target,
+        /// The requests, each with the operation that it became, oldest first.
+        clients: Vec<(ClientTag, OpId)>,
+    },
     /// Promise a newer epoch, and tell what is there.
     Seize {
         /// The seat's disk group.
@@ -248,6 +260,8 @@ pub enum Answer {
     Allocated(Vec<AllocatedPiece>),
     /// Whether it was carried out.
     WasDone(bool),
+    /// Requests that were, each with its operation, oldest first.
+    Clients(Vec<(ClientTag, OpId)>),
     /// To Seize.
     Seize(SeizeAnswer),
     /// To WhoHas.

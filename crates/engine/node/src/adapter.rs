@@ -14,11 +14,14 @@ pub struct GroupStore<E: Env> {
     opened_at: u64,
     /// A peer remembers a later durable position than the log ends with: an old image of the device.
     rolled_back: std::rc::Rc<std::cell::Cell<bool>>,
+    /// That is not yet on record here: until it is, peers must not forget it.
+    unrecorded: std::rc::Rc<std::cell::Cell<bool>>,
 }
 
 impl<E: Env> Clone for GroupStore<E> {
     fn clone(&self) -> Self {
-        Self { group: self.group.clone(), opened_at: self.opened_at, rolled_back: self.rolled_back.clone() }
+        let (rolled_back, unrecorded) = (self.rolled_back.clone(), self.unrecorded.clone());
+        Self { group: self.group.clone(), opened_at: self.opened_at, rolled_back, unrecorded }
     }
 }
 
@@ -26,7 +29,7 @@ impl<E: Env> GroupStore<E> {
     /// Wraps an open disk group.
     pub fn new(group: DiskGroup<E>) -> Self {
         let opened_at = group.durable_position();
-        Self { group, opened_at, rolled_back: Default::default() }
+        Self { group, opened_at, rolled_back: Default::default(), unrecorded: Default::default() }
     }
 
     /// The store's own handle.
@@ -34,13 +37,26 @@ impl<E: Env> GroupStore<E> {
         &self.group
     }
 
-    /// A peer remembers (open count, durable position) beyond what this log held when it was opened.
-    pub fn on_remembered(&self, open_count: u64, durable_position: u64) {
+    /// A peer remembers (open count, durable position). True where that is beyond what this log held when it was opened, and is
+    /// news: then [`Self::record_roll_back`] is due.
+    pub fn on_remembered(&self, open_count: u64, durable_position: u64) -> bool {
         let count = self.group.open_count();
         // Positions only grow, over all openings: what was durable before this one must have been found by it.
         let held = if open_count < count { self.opened_at } else { self.group.durable_position() };
-        if open_count > count || durable_position > held {
-            self.rolled_back.set(true);
+        let rolled_back = open_count > count || durable_position > held;
+        let news = rolled_back && !self.rolled_back.replace(true);
+        if news {
+            self.unrecorded.set(true);
+        }
+        news
+    }
+
+    /// Puts on record that the log is an old one. Without that the next process would believe it again as soon as it has
+    /// grown beyond what peers remember.
+    pub async fn record_roll_back(&self) {
+        // A group that cannot write any more keeps peers from forgetting: it tells no position.
+        if self.group.distrust_log().await.is_ok() {
+            self.unrecorded.set(false);
         }
     }
 }
@@ -109,6 +125,7 @@ fn operation(change: Change) -> Option<Operation> {
         Change::Undo { component, op } => Operation::Undo { component, op },
         Change::Settle { component, upto } => Operation::Settle { component, upto },
         Change::Record { object, bytes } => Operation::Record { object, bytes },
+        Change::Remember { component, clients } => Operation::Remember { component, clients },
     })
 }
 
@@ -194,6 +211,11 @@ impl<E: Env> LocalStore for GroupStore<E> {
         self.group.recent_clients(component).iter().any(|(tag, _)| *tag == client)
     }
 
+    fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
+        let all = self.group.recent_clients(component);
+        all.into_iter().filter(|(client, _)| client.session != 0).collect()
+    }
+
     fn log_damaged(&self) -> bool {
         self.rolled_back.get() || !matches!(self.group.log_health(), LogHealth::Sound)
     }
@@ -204,7 +226,7 @@ impl<E: Env> LocalStore for GroupStore<E> {
         DiskGroupSummary {
             disk_group: self.group.id(),
             open_count: self.group.open_count(),
-            durable_position: self.group.durable_position(),
+            durable_position: if self.unrecorded.get() { 0 } else { self.group.durable_position() },
             total_bytes: stats.usable_bytes,
             free_bytes: stats.free_bytes,
             components: components.len() as u32,

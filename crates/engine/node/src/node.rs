@@ -139,8 +139,11 @@ impl<E: Env> Node<E> {
             None => HostSummary::default(),
         });
         let on_remembered = Rc::new(move |disk_group, count, position| {
-            if let Some(store) = weak.upgrade().and_then(|inner| inner.seats.store(disk_group)) {
-                store.on_remembered(count, position);
+            let Some(inner) = weak.upgrade() else { return };
+            if let Some(store) = inner.seats.store(disk_group)
+                && store.on_remembered(count, position)
+            {
+                inner.env.spawn(async move { store.record_roll_back().await });
             }
         });
         inner.leases.set_host(summarise, on_remembered);

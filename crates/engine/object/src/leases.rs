@@ -71,6 +71,8 @@ struct Inner<E: Env> {
     connected: RefCell<BTreeMap<HostId, Connected>>,
     peers: RefCell<BTreeMap<HostId, PeerState>>,
     remembered: RefCell<BTreeMap<HostId, Remembered>>,
+    /// Processes that know what is remembered of them.
+    told: RefCell<BTreeMap<HostId, Incarnation>>,
     summarise: RefCell<Option<Summarise>>,
     on_remembered: RefCell<Option<OnRemembered>>,
     /// When the last round of heartbeats went out.
@@ -95,6 +97,7 @@ impl<E: Env> Leases<E> {
                 connected: RefCell::default(),
                 peers: RefCell::default(),
                 remembered: RefCell::default(),
+                told: RefCell::default(),
                 summarise: RefCell::default(),
                 on_remembered: RefCell::default(),
                 ticked: Cell::new(env.now()),
@@ -234,12 +237,14 @@ impl<E: Env> Leases<E> {
                 listener(disk_group, count, position);
             }
         }
+        let told = inner.told.borrow().get(&from) == Some(&incarnation);
         let mut remembered = inner.remembered.borrow_mut();
         let of_peer = remembered.entry(from).or_default();
         for dg in &heartbeat.summary.disk_groups {
             let seen = of_peer.entry(dg.disk_group).or_default();
-            // A later opening that ends below what was durable is an old image: that must not be forgotten with it.
-            if dg.durable_position >= seen.1 {
+            // A later opening that ends below what was durable is an old image: that must not be forgotten with it, nor when
+            // it has grown before its process was told.
+            if dg.durable_position >= seen.1 && (told || dg.open_count <= seen.0 || *seen == (0, 0)) {
                 *seen = (*seen).max((dg.open_count, dg.durable_position));
             }
         }
@@ -252,6 +257,8 @@ impl<E: Env> Leases<E> {
             return;
         }
         self.heard(from, incarnation);
+        // It has had a heartbeat of ours, and with it what we remember of its disk groups.
+        self.inner.told.borrow_mut().insert(from, incarnation);
         self.inner.held.borrow_mut().on_heartbeat_answer(from, &answer);
     }
 

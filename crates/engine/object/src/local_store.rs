@@ -37,7 +37,12 @@ pub enum Change {
     Settle { component: ComponentId, upto: OpId },
     /// The object's record; empty removes it.
     Record { object: ObjectId, bytes: Bytes },
+    /// Requests that another copy has carried out; at most [`REMEMBERED_MAX`].
+    Remember { component: ComponentId, clients: Vec<(ClientTag, OpId)> },
 }
+
+/// Requests in one [`Change::Remember`], at most.
+pub const REMEMBERED_MAX: usize = 128;
 
 /// A component as its disk group knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +91,8 @@ pub trait LocalStore: Clone + 'static {
     fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)>;
     /// Whether this front-end request was carried out on the component (a bounded memory of recent ones).
     fn was_done(&self, component: ComponentId, client: ClientTag) -> bool;
+    /// The requests that it remembers, each with its operation, oldest first.
+    fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)>;
     /// The log is damaged: a lack of an operation proves nothing.
     fn log_damaged(&self) -> bool;
     /// For heartbeats.

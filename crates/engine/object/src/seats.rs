@@ -203,6 +203,9 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             Request::WasDone { to, client } => {
                 self.with_admitted(to, |store| done(Answer::WasDone(store.was_done(to.component, client))))
             }
+            Request::Clients { to } => {
+                self.with_admitted(to, |store| done(Answer::Clients(store.recent_clients(to.component))))
+            }
             _ => refuse(Refusal::Invalid("not a request to a seat".into())),
         }
     }
@@ -524,6 +527,7 @@ fn change_of(request: Request, data: Bytes) -> Result<(Target, Change), Box<Requ
             (to, Change::Copy { component: to.component, op, settled, first_block, pieces, data })
         }
         Request::Settle { to, upto } => (to, Change::Settle { component: to.component, upto }),
+        Request::Remember { to, clients } => (to, Change::Remember { component: to.component, clients }),
         Request::ResizeComponent { to, size_blocks, reserved_blocks } => {
             (to, Change::ResizeComponent { component: to.component, size_blocks, reserved_blocks })
         }

@@ -19,7 +19,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     log::{Class, congestion_delay_us},
-    operation::{CopyPiece, Operation},
+    operation::{CopyPiece, Operation, REMEMBERED_MAX},
     segments::LOG,
     state::{Applied, At, State},
 };
@@ -102,6 +102,7 @@ fn record_bytes_bound(record: &LogRecord) -> u64 {
     let rest = match record {
         LogRecord::Copy { pieces, .. } => pieces.len() as u64 * 24,
         LogRecord::Record { bytes, .. } => bytes.len() as u64,
+        LogRecord::Remember { clients, .. } => clients.len() as u64 * 96,
         _ => 0,
     };
     256 + crcs + rest
@@ -326,6 +327,13 @@ impl State {
             Operation::Settle { component, upto } => {
                 self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
                 small(LogRecord::Settle { component, upto })
+            }
+            Operation::Remember { component, clients } => {
+                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
+                if clients.len() > REMEMBERED_MAX {
+                    return Err(refused(format!("{} requests at once: send at most {REMEMBERED_MAX}", clients.len())));
+                }
+                small(LogRecord::Remember { component, clients })
             }
             Operation::Record { object, bytes } => {
                 if bytes.len() > RECORD_BYTES_MAX.min(self.ring.segment_bytes as usize / 4) {

@@ -289,6 +289,17 @@ impl<E: Env> DiskGroup<E> {
         inner.destager_ended.raise();
     }
 
+    /// Notes durably that the log lacks what it once held, as somebody outside knows: like damage that was found in it.
+    pub async fn distrust_log(&self) -> Result<(), StoreError> {
+        {
+            let mut state = self.inner().state.borrow_mut();
+            if state.health == LogHealth::Sound {
+                state.health = LogHealth::Damaged { ends_at: state.ring.durable };
+            }
+        }
+        self.inner().drain().await
+    }
+
     /// Forgets that the log was damaged once whoever relies on the group has dealt with it.
     pub async fn accept_damage(&self) -> Result<(), StoreError> {
         self.inner().state.borrow_mut().health = LogHealth::Sound;

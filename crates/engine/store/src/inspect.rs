@@ -196,6 +196,7 @@ fn kind(record: &LogRecord) -> &'static str {
         LogRecord::Undo { .. } => "undo",
         LogRecord::Settle { .. } => "settle",
         LogRecord::Record { .. } => "record",
+        LogRecord::Remember { .. } => "remember",
     }
 }
 

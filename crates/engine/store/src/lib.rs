@@ -41,6 +41,6 @@ mod transaction;
 pub use create::{CAPACITY_DEVICES_MAX, Identity};
 pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};
 pub use error::{StoreError, StoreErrorKind};
-pub use operation::{ComponentInfo, CopyPiece, Operation, ReadPiece, UnsettledOp};
+pub use operation::{ComponentInfo, CopyPiece, Operation, REMEMBERED_MAX, ReadPiece, UnsettledOp};
 pub use options::{INDEX_BYTES_MAX, LOG_BYTES_MAX, StoreOptions};
 pub use stats::{DeviceStats, LogHealth, StoreStats};

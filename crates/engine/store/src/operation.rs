@@ -95,7 +95,17 @@ pub enum Operation {
         /// Opaque to the store.
         bytes: Bytes,
     },
+    /// Notes requests that were carried out while the component was away: whoever repeats one is told so.
+    Remember {
+        /// Where.
+        component: ComponentId,
+        /// The requests, each with the operation that it became, oldest first; at most [`REMEMBERED_MAX`].
+        clients: Vec<(ClientTag, OpId)>,
+    },
 }
+
+/// Requests in one [`Operation::Remember`], at most: some 5 KiB of the log.
+pub const REMEMBERED_MAX: usize = 128;
 
 /// Contents of a run of blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -172,6 +172,11 @@ impl State {
                 let found = self.change(component, |c, records| c.settle(upto, records));
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
+            LogRecord::Remember { component, clients } => {
+                let found =
+                    self.change(component, |c, _| clients.iter().for_each(|(client, op)| c.remember(*client, *op)));
+                found.map_or(Applied::NoComponent, |()| Applied::Done)
+            }
             LogRecord::Record { object, bytes } => {
                 self.record(object, bytes, at.position);
                 Applied::Done

@@ -99,6 +99,10 @@ impl Component {
         for (range, value) in pieces {
             self.put(op, *range, *value);
         }
+        self.remember(client, op);
+    }
+
+    fn remember(&mut self, client: ClientTag, op: OpId) {
         if client.session != 0 && !self.clients.iter().any(|(tag, _)| *tag == client) {
             self.clients.push((client, op));
         }
@@ -153,6 +157,9 @@ impl Model {
             }
             Operation::Undo { component, op } => self.change(component, |c| c.undo(*op)),
             Operation::Settle { component, upto } => self.change(component, |c| c.settle(*upto)),
+            Operation::Remember { component, clients } => {
+                self.change(component, |c| clients.iter().for_each(|(client, op)| c.remember(*client, *op)));
+            }
             Operation::Record { object, bytes } => {
                 if bytes.is_empty() {
                     self.records.remove(object);

@@ -207,6 +207,10 @@ impl Script {
         let pieces =
             vec![piece(start, 3), CopyPiece::Hole { range: BlockRange::new(start + 3, 5) }, piece(start + 9, 2)];
         self.push(Operation::Copy { component, op, settled, pieces });
+        // As at the end of a resync: requests that were carried out elsewhere. No operation of this component has their number.
+        let elsewhere =
+            |n| (ClientTag { session: 9, number: tag * 4 + n }, OpId { seq: (1 << 40) + tag * 4 + n, ..op });
+        self.push(Operation::Remember { component, clients: (0..3).map(elsewhere).collect() });
     }
 
     fn undo(&mut self, component: ComponentId) {

@@ -3,6 +3,8 @@
 //! Promises    Y1  every region touched after `stale_since`, on any survivor or on the target itself, is copied
 //!             Y2  a component is activated only when it has every operation issued before, on stable media;
 //!                 from the proposal on, acknowledgements need it                                             (I4)
+//!             Y3  what it is asked after an owner's death, it answers like the copies that were there: a request that they
+//!                 carried out without it is not carried out again
 //! Source      the two-step activation answers the trap of an undo after a quick rejoin (docs/fault-model.md)
 //!
 //! A resync that is interrupted (target, source or owner gone) starts over from `stale_since`: which regions were
@@ -19,7 +21,7 @@ use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
 
 use crate::{
-    local_store::LocalStore,
+    local_store::{LocalStore, REMEMBERED_MAX},
     owner::{Owned, manage::Queued, state::Leg, write::Body},
     shard::ObjectEvent,
 };
@@ -209,6 +211,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if !Canary::NoBarrier.sings() {
             self.decided_upto(begun, component, session).await?;
         }
+        self.carry_memory(component, session, begun).await?;
         self.commands.borrow_mut().push(Queued::Activate(component, session));
         self.work.notify();
         self.progressed
@@ -221,6 +224,38 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 self.stage(component, session).is_none().then_some(None)
             })
             .await
+    }
+
+    /// Y3: requests that were carried out without the target. Of operations up to the barrier only: those are decided, and
+    /// the target has all later ones itself. A request whose operation is undone must not be taken for done.
+    async fn carry_memory(self: &Rc<Self>, component: ComponentId, session: SessionId, decided: OpId) -> Option<()> {
+        let (set, _) = self.stage(component, session)?;
+        let (sources, link) = {
+            let state = self.state.borrow();
+            (state.readable(set), state.link_of(component)?)
+        };
+        let mut clients = BTreeSet::new();
+        for leg in sources {
+            let request = Request::Clients { to: leg.link.target };
+            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+            let Ok((Answer::Clients(known), _)) = reply else {
+                // What only this source knows would be forgotten.
+                self.state.borrow_mut().fail(leg.component, false);
+                self.work.notify();
+                return None;
+            };
+            clients.extend(known.into_iter().filter(|(_, op)| *op <= decided).map(|(client, op)| (op, client)));
+        }
+        let clients: Vec<_> = clients.into_iter().map(|(op, client)| (client, op)).collect();
+        for some in clients.chunks(REMEMBERED_MAX) {
+            let request = Request::Remember { to: link.target, clients: some.to_vec() };
+            if self.shard.request(link.host, link.target.disk_group, request, None).await.is_err() {
+                self.state.borrow_mut().fail(component, false);
+                self.work.notify();
+                return None;
+            }
+        }
+        self.stage(component, session).map(drop)
     }
 
     /// The keeper's half of the activation.
