@@ -354,7 +354,7 @@ impl State {
         if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
             return Err(refused(format!("component {component} is or was here: ids are never reused")));
         }
-        refuse_sizes(size_blocks, reserved_blocks)?;
+        refuse_sizes(size_blocks, 0)?;
         let device = self
             .choose_device(reserved_blocks)
             .ok_or_else(|| StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed"))?;
@@ -366,6 +366,7 @@ impl State {
             );
             return Err(StoreError::new(StoreErrorKind::NoSpace, text));
         }
+        refuse_sizes(size_blocks, reserved_blocks)?;
         let record = LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device };
         Ok((record, Vec::new(), Class::Normal))
     }

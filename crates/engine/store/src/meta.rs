@@ -50,9 +50,12 @@ const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
 const REDB_CACHE_BYTES: usize = 32 << 20;
 
 pub(crate) struct RedbMeta {
-    /// Not dropped once it has panicked: its destructor writes to the region, from a state that nobody knows.
+    /// Not dropped once a call has failed: its destructor commits, and over a damaged page it panics, and again while it
+    /// unwinds, which would end the process and with it every disk group of the host.
     database: Option<Database>,
+    failed: AtomicBool,
     panicked: AtomicBool,
+    disk: Slot,
 }
 
 fn fail(error: impl std::fmt::Display) -> MetaError {
@@ -62,7 +65,7 @@ fn fail(error: impl std::fmt::Display) -> MetaError {
 impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
     pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
-        let backend = Region { disk, offset, region_bytes, len: Mutex::new(0) };
+        let backend = Region { disk: slot(disk), offset, region_bytes, len: Mutex::new(0) };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -77,9 +80,10 @@ impl RedbMeta {
         if len == 0 {
             return Err(MetaError("the metadata region is empty".into()));
         }
-        let backend = Region { disk, offset, region_bytes, len: Mutex::new(len) };
+        let disk = slot(disk);
+        let backend = Region { disk: disk.clone(), offset, region_bytes, len: Mutex::new(len) };
         let database = without_panic(|| Self::build(backend))?;
-        Ok(Self { database: Some(database), panicked: AtomicBool::new(false) })
+        Ok(Self { database: Some(database), failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk })
     }
 
     /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
@@ -95,6 +99,7 @@ impl RedbMeta {
         if found == stored {
             return Ok(());
         }
+        self.failed.store(true, Ordering::Relaxed);
         Err(MetaError(format!("{} rows are there, {} were written", found.count, stored.count)))
     }
 
@@ -110,6 +115,7 @@ impl RedbMeta {
             result
         });
         self.panicked.fetch_or(!ended, Ordering::Relaxed);
+        self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
         result
     }
 
@@ -121,7 +127,9 @@ impl RedbMeta {
 impl Drop for RedbMeta {
     fn drop(&mut self) {
         let database = self.database.take();
-        if *self.panicked.get_mut() {
+        if *self.failed.get_mut() {
+            // The device is closed all the same: somebody may want to format it anew.
+            drop(self.disk.lock().unwrap_or_else(PoisonError::into_inner).take());
             return std::mem::forget(database);
         }
         // What it writes when it is closed only saves time at the next opening.
@@ -270,9 +278,16 @@ fn row_crc(key: &[u8], value: &[u8]) -> u32 {
     crc32c(&[key, value].concat())
 }
 
+/// The device, until the store is given up.
+type Slot = Arc<Mutex<Option<Arc<dyn BlockingDisk>>>>;
+
+fn slot(disk: Arc<dyn BlockingDisk>) -> Slot {
+    Arc::new(Mutex::new(Some(disk)))
+}
+
 /// A region of a device as the file that redb wants.
 struct Region {
-    disk: Arc<dyn BlockingDisk>,
+    disk: Slot,
     offset: u64,
     region_bytes: u64,
     len: Mutex<u64>,
@@ -297,13 +312,17 @@ fn read_len(disk: &dyn BlockingDisk, offset: u64, region_bytes: u64) -> Result<u
 }
 
 impl Region {
+    fn disk(&self) -> io::Result<Arc<dyn BlockingDisk>> {
+        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        disk.ok_or_else(|| io::Error::other("the metadata store was given up"))
+    }
     fn write_len(&self, len: u64) -> io::Result<()> {
         let mut sector = [0u8; 512];
         sector[..8].copy_from_slice(&LEN_MAGIC);
         sector[8..16].copy_from_slice(&len.to_le_bytes());
         let crc = crc32c(&sector[..16]);
         sector[16..20].copy_from_slice(&crc.to_le_bytes());
-        self.disk.write_at(self.offset, &sector).map_err(io::Error::other)
+        self.disk()?.write_at(self.offset, &sector).map_err(io::Error::other)
     }
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
         let end = offset.saturating_add(len as u64);
@@ -320,7 +339,7 @@ impl StorageBackend for Region {
     }
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
         let at = self.check(offset, out.len())?;
-        self.disk.read_at(at, out).map_err(io::Error::other)
+        self.disk()?.read_at(at, out).map_err(io::Error::other)
     }
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
         if len > self.region_bytes - HEAD_BYTES {
@@ -332,23 +351,23 @@ impl StorageBackend for Region {
         let mut at = *current;
         while at < len {
             let part = (len - at).min(zeroes.len() as u64);
-            self.disk.write_at(self.offset + HEAD_BYTES + at, &zeroes[..part as usize]).map_err(io::Error::other)?;
+            self.disk()?.write_at(self.offset + HEAD_BYTES + at, &zeroes[..part as usize]).map_err(io::Error::other)?;
             at += part;
         }
         if len > *current {
             // The zeroes first: after a crash the longer length must not uncover old bytes.
-            self.disk.sync().map_err(io::Error::other)?;
+            self.disk()?.sync().map_err(io::Error::other)?;
         }
         self.write_len(len)?;
         *current = len;
         Ok(())
     }
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.disk.sync().map_err(io::Error::other)
+        self.disk()?.sync().map_err(io::Error::other)
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
         let at = self.check(offset, data.len())?;
-        self.disk.write_at(at, data).map_err(io::Error::other)
+        self.disk()?.write_at(at, data).map_err(io::Error::other)
     }
 }
 
