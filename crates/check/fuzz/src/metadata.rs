@@ -26,7 +26,8 @@ const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
 type Table<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
 const SUM_KEY: [u8; 1] = [0];
 const LEAF: u8 = 4;
-const HEAD_BYTES: u64 = 4096;
+const HEAD_BYTES: u64 = PAGE;
+const PAGE: u64 = 4096;
 /// Changes of one input.
 const CHANGES_MAX: usize = 16;
 /// Where the checksum of a superblock stands.
@@ -129,19 +130,19 @@ fn damage(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
     }
 }
 
-/// The head of the region, and the pages on which rows stand. Not those of redb's own bookkeeping: on some of these it panics
-/// again while it unwinds, which ends any process (docs/fault-model.md).
+/// The head of the region, and the pages that are read for rows. Not those of redb's own bookkeeping: on some of these it panics
+/// when it commits, and again while it unwinds, which ends any process (docs/fault-model.md).
 fn pages_of_rows(cache: &Medium, image: &Image) -> Vec<u64> {
-    let file = file_of(cache, image);
-    let database = Database::builder().create_with_backend(Memory(Arc::new(Mutex::new(file.clone()))));
-    let database = database.expect("our own metadata");
-    let transaction = database.begin_read().expect("a transaction");
-    let table = transaction.open_table(TABLE).expect("our table");
-    let values: Vec<Vec<u8>> = table.iter().expect("rows").map(|row| row.expect("a row").1.value().to_vec()).collect();
+    let file = Memory::of(file_of(cache, image));
+    let read = file.read.clone();
+    let database = Database::builder().set_cache_size(0).create_with_backend(file).expect("our own metadata");
+    let pages = || std::mem::take(&mut *read.lock().unwrap_or_else(PoisonError::into_inner));
+    pages();
+    keys(&database);
     let start = image.regions.metadata_offset;
-    let holds_a_row = |page: &[u8]| values.iter().any(|value| page.windows(value.len()).any(|part| part == value));
-    let pages = file.chunks(4096).enumerate().filter(|(_, page)| holds_a_row(page));
-    std::iter::once(start).chain(pages.map(|(n, _)| start + HEAD_BYTES + n as u64 * 4096)).collect()
+    // Where redb's file begins is its own head.
+    let of_rows = pages().into_iter().filter(|page| *page > 0);
+    std::iter::once(start).chain(of_rows.map(|page| start + HEAD_BYTES + page * PAGE)).collect()
 }
 
 fn seal_head(cache: &mut Medium, image: &Image) {
@@ -153,8 +154,9 @@ fn seal_head(cache: &mut Medium, image: &Image) {
 
 /// Changes, removes and adds rows, each with its right checksum, through redb itself.
 fn rows(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
-    let file = Arc::new(Mutex::new(file_of(&devices.cache, image)));
-    let database = Database::builder().create_with_backend(Memory(file.clone())).expect("our own metadata");
+    let backend = Memory::of(file_of(&devices.cache, image));
+    let file = backend.file.clone();
+    let database = Database::builder().create_with_backend(backend).expect("our own metadata");
     let known = keys(&database);
     let transaction = database.begin_write().expect("a transaction");
     {
@@ -248,13 +250,19 @@ fn file_of(cache: &Medium, image: &Image) -> Vec<u8> {
     file
 }
 
-/// redb's file, in memory.
+/// redb's file, in memory, and the pages of it that were read.
 #[derive(Debug)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
+struct Memory {
+    file: Arc<Mutex<Vec<u8>>>,
+    read: Arc<Mutex<BTreeSet<u64>>>,
+}
 
 impl Memory {
+    fn of(file: Vec<u8>) -> Self {
+        Self { file: Arc::new(Mutex::new(file)), read: Arc::default() }
+    }
     fn with<T>(&self, act: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -263,6 +271,7 @@ impl StorageBackend for Memory {
         Ok(self.with(|file| file.len() as u64))
     }
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(offset / PAGE);
         self.with(|file| {
             let part = file.get(offset as usize..).and_then(|rest| rest.get(..out.len()));
             out.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
