@@ -3,9 +3,9 @@
 //! The cache device's superblock is written last: a crash before leaves devices that do not open, and are formatted
 //! again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use cairn_env::{Disk, Durability, Env, PageBuf};
+use cairn_env::{Disk, DiskErrorKind, Durability, Env, PageBuf};
 use cairn_format::{
     DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, decode_superblock, encode_superblock,
 };
@@ -21,6 +21,10 @@ use crate::{
 
 /// Capacity devices of a disk group, at most.
 pub const CAPACITY_DEVICES_MAX: usize = 7;
+
+/// How often a superblock is read again that could not be read, and after what pause, which doubles: 0.6 s in all.
+const SUPERBLOCK_RETRIES: u32 = 5;
+const SUPERBLOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Who a new disk group is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +42,14 @@ pub(crate) enum Found {
     Good(Box<Superblock>),
     Nothing,
     Bad(String),
+    /// No copy is good, and one could not be read: it may be read yet.
+    Unread(String),
 }
 
 /// Reads both copies; the good one with the higher generation holds.
 pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
     let (mut best, mut bad): (Option<Superblock>, Option<String>) = (None, None);
+    let mut unread = false;
     for offset in SUPERBLOCK_OFFSETS {
         if offset + u64::from(SUPERBLOCK_BYTES) > disk.len_bytes() {
             continue;
@@ -53,14 +60,31 @@ pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
                 Ok(_) | Err(SuperblockError::None) => {}
                 Err(error) => bad = Some(error.to_string()),
             },
-            Err(error) => bad = Some(error.to_string()),
+            Err(error) => {
+                unread |= error.kind == DiskErrorKind::Read;
+                bad = Some(error.to_string());
+            }
         }
     }
     match (best, bad) {
         (Some(best), _) => Found::Good(Box::new(best)),
+        (None, Some(bad)) if unread => Found::Unread(bad),
         (None, Some(bad)) => Found::Bad(bad),
         (None, None) => Found::Nothing,
     }
+}
+
+/// The same, with patience: a device that answers a read with an error now may answer it a moment later.
+///
+/// What a start takes for dead stays so until the next one, and its components with it.
+pub(crate) async fn find_superblock<E: Env>(env: &E, disk: &E::Disk) -> Found {
+    for tries in 0..SUPERBLOCK_RETRIES {
+        match read_superblock(disk).await {
+            Found::Unread(_) => env.sleep(SUPERBLOCK_PAUSE * (1 << tries)).await,
+            found => return found,
+        }
+    }
+    read_superblock(disk).await
 }
 
 /// Writes both copies, one after the other, so that a crash leaves one.
@@ -154,7 +178,7 @@ async fn create_metadata<E: Env>(
 async fn refuse_used<D: Disk>(disk: &D, options: &StoreOptions) -> Result<(), StoreError> {
     let text = match read_superblock(disk).await {
         Found::Nothing => return Ok(()),
-        Found::Good(_) | Found::Bad(_) if options.force => return Ok(()),
+        Found::Good(_) | Found::Bad(_) | Found::Unread(_) if options.force => return Ok(()),
         Found::Good(found) => format!(
             "{} belongs to disk group {} of host {} in cluster {}: remove that first, or force the format and lose what it holds",
             disk.name(),
@@ -162,7 +186,7 @@ async fn refuse_used<D: Disk>(disk: &D, options: &StoreOptions) -> Result<(), St
             found.host,
             found.cluster
         ),
-        Found::Bad(why) => format!(
+        Found::Bad(why) | Found::Unread(why) => format!(
             "{} holds a damaged Cairn superblock ({why}): look at it with `cairn inspect`, or force the format",
             disk.name()
         ),

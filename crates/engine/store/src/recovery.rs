@@ -4,7 +4,8 @@
 //! Assumes     memory for one log segment and the index; the live log is read once, in large sequential reads
 //!             (about 1 s per GB of buffered data on a SATA device)
 //!
-//! Order: superblocks, the open count (durable before anything is written under it), metadata, log from the tail.
+//! Order: superblocks, the open count (durable before anything is written under it), metadata, log from the tail; what was
+//! read is durable before anything is built on it.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -14,7 +15,7 @@ use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
     component::{Component, RegionMark},
-    create::{Found, read_superblock, write_superblock},
+    create::{Found, find_superblock, write_superblock},
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{StoreError, StoreErrorKind},
     index::{Body, Place, Record},
@@ -52,7 +53,7 @@ impl<E: Env> DiskGroup<E> {
         expect: Expect,
         options: &StoreOptions,
     ) -> Result<Self, StoreError> {
-        let (mut superblock, regions, ids) = open_cache(&devices.cache, expect).await?;
+        let (mut superblock, regions, ids) = open_cache(&env, &devices.cache, expect).await?;
         let mut capacity = Vec::new();
         if devices.capacity.len() != ids.len() {
             let text = format!(
@@ -64,16 +65,27 @@ impl<E: Env> DiskGroup<E> {
             return Err(StoreError::new(StoreErrorKind::Missing, text));
         }
         for (index, disk) in devices.capacity.iter().enumerate() {
-            capacity.push(open_capacity(disk, index as u8, &superblock, &ids, &regions, options.accept_missing).await?);
+            let found = find_superblock(&env, disk).await;
+            capacity.push(open_capacity(
+                disk,
+                found,
+                index as u8,
+                &superblock,
+                &ids,
+                &regions,
+                options.accept_missing,
+            )?);
         }
         let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
         superblock.generation += 1;
         superblock.role = DeviceRole::Cache { regions, capacity: ids };
         write_superblock(&devices.cache, &superblock).await?;
+        settle_medium(&devices.cache).await?;
         let (meta, rows) = load(&env, &devices.cache, &regions).await?;
         let mut state = State::empty(&regions, &capacity, options);
         let stored = state.load(rows).map_err(damaged)?;
         let replayed = replay(&devices.cache, &mut state, &stored).await?;
+        settle_medium(&devices.cache).await?;
         let writer = Rc::new(Signal::default());
         let inner = Rc::new(Inner {
             env,
@@ -99,16 +111,25 @@ impl<E: Env> DiskGroup<E> {
     }
 }
 
+/// Makes what can be read durable: before the metadata is built upon, and again before the log that was read is.
+///
+/// A process that was killed with writes in flight leaves them where they can be read, and a loss of power takes them
+/// back: a batch that was taken for the log's end by then would be a hole in the history.
+async fn settle_medium<D: Disk>(cache: &D) -> Result<(), StoreError> {
+    cache.flush().await.map_err(|e| StoreError::media("flush what an earlier process left", &e))
+}
+
 fn wrong(kind: StoreErrorKind, text: String) -> StoreError {
     StoreError::new(kind, text)
 }
 
-async fn open_cache<D: Disk>(
-    disk: &D,
+async fn open_cache<E: Env>(
+    env: &E,
+    disk: &E::Disk,
     expect: Expect,
 ) -> Result<(Superblock, CacheRegions, Vec<DeviceId>), StoreError> {
     let name = disk.name();
-    let superblock = match read_superblock(disk).await {
+    let superblock = match find_superblock(env, disk).await {
         Found::Good(found) => *found,
         Found::Nothing => {
             return Err(wrong(
@@ -116,7 +137,7 @@ async fn open_cache<D: Disk>(
                 format!("{name} is not formatted: create the disk group first"),
             ));
         }
-        Found::Bad(why) => {
+        Found::Bad(why) | Found::Unread(why) => {
             return Err(wrong(
                 StoreErrorKind::Damaged,
                 format!(
@@ -169,8 +190,9 @@ fn check_length<D: Disk>(disk: &D, superblock: &Superblock) -> Result<(), StoreE
 }
 
 /// The regions of a capacity device; none when it is dead.
-async fn open_capacity<D: Disk>(
+fn open_capacity<D: Disk>(
     disk: &D,
+    found: Found,
     index: u8,
     cache: &Superblock,
     ids: &[DeviceId],
@@ -178,10 +200,10 @@ async fn open_capacity<D: Disk>(
     accept_missing: bool,
 ) -> Result<Option<CapacityRegions>, StoreError> {
     let name = disk.name();
-    let superblock = match read_superblock(disk).await {
+    let superblock = match found {
         Found::Good(found) => *found,
         // Dead: the group goes on without it, its components are lost.
-        Found::Bad(_) => return Ok(None),
+        Found::Bad(_) | Found::Unread(_) => return Ok(None),
         Found::Nothing if accept_missing => return Ok(None),
         Found::Nothing => {
             let text = format!(

@@ -26,6 +26,9 @@ const PAGE: u64 = BLOCK_BYTES as u64;
 /// Reads in flight while looking for evidence.
 const EVIDENCE_READS: usize = 32;
 
+/// How often a page is read that cannot be read.
+const PAGE_TRIES: usize = 5;
+
 /// How the log was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replayed {
@@ -166,9 +169,13 @@ impl Segment {
 async fn read_by_pages<D: Disk>(disk: &D, offset: u64, len: u64) -> Bytes {
     let mut data = PageBuf::zeroed(len as usize);
     for page in 0..len / PAGE {
-        if let Ok(bytes) = disk.read(offset + page * PAGE, PAGE as u32).await {
-            let at = (page * PAGE) as usize;
-            data[at..at + PAGE as usize].copy_from_slice(&bytes);
+        // Again and again before the log is called damaged for it: that costs its copies, or a disk without another one.
+        for _ in 0..PAGE_TRIES {
+            if let Ok(bytes) = disk.read(offset + page * PAGE, PAGE as u32).await {
+                let at = (page * PAGE) as usize;
+                data[at..at + PAGE as usize].copy_from_slice(&bytes);
+                break;
+            }
         }
     }
     data.freeze()

@@ -1,5 +1,8 @@
 //! Devices that fail, at the worst moments.
 
+use std::time::Duration;
+
+use cairn_env::Env;
 use cairn_sim::Fault;
 use cairn_store::{LogHealth, Operation, StoreErrorKind};
 use cairn_types::{ComponentId, ObjectId};
@@ -90,6 +93,55 @@ fn a_bad_block_in_the_capacity_tier_is_reported_and_a_bad_read_is_tried_again() 
     let group = rig.reopen(group);
     let bad = StoreErrorKind::BadBlock { component: ComponentId(1), blocks: vec![2] };
     assert_eq!(kind(rig.read(&group, 1, 0, 4)), bad);
+}
+
+/// A process that is killed leaves its last batch where the next one reads it, and a loss of power may take that back:
+/// what a start builds on must be durable by then.
+#[test]
+fn a_batch_that_a_killed_process_left_in_flight_is_no_hole_later() {
+    for seed in 0..24 {
+        let rig = Rig::new(100 + seed, 16);
+        let group = rig.open();
+        rig.append(&group, create(1, 100, 0)).unwrap();
+        rig.append(&group, write(1, 1, 0, 0, 2)).unwrap();
+        let in_flight = group.append(write(1, 2, 0, 4, 2));
+        let env = rig.host.env();
+        rig.run(async move { env.sleep(Duration::from_micros(30)).await });
+        rig.host.kill();
+        drop((in_flight, group));
+        rig.host.restart();
+        let group = rig.open();
+        assert_eq!(rig.read(&group, 1, 4, 2), Ok(vec![2, 2]), "it landed");
+        rig.append(&group, write(1, 3, 0, 8, 2)).unwrap();
+        rig.host.crash(seed);
+        drop(group);
+        rig.host.restart();
+        let group = rig.open();
+        assert_eq!(group.log_health(), LogHealth::Sound, "loss {seed}");
+        assert_eq!(rig.read(&group, 1, 0, 10), Ok(vec![1, 1, 0, 0, 2, 2, 0, 0, 3, 3]));
+        rig.check(&group);
+    }
+}
+
+/// A start takes no device for dead, and no log for damaged, for reads that fail a few times.
+#[test]
+fn a_start_reads_again_what_could_not_be_read() {
+    let rig = Rig::new(17, 16);
+    let group = rig.open();
+    for component in 1..=2 {
+        rig.append(&group, create(component, 100, 0)).unwrap();
+        rig.append(&group, write(component, 1, 1, 0, 4)).unwrap();
+    }
+    rig.close(group);
+    for name in ["cache", "capacity-0", "capacity-1"] {
+        (0..5).for_each(|_| rig.host.disk(name).inject(Fault::ReadErrorNext));
+    }
+    let group = rig.open();
+    assert_eq!(group.lost_components(), []);
+    assert_eq!(group.log_health(), LogHealth::Sound);
+    assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![1; 4]));
+    assert_eq!(rig.read(&group, 2, 0, 4), Ok(vec![1; 4]));
+    rig.check(&group);
 }
 
 /// Scenario 19: the group goes on, the components of the device are lost for good, also when it returns.
