@@ -1,13 +1,19 @@
 //! This host's disk groups: opened at start, made and removed on request.
 
+use std::time::Duration;
+
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{DeviceEntry, DeviceRole, DiskGroupEntry};
 use cairn_env::{Disk, Env};
 use cairn_object::LocalStore;
-use cairn_store::{DiskGroup, DiskGroupDevices};
+use cairn_store::{DiskGroup, DiskGroupDevices, StoreErrorKind};
 use cairn_types::{DeviceId, DiskGroupId};
 
 use crate::{adapter::GroupStore, node::Node, outside::GroupPaths};
+
+/// When a disk group is opened again that a device's error kept from it: its copies are away until it is open.
+const OPEN_AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
 
 impl<E: Env> Node<E> {
     /// Opens a disk group of this host; one that does not open is remembered with the reason.
@@ -28,8 +34,18 @@ impl<E: Env> Node<E> {
             host: self.me(),
             disk_group: Some(paths.disk_group),
         };
-        let options = self.inner.options.store.clone();
-        DiskGroup::open(self.inner.env.clone(), devices, expect, &options).await.map_err(|e| e.to_string())
+        let (env, options) = (&self.inner.env, self.inner.options.store.clone());
+        let mut pauses = OPEN_AGAIN_AFTER.into_iter();
+        loop {
+            // From the beginning: after a failed write or flush only what is read anew counts.
+            match DiskGroup::open(env.clone(), devices.clone(), expect, &options).await {
+                Err(error) if error.kind == StoreErrorKind::Media => match pauses.next() {
+                    Some(pause) => env.sleep(pause).await,
+                    None => return Err(error.to_string()),
+                },
+                opened => return opened.map_err(|error| error.to_string()),
+            }
+        }
     }
 
     async fn open_devices(
