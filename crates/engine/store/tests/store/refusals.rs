@@ -153,7 +153,7 @@ fn bad_operations_are_refused_and_leave_no_trace() {
         ("unknown component", write(2, 2, 0, 0, 1), StoreErrorKind::NotFound),
         ("too large", write(1, 2, 0, 0, 64), StoreErrorKind::Refused),
         ("an id again", create(1, 100, 0), StoreErrorKind::Refused),
-        ("more reserved than there is", create(3, 100, 1 << 30), StoreErrorKind::NoSpace),
+        ("more reserved than there is", create(3, 100, 1 << 20), StoreErrorKind::NoSpace),
         (
             "a smaller size",
             Operation::ResizeComponent { component, size_blocks: 10, reserved_blocks: 0 },
