@@ -87,8 +87,10 @@ impl Queue {
             Class::Reserve => self.reserve.pop_front(),
         }
     }
-    fn take_all(&mut self) -> impl Iterator<Item = Queued> {
-        std::mem::take(&mut self.normal).into_iter().chain(std::mem::take(&mut self.reserve))
+    /// Answers everything that waits.
+    pub fn fail_all(&mut self, error: &StoreError) {
+        let all = std::mem::take(&mut self.normal).into_iter().chain(std::mem::take(&mut self.reserve));
+        all.for_each(|queued| drop(queued.done.send(Err(error.clone()))));
     }
 }
 
@@ -162,9 +164,9 @@ impl<E: Env> Inner<E> {
         let mut state = self.state.borrow_mut();
         if let Some(error) = error {
             // A failed write is never retried: what is on the medium is unknown until it is read at the next opening.
-            state.stopped = Some(error.clone());
-            state.queue.take_all().for_each(|q| drop(q.done.send(Err(error.clone()))));
             batch.operations.into_iter().for_each(|(_, done)| drop(done.send(Err(error.clone()))));
+            state.stop(error);
+            self.destager.raise();
             return;
         }
         state.ring.advance(&batch.header);
@@ -492,9 +494,6 @@ impl State {
 
     /// Gathers the next batch.
     fn next_batch(&mut self, open_count: u64, tuning: &crate::StoreOptions, pins: &crate::segments::Pins) -> Next {
-        if let Some(error) = self.stopped.clone() {
-            self.queue.take_all().for_each(|q| drop(q.done.send(Err(error.clone()))));
-        }
         if self.queue.is_empty() {
             return if self.closing { Next::End } else { Next::Empty };
         }

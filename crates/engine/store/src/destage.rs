@@ -99,7 +99,7 @@ impl<E: Env> Inner<E> {
                 Ok(true) => {}
                 // No room to write to: something must be freed first. Not at once again: that would be a spin.
                 Ok(false) => self.env.sleep(RETRY).await,
-                Err(error) => self.stop(error),
+                Err(error) => self.state.borrow_mut().stop(error),
             }
             self.state.borrow_mut().answer_drains();
             self.writer.raise();
@@ -110,18 +110,14 @@ impl<E: Env> Inner<E> {
         self.destager_ended.raise();
     }
 
-    fn stop(&self, error: StoreError) {
-        let mut state = self.state.borrow_mut();
-        let waiters = std::mem::take(&mut state.drain_waiters);
-        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
-        state.stopped.get_or_insert(error);
-    }
-
     pub(crate) async fn drain(&self) -> Result<(), StoreError> {
         let waiter = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.stopped {
                 return Err(error.clone());
+            }
+            if state.closing {
+                return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
             }
             let (sender, waiter) = oneshot::channel();
             let target = state.request_drain();

@@ -272,7 +272,7 @@ impl<E: Env> DiskGroup<E> {
     /// Destages everything that is in the log now.
     ///
     /// # Errors
-    /// [`crate::StoreErrorKind::Media`] when the group stopped.
+    /// [`crate::StoreErrorKind::Media`] when the group stopped or was closed.
     pub async fn drain(&self) -> Result<(), StoreError> {
         self.inner().drain().await
     }
@@ -342,7 +342,7 @@ impl<E: Env> Inner<E> {
         loop {
             self.env.sleep(idle).await;
             let mut state = self.state.borrow_mut();
-            if state.closing {
+            if state.closing || state.stopped.is_some() {
                 return;
             }
             let quiet = self.env.now().0.saturating_sub(state.last_batch_ns) >= idle.as_nanos() as u64;

@@ -23,7 +23,7 @@ pub(crate) struct Ring {
     pub previous_crc: u32,
     /// End of the last batch: all before it is on stable media.
     pub durable: u64,
-    /// Where the batch stands that is being written.
+    /// Where the batch stands that is being written, or whose write failed.
     pub in_flight: Option<u64>,
 }
 

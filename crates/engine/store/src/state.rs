@@ -74,7 +74,7 @@ pub(crate) struct State {
     pub drain_to: Option<u64>,
     /// Something waits for a transaction though no log segment does: a deleted component, a lost one.
     pub tidy: bool,
-    /// The writer is to leave its segment, so that it can be destaged.
+    /// The writer is to leave its segment, so that it can be destaged. Never in a group that stopped.
     pub close_wanted: bool,
     /// Who waits for the tail to reach a position.
     pub drain_waiters: Vec<(u64, oneshot::Sender<Result<(), StoreError>>)>,
@@ -284,6 +284,17 @@ impl State {
     pub fn deleted_to_empty(&self) -> Vec<ComponentId> {
         let due = |d: &Deleted| !d.emptied && !self.devices[d.device as usize].failed;
         self.deleted.iter().filter(|(_, d)| due(d)).map(|(id, _)| *id).collect()
+    }
+
+    /// The group takes no writes until it is opened again: whoever waits is told, and the log stays as it is. A batch
+    /// whose write failed stays in flight, as nobody knows what is on the medium there.
+    pub fn stop(&mut self, error: StoreError) {
+        self.queue.fail_all(&error);
+        self.drain_to = None;
+        self.close_wanted = false;
+        let waiters = std::mem::take(&mut self.drain_waiters);
+        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
+        self.stopped.get_or_insert(error);
     }
 
     /// Asks for all that is in the log now to be destaged.

@@ -27,6 +27,45 @@ fn a_failed_log_write_stops_the_group_until_it_is_reopened() {
     rig.check(&group);
 }
 
+/// A log write that fails while a drain waits for the writer to leave its segment: both are told, nobody hangs, and the
+/// writer leaves nothing, as what is on the medium there is unknown.
+#[test]
+fn a_log_write_that_fails_while_a_drain_waits_stops_the_group() {
+    for segments_before in [0, 1] {
+        let rig = Rig::new(19, 16);
+        let group = rig.open();
+        rig.append(&group, create(1, 100, 0)).unwrap();
+        // Seven blocks with their header are half a segment.
+        (1..=2 * segments_before).for_each(|seq| rig.append(&group, write(1, seq, 0, 0, 7)).unwrap());
+        rig.append(&group, write(1, 5, 0, 0, 1)).unwrap();
+        rig.devices().cache.inject(Fault::WriteErrorNext);
+        let (appended, drained) = (group.append(write(1, 6, 0, 4, 2)), group.clone());
+        let both = rig.run(async move { futures::join!(appended, async { drained.drain().await }) });
+        assert_eq!((kind(both.0), kind(both.1)), (StoreErrorKind::Media, StoreErrorKind::Media));
+        assert!(group.stats().stopped.is_some());
+        assert_eq!(kind(rig.append(&group, write(1, 7, 0, 8, 2))), StoreErrorKind::Media);
+        let again = group.clone();
+        assert_eq!(kind(rig.run(async move { again.drain().await })), StoreErrorKind::Media);
+        assert_eq!(rig.read(&group, 1, 0, 1), Ok(vec![5]));
+        let group = rig.reopen(group);
+        assert_eq!(rig.read(&group, 1, 0, 1), Ok(vec![5]));
+        rig.append(&group, write(1, 8, 0, 4, 2)).unwrap();
+        rig.drain(&group);
+        assert_eq!(rig.read(&group, 1, 4, 2), Ok(vec![8, 8]));
+        rig.check(&group);
+    }
+}
+
+/// A drain that is asked for after the group was closed is refused, it does not wait for ever.
+#[test]
+fn a_closed_group_does_not_drain() {
+    let rig = Rig::new(20, 16);
+    let group = rig.open();
+    let closed = group.clone();
+    rig.close(group);
+    assert_eq!(kind(rig.run(async move { closed.drain().await })), StoreErrorKind::Media);
+}
+
 /// Scenario 3: one bad sector in the middle of the log is damage, not a torn tail; and it stays known.
 #[test]
 fn a_bad_header_in_the_middle_of_the_log_is_damage() {
