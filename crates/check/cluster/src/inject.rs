@@ -104,8 +104,7 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
         What::CrashAtOperation { host: n, after, phase, loss } => {
             host(*n).crash_at(point(cluster, *n, *after, *phase, *loss));
             lasts.await;
-            host(*n).no_planned_crash();
-            start(cluster, *n);
+            back(cluster, *n);
         }
         What::CrashInRecovery { host: n, after, phase, loss } => {
             host(*n).crash(*loss);
@@ -113,8 +112,15 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             host(*n).crash_at(point(cluster, *n, *after, *phase, loss.rotate_left(7)));
             start(cluster, *n);
             cluster.world.sleep(ms(700)).await;
-            host(*n).no_planned_crash();
-            start(cluster, *n);
+            back(cluster, *n);
+        }
+        What::RestartLoop { host: n, times, gap_ms, loss } => {
+            for round in 0..u64::from(*times) {
+                host(*n).crash(loss ^ round);
+                cluster.world.sleep(ms(*gap_ms)).await;
+                start(cluster, *n);
+                cluster.world.sleep(ms(*gap_ms)).await;
+            }
         }
         What::KillOthers { host: n } => {
             let others = || (0..cluster.members.len()).filter(|other| other != n);
@@ -126,14 +132,6 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             host(*n).set_slow_steps(Duration::from_micros(*step_us));
             lasts.await;
             host(*n).set_slow_steps(Duration::ZERO);
-        }
-        What::RestartLoop { host: n, times, gap_ms, loss } => {
-            for round in 0..u64::from(*times) {
-                host(*n).crash(loss ^ round);
-                cluster.world.sleep(ms(*gap_ms)).await;
-                start(cluster, *n);
-                cluster.world.sleep(ms(*gap_ms)).await;
-            }
         }
         What::CrashAll { loss, gap_ms } => {
             for (n, member) in cluster.members.iter().enumerate() {
@@ -151,25 +149,35 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             host(*n).resume();
         }
         What::ClockRate { host: n, ppm } => host(*n).set_clock_rate_ppm(*ppm),
-        What::RollBack { host: n, loss } => {
-            // As an image of a machine is taken: what was in flight is on it or not.
-            let mut rng = Rng::new(*loss);
-            let image = |name: String| {
-                let mut medium = host(*n).disk(&name).image();
-                medium.lose_power(&mut rng);
-                (medium, name)
-            };
-            let images: Vec<_> = host(*n).disk_names().into_iter().map(image).collect();
-            lasts.await;
-            cluster.log.add(format!("h{n}: its devices go back to what they held"));
-            host(*n).crash(*loss);
-            for (image, name) in images {
-                host(*n).add_disk_of(&name, image);
-            }
-            start(cluster, *n);
-        }
+        What::RollBack { host: n, loss } => roll_back(cluster, *n, *loss, lasts).await,
         other => panic!("{other:?} does not happen to a host"),
     }
+}
+
+/// No crash is planned any more, and the host runs.
+fn back(cluster: &Cluster, n: usize) {
+    cluster.members[n].host.no_planned_crash();
+    start(cluster, n);
+}
+
+/// All devices of a host go back to what they hold now.
+async fn roll_back(cluster: &Cluster, n: usize, loss: u64, lasts: impl Future<Output = ()>) {
+    let host = &cluster.members[n].host;
+    // As an image of a machine is taken: what was in flight is on it or not.
+    let mut rng = Rng::new(loss);
+    let image = |name: String| {
+        let mut medium = host.disk(&name).image();
+        medium.lose_power(&mut rng);
+        (medium, name)
+    };
+    let images: Vec<_> = host.disk_names().into_iter().map(image).collect();
+    lasts.await;
+    cluster.log.add(format!("h{n}: its devices go back to what they held"));
+    host.crash(loss);
+    for (image, name) in images {
+        host.add_disk_of(&name, image);
+    }
+    start(cluster, n);
 }
 
 /// Waits for the moment, and strikes whoever tells of it.

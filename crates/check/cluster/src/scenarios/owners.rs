@@ -9,6 +9,11 @@ use crate::{plan::REPAIR_DELAY_MS, shape::Shape};
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
+    [two_at_once(), too_early(), too_long()].into_iter().flatten().collect()
+}
+
+/// Who is owner.
+fn two_at_once() -> Vec<Scenario> {
     let read_everywhere = |hosts| Shape::plain(hosts).read_everywhere();
     let crowded = |hosts| Shape::plain(hosts).crowded();
     vec![
@@ -49,6 +54,13 @@ pub fn all() -> Vec<Scenario> {
             (crowded(3), 4),
             delayed_writes,
         ),
+    ]
+}
+
+/// From when on, and until when.
+fn too_early() -> Vec<Scenario> {
+    let read_everywhere = |hosts| Shape::plain(hosts).read_everywhere();
+    vec![
         Scenario::new(
             "11. serving too early",
             (
@@ -86,6 +98,14 @@ pub fn all() -> Vec<Scenario> {
             (read_everywhere(4), 6),
             grantors_restart,
         ),
+    ]
+}
+
+/// What it may answer, and how late.
+fn too_long() -> Vec<Scenario> {
+    let read_everywhere = |hosts| Shape::plain(hosts).read_everywhere();
+    let crowded = |hosts| Shape::plain(hosts).crowded();
+    vec![
         Scenario::new(
             "14. the owner is cut off, and read",
             (

@@ -13,6 +13,11 @@ use crate::{
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
+    [away(), spoiled()].into_iter().flatten().collect()
+}
+
+/// A copy was away.
+fn away() -> Vec<Scenario> {
     let busy = |hosts| Shape::plain(hosts).read_everywhere();
     vec![
         Scenario::new(
@@ -60,6 +65,13 @@ pub fn all() -> Vec<Scenario> {
             (busy(3), 4),
             interrupted_resync,
         ),
+    ]
+}
+
+/// What it holds was torn, lost or spoiled.
+fn spoiled() -> Vec<Scenario> {
+    let busy = |hosts| Shape::plain(hosts).read_everywhere();
+    vec![
         Scenario::new(
             "7. undo, crash, replay",
             (

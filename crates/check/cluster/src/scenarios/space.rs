@@ -15,6 +15,11 @@ use crate::{
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
+    [space(), names()].into_iter().flatten().collect()
+}
+
+/// Of space, and of many disks.
+fn space() -> Vec<Scenario> {
     let plain = Shape::plain;
     vec![
         Scenario::new(
@@ -62,6 +67,13 @@ pub fn all() -> Vec<Scenario> {
             (large_cluster(), 1),
             large_cluster_fails_over,
         ),
+    ]
+}
+
+/// Of names.
+fn names() -> Vec<Scenario> {
+    let plain = Shape::plain;
+    vec![
         Scenario::new(
             "24. deleted while two hosts were away",
             (

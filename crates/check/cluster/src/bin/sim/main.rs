@@ -198,20 +198,23 @@ fn main() -> ExitCode {
         }
         #[cfg(feature = "canaries")]
         Command::Canaries { seeds_max, only } => canaries::canaries(seeds_max, processors(), only.as_deref()),
-        Command::Shrink { seed, runs } => {
-            let plan = Plan::of(seed);
-            let Err(failure) = run(&plan, false) else {
-                println!("seed {seed} does not fail");
-                return ExitCode::SUCCESS;
-            };
-            let (plan, failure) = shrink(&plan, &failure, runs, |plan| {
-                eprintln!("{} events, {} disks", plan.events.len(), plan.shape.disks.len());
-            });
-            tell_plan(&plan);
-            println!("{}", serde_json::to_string(&plan).expect("a plan is plain data"));
-            tell_failure(&failure)
-        }
+        Command::Shrink { seed, runs } => shorten(seed, runs),
     }
+}
+
+/// Shortens the plan of a failing seed, and prints it.
+fn shorten(seed: u64, runs: usize) -> ExitCode {
+    let plan = Plan::of(seed);
+    let Err(failure) = run(&plan, false) else {
+        println!("seed {seed} does not fail");
+        return ExitCode::SUCCESS;
+    };
+    let (plan, failure) = shrink(&plan, &failure, runs, |plan| {
+        eprintln!("{} events, {} disks", plan.events.len(), plan.shape.disks.len());
+    });
+    tell_plan(&plan);
+    println!("{}", serde_json::to_string(&plan).expect("a plan is plain data"));
+    tell_failure(&failure)
 }
 
 /// The plan of a seed, or one that was written down; what is wrong with that is told.
