@@ -5,7 +5,7 @@
 #   make verify    what a change must pass; writes nothing but target/
 #   make fix       formats, and applies what clippy can fix
 #   make dist      cairnd and cairn as users run them, in target/dist
-#   make sim       1,000 seeds of the whole cluster in the simulator (docs/sim)
+#   make sim       the stories and 1,000 seeds of the whole cluster in the simulator (docs/sim)
 #   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
 #   make bench     the table of docs/bench, of those
@@ -41,9 +41,11 @@ demo: setup
 bench: setup
 	@scripts/bench.sh
 
+# Runs take and free much memory: the allocator keeps it for the next one.
 sim: setup
 	$(CARGO) build --release --locked -p cairn-cluster
-	target/release/sim run --seeds 1..1000
+	target/release/sim scenarios
+	MIMALLOC_PURGE_DELAY=-1 target/release/sim run --seeds 1..1000
 
 # In a folder of its own, so that no program that anyone uses is ever built with them.
 canaries: setup
