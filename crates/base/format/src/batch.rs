@@ -299,7 +299,16 @@ mod tests {
             let (header, bytes) = encode_batch(header(), std::slice::from_ref(&good));
             assert_eq!(decode_batch_records(&header, &bytes), Ok(vec![good]));
         }
+        let kept = LogRecord::Zero {
+            component,
+            op: op(1),
+            settled: op(0),
+            client: ClientTag::default(),
+            range: BlockRange::new(0, crate::KEPT_ZERO_BLOCKS_MAX + 1),
+            keep_allocated: true,
+        };
         let bad = [
+            kept,
             zero(0, 0),
             zero(most, 1),
             zero(u64::MAX, 7),

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// memory for each region of it.
 pub const COMPONENT_BLOCKS_MAX: u64 = CHUNK_BYTES_MAX / BLOCK_BYTES as u64;
 
+/// Blocks of one zeroing that keeps its space, at most: each becomes an entry of the map in one transaction.
+pub const KEPT_ZERO_BLOCKS_MAX: u32 = 64 << 10;
+
 /// Whether the range is one that an operation may have: some blocks, within the largest component.
 fn is_range(first: u64, count: usize) -> bool {
     count > 0 && first.checked_add(count as u64).is_some_and(|end| end <= COMPONENT_BLOCKS_MAX)
@@ -151,7 +154,9 @@ impl LogRecord {
                 (*size_blocks).max(*reserved_blocks) <= COMPONENT_BLOCKS_MAX
             }
             Self::Write { first_block, crcs, .. } => is_range(*first_block, crcs.len()),
-            Self::Zero { range, .. } => is_range(range.first, range.count as usize),
+            Self::Zero { range, keep_allocated, .. } => {
+                is_range(range.first, range.count as usize) && !(*keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX)
+            }
             Self::Copy { pieces, .. } => {
                 let mut end = 0;
                 !pieces.is_empty()

@@ -11,7 +11,9 @@ use std::{collections::VecDeque, future::Future, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Disk, Durability, Env, PageBuf};
-use cairn_format::{BatchHeader, COMPONENT_BLOCKS_MAX, LogPiece, LogRecord, block_crcs, encode_batch};
+use cairn_format::{
+    BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, block_crcs, encode_batch,
+};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 use futures::channel::oneshot;
 
@@ -32,9 +34,6 @@ const BATCH_BYTES_MAX: u64 = 1 << 20;
 const BATCH_EXPECTED: usize = 64;
 /// Bytes of an object record, at most: what a batch header has room for beside it.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
-
-/// Blocks of one zeroing that keeps its space, at most: each becomes an entry of the map in one transaction.
-const KEPT_ZERO_BLOCKS_MAX: u32 = 64 << 10;
 
 type Done = oneshot::Sender<Result<(), StoreError>>;
 
