@@ -108,11 +108,19 @@ impl Stage {
         self.cluster.world.heal_all();
     }
 
-    /// A host becomes owner of the first disk.
+    /// A host becomes owner of the first disk. Whoever is at it just then is waited for.
     pub async fn attach(&self, n: usize) -> Result<(), String> {
-        let request = v1::DiskAttach { host: None };
-        let attach = async move |node: Node<SimEnv>| node.disk_attach(Shape::disk_name(0), request).await.map(drop);
-        self.cluster.manage(n, attach).await.map_err(|e| format!("h{n} does not get the disk: {e}"))
+        let mut last = String::new();
+        for _ in 0..10 {
+            let request = v1::DiskAttach { host: None };
+            let attach = async move |node: Node<SimEnv>| node.disk_attach(Shape::disk_name(0), request).await.map(drop);
+            match self.cluster.manage(n, attach).await {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error.to_string(),
+            }
+            self.ms(300).await;
+        }
+        Err(format!("h{n} does not get the disk: {last}"))
     }
 
     /// Where a disk is.
