@@ -82,7 +82,6 @@ fn options() -> StoreOptions {
         segment_bytes: SEGMENT_BYTES,
         read_cache_bytes: 64 << 10,
         map_cache_bytes: 64 << 10,
-        destage_percent: 90,
         ..StoreOptions::default()
     }
 }

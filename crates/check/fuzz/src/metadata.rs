@@ -119,10 +119,9 @@ fn damage(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
             return;
         }
         let page = pages[usize::from(input.u8()) % pages.len()];
-        let at = page + u64::from(input.u16() % 4096);
+        let at = page + u64::from(input.u16()) % PAGE;
         let len = usize::from(input.below(12)) + 1;
-        let end = image.regions.metadata_offset + image.regions.metadata_bytes;
-        let bytes = input.bytes(len.min((end - at) as usize));
+        let bytes = input.bytes(len.min((page + PAGE - at) as usize));
         devices.cache.poke(at, bytes);
         if input.flag() {
             seal_head(&mut devices.cache, image);
