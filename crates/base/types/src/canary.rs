@@ -55,11 +55,17 @@ pub enum Canary {
     NoGrace,
     /// A configuration change that a majority accepted is not taken up by the next owner.
     ChangeDropped,
+    /// A host that falls silent is taken for alive for half a minute.
+    SilenceIgnored,
+    /// A host starts with nothing of the directory but what the directory tells it.
+    LocalCopyIgnored,
+    /// What cannot be placed is refused without a word of who is missing.
+    RefusalUnexplained,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -84,6 +90,9 @@ impl Canary {
         Self::ReplacedKept,
         Self::NoGrace,
         Self::ChangeDropped,
+        Self::SilenceIgnored,
+        Self::LocalCopyIgnored,
+        Self::RefusalUnexplained,
     ];
 
     /// Whether this bug is to be made, here and now.

@@ -273,15 +273,16 @@ async fn fill(cluster: &Cluster, n: usize, lasts: impl Future<Output = ()>) {
     if let Err(error) = made {
         cluster.log.add(format!("h{n} does not make a policy: {error}"));
     }
-    let (mut size_bytes, mut fillers) = (FILLER_BYTES_MAX, Vec::new());
+    let (mut size_bytes, mut fillers, mut tries) = (FILLER_BYTES_MAX, Vec::new(), 0);
     while size_bytes >= FILLER_BYTES_MIN && fillers.len() < FILLERS_MAX {
-        let name = format!("filler-{n}-{}", fillers.len());
+        let name = format!("filler-{n}-{tries}");
+        tries += 1;
+        // It stays there whatever the answer is: one that was lost may be about a disk that was made.
         cluster.extra_disks.borrow_mut().insert(name.clone());
         match cluster.create_disk(n, &name, size_bytes, Some(policy.clone())).await {
             Ok(_) => fillers.push(name),
             Err(error) => {
                 cluster.log.add(format!("h{n} has no room for {size_bytes} bytes: {error}"));
-                cluster.extra_disks.borrow_mut().remove(&name);
                 size_bytes /= 2;
             }
         }

@@ -58,6 +58,7 @@ async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, 
             if let Some((other, expected)) = &seen
                 && let Some(at) = expected.iter().zip(&blocks).position(|(a, b)| a.differs(b))
             {
+                tell_block(cluster, Some(at as u64)).await;
                 return Err(format!("I5: {disk}: copies {other} and {what} differ at block {at}"));
             }
             seen = Some((what, blocks));

@@ -23,7 +23,7 @@ use cairn_faults::{At, Event, What};
 const SEEDS: std::ops::Range<u64> = 1..121;
 
 /// Seeds that failed once, each with what was wrong. They stay, whatever the plan of the seed has become since.
-const FAILED_ONCE: [(u64, &str); 11] = [
+const FAILED_ONCE: [(u64, &str); 14] = [
     (69, "a component that was replaced while its host's devices were rolled back stayed there for ever"),
     (109, "slots of a component that was deleted while its device had failed stayed counted as in use"),
     (112, "the same, with two disks"),
@@ -34,6 +34,9 @@ const FAILED_ONCE: [(u64, &str); 11] = [
     (165, "a seat that missed a change of members never heard of it, while its promise to the owner stood"),
     (184, "a component whose making failed after it was on the medium had no seat, and nobody looked at it"),
     (192, "slots of pending rows of a failed device stayed counted as in use"),
+    (1025, "an idle copy whose devices had gone back in time counted as in sync while its owner lived"),
+    (3118, "the same"),
+    (2125, "a copy that had no room for a resync's data became active without them"),
     (2520, "a log write that failed while the segment was to be left for destage ended the process"),
 ];
 

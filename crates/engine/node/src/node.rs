@@ -11,7 +11,7 @@ use cairn_directory::{HostEntry, LocalCopy, Registry};
 use cairn_env::{Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Rpc, Seats, Shard};
 use cairn_store::StoreOptions;
-use cairn_types::{ClusterId, DiskGroupId, HostId};
+use cairn_types::{Canary, ClusterId, DiskGroupId, HostId};
 use cairn_wire::{HostSummary, Message, Request, decode};
 
 use crate::{
@@ -87,6 +87,7 @@ impl<E: Env> Node<E> {
         copy: LocalCopy,
         groups: Vec<GroupPaths>,
     ) -> Self {
+        let copy = if Canary::LocalCopyIgnored.sings() { LocalCopy::empty(copy.cluster()) } else { copy };
         let rpc = Rpc::new(env.clone());
         let leases = Leases::new(env.clone(), rpc.clone(), options.leases);
         let seats = Seats::new(env.clone(), leases.clone());

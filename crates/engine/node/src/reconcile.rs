@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use cairn_directory::{CatalogueEntry, CreateIntent, DiskState};
+use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskState};
 use cairn_env::Env;
 use cairn_object::{Command, ObjectStatus};
 use cairn_types::{Accepted, Canary, ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectId, SeatRecord};
@@ -213,13 +213,25 @@ impl<E: Env> Node<E> {
                     }
                 }
                 None => {
-                    let all_answer = hosts.iter().all(|h| *h == self.me() || inner.rpc.is_up(*h));
+                    // A disk group that is not open yet may hold the record.
+                    let all_answer = intent.entry.components.iter().all(|place| self.is_open(place));
                     if all_answer && changes == inner.peer_changes.get() {
                         let _ = inner.registry.abandon_create(object).await;
                     }
                 }
             }
         }
+    }
+
+    /// Whether the process that a host runs now has told that it has this disk group open.
+    fn is_open(&self, place: &ComponentPlace) -> bool {
+        if place.host == self.me() {
+            return self.inner.seats.store(place.disk_group).is_some();
+        }
+        let Some(incarnation) = self.inner.rpc.peers_up().get(&place.host).copied() else { return false };
+        let peers = self.inner.leases.peers();
+        let told = peers.get(&place.host).filter(|peer| peer.incarnation == incarnation);
+        told.is_some_and(|peer| peer.summary.disk_groups.iter().any(|group| group.disk_group == place.disk_group))
     }
 
     /// Components whose object has no seat here: made, and then nobody came to admit them.

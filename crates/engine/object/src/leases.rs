@@ -13,7 +13,7 @@ use std::{
 
 use cairn_env::{Env, Route};
 use cairn_record::{Grants, PeerLeases, PendingConfirm};
-use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time};
+use cairn_types::{Canary, DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time};
 use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Message, SeizeAnswer};
 
 use crate::rpc::Rpc;
@@ -172,7 +172,7 @@ impl<E: Env> Leases<E> {
         let mut changed = false;
         let now = inner.env.now();
         inner.ticked.set(now);
-        let silence = inner.options.lease * 3 / 4;
+        let silence = inner.options.lease * if Canary::SilenceIgnored.sings() { 60 } else { 3 } / 4;
         let peers: Vec<(HostId, Connected)> = inner.connected.borrow().iter().map(|(h, c)| (*h, *c)).collect();
         for (host, peer) in peers {
             if !peer.silent && now.since(peer.heard) > silence {
@@ -242,9 +242,9 @@ impl<E: Env> Leases<E> {
         let of_peer = remembered.entry(from).or_default();
         for dg in &heartbeat.summary.disk_groups {
             let seen = of_peer.entry(dg.disk_group).or_default();
-            // A later opening that ends below what was durable is an old image: that must not be forgotten with it, nor when
-            // it has grown before its process was told.
-            if dg.durable_position >= seen.1 && (told || dg.open_count <= seen.0 || *seen == (0, 0)) {
+            // An opening that ends below what was durable is an old image, whatever number it has: that must not be forgotten
+            // with it, nor when it has grown before its process was told.
+            if told && dg.durable_position >= seen.1 {
                 *seen = (*seen).max((dg.open_count, dg.durable_position));
             }
         }

@@ -24,4 +24,4 @@ pub use acceptor::{AcceptRefused, BeforeSend, PromiseRefused, accept, next_epoch
 pub use change::{ChangeEffect, ConfigChange};
 pub use lease::{Grants, LEASE_MARGIN_PARTS, PeerLeases, PendingConfirm};
 pub use seizure::{Seizure, SeizureEffect, SeizureFailure, Won};
-pub use settle::{Rejoin, rejoin};
+pub use settle::{Rejoin, rejoin, still_holds};

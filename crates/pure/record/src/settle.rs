@@ -71,8 +71,18 @@ pub struct Rejoin {
     pub undo: Vec<OpId>,
 }
 
+/// Whether a component that answered still has what it acknowledged to its owner last: `acked`, zero where nothing was. A device
+/// that lies about what is stable, or an old image of it, is found out by this when nobody else remembers.
+pub fn still_holds(answer: &ComponentAnswer, acked: OpId) -> bool {
+    answer.present
+        && !answer.lost
+        && !answer.log_damaged
+        && (acked <= answer.settled || answer.window.iter().any(|unsettled| unsettled.op == acked))
+}
+
 /// What an absent member that answered a Seize of its owner's epoch has to do to come back; none when it is lost.
-pub fn rejoin(member: &Member, answer: &ComponentAnswer) -> Option<Rejoin> {
+/// `acked`: the last operation that it acknowledged to this owner.
+pub fn rejoin(member: &Member, answer: &ComponentAnswer, acked: OpId) -> Option<Rejoin> {
     let stale_since = match member.state {
         ComponentState::Absent { stale_since, .. } | ComponentState::Resyncing { stale_since } => stale_since,
         ComponentState::Active | ComponentState::Degraded => return None,
@@ -80,7 +90,44 @@ pub fn rejoin(member: &Member, answer: &ComponentAnswer) -> Option<Rejoin> {
     if answer.lost || !answer.present {
         return None;
     }
-    let stale_since = if answer.log_damaged { OpId::ZERO } else { stale_since };
+    let stale_since = if still_holds(answer, acked) { stale_since } else { OpId::ZERO };
     let undo = answer.window.iter().rev().map(|u| u.op).filter(|op| *op > stale_since).collect();
     Some(Rejoin { state: ComponentState::Resyncing { stale_since }, undo })
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{BlockRange, ComponentId, Epoch, HostId, Incarnation, SessionId};
+    use cairn_wire::UnsettledOp;
+
+    use super::*;
+
+    fn op(seq: u64) -> OpId {
+        OpId { epoch: Epoch { number: 3, host: HostId(7), incarnation: Incarnation(1) }, seq }
+    }
+
+    fn answer(settled: OpId, window: &[u64]) -> ComponentAnswer {
+        let unsettled =
+            |seq: &u64| UnsettledOp { op: op(*seq), range: BlockRange::new(0, 1), client: Default::default() };
+        ComponentAnswer {
+            component: ComponentId(1),
+            present: true,
+            lost: false,
+            session: SessionId(1),
+            settled,
+            window: window.iter().map(unsettled).collect(),
+            log_damaged: false,
+        }
+    }
+
+    #[test]
+    fn a_copy_that_lacks_what_it_acknowledged_last_is_not_believed() {
+        assert!(still_holds(&answer(op(8), &[9, 10]), op(10)));
+        assert!(still_holds(&answer(op(8), &[]), op(8)));
+        assert!(still_holds(&answer(OpId::ZERO, &[]), OpId::ZERO), "nothing was acknowledged to this owner");
+        assert!(!still_holds(&answer(op(8), &[9]), op(10)));
+        assert!(!still_holds(&answer(OpId::ZERO, &[]), op(1)));
+        assert!(!still_holds(&ComponentAnswer { log_damaged: true, ..answer(op(8), &[]) }, op(8)));
+        assert!(!still_holds(&ComponentAnswer { lost: true, ..answer(op(8), &[]) }, op(8)));
+    }
 }

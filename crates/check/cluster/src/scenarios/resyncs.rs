@@ -39,6 +39,15 @@ fn away() -> Vec<Scenario> {
             old_image,
         ),
         Scenario::new(
+            "3. an old image of a copy at rest",
+            (
+                "a copy that nobody writes to or reads is found out too, and filled before it is needed",
+                "an image is taken; guests go on for at most 1.5 s and stop; at once the image is put in place, often before any other host could remember more; then the owner dies, and all is read from that copy",
+            ),
+            (Shape::plain(3), 8),
+            old_image_at_rest,
+        ),
+        Scenario::new(
             "3. a bad sector in the middle of the log",
             (
                 "what such a copy lacks undoes nothing at the others",
@@ -154,6 +163,31 @@ async fn old_image(stage: Stage) -> Result<(), String> {
     }
     stage.start(n);
     stage.ms(5000).await;
+    stage.rest(false).await
+}
+
+async fn old_image_at_rest(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let (owner, other) = (copies[0], copies[1]);
+    stage.attach(owner).await?;
+    let host = stage.host(other).clone();
+    stage.say(format!("h{other}: an image is taken"));
+    let images: Vec<_> = host.disk_names().into_iter().map(|name| (host.disk(&name).image(), name)).collect();
+    stage.ms(stage.below(1500)).await;
+    stage.guests[0].stop().await;
+    stage.crash(other);
+    stage.say("the image is put in place");
+    for (image, name) in images {
+        host.add_disk_of(&name, image);
+    }
+    stage.start(other);
+    stage.ms(3000).await;
+    stage.healthy().await?;
+    stage.crash(owner);
+    stage.ms(6000).await;
+    stage.guests[0].verify_at(other).await?;
+    stage.start(owner);
     stage.rest(false).await
 }
 

@@ -6,8 +6,8 @@
 use std::{rc::Rc, time::Duration};
 
 use cairn_env::Env;
-use cairn_types::{Accepted, ComponentState, Member, ObjectConfig, Role, Seat};
-use cairn_wire::{Answer, Message, Refusal, Request};
+use cairn_types::{Accepted, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId};
+use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{join_all, select};
 
 use crate::{
@@ -155,6 +155,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Ok(_) => {
                     leases.on_confirmed(asked);
                     self.progressed.notify();
+                    self.look_after_idle(asked.seat).await;
                 }
                 Err(Refusal::Fenced { promised }) if promised > epoch => self.finish_owner(Ended::Fenced(promised)),
                 // The seat was away when we seized, or came back from a restart: it promises and learns the record.
@@ -162,6 +163,52 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Copies at a seat whose session is new: its process may have started anew, which a copy that is written to tells by itself.
+    /// One that is at rest would count as in sync unseen, whatever its devices came back with.
+    async fn look_after_idle(self: &Rc<Self>, seat: Seat) {
+        let config = self.config();
+        for member in config.members.iter().filter(|m| m.seat() == seat && m.set().is_some() && m.state.in_sync()) {
+            let (link, upto) = {
+                let state = self.state.borrow();
+                let link = state.link_of(member.component).filter(|_| !state.failed.contains_key(&member.component));
+                (link, state.settled())
+            };
+            let Some(link) = link else { continue };
+            let settle = Request::Settle { to: link.target, upto };
+            if let Err(Refusal::Session) = self.shard.request(seat.host, seat.disk_group, settle, None).await {
+                self.admit_again(*member, link.target.session).await;
+            }
+        }
+    }
+
+    /// A copy in sync whose host started anew: it stays in sync where it is at rest and has what it acknowledged.
+    async fn admit_again(self: &Rc<Self>, member: Member, session: SessionId) {
+        let (host, disk_group, component) = (member.host, member.disk_group, member.component);
+        let seize =
+            Request::Seize { disk_group, object: self.id, epoch: self.epoch(), only: vec![component], overrule: true };
+        let components = match self.shard.request(host, disk_group, seize, None).await {
+            Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) => components,
+            Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) => {
+                return self.finish_owner(Ended::Fenced(promised));
+            }
+            // Not now: its absence is recorded, and it is readmitted as what was away is.
+            _ => Vec::new(),
+        };
+        let answer = components.into_iter().find(|answer| answer.component == component);
+        let mut state = self.state.borrow_mut();
+        let untouched = !state.failed.contains_key(&component)
+            && state.link_of(component).is_some_and(|link| link.target.session == session);
+        if !untouched {
+            return;
+        }
+        match answer.filter(|answer| state.is_idle() && cairn_record::still_holds(answer, state.acked(component))) {
+            Some(answer) => state.link(&member, answer.session),
+            None => state.fail(component, false),
+        }
+        drop(state);
+        self.work.notify();
     }
 
     /// A seat that has not promised our epoch yet does so, and is told the record.
@@ -178,8 +225,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let seize = Request::Seize { disk_group, object, epoch, only, overrule: true };
         let reply = self.shard.request(seat.host, disk_group, seize, None).await;
         match reply {
-            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { .. }), _)) => {}
-            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promisee { promised }), _)) if promised > epoch => {
+            Ok((Answer::Seize(SeizeAnswer::Promised { .. }), _)) => {}
+            Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) if promised > epoch => {
                 return self.finish_owner(Ended::Fenced(promised));
             }
             _ => return,
@@ -198,6 +245,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
                 return;
             }
+            if !self.state.borrow().may_come(member.component, self.shard.inner.env.now()) {
+                continue;
+            }
             self.readmit(*member).await;
         }
     }
@@ -213,13 +263,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let reply = self.shard.request(member.host, member.disk_group, request, None).await;
         let components = match reply {
-            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) => components,
-            Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promisee { promised }), _)) => {
+            Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) => components,
+            Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) => {
                 self.finish_owner(Ended::Fenced(promised));
                 return;
             }
             // Its disk group answers and does not know the object: an empty disk under an old name. It has no vote.
-            Ok((Answer::Seize(cairn_wire::SeizeAnswer::NoSeat), _)) => {
+            Ok((Answer::Seize(SeizeAnswer::NoSeat), _)) => {
                 return self.degrade(member).await;
             }
             _ => return,
@@ -236,9 +286,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.change(next).await;
             return;
         }
-        let Some(rejoin) = cairn_record::rejoin(&member, &answer) else {
+        let acked = self.state.borrow().acked(member.component);
+        let Some(rejoin) = cairn_record::rejoin(&member, &answer, acked) else {
             return;
         };
+        if rejoin.state == (ComponentState::Resyncing { stale_since: OpId::ZERO }) {
+            self.state.borrow_mut().forget_acked(member.component);
+        }
         back.state = rejoin.state;
         if !self.take_back(member, &answer, rejoin).await {
             return;
@@ -370,7 +424,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         made.map_err(|refusal| format!("a component cannot be made: {refusal:?}"))?;
         let seize = Request::Seize { disk_group, object, epoch, only: vec![component], overrule: true };
         let reply = self.shard.request(member.host, disk_group, seize, None).await;
-        let Ok((Answer::Seize(cairn_wire::SeizeAnswer::Promised { components, .. }), _)) = reply else {
+        let Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) = reply else {
             return Err("a new component does not admit its owner".into());
         };
         let answer = components.into_iter().find(|c| c.component == component);

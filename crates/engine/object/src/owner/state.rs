@@ -7,6 +7,7 @@ use std::{
 
 use cairn_types::{
     Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId,
+    Time,
 };
 use cairn_wire::Target;
 
@@ -49,6 +50,10 @@ pub(crate) struct State {
     legs: Vec<Rc<[Leg]>>,
     next_seq: u64,
     in_flight: BTreeSet<u64>,
+    /// The last operation that a component acknowledged: what it must still have when its host comes back.
+    acked: BTreeMap<ComponentId, u64>,
+    /// Components that are not to be admitted again before a time: there was no space to fill them.
+    kept_out: BTreeMap<ComponentId, Time>,
     /// Failed since the last config change: to be recorded absent (false) or degraded (true).
     pub(crate) failed: BTreeMap<ComponentId, bool>,
     pub(crate) ended: Option<Ended>,
@@ -75,6 +80,8 @@ impl State {
             legs: Vec::new(),
             next_seq: 1,
             in_flight: BTreeSet::new(),
+            acked: BTreeMap::new(),
+            kept_out: BTreeMap::new(),
             failed: BTreeMap::new(),
             ended: None,
             settled_told: OpId::ZERO,
@@ -141,6 +148,37 @@ impl State {
     pub(crate) fn settled(&self) -> OpId {
         let seq = self.in_flight.first().map_or(self.next_seq - 1, |first| first - 1);
         OpId { epoch: self.epoch, seq }
+    }
+
+    /// The component has it on stable media.
+    pub(crate) fn on_acked(&mut self, component: ComponentId, op: OpId) {
+        let last = self.acked.entry(component).or_default();
+        *last = op.seq.max(*last);
+    }
+
+    /// The last operation that the component acknowledged; zero where none was.
+    pub(crate) fn acked(&self, component: ComponentId) -> OpId {
+        self.acked.get(&component).map_or(OpId::ZERO, |seq| OpId { epoch: self.epoch, seq: *seq })
+    }
+
+    /// It is to be filled from the beginning: what it acknowledged before matters no more.
+    pub(crate) fn forget_acked(&mut self, component: ComponentId) {
+        self.acked.remove(&component);
+    }
+
+    /// It is not to be admitted again before `until`.
+    pub(crate) fn keep_out(&mut self, component: ComponentId, until: Time) {
+        self.kept_out.insert(component, until);
+    }
+
+    /// Whether it may be admitted again.
+    pub(crate) fn may_come(&self, component: ComponentId, now: Time) -> bool {
+        self.kept_out.get(&component).is_none_or(|until| now >= *until)
+    }
+
+    /// Whether no operation has begun that has not ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
     }
 
     /// Whether the operation has begun and not ended.

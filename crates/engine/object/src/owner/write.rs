@@ -11,6 +11,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -170,7 +171,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let Some((leg, reply)) = answers.next().await else {
                 break;
             };
-            outcome.take(self.judge(leg, reply), leg.component);
+            outcome.take(self.judge(op, leg, reply), leg.component);
             if Canary::AckFirstCopy.sings() {
                 break;
             }
@@ -178,7 +179,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if outcome.no_space || outcome.refused.is_some() {
             // The copies still unheard of may hold it: they are undone too.
             while let Some((leg, reply)) = answers.next().await {
-                outcome.take(self.judge(leg, reply), leg.component);
+                outcome.take(self.judge(op, leg, reply), leg.component);
             }
             let result = match self.undo(op, &legs).await {
                 Err(ended) => Err(OpError::Ended(ended)),
@@ -203,7 +204,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn hear_late(&self, op: OpId, mut answers: Answers) {
         let mut late = Vec::new();
         while let Some((leg, reply)) = answers.next().await {
-            if self.judge(leg, reply) != Verdict::Done {
+            if self.judge(op, leg, reply) != Verdict::Done {
                 late.push(leg.component);
             }
         }
@@ -218,14 +219,25 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// What an answer means for the operation and for the component; failures are noted at once.
-    fn judge(&self, leg: Leg, reply: PartsReply) -> Verdict {
+    fn judge(&self, op: OpId, leg: Leg, reply: PartsReply) -> Verdict {
         let link = self.state.borrow().link_of(leg.component);
         let same = link.is_some_and(|l| l.target.session == leg.link.target.session);
         match reply {
-            Ok(_) => Verdict::Done,
+            Ok(_) => {
+                self.state.borrow_mut().on_acked(leg.component, op);
+                Verdict::Done
+            }
             // Recorded absent since, perhaps admitted anew: it is not that admission that failed, and its resync
             // waits for the end of this operation and copies what it touched.
             Err(_) if !same && !matches!(reply, Err(Refusal::Fenced { .. })) => Verdict::Failed,
+            // What is being filled and does not take it is no copy: neither the guest nor the resync may go on as if it were.
+            Err(refusal @ (Refusal::NoSpace | Refusal::Invalid(_))) if !link.is_some_and(|l| l.required) => {
+                if refusal == Refusal::NoSpace {
+                    let until = self.shard.inner.env.now() + NO_SPACE_PAUSE;
+                    self.state.borrow_mut().keep_out(leg.component, until);
+                }
+                self.note_failure(leg.component, false)
+            }
             Err(Refusal::NoSpace) => Verdict::NoSpace,
             Err(Refusal::Fenced { promised }) => {
                 self.finish_owner(Ended::Fenced(promised));
@@ -272,7 +284,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             .collect();
         let mut failed = Vec::new();
         for (leg, answer) in asked {
-            if self.judge(leg, answer.await) != Verdict::Done {
+            if self.judge(op, leg, answer.await) != Verdict::Done {
                 self.note_failure(leg.component, false);
                 failed.push(leg.component);
             }
@@ -280,6 +292,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.wait_recorded(&failed).await
     }
 }
+
+/// How long a copy that could not be filled for want of space is left alone.
+const NO_SPACE_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {

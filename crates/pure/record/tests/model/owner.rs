@@ -484,7 +484,7 @@ impl OwnerNode {
             coming.state = Some(ComponentState::Resyncing { stale_since: OpId::ZERO });
             return self.propose_coming(out);
         };
-        let Some(plan) = rejoin(member, &components[0]) else {
+        let Some(plan) = rejoin(member, &components[0], OpId::ZERO) else {
             serving.coming = None;
             return;
         };
