@@ -55,8 +55,8 @@ pub enum Canary {
     NoGrace,
     /// A configuration change that a majority accepted is not taken up by the next owner.
     ChangeDropped,
-    /// A host that falls silent is taken for alive for half a minute.
-    SilenceIgnored,
+    /// Who waits for a host's answer waits on when that host is gone.
+    CallsNotGivenUp,
     /// A host starts with nothing of the directory but what the directory tells it.
     LocalCopyIgnored,
     /// What cannot be placed is refused without a word of who is missing.
@@ -90,7 +90,7 @@ impl Canary {
         Self::ReplacedKept,
         Self::NoGrace,
         Self::ChangeDropped,
-        Self::SilenceIgnored,
+        Self::CallsNotGivenUp,
         Self::LocalCopyIgnored,
         Self::RefusalUnexplained,
     ];

@@ -107,6 +107,8 @@ struct Seen {
     owners: BTreeMap<(ObjectId, u64), (String, u64)>,
     /// What was bad at a copy and repaired from another.
     repairs: Vec<String>,
+    /// Requests that were repeated after they had been carried out.
+    done_before: u64,
     /// Who waits for somebody to tell of a moment.
     waiting: Vec<(Moment, oneshot::Sender<usize>)>,
     violations: Vec<String>,
@@ -168,6 +170,10 @@ impl Outside<SimEnv> for SimOutside {
     fn disk_group_gone(&self, _: DiskGroupId) {}
 
     fn event(&self, event: ObjectEvent) {
+        if let ObjectEvent::DoneBefore { .. } = event {
+            self.seen.borrow_mut().done_before += 1;
+            return;
+        }
         self.log.add(format!("{}: {event:?}", self.host.name()));
         if let Some(moment) = moment_of(&event) {
             self.seen.borrow_mut().strike(moment, self.number);
@@ -520,6 +526,11 @@ impl Cluster {
     /// What was repaired.
     pub fn repairs(&self) -> Vec<String> {
         self.seen.borrow().repairs.clone()
+    }
+
+    /// How many requests were repeated after they had been carried out.
+    pub fn done_before(&self) -> u64 {
+        self.seen.borrow().done_before
     }
 
     /// Ends every fault: links, pauses, gates, devices, dead hosts. What is spoiled on a medium stays so.

@@ -22,6 +22,7 @@ pub async fn check_at_rest(cluster: &Cluster, disks: &[String], spoiled: bool) -
         configs.push(config);
     }
     no_orphans(cluster, &configs, spoiled).await?;
+    nothing_in_flight(cluster).await?;
     for n in 0..cluster.members.len() {
         let node = cluster.node(n).ok_or_else(|| format!("h{n} is down"))?;
         for store in node.stores() {
@@ -62,6 +63,28 @@ async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, 
                 return Err(format!("I5: {disk}: copies {other} and {what} differ at block {at}"));
             }
             seen = Some((what, blocks));
+        }
+    }
+    Ok(())
+}
+
+/// Where nobody asks for anything, nothing is under way: no call that is never answered, no byte that stays counted.
+async fn nothing_in_flight(cluster: &Cluster) -> Result<(), String> {
+    for n in 0..cluster.members.len() {
+        let mut left = (0, 0);
+        // What hosts do of their own accord, such as asking a peer about a seat, is over soon.
+        for _ in 0..1000 {
+            left = cluster.node(n).ok_or_else(|| format!("h{n} is down"))?.in_flight();
+            if left == (0, 0) {
+                break;
+            }
+            cluster.world.sleep(Duration::from_millis(20)).await;
+        }
+        if left != (0, 0) {
+            return Err(format!(
+                "leak: {} calls of h{n} are never answered, {} bytes are in flight for ever",
+                left.0, left.1
+            ));
         }
     }
     Ok(())

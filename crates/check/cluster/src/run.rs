@@ -45,6 +45,8 @@ pub struct Outcome {
     pub messages_stalled: u64,
     /// Messages that never arrived: their connection ended, or their receiver did.
     pub messages_lost: u64,
+    /// Requests that reached an owner once more after they had been carried out.
+    pub done_before: u64,
     /// Time that passed in the world.
     pub lasted: Duration,
     /// Steps of the world.
@@ -63,6 +65,7 @@ impl Outcome {
         self.messages += other.messages;
         self.messages_stalled += other.messages_stalled;
         self.messages_lost += other.messages_lost;
+        self.done_before += other.done_before;
         self.lasted += other.lasted;
         self.steps += other.steps;
         self.hash = self.hash.wrapping_add(other.hash);
@@ -173,6 +176,7 @@ fn run_caught(plan: &Plan, print: bool, log: &LastLog, meet: impl FnOnce(&Cluste
         messages: traffic.sent,
         messages_stalled: traffic.stalled,
         messages_lost: traffic.sent - traffic.delivered,
+        done_before: cluster.done_before(),
         counts: cluster.counts(),
         requests: sum(|g| g.done.get()),
         dropped: sum(|g| g.dropped.get()),

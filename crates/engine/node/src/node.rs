@@ -233,6 +233,11 @@ impl<E: Env> Node<E> {
         self.inner.seats.stores()
     }
 
+    /// What is under way, as [`Shard::in_flight`] has it: for checks from outside.
+    pub fn in_flight(&self) -> (usize, u64) {
+        self.inner.shard.in_flight()
+    }
+
     /// The hosts that answer now.
     pub fn peers_up(&self) -> Vec<HostId> {
         self.inner.rpc.peers_up().into_keys().collect()

@@ -13,7 +13,7 @@ use std::{
 
 use cairn_env::{Env, Route};
 use cairn_record::{Grants, PeerLeases, PendingConfirm};
-use cairn_types::{Canary, DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time};
+use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time};
 use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Message, SeizeAnswer};
 
 use crate::rpc::Rpc;
@@ -172,7 +172,7 @@ impl<E: Env> Leases<E> {
         let mut changed = false;
         let now = inner.env.now();
         inner.ticked.set(now);
-        let silence = inner.options.lease * if Canary::SilenceIgnored.sings() { 60 } else { 3 } / 4;
+        let silence = inner.options.lease * 3 / 4;
         let peers: Vec<(HostId, Connected)> = inner.connected.borrow().iter().map(|(h, c)| (*h, *c)).collect();
         for (host, peer) in peers {
             if !peer.silent && now.since(peer.heard) > silence {

@@ -95,6 +95,8 @@ pub enum ObjectEvent {
     Component { object: ObjectId, name: String, component: ComponentId, host: HostId, now: String },
     /// A resync ended.
     Resynced { object: ObjectId, name: String, component: ComponentId, bytes: u64 },
+    /// A request was repeated that had been carried out before: its guest was answered, and nothing was done again.
+    DoneBefore { object: ObjectId },
     /// A bad block was repaired from a good copy.
     Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
 }
@@ -303,6 +305,12 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         request: Request,
     ) -> LocalBoxFuture<'static, Result<(Answer, Vec<Bytes>), Refusal>> {
         self.request(host, disk_group, request, None)
+    }
+
+    /// Calls of this host that wait for an answer, and bytes of guests' requests in flight: none of either where nobody asks for
+    /// anything.
+    pub fn in_flight(&self) -> (usize, u64) {
+        (self.inner.rpc.waiting(), self.inner.in_flight_bytes.get())
     }
 
     /// Waits until `bytes` more guest bytes may be in flight.

@@ -144,6 +144,9 @@ impl Outside<LinuxEnv> for Process {
                 let bytes = format_bytes(bytes);
                 tracing::info!(host, disk = name, component = %component, bytes, "resync has ended");
             }
+            ObjectEvent::DoneBefore { object } => {
+                tracing::debug!(host, object = %object, "a repeated request had been carried out before");
+            }
             ObjectEvent::Repaired { object, component, blocks } => {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }

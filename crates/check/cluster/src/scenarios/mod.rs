@@ -4,6 +4,7 @@
 //! Not here    what is told of undo, replay and the log alone: `store_crash` (`cairn-sim`), `register` and `leases` (`cairn-record`)
 
 mod owners;
+mod refusals;
 mod resyncs;
 mod space;
 mod stage;
@@ -115,5 +116,5 @@ impl Scenario {
 
 /// All of them, in the order of the design's list of ways to go wrong.
 pub fn all() -> Vec<Scenario> {
-    [owners::all(), resyncs::all(), space::all()].into_iter().flatten().collect()
+    [owners::all(), refusals::all(), resyncs::all(), space::all()].into_iter().flatten().collect()
 }

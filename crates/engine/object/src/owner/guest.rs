@@ -20,6 +20,7 @@ use crate::{
         read::Contents,
         write::{Body, Lock, OpError, Operation},
     },
+    shard::ObjectEvent,
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -265,7 +266,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for leg in legs {
             let request = Request::WasDone { to: leg.link.target, client };
             match self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await {
-                Ok((Answer::WasDone(true), _)) => return Ok(true),
+                Ok((Answer::WasDone(true), _)) => {
+                    self.shard.tell(ObjectEvent::DoneBefore { object: self.id });
+                    return Ok(true);
+                }
                 Ok((Answer::WasDone(false), _)) => {}
                 _ => {
                     self.state.borrow_mut().fail(leg.component, false);

@@ -45,6 +45,7 @@ pub fn sweep(order: &Order) -> ExitCode {
     bar.set_message("0 failed");
     let (next, stop, sum) = (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(Sum::default()));
     let began = Instant::now();
+    let told = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..order.jobs {
             scope.spawn(|| {
@@ -55,6 +56,7 @@ pub fn sweep(order: &Order) -> ExitCode {
                     }
                     one(order, seed, &sum, &stop, &bar);
                     bar.inc(1);
+                    tell_progress(&bar, &told, began.elapsed().as_secs());
                 }
             });
         }
@@ -63,6 +65,15 @@ pub fn sweep(order: &Order) -> ExitCode {
     let sum = sum.into_inner().expect("no holder of this lock panics");
     report(order, &sum, began.elapsed().as_secs_f64());
     if sum.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Where no bar can be drawn, a line every minute.
+fn tell_progress(bar: &ProgressBar, told: &AtomicU64, seconds: u64) {
+    let minute = seconds / 60;
+    if bar.is_hidden() && told.fetch_max(minute, Ordering::Relaxed) < minute {
+        let (done, all, left) = (bar.position(), bar.length().unwrap_or(0), bar.eta().as_secs().div_ceil(60));
+        println!("{minute} min: {done} of {all} seeds, {}, about {left} min left", bar.message());
+    }
 }
 
 fn one(order: &Order, seed: u64, sum: &Mutex<Sum>, stop: &AtomicBool, bar: &ProgressBar) {
@@ -111,6 +122,7 @@ fn report(order: &Order, sum: &Sum, seconds: f64) {
     }
     println!("{:<32} {:>10}", "message held back by a cut", sum.all.messages_stalled);
     println!("{:<32} {:>10}", "message lost", sum.all.messages_lost);
+    println!("{:<32} {:>10}", "request repeated, done before", sum.all.done_before);
     let lasted = sum.all.lasted.as_secs_f64();
     println!("\n{} messages between hosts, each with a delay of its own", sum.all.messages);
     println!(
