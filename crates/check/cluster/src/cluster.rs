@@ -7,6 +7,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::SocketAddr,
+    ops::Range,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -17,7 +18,7 @@ use cairn_directory::{ClusterSettings, Embedded, Gate, HostEntry, LocalCopy, Nam
 use cairn_faults::Moment;
 use cairn_node::{GroupPaths, GroupStore, Node, NodeOptions, Outside};
 use cairn_object::{DiskClient, LeaseOptions, ObjectEvent, ObjectOptions};
-use cairn_sim::{Host, SimDisk, SimEnv, World};
+use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
 use cairn_store::StoreOptions;
 use cairn_types::{ClusterId, DiskGroupId, HostId, ObjectId, Policy};
 use futures::{
@@ -199,6 +200,43 @@ impl Outside<SimEnv> for SimOutside {
     }
 }
 
+/// What the node of a host runs with.
+#[derive(Clone)]
+struct Machine {
+    number: usize,
+    host: Host,
+    saved: Rc<RefCell<Saved>>,
+    slot: Rc<RefCell<Option<Node<SimEnv>>>>,
+    door: Arc<Gate>,
+    seen: Rc<RefCell<Seen>>,
+    log: Log,
+    shape: Rc<Shape>,
+}
+
+impl Machine {
+    /// Runs a node whenever the host starts, from now on.
+    fn run(self) {
+        self.host.clone().set_program(move |env| {
+            let Self { number, host, saved, slot, door, seen, log, shape } = self.clone();
+            let copy = saved.borrow().copy.clone();
+            let copy = copy.map_or_else(
+                || LocalCopy::empty(CLUSTER),
+                |json| LocalCopy::from_json(&json, CLUSTER).expect("our own copy loads"),
+            );
+            let groups = saved.borrow().groups.clone();
+            let (name, options) = (host.name().to_owned(), node_options(&format!("h{number}"), &shape));
+            let outside = Rc::new(SimOutside { host, number, saved, seen, log: log.clone() });
+            slot.borrow_mut().take();
+            async move {
+                let node = Node::start(env, options, outside, Registry::new(door), copy, groups).await;
+                log.add(format!("{name}: started"));
+                *slot.borrow_mut() = Some(node);
+                std::future::pending::<()>().await;
+            }
+        });
+    }
+}
+
 /// One host of the cluster.
 pub struct Member {
     /// The simulated machine.
@@ -208,7 +246,16 @@ pub struct Member {
     /// What else is wrong on its way there.
     pub way: Arc<TroubledWay>,
     node: Rc<RefCell<Option<Node<SimEnv>>>>,
-    clients: RefCell<BTreeMap<String, (u64, Client)>>,
+    saved: Rc<RefCell<Saved>>,
+    clients: Rc<RefCell<BTreeMap<String, (u64, Client)>>>,
+}
+
+impl Member {
+    fn same(&self) -> Self {
+        let Self { host, gate, way, node, saved, clients } = self;
+        let (host, gate, way, node) = (host.clone(), gate.clone(), way.clone(), node.clone());
+        Self { host, gate, way, node, saved: saved.clone(), clients: clients.clone() }
+    }
 }
 
 /// What is known of a disk's size.
@@ -237,6 +284,7 @@ pub struct Cluster {
     pub sizes: Rc<RefCell<Vec<DiskSize>>>,
     counts: Rc<RefCell<BTreeMap<&'static str, u64>>>,
     seen: Rc<RefCell<Seen>>,
+    shape: Rc<Shape>,
 }
 
 /// The future did not end in time, or its host's process did.
@@ -296,8 +344,9 @@ impl Cluster {
             .block_on(async move { registry.init_cluster(&settings, &Policy::default()).await.map(drop) })
             .expect("an empty directory takes its first settings");
         let seen: Rc<RefCell<Seen>> = Rc::default();
+        let shape = Rc::new(shape.clone());
         let members = (0..shape.hosts)
-            .map(|n| Self::start_member(&world, (&log, &seen), n, way_to(directory.clone()), shape))
+            .map(|n| Self::start_member(&world, (&log, &seen), n, way_to(directory.clone()), &shape))
             .collect();
         let size = |disk: &DiskShape| DiskSize { bytes: disk.size_bytes, asked: Vec::new() };
         let sizes = shape.disks.iter().map(size).collect();
@@ -310,6 +359,7 @@ impl Cluster {
             sizes: Rc::new(RefCell::new(sizes)),
             counts: Rc::default(),
             seen,
+            shape: shape.clone(),
         };
         cluster.set_up(shape);
         cluster
@@ -325,7 +375,7 @@ impl Cluster {
         (log, seen): (&Log, &Rc<RefCell<Seen>>),
         number: usize,
         (gate, way): (Arc<Gate>, Arc<TroubledWay>),
-        shape: &Shape,
+        shape: &Rc<Shape>,
     ) -> Member {
         let name = format!("h{number}");
         let host = world.add_host(&name);
@@ -338,35 +388,48 @@ impl Cluster {
         }
         // Rates of real clocks differ by some millionths; the lease's margin has to cover that.
         host.set_clock_rate_ppm(world.random_below(301) as i64 - 150);
-        let saved: Rc<RefCell<Saved>> = Rc::default();
-        let node: Rc<RefCell<Option<Node<SimEnv>>>> = Rc::default();
-        let (world_host, slot, door, log, name) = (host.clone(), node.clone(), gate.clone(), log.clone(), name);
-        let (seen, shape) = (seen.clone(), shape.clone());
-        host.set_program(move |env| {
-            let (saved, seen) = (saved.clone(), seen.clone());
-            let copy = saved.borrow().copy.clone();
-            let copy = copy.map_or_else(
-                || LocalCopy::empty(CLUSTER),
-                |json| LocalCopy::from_json(&json, CLUSTER).expect("our own copy loads"),
-            );
-            let groups = saved.borrow().groups.clone();
-            let outside = Rc::new(SimOutside { host: world_host.clone(), number, saved, seen, log: log.clone() });
-            let (slot, options, registry) = (slot.clone(), node_options(&name, &shape), Registry::new(door.clone()));
-            slot.borrow_mut().take();
-            let log = log.clone();
-            let name = name.clone();
-            async move {
-                let node = Node::start(env, options, outside, registry, copy, groups).await;
-                log.add(format!("{name}: started"));
-                *slot.borrow_mut() = Some(node);
-                std::future::pending::<()>().await;
-            }
-        });
-        Member { host, gate, way, node, clients: RefCell::default() }
+        let member =
+            Member { host: host.clone(), gate, way, node: Rc::default(), saved: Rc::default(), clients: Rc::default() };
+        let (log, seen, shape) = (log.clone(), seen.clone(), shape.clone());
+        let (saved, slot, door) = (member.saved.clone(), member.node.clone(), member.gate.clone());
+        Machine { number, host, saved, slot, door, seen, log, shape }.run();
+        member
     }
 
-    fn set_up(&self, shape: &Shape) {
-        let (cluster, shape) = (self.clone(), shape.clone());
+    /// What the devices of a host hold now, as an image of a machine is taken: what was in flight is on it or not.
+    pub fn image(&self, n: usize, loss: u64) -> Vec<(String, Medium)> {
+        let host = &self.members[n].host;
+        let mut rng = Rng::new(loss);
+        let image = |name: String| {
+            let mut medium = host.disk(&name).image();
+            medium.lose_power(&mut rng);
+            (name, medium)
+        };
+        host.disk_names().into_iter().map(image).collect()
+    }
+
+    /// Starts a second machine with a host's id, files and these devices. Returns the cluster as it is with that one in the
+    /// host's place; the older one lives on in this.
+    pub fn with_clone(&self, n: usize, image: Vec<(String, Medium)>) -> Self {
+        let original = &self.members[n];
+        let host = self.world.add_clone(&format!("h{n}-clone"), &original.host);
+        for (name, medium) in image {
+            host.add_disk_of(&name, medium);
+        }
+        let Saved { groups, copy } = &*original.saved.borrow();
+        let saved = Rc::new(RefCell::new(Saved { groups: groups.clone(), copy: copy.clone() }));
+        let clone = Member { host, node: Rc::default(), saved, clients: Rc::default(), ..original.same() };
+        let (host, saved, slot, door) =
+            (clone.host.clone(), clone.saved.clone(), clone.node.clone(), clone.gate.clone());
+        let (log, seen, shape) = (self.log.clone(), self.seen.clone(), self.shape.clone());
+        Machine { number: n, host, saved, slot, door, seen, log, shape }.run();
+        let mut members: Vec<Member> = self.members.iter().map(Member::same).collect();
+        members[n] = clone;
+        Self { members: Rc::new(members), ..self.clone() }
+    }
+
+    fn set_up(&self, shape: Rc<Shape>) {
+        let cluster = self.clone();
         self.world.block_on(async move {
             for n in 0..shape.hosts {
                 for group in 0..shape.groups {
@@ -552,10 +615,15 @@ impl Cluster {
 
     /// Waits until every host sees the disks healthy. The text says how it is instead.
     pub async fn wait_healthy(&self, disks: &[String], most: Duration) -> Result<(), String> {
+        self.wait_healthy_from(0..self.members.len(), disks, most).await
+    }
+
+    /// Waits until these hosts see the disks healthy.
+    pub async fn wait_healthy_from(&self, at: Range<usize>, disks: &[String], most: Duration) -> Result<(), String> {
         let until = self.world.now() + most;
         let mut last = String::new();
         while self.world.now() < until {
-            match self.not_healthy(disks).await {
+            match self.not_healthy(at.clone(), disks).await {
                 None => return Ok(()),
                 Some(how) => last = how,
             }
@@ -564,9 +632,9 @@ impl Cluster {
         Err(format!("liveness: not healthy after {} s: {last}", most.as_secs()))
     }
 
-    async fn not_healthy(&self, disks: &[String]) -> Option<String> {
+    async fn not_healthy(&self, at: Range<usize>, disks: &[String]) -> Option<String> {
         for disk in disks {
-            for n in 0..self.members.len() {
+            for n in at.clone() {
                 let name = disk.to_owned();
                 match self.manage(n, async move |node| node.disk_show(name).await).await {
                     Ok(shown) if shown.summary.health == v1::DiskHealth::Healthy => {}

@@ -75,6 +75,11 @@ impl Guests {
         }
     }
 
+    /// The same guests, to whom the cluster is this.
+    pub fn of(&self, cluster: &Cluster) -> Self {
+        Self { cluster: cluster.clone(), ..self.clone() }
+    }
+
     /// The disk's name.
     pub fn disk(&self) -> &str {
         &self.disk
@@ -83,9 +88,16 @@ impl Guests {
     /// Starts `count` guests.
     pub fn start(&self, count: u64, pause_max_ms: u64) {
         for number in 0..count {
+            let home = (self.number + number as usize) % self.cluster.members.len();
+            self.start_at(home, 1, pause_max_ms);
+        }
+    }
+
+    /// Starts `count` guests at this host.
+    pub fn start_at(&self, home: usize, count: u64, pause_max_ms: u64) {
+        for _ in 0..count {
             self.running.set(self.running.get() + 1);
             let guests = self.clone();
-            let home = (self.number + number as usize) % self.cluster.members.len();
             self.cluster.world.spawn(async move {
                 guests.run(home, pause_max_ms).await;
                 guests.running.set(guests.running.get() - 1);
@@ -95,14 +107,17 @@ impl Guests {
 
     /// Starts one at each of the first `count` hosts that only reads, and stays there.
     pub fn start_readers(&self, count: usize, pause_max_ms: u64) {
-        for at in 0..count {
-            self.running.set(self.running.get() + 1);
-            let guests = self.clone();
-            self.cluster.world.spawn(async move {
-                guests.read_on(at, pause_max_ms).await;
-                guests.running.set(guests.running.get() - 1);
-            });
-        }
+        (0..count).for_each(|at| self.start_reader(at, pause_max_ms));
+    }
+
+    /// Starts one that only reads, at this host.
+    pub fn start_reader(&self, at: usize, pause_max_ms: u64) {
+        self.running.set(self.running.get() + 1);
+        let guests = self.clone();
+        self.cluster.world.spawn(async move {
+            guests.read_on(at, pause_max_ms).await;
+            guests.running.set(guests.running.get() - 1);
+        });
     }
 
     async fn read_on(&self, at: usize, pause_max_ms: u64) {

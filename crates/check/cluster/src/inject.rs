@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::{At, Blow, Directory, Event, Moment, Phase, Place, What};
-use cairn_sim::{CrashPhase, CrashPoint, Fault, Rng, SimDisk, SimEnv};
+use cairn_sim::{CrashPhase, CrashPoint, Fault, SimDisk, SimEnv};
 use futures::future::{Either, select};
 
 use crate::{cluster::Cluster, plan::Plan};
@@ -163,18 +163,11 @@ fn back(cluster: &Cluster, n: usize) {
 /// All devices of a host go back to what they hold now.
 async fn roll_back(cluster: &Cluster, n: usize, loss: u64, lasts: impl Future<Output = ()>) {
     let host = &cluster.members[n].host;
-    // As an image of a machine is taken: what was in flight is on it or not.
-    let mut rng = Rng::new(loss);
-    let image = |name: String| {
-        let mut medium = host.disk(&name).image();
-        medium.lose_power(&mut rng);
-        (medium, name)
-    };
-    let images: Vec<_> = host.disk_names().into_iter().map(image).collect();
+    let images = cluster.image(n, loss);
     lasts.await;
     cluster.log.add(format!("h{n}: its devices go back to what they held"));
     host.crash(loss);
-    for (image, name) in images {
+    for (name, image) in images {
         host.add_disk_of(&name, image);
     }
     start(cluster, n);

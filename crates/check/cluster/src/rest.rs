@@ -23,6 +23,11 @@ pub async fn check_at_rest(cluster: &Cluster, disks: &[String], spoiled: bool) -
     }
     no_orphans(cluster, &configs, spoiled).await?;
     nothing_in_flight(cluster).await?;
+    stores_in_order(cluster, spoiled).await
+}
+
+/// I7 of every store.
+pub async fn stores_in_order(cluster: &Cluster, spoiled: bool) -> Result<(), String> {
     for n in 0..cluster.members.len() {
         let node = cluster.node(n).ok_or_else(|| format!("h{n} is down"))?;
         for store in node.stores() {
@@ -171,7 +176,7 @@ impl Block {
 }
 
 async fn contents(cluster: &Cluster, member: &Member) -> Result<Vec<Block>, String> {
-    let at = cluster.members.iter().position(|m| m.host.id() == member.host).ok_or("a host of no cluster")?;
+    let at = cluster.members.iter().position(|m| m.host.spoken_id() == member.host).ok_or("a host of no cluster")?;
     let node = cluster.node(at).ok_or("a host is down")?;
     let store = node.stores().into_iter().find(|s| s.group().id() == member.disk_group);
     let store = store.ok_or("a disk group is not open")?;

@@ -1,10 +1,10 @@
 //! Every scripted misfortune, told for a few seeds, with a table at the end.
 
-use cairn_cluster::scenarios::all;
+use cairn_cluster::scenarios::{OBJECTS, all};
 
 #[test]
 fn every_scenario_holds() {
-    let (all, next) = (all(), std::sync::atomic::AtomicUsize::new(0));
+    let (all, next) = (all(OBJECTS), std::sync::atomic::AtomicUsize::new(0));
     let failed = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {

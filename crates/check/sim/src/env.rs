@@ -49,7 +49,7 @@ impl Env for SimEnv {
     type Disk = SimDisk;
 
     fn host(&self) -> HostId {
-        self.host.id
+        self.host.spoken_id
     }
 
     fn incarnation(&self) -> Incarnation {

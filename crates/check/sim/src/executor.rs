@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) watched: Cell<bool>,
     /// Whether any host ever had a slow processor.
     pub(crate) slow_hosts: Cell<bool>,
+    /// Whether any two machines have one host id.
+    pub(crate) cloned_hosts: Cell<bool>,
     /// Set by a disk whose planned crash point was reached, until the executor has crashed the host.
     pub(crate) tripped: Arc<AtomicBool>,
     pub(crate) rng: RefCell<Rng>,
@@ -98,6 +100,7 @@ impl Core {
             watcher: RefCell::default(),
             watched: Cell::new(false),
             slow_hosts: Cell::new(false),
+            cloned_hosts: Cell::new(false),
             tripped: Arc::default(),
             rng: RefCell::new(rng),
             trace: RefCell::default(),

@@ -137,7 +137,10 @@ impl Clock {
 }
 
 pub(crate) struct HostInner {
+    /// The machine's: no other one has it.
     pub(crate) id: HostId,
+    /// The host that its processes say they are: the same, but for a clone.
+    pub(crate) spoken_id: HostId,
     pub(crate) name: String,
     pub(crate) power: Arc<Mutex<Power>>,
     pub(crate) inbox: RefCell<Inbox>,
@@ -276,17 +279,22 @@ pub struct Host {
 }
 
 impl Host {
-    pub(crate) fn add(core: &Rc<Core>, name: &str, id: Option<HostId>) -> Self {
+    /// `like`: the host whose id its processes have.
+    pub(crate) fn add(core: &Rc<Core>, name: &str, id: Option<HostId>, like: Option<&Self>) -> Self {
         let (drawn, mut rng) = {
             let mut rng = core.rng.borrow_mut();
             let id = HostId::from_random(rng.next_u64(), rng.next_u64());
             (id, rng.fork())
         };
         let id = id.unwrap_or(drawn);
+        let spoken_id = like.map_or(id, |host| host.inner.spoken_id);
+        let process = like.map_or(1, |host| host.inner.incarnation() + 1);
+        core.cloned_hosts.set(core.cloned_hosts.get() || like.is_some());
         let inner = Rc::new(HostInner {
             id,
+            spoken_id,
             name: name.to_owned(),
-            power: Arc::new(Mutex::new(Power { process: 1, ..Power::default() })),
+            power: Arc::new(Mutex::new(Power { process, ..Power::default() })),
             inbox: RefCell::default(),
             up: Cell::new(true),
             paused: Cell::new(false),
@@ -314,9 +322,14 @@ impl Host {
         Self { core, inner }
     }
 
-    /// Its id.
+    /// Its id; a clone's is its own, whatever its processes say.
     pub fn id(&self) -> HostId {
         self.inner.id
+    }
+
+    /// The id that its processes have: a clone's is that of the host that it is a clone of.
+    pub fn spoken_id(&self) -> HostId {
+        self.inner.spoken_id
     }
 
     /// Its name in the trace.

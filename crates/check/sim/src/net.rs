@@ -5,6 +5,8 @@
 //!                 each at a time of its own, and what waited is lost
 //!             N3  a process that dies is reported as gone by its kernel; a host without power is just silent
 //!             N4  after `PeerDown` nothing of the old connection arrives
+//!             N5  of two machines with one host id a host holds a connection with one: with the process of the higher
+//!                 number, and with the first that came where numbers are equal (as `env-linux` has it)
 //! Assumes     bodies arrive whole or not at all (real transports checksum them)
 //! Not here    routes within a process: one process is one shard here
 
@@ -112,6 +114,8 @@ pub(crate) struct Network {
 pub struct Traffic {
     /// Given to the network.
     pub sent: u64,
+    /// Bytes of those, block data included.
+    pub sent_bytes: u64,
     /// That a cut held back at least once.
     pub stalled: u64,
     /// Received.
@@ -164,6 +168,39 @@ impl Network {
     }
 }
 
+/// How long a machine waits that was refused because another one with its host id is connected.
+const REFUSED_PAUSE: Duration = Duration::from_millis(500);
+
+/// The host that a machine says it is.
+fn spoken_id(core: &Core, machine: HostId) -> HostId {
+    match core.cloned_hosts.get() {
+        true => core.hosts.borrow().get(&machine).map_or(machine, |host| host.spoken_id),
+        false => machine,
+    }
+}
+
+/// The machine that `from` reaches under a host id: of two, the one that it is connected with.
+fn machine_of(core: &Core, network: &Network, from: HostId, to: HostId) -> HostId {
+    if !core.cloned_hosts.get() {
+        return to;
+    }
+    let hosts = core.hosts.borrow();
+    let open = |machine: &HostId| {
+        let connection = network.connections.get(&pair(from, *machine));
+        connection.is_some_and(|connection| connection.ends[end_of(from, *machine)].open)
+    };
+    let of_that_id = hosts.iter().filter(|(machine, host)| host.spoken_id == to && **machine != from);
+    of_that_id.map(|(machine, _)| *machine).find(open).unwrap_or(to)
+}
+
+/// Another machine with the host id of `peer` that `host` is connected with.
+fn rival(core: &Core, host: HostId, peer: HostId) -> Option<HostId> {
+    let to = spoken_id(core, peer);
+    let machine = machine_of(core, &core.network.borrow(), host, to);
+    let network = core.network.borrow();
+    (machine != peer && network.connections.contains_key(&pair(host, machine))).then_some(machine)
+}
+
 fn push_event(core: &Core, to: HostId, event: NetEvent) {
     let host = core.hosts.borrow().get(&to).cloned();
     if let Some(host) = host
@@ -190,27 +227,30 @@ fn one_piece(payload: &[Bytes]) -> Bytes {
     }
 }
 
-/// Sends, or loses the message when there is no connection.
+/// Sends, or loses the message when there is no connection. `from` is a machine, `to` a host.
 pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, message: OutMessage) {
     core.fold(STEP_SEND, &[from.0 as u64, to.0 as u64, hash_bytes(&[&message.body]), message.payload.len() as u64]);
+    let spoken = spoken_id(core, from);
     let message = InMessage {
-        from,
+        from: spoken,
         incarnation: Incarnation(process),
         route: message.route,
         payload: one_piece(&message.payload),
         body: message.body,
     };
-    if from == to {
+    if spoken == to {
         // A queue within the process: in order, and gone with it.
         return core.call_at(core.now(), move |core| {
-            let host = core.hosts.borrow().get(&to).cloned();
+            let host = core.hosts.borrow().get(&from).cloned();
             if host.is_some_and(|host| host.runs(process)) {
-                push_event(core, to, NetEvent::Message(message));
+                push_event(core, from, NetEvent::Message(message));
             }
         });
     }
+    let to = machine_of(core, &core.network.borrow(), from, to);
     let mut network = core.network.borrow_mut();
     network.traffic.sent += 1;
+    network.traffic.sent_bytes += (message.body.len() + message.payload.len()) as u64;
     let cut = network.link(from, to).cut;
     let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
         return;
@@ -227,11 +267,10 @@ pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, mess
     }
     let at = network.arrival(core.now(), from, to);
     drop(network);
-    core.call_at(at, move |core| deliver(core, to, number, message));
+    core.call_at(at, move |core| deliver(core, (from, to), number, message));
 }
 
-fn deliver(core: &Rc<Core>, to: HostId, number: u64, message: InMessage) {
-    let from = message.from;
+fn deliver(core: &Rc<Core>, (from, to): Pair, number: u64, message: InMessage) {
     let mut network = core.network.borrow_mut();
     let cut = network.link(from, to).cut;
     let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
@@ -267,7 +306,7 @@ fn close_end(core: &Rc<Core>, host: HostId, peer: HostId, number: u64, process_g
     }
     drop(network);
     core.line(|| format!("{}: peer {} down", name(core, host), name(core, peer)));
-    push_event(core, host, NetEvent::PeerDown { host: peer, process_gone });
+    push_event(core, host, NetEvent::PeerDown { host: spoken_id(core, peer), process_gone });
     if other_open {
         // This end's kernel resets whatever the other still sends; through a cut that is heard after the heal.
         reset_if_reachable(core, peer, host, number);
@@ -318,38 +357,64 @@ fn give_up_later(core: &Rc<Core>, host: HostId, peer: HostId) {
 
 /// Connects the two, some time from now, if both are up, the way is free and no connection stands.
 fn try_connect(core: &Rc<Core>, a: HostId, b: HostId) {
-    let mut network = core.network.borrow_mut();
     let pair = pair(a, b);
-    if network.connections.contains_key(&pair) || !network.connecting.insert(pair) {
+    let mut network = core.network.borrow_mut();
+    if network.connections.contains_key(&pair) || network.connecting.contains(&pair) {
         return;
     }
-    let at = core.now() + network.draw(|t| t.connect);
+    let way = network.draw(|t| t.connect);
     drop(network);
+    connect_in(core, pair, way);
+}
+
+fn connect_in(core: &Rc<Core>, pair: Pair, way: u64) {
+    core.network.borrow_mut().connecting.insert(pair);
+    let at = core.now() + way;
     core.call_at(at, move |core| {
         core.network.borrow_mut().connecting.remove(&pair);
-        let number = core.number();
-        let incarnation = |host: &HostId| {
-            let hosts = core.hosts.borrow();
-            let host = hosts.get(host).filter(|host| host.is_up())?;
-            Some(Incarnation(host.incarnation()))
-        };
-        let (Some(a), Some(b)) = (incarnation(&pair.0), incarnation(&pair.1)) else {
-            return;
-        };
-        let mut network = core.network.borrow_mut();
-        if network.cut_either_way(pair.0, pair.1) || network.connections.contains_key(&pair) {
-            return;
-        }
-        let end = || End { open: true, ..End::default() };
-        let ends = [end(), end()];
-        network.connections.insert(pair, Connection { number, ends });
-        drop(network);
-        core.fold(STEP_LINK, &[number]);
-        core.line(|| format!("{} and {} connected", name(core, pair.0), name(core, pair.1)));
-        for (to, host, incarnation) in [(pair.0, pair.1, b), (pair.1, pair.0, a)] {
-            push_event(core, to, NetEvent::PeerUp { host, incarnation });
-        }
+        connect(core, pair);
     });
+}
+
+fn incarnation(core: &Core, host: HostId) -> Option<Incarnation> {
+    let hosts = core.hosts.borrow();
+    let host = hosts.get(&host).filter(|host| host.is_up())?;
+    Some(Incarnation(host.incarnation()))
+}
+
+fn connect(core: &Rc<Core>, pair: Pair) {
+    let number = core.number();
+    let (Some(a), Some(b)) = (incarnation(core, pair.0), incarnation(core, pair.1)) else {
+        return;
+    };
+    if core.network.borrow().cut_either_way(pair.0, pair.1) || core.network.borrow().connections.contains_key(&pair) {
+        return;
+    }
+    if core.cloned_hosts.get() && !outlives_rivals(core, pair) {
+        return connect_in(core, pair, REFUSED_PAUSE.as_nanos() as u64);
+    }
+    let end = || End { open: true, ..End::default() };
+    core.network.borrow_mut().connections.insert(pair, Connection { number, ends: [end(), end()] });
+    core.fold(STEP_LINK, &[number]);
+    core.line(|| format!("{} and {} connected", name(core, pair.0), name(core, pair.1)));
+    for (to, peer, incarnation) in [(pair.0, pair.1, b), (pair.1, pair.0, a)] {
+        push_event(core, to, NetEvent::PeerUp { host: spoken_id(core, peer), incarnation });
+    }
+}
+
+/// Whether neither refuses the other for another machine with its host id; connections with older ones end.
+fn outlives_rivals(core: &Rc<Core>, pair: Pair) -> bool {
+    for (host, peer) in [pair, (pair.1, pair.0)] {
+        let Some(rival) = rival(core, host, peer) else { continue };
+        if incarnation(core, rival) >= incarnation(core, peer) {
+            return false;
+        }
+        let number = core.network.borrow().connections.get(&self::pair(host, rival)).map(|c| c.number);
+        if let Some(number) = number {
+            close_end(core, host, rival, number, false);
+        }
+    }
+    true
 }
 
 fn name(core: &Core, host: HostId) -> String {
@@ -357,9 +422,11 @@ fn name(core: &Core, host: HostId) -> String {
     hosts.get(&host).map_or(String::new(), |h| h.name.clone())
 }
 
+/// All other machines, but those that say they are the same host: nobody connects with himself.
 fn peers_of(core: &Core, host: HostId) -> Vec<HostId> {
     let hosts = core.hosts.borrow();
-    hosts.keys().copied().filter(|id| *id != host).collect()
+    let spoken = hosts.get(&host).map(|host| host.spoken_id);
+    hosts.iter().filter(|(id, other)| **id != host && Some(other.spoken_id) != spoken).map(|(id, _)| *id).collect()
 }
 
 /// A process began: old connections of its host are reset, new ones made.
@@ -533,7 +600,7 @@ impl World {
         drop(network);
         core.fold(STEP_LINK, &[core.now(), number, 3]);
         core.line(|| format!("{}: peer {} down, which does not know", name(core, knows), name(core, other)));
-        push_event(core, knows, NetEvent::PeerDown { host: other, process_gone: false });
+        push_event(core, knows, NetEvent::PeerDown { host: spoken_id(core, other), process_gone: false });
         core.call_at(at, move |core| close_end(core, other, knows, number, false));
     }
 }
@@ -551,6 +618,6 @@ fn release_stalled(core: &Rc<Core>, from: HostId, to: HostId) {
         stalled.into_iter().map(|message| (network.arrival(core.now(), from, to), message)).collect();
     drop(network);
     for (at, message) in arrivals {
-        core.call_at(at, move |core| deliver(core, to, number, message));
+        core.call_at(at, move |core| deliver(core, (from, to), number, message));
     }
 }

@@ -41,12 +41,18 @@ impl World {
 
     /// Adds a host with no disks; it is up at once, as incarnation 1, and connects to the others.
     pub fn add_host(&self, name: &str) -> Host {
-        Host::add(self.core(), name, None)
+        Host::add(self.core(), name, None, None)
     }
 
     /// The same under a known id: disks of another world's host, or two hosts that must not be one.
     pub fn add_host_with_id(&self, name: &str, id: HostId) -> Host {
-        Host::add(self.core(), name, Some(id))
+        Host::add(self.core(), name, Some(id), None)
+    }
+
+    /// A second machine with the host id of `host` and no disks yet: as if from an image of it, so that its first process has the
+    /// number after the one that runs there.
+    pub fn add_clone(&self, name: &str, host: &Host) -> Host {
+        Host::add(self.core(), name, None, Some(host))
     }
 
     /// The host of this id.

@@ -3,6 +3,8 @@
 //! Promises    a story run twice with one seed is the same run; each has its goal and its method on top
 //! Not here    what is told of undo, replay and the log alone: `store_crash` (`cairn-sim`), `register` and `leases` (`cairn-record`)
 
+mod clones;
+mod large;
 mod owners;
 mod refusals;
 mod resyncs;
@@ -43,16 +45,28 @@ pub struct Told {
     pub lasted: Duration,
     /// The longest wait, by what was the cause.
     pub longest: BTreeMap<String, Duration>,
+    /// The most that was counted, by what.
+    pub most: BTreeMap<String, u64>,
 }
 
 impl Told {
+    /// Takes in how long something took.
+    pub fn lasted(&mut self, kind: String, took: Duration) {
+        let longest = self.longest.entry(kind).or_default();
+        *longest = took.max(*longest);
+    }
+
+    /// Takes in how much there was of something.
+    pub fn counted(&mut self, kind: String, count: u64) {
+        let most = self.most.entry(kind).or_default();
+        *most = count.max(*most);
+    }
+
     /// Adds another seed's.
     pub fn add(&mut self, other: Self) {
         self.lasted += other.lasted;
-        for (kind, took) in other.longest {
-            let longest = self.longest.entry(kind).or_default();
-            *longest = took.max(*longest);
-        }
+        other.longest.into_iter().for_each(|(kind, took)| self.lasted(kind, took));
+        other.most.into_iter().for_each(|(kind, count)| self.counted(kind, count));
     }
 }
 
@@ -62,6 +76,9 @@ impl fmt::Display for Told {
         for (n, (kind, took)) in self.longest.iter().enumerate() {
             let before = if n == 0 { "; longest wait with " } else { ", " };
             write!(f, "{before}{kind} {} ms", took.as_millis())?;
+        }
+        for (kind, count) in &self.most {
+            write!(f, "; {count} {kind}")?;
         }
         Ok(())
     }
@@ -109,12 +126,17 @@ impl Scenario {
             let seen = guests.iter().flat_map(|g| g.failures.borrow().clone()).chain(cluster.violations()).next();
             seen.map_or(Ok(()), Err)?;
             result?;
-            Ok(Told { lasted: cluster.world.now(), longest: measured.take() })
+            Ok(Told { lasted: cluster.world.now(), ..measured.take() })
         })
     }
 }
 
-/// All of them, in the order of the design's list of ways to go wrong.
-pub fn all() -> Vec<Scenario> {
-    [owners::all(), refusals::all(), resyncs::all(), space::all()].into_iter().flatten().collect()
+/// How many disks a story of many disks has, where nobody asks for more.
+pub const OBJECTS: usize = 1000;
+
+/// All of them, in the order of the design's list of ways to go wrong. `objects`: disks in a story of many.
+pub fn all(objects: usize) -> Vec<Scenario> {
+    let lists =
+        [owners::all(), refusals::all(), resyncs::all(), clones::all(), space::all(), large::all(objects)];
+    lists.into_iter().flatten().collect()
 }

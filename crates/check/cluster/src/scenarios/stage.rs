@@ -1,6 +1,6 @@
 //! What a story is told on: a cluster with guests at work, and short words for what happens to it.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::Moment;
@@ -9,12 +9,22 @@ use cairn_sim::{Host, SimEnv};
 use cairn_types::{HostId, Member, ObjectConfig};
 use futures::future::{Either, select};
 
+use super::Told;
 use crate::{
     cluster::Cluster,
     guests::Guests,
     run::{HEALTHY_WITHIN, come_to_rest},
     shape::Shape,
 };
+
+/// What hosts sent each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Traffic {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
 
 /// A cluster with guests.
 #[derive(Clone)]
@@ -23,8 +33,8 @@ pub struct Stage {
     pub cluster: Cluster,
     /// Those of each disk.
     pub guests: Vec<Guests>,
-    /// The longest that was measured of each kind.
-    pub measured: Rc<RefCell<BTreeMap<String, Duration>>>,
+    /// What was measured.
+    pub measured: Rc<RefCell<Told>>,
 }
 
 impl Stage {
@@ -41,9 +51,21 @@ impl Stage {
 
     /// Keeps the longest of what was measured.
     pub fn note(&self, kind: String, took: Duration) {
-        let mut measured = self.measured.borrow_mut();
-        let longest = measured.entry(kind).or_default();
-        *longest = took.max(*longest);
+        self.measured.borrow_mut().lasted(kind, took);
+    }
+
+    /// Keeps the most of what was counted.
+    pub fn count(&self, kind: impl Into<String>, count: u64) {
+        self.measured.borrow_mut().counted(kind.into(), count);
+    }
+
+    /// Messages and bytes that hosts send each other from now on until `during` ends.
+    pub async fn traffic<T>(&self, during: impl Future<Output = T>) -> (T, Traffic) {
+        let before = self.cluster.world.traffic();
+        let value = during.await;
+        let now = self.cluster.world.traffic();
+        let (messages, bytes) = (now.sent - before.sent, now.sent_bytes - before.sent_bytes);
+        (value, Traffic { messages, bytes })
     }
 
     /// Waits.
@@ -131,7 +153,7 @@ impl Stage {
     }
 
     fn number(&self, id: HostId) -> usize {
-        self.cluster.members.iter().position(|m| m.host.id() == id).expect("a host of this cluster")
+        self.cluster.members.iter().position(|m| m.host.spoken_id() == id).expect("a host of this cluster")
     }
 
     /// Hosts with a component of a disk.

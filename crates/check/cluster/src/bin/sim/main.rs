@@ -84,6 +84,9 @@ enum Command {
         /// Only those whose name contains this.
         #[arg(long)]
         only: Option<String>,
+        /// Disks in the story of many disks.
+        #[arg(long, default_value_t = cairn_cluster::scenarios::OBJECTS)]
+        objects: usize,
         /// Tell what happens as it happens.
         #[arg(long)]
         verbose: bool,
@@ -180,13 +183,14 @@ fn main() -> ExitCode {
         }
         Command::Scenarios {
             only,
+            objects,
             verbose,
             #[cfg(feature = "canaries")]
             canary,
         } => {
             #[cfg(feature = "canaries")]
             cairn_types::Canary::set(canary);
-            stories::tell_all(only.as_deref(), verbose)
+            stories::tell_all(only.as_deref(), objects, verbose)
         }
         Command::Show { seed, json } => {
             let plan = Plan::of(seed);

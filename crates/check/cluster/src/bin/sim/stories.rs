@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use cairn_cluster::scenarios;
 
 /// Tells the stories whose names contain `only`. Fails where one does not hold.
-pub fn tell_all(only: Option<&str>, verbose: bool) -> ExitCode {
+pub fn tell_all(only: Option<&str>, objects: usize, verbose: bool) -> ExitCode {
     let stories: Vec<_> =
-        scenarios::all().into_iter().filter(|story| only.is_none_or(|text| story.name.contains(text))).collect();
+        scenarios::all(objects).into_iter().filter(|story| only.is_none_or(|text| story.name.contains(text))).collect();
     if stories.is_empty() {
         eprintln!("sim: no scenario is called that");
         return ExitCode::from(2);
