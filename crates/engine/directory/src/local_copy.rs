@@ -78,6 +78,10 @@ impl LocalCopy {
     pub fn revision(&self) -> Option<Revision> {
         self.revision
     }
+    /// How many entries it has.
+    pub fn entries_count(&self) -> usize {
+        self.entries.len()
+    }
     /// Ms since the directory last confirmed it; none while nothing was ever copied. A wall clock that was set back
     /// makes it 0, never negative.
     pub fn age_ms(&self, now_unix_ms: u64) -> Option<u64> {

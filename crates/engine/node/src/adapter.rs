@@ -187,7 +187,7 @@ impl<E: Env> LocalStore for GroupStore<E> {
     }
 
     fn components_of(&self, object: ObjectId) -> Vec<LocalComponent> {
-        self.group.components().iter().filter(|c| c.object == object).map(local).collect()
+        self.group.components_of(object).iter().map(local).collect()
     }
 
     fn records(&self) -> Vec<(ObjectId, Bytes)> {
@@ -222,15 +222,15 @@ impl<E: Env> LocalStore for GroupStore<E> {
 
     fn summary(&self) -> DiskGroupSummary {
         let stats = self.group.stats();
-        let components = self.group.components();
+        let (components, witnesses) = self.group.components_count();
         DiskGroupSummary {
             disk_group: self.group.id(),
             open_count: self.group.open_count(),
             durable_position: if self.unrecorded.get() { 0 } else { self.group.durable_position() },
             total_bytes: stats.usable_bytes,
             free_bytes: stats.free_bytes,
-            components: components.len() as u32,
-            witnesses: components.iter().filter(|c| c.size_blocks == 0).count() as u32,
+            components,
+            witnesses,
             healthy: stats.stopped.is_none(),
         }
     }

@@ -35,10 +35,20 @@ impl<E: Env> Node<E> {
         all
     }
 
+    /// A disk by name or id, from the local copy: two look-ups, however many disks there are.
+    fn disk_in_copy(&self, text: &str) -> Option<(ObjectId, CatalogueEntry)> {
+        let copy = self.inner.copy.borrow();
+        let ready = |object: ObjectId| {
+            let entry = copy.get::<CatalogueEntry>(&object).filter(|entry| entry.state == DiskState::Ready)?;
+            (entry.name.as_str() == text || object.to_string() == text).then_some((object, entry))
+        };
+        let named = Name::new(text).ok().and_then(|name| copy.get::<NameEntry>(&name));
+        named.and_then(|named| ready(named.object)).or_else(|| ready(text.parse().ok()?))
+    }
+
     /// A disk by name or id, from the local copy or, for one made a moment ago, from the directory.
     pub(crate) async fn find_disk(&self, name: &str) -> Option<(ObjectId, CatalogueEntry)> {
-        let mut all = self.catalogue().into_iter();
-        let known = all.find(|(id, entry)| entry.name.as_str() == name || id.to_string() == name);
+        let known = self.disk_in_copy(name);
         if known.is_some() {
             return known;
         }

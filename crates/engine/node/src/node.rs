@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_directory::{HostEntry, LocalCopy, Registry};
+use cairn_directory::{HostEntry, LocalCopy, Registry, Revision};
 use cairn_env::{Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Rpc, Seats, Shard};
 use cairn_store::StoreOptions;
@@ -63,6 +63,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) peer_changes: Cell<u64>,
     /// Seats that were looked at and found in order, until a peer comes or goes.
     pub(crate) reconciled: RefCell<BTreeSet<(cairn_types::DiskGroupId, cairn_types::ObjectId)>>,
+    /// The catalogue as of this revision has nothing that is unfinished.
+    pub(crate) catalogue_finished: Cell<Option<Revision>>,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -109,6 +111,7 @@ impl<E: Env> Node<E> {
                 stopping: Cell::new(false),
                 peer_changes: Cell::new(0),
                 reconciled: RefCell::default(),
+                catalogue_finished: Cell::default(),
             }),
         };
         node.wire_up();
@@ -218,6 +221,7 @@ impl<E: Env> Node<E> {
         // Releases are on their way; a moment lets them leave before the sockets close.
         self.inner.env.sleep(Duration::from_millis(50)).await;
         self.inner.stopping.set(true);
+        self.save_copy();
         for store in self.inner.seats.stores() {
             let _ = store.group().close().await;
         }

@@ -34,8 +34,7 @@ impl<E: Env> Node<E> {
                     let _ = group.accept_damage().await;
                 }
             }
-            self.reconcile_tombstones().await;
-            self.reconcile_creations().await;
+            self.reconcile_catalogue().await;
             self.reconcile_unseated().await;
             for (disk_group, record) in inner.seats.records() {
                 let own = inner.shard.owned(record.object).map(|_| self.me());
@@ -169,32 +168,47 @@ impl<E: Env> Node<E> {
         gone
     }
 
+    /// Disks that the catalogue has half made or half deleted. At rest there are none, and that is seen without a look at each.
+    async fn reconcile_catalogue(&self) {
+        let inner = &self.inner;
+        let revision = inner.copy.borrow().revision();
+        if revision.is_some() && revision == inner.catalogue_finished.get() {
+            return;
+        }
+        let mut unfinished = inner.copy.borrow().list::<CatalogueEntry>();
+        unfinished.retain(|(_, entry)| entry.state != DiskState::Ready);
+        if unfinished.is_empty() {
+            inner.catalogue_finished.set(revision);
+        }
+        self.reconcile_tombstones(&unfinished).await;
+        self.reconcile_creations(&unfinished).await;
+    }
+
     /// Disks whose deletion the catalogue has on record: what this host has of them goes, and the catalogue is told. The
     /// tombstone goes with the last confirmation.
-    async fn reconcile_tombstones(&self) {
+    async fn reconcile_tombstones(&self, entries: &[(ObjectId, CatalogueEntry)]) {
         let inner = &self.inner;
-        let entries = inner.copy.borrow().list::<CatalogueEntry>();
         for (object, entry) in entries {
-            let DiskState::Deleted { unconfirmed } = entry.state else { continue };
-            inner.shard.end_deleted(object);
+            let DiskState::Deleted { unconfirmed } = &entry.state else { continue };
+            inner.shard.end_deleted(*object);
             let mut removed = Vec::new();
-            for place in unconfirmed.into_iter().filter(|place| place.host == self.me()) {
-                if inner.seats.bury(place.disk_group, object).await.is_ok() {
-                    removed.push(place);
+            for place in unconfirmed.iter().filter(|place| place.host == self.me()) {
+                if inner.seats.bury(place.disk_group, *object).await.is_ok() {
+                    removed.push(place.clone());
                 }
             }
             if !removed.is_empty() {
                 // Once more with the next round when the directory is away.
-                let _ = inner.registry.confirm_removed(object, &removed).await;
+                let _ = inner.registry.confirm_removed(*object, &removed).await;
             }
         }
     }
 
     /// Disks whose creator did not come to the end in its time: one that was taken into use is ready, and another one is undone.
-    async fn reconcile_creations(&self) {
+    async fn reconcile_creations(&self, entries: &[(ObjectId, CatalogueEntry)]) {
         let inner = &self.inner;
-        let entries = inner.copy.borrow().list::<CatalogueEntry>();
-        for (object, _) in entries.into_iter().filter(|(_, entry)| entry.state == DiskState::Creating) {
+        let creating = entries.iter().filter(|(_, entry)| entry.state == DiskState::Creating);
+        for object in creating.map(|(object, _)| *object) {
             let Ok(Some(intent)) = inner.registry.get::<CreateIntent>(&object).await else { continue };
             if inner.env.unix_ms() < intent.entry.expires_unix_ms {
                 continue;

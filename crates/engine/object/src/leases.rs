@@ -163,13 +163,12 @@ impl<E: Env> Leases<E> {
         summarise.map(|s| s()).unwrap_or_default()
     }
 
-    /// One round of heartbeats, this host's own seats included. True: a peer fell silent or came back.
+    /// One round of heartbeats, this host's own seats included. True: a peer fell silent, or there is something to confirm here.
     pub fn tick(&self) -> bool {
         let inner = &self.inner;
         self.standstills();
         let summary = self.summary();
-        self.heartbeat_to_self();
-        let mut changed = false;
+        let mut changed = self.heartbeat_to_self();
         let now = inner.env.now();
         inner.ticked.set(now);
         let silence = inner.options.lease * 3 / 4;
@@ -189,15 +188,14 @@ impl<E: Env> Leases<E> {
     }
 
     /// A host asks itself like anyone else: one way for all seats.
-    fn heartbeat_to_self(&self) {
+    fn heartbeat_to_self(&self) -> bool {
         let inner = &self.inner;
         let (me, now) = ((inner.env.host(), inner.env.incarnation()), inner.env.now());
         let (number, session, owned) = inner.held.borrow_mut().heartbeat(me.0, now);
         let heartbeat = Heartbeat { number, session, remembered: Vec::new(), summary: HostSummary::default(), owned };
-        if let Some(session) = inner.grants.borrow_mut().on_heartbeat(me, &heartbeat, now) {
-            let answer = HeartbeatAnswer { number, session, grantor: me };
-            inner.held.borrow_mut().on_heartbeat_answer(me.0, &answer);
-        }
+        let Some(session) = inner.grants.borrow_mut().on_heartbeat(me, &heartbeat, now) else { return false };
+        let answer = HeartbeatAnswer { number, session, grantor: me };
+        inner.held.borrow_mut().on_heartbeat_answer(me.0, &answer)
     }
 
     fn send_heartbeat(&self, host: HostId, summary: &HostSummary) {
@@ -210,16 +208,19 @@ impl<E: Env> Leases<E> {
         inner.rpc.send(host, Route::Host, &Message::Heartbeat(heartbeat), Vec::new());
     }
 
-    fn heard(&self, host: HostId, incarnation: Incarnation) {
+    /// True: it had been silent.
+    fn heard(&self, host: HostId, incarnation: Incarnation) -> bool {
         let mut connected = self.inner.connected.borrow_mut();
         let Some(peer) = connected.get_mut(&host).filter(|p| p.incarnation == incarnation) else {
-            return;
+            return false;
         };
         peer.heard = self.inner.env.now();
-        if std::mem::take(&mut peer.silent) {
-            drop(connected);
+        let came_back = std::mem::take(&mut peer.silent);
+        drop(connected);
+        if came_back {
             self.inner.rpc.on_peer_up(host, incarnation);
         }
+        came_back
     }
 
     /// A peer's heartbeat: answered at once.
@@ -251,15 +252,16 @@ impl<E: Env> Leases<E> {
         inner.peers.borrow_mut().insert(from, PeerState { summary: heartbeat.summary, incarnation });
     }
 
-    /// A heartbeat of ours was answered.
-    pub fn on_heartbeat_answer(&self, from: HostId, incarnation: Incarnation, answer: HeartbeatAnswer) {
+    /// A heartbeat of ours was answered. True: objects have something to do about it, as a new session began or the peer had
+    /// been silent. An answer like any other renews leases, and wakes nobody: a host may own ten thousand objects.
+    pub fn on_heartbeat_answer(&self, from: HostId, incarnation: Incarnation, answer: HeartbeatAnswer) -> bool {
         if answer.grantor != (from, incarnation) {
-            return;
+            return false;
         }
-        self.heard(from, incarnation);
+        let came_back = self.heard(from, incarnation);
         // It has had a heartbeat of ours, and with it what we remember of its disk groups.
         self.inner.told.borrow_mut().insert(from, incarnation);
-        self.inner.held.borrow_mut().on_heartbeat_answer(from, &answer);
+        self.inner.held.borrow_mut().on_heartbeat_answer(from, &answer) || came_back
     }
 
     pub(crate) fn may_promise(

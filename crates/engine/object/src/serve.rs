@@ -31,8 +31,9 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             }
             Message::Heartbeat(heartbeat) => self.inner.leases.on_heartbeat(from, incarnation, heartbeat),
             Message::HeartbeatAnswer(answer) => {
-                self.inner.leases.on_heartbeat_answer(from, incarnation, answer);
-                self.wake();
+                if self.inner.leases.on_heartbeat_answer(from, incarnation, answer) {
+                    self.wake();
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Waiting for a change of state on one shard.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use futures::channel::oneshot;
 
@@ -8,11 +8,17 @@ use futures::channel::oneshot;
 #[derive(Default)]
 pub(crate) struct Signal {
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    /// How long the list may grow until those that gave up are looked for.
+    sweep_at: Cell<usize>,
 }
+
+/// Below this the list is not worth a look.
+const SWEEP_AT_MIN: usize = 64;
 
 impl Signal {
     /// Wakes all present waiters.
     pub(crate) fn notify(&self) {
+        self.sweep_at.set(SWEEP_AT_MIN);
         for waiter in self.waiting.take() {
             let _ = waiter.send(());
         }
@@ -22,9 +28,11 @@ impl Signal {
     pub(crate) fn wait(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.borrow_mut();
-        // Waiters that gave up (a timeout won) are dropped here, so that the list stays as long as the live ones.
-        if waiting.len() >= 64 {
+        // Waiters that gave up (a timeout won) are dropped here, so that the list is at most twice as long as the live ones. Not
+        // with each call: ten thousand objects that wait would each look at all others.
+        if waiting.len() >= self.sweep_at.get().max(SWEEP_AT_MIN) {
             waiting.retain(|w| !w.is_canceled());
+            self.sweep_at.set(waiting.len() * 2);
         }
         waiting.push(sender);
         receiver

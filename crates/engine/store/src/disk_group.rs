@@ -184,6 +184,18 @@ impl<E: Env> DiskGroup<E> {
     pub fn components(&self) -> Vec<ComponentInfo> {
         self.inner().state.borrow().components.values().map(|c| c.info()).collect()
     }
+    /// Those of one object, by id.
+    pub fn components_of(&self, object: ObjectId) -> Vec<ComponentInfo> {
+        let state = self.inner().state.borrow();
+        let ids = state.components_of.get(&object).into_iter().flatten();
+        ids.filter_map(|id| Some(state.components.get(id)?.info())).collect()
+    }
+    /// How many components there are, and how many of them hold no blocks.
+    pub fn components_count(&self) -> (u32, u32) {
+        let state = self.inner().state.borrow();
+        let empty = state.components.values().filter(|c| c.size_blocks == 0).count();
+        (state.components.len() as u32, empty as u32)
+    }
     /// One component.
     pub fn component(&self, id: ComponentId) -> Option<ComponentInfo> {
         self.inner().state.borrow().components.get(&id).map(|c| c.info())

@@ -283,6 +283,7 @@ impl State {
         };
         Self {
             components: Default::default(),
+            components_of: Default::default(),
             deleted: Default::default(),
             records: Default::default(),
             objects: Default::default(),
@@ -383,7 +384,7 @@ impl State {
         component.settled = row.settled;
         component.undone = row.undone.into_iter().collect();
         component.dirty = false;
-        self.components.insert(id, component);
+        self.enter_component(component);
     }
 
     fn load_deleted(&mut self, id: ComponentId, row: DeletedRow) {

@@ -4,7 +4,7 @@
 //! Assumes     records are applied in log order, and only when durable
 //! Not here    queueing (`append.rs`), folding into the map (`destage.rs`)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use bytes::Bytes;
 use cairn_format::{LogPiece, LogRecord};
@@ -46,6 +46,8 @@ pub(crate) struct ObjectState {
 #[derive(Debug)]
 pub(crate) struct State {
     pub components: BTreeMap<ComponentId, Component>,
+    /// The same by object.
+    pub components_of: BTreeMap<ObjectId, BTreeSet<ComponentId>>,
     pub deleted: BTreeMap<ComponentId, Deleted>,
     pub records: Records,
     pub objects: BTreeMap<ObjectId, ObjectState>,
@@ -195,13 +197,25 @@ impl State {
         };
         component.lost = segments.failed;
         segments.charged += component.charge();
-        self.components.insert(id, component);
+        self.enter_component(component);
+    }
+
+    /// Puts a component among those that are here.
+    pub fn enter_component(&mut self, component: Component) {
+        self.components_of.entry(component.object).or_default().insert(component.id);
+        self.components.insert(component.id, component);
     }
 
     fn delete(&mut self, id: ComponentId, position: u64) -> Applied {
         let Some(mut component) = self.components.remove(&id) else {
             return Applied::NoComponent;
         };
+        if let Entry::Occupied(mut of_object) = self.components_of.entry(component.object) {
+            of_object.get_mut().remove(&id);
+            if of_object.get().is_empty() {
+                of_object.remove();
+            }
+        }
         let device = &mut self.devices[component.device as usize];
         // What its map holds stays charged until destage has emptied it.
         let base_blocks = if component.lost { 0 } else { component.base.total() };

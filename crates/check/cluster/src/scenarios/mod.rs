@@ -45,8 +45,8 @@ pub struct Told {
     pub lasted: Duration,
     /// The longest wait, by what was the cause.
     pub longest: BTreeMap<String, Duration>,
-    /// The most that was counted, by what.
-    pub most: BTreeMap<String, u64>,
+    /// The most that was counted, by what, in the order in which it was counted first.
+    pub most: Vec<(String, u64)>,
 }
 
 impl Told {
@@ -58,8 +58,10 @@ impl Told {
 
     /// Takes in how much there was of something.
     pub fn counted(&mut self, kind: String, count: u64) {
-        let most = self.most.entry(kind).or_default();
-        *most = count.max(*most);
+        match self.most.iter_mut().find(|(of, _)| *of == kind) {
+            Some((_, most)) => *most = count.max(*most),
+            None => self.most.push((kind, count)),
+        }
     }
 
     /// Adds another seed's.

@@ -6,7 +6,7 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, HostEntry};
 use cairn_env::{Env, Route};
 use cairn_object::{Command, ObjectStatus};
-use cairn_types::{ComponentState, HostId, Member, ObjectConfig, ObjectId, Role};
+use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role};
 use cairn_wire::{Answer, Request};
 
 use crate::{
@@ -105,14 +105,24 @@ impl<E: Env> Node<E> {
         }
     }
 
+    /// A disk as its owner sees it, and its record.
+    async fn status_and_record(&self, object: ObjectId, hints: &[HostId]) -> (Option<ObjectStatus>, Option<Accepted>) {
+        let looked_up = self.inner.shard.look_up(object, hints).await;
+        if let Some((known, Some(owner))) = &looked_up
+            && let Ok(status) = self.inner.shard.command(*owner, object, &Command::Status).await
+            && status.epoch >= known.epoch
+        {
+            return (Some(status), looked_up.map(|(known, _)| known));
+        }
+        // Those who were asked know no owner, or one that is none any more: others may know a later one.
+        let status = self.owned_everywhere().await.remove(&object);
+        (status, looked_up.map(|(known, _)| known))
+    }
+
     pub(crate) async fn show_disk(&self, name: &str) -> ApiResult<v1::Disk> {
         let (object, entry) = self.known_disk(name).await?;
-        let owned = self.owned_everywhere().await;
-        let status = owned.get(&object);
-        let looked_up = match status {
-            Some(_) => None,
-            None => self.inner.shard.look_up(object, &entry.hint_hosts).await.map(|(accepted, _)| accepted),
-        };
+        let (status, looked_up) = self.status_and_record(object, &entry.hint_hosts).await;
+        let status = status.as_ref();
         let config = status.map(|s| s.config.clone()).or(looked_up.as_ref().map(|a| a.config.clone()));
         let csn = status.map(|s| s.csn).or(looked_up.as_ref().map(|a| a.csn.0)).unwrap_or(0);
         let summary = self.summary(object, &entry, config.clone().map(|c| (c, status)));

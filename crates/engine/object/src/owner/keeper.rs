@@ -49,10 +49,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             Duration::from_millis(20)
         } else if state.wrote {
             SETTLE_IDLE
-        } else if state.config.members.iter().all(|m| m.state.in_sync()) {
-            HEALTHY_TICK
-        } else {
+        } else if state.config.members.iter().any(|m| !m.state.in_sync()) {
             UNHEALTHY_TICK
+        } else if !self.shard.inner.leases.due(self.id).is_empty() {
+            // Not confirmed for now: once more well before the lease ends.
+            self.shard.inner.leases.heartbeat_every()
+        } else {
+            HEALTHY_TICK
         }
     }
 
