@@ -39,11 +39,8 @@ pub const LEASE: Duration = Duration::from_secs(2);
 pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
 /// How long a guest's request waits in these clusters.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-const METADATA_BYTES: u64 = 20 << 20;
 /// Bytes of a segment of the log.
 pub const LOG_SEGMENT_BYTES: u64 = 4 << 20;
-/// Where the log begins on a cache device.
-pub const LOG_BEGINS: u64 = (1 << 20) + METADATA_BYTES;
 const LOG_LINES: usize = 600;
 
 /// A front end's handle of a disk.
@@ -298,7 +295,7 @@ pub enum Lost {
 
 fn store_options(shape: &Shape) -> StoreOptions {
     StoreOptions {
-        metadata_bytes: Some(METADATA_BYTES),
+        metadata_bytes: Some(shape.metadata_mib << 20),
         log_bytes: Some(shape.log_segments * LOG_SEGMENT_BYTES),
         log_segment_bytes: Some(LOG_SEGMENT_BYTES as u32),
         segment_bytes: 4 << 20,
@@ -380,7 +377,7 @@ impl Cluster {
         let name = format!("h{number}");
         let host = world.add_host(&name);
         for group in 0..shape.groups {
-            let cache_bytes = LOG_BEGINS + shape.log_segments * LOG_SEGMENT_BYTES;
+            let cache_bytes = shape.log_begins() + shape.log_segments * LOG_SEGMENT_BYTES;
             host.add_disk(&Self::device_name(group, None), cache_bytes);
             for n in 0..shape.capacity_devices {
                 host.add_disk(&Self::device_name(group, Some(n)), shape.capacity_bytes);
@@ -465,6 +462,11 @@ impl Cluster {
         self.manage(0, async move |node| node.policy_create(request).await).await?;
         let at = number % self.members.len();
         self.create_disk(at, &Shape::disk_name(number), disk.size_bytes, Some(policy)).await.map(drop)
+    }
+
+    /// Where the log begins on a cache device.
+    pub fn log_begins(&self) -> u64 {
+        self.shape.log_begins()
     }
 
     /// Asks a host to make a disk.

@@ -7,7 +7,7 @@ use cairn_faults::{At, Blow, CLOCK_PPM_MAX, Directory, Event, Moment, Phase, Pla
 use cairn_sim::Rng;
 
 use crate::{
-    cluster::{LOG_BEGINS, LOG_SEGMENT_BYTES},
+    cluster::LOG_SEGMENT_BYTES,
     plan::{Menu, REPAIR_DELAY_MS},
     shape::Shape,
 };
@@ -265,7 +265,7 @@ impl Draw<'_> {
     /// A part of the log that cannot be read.
     fn log_damage(&mut self, host: usize) -> What {
         let at = At { capacity: None, ..self.capacity_of(host) };
-        let offset = LOG_BEGINS + self.rng.below(self.shape.log_segments * LOG_SEGMENT_BYTES) / 512 * 512;
+        let offset = self.shape.log_begins() + self.rng.below(self.shape.log_segments * LOG_SEGMENT_BYTES) / 512 * 512;
         What::LatentSectors { at, place: Place::Offset(offset), len_bytes: 512 * self.rng.between(1, 64) }
     }
 

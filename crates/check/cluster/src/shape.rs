@@ -40,6 +40,9 @@ pub struct Shape {
     pub capacity_bytes: u64,
     /// Segments of 4 MiB in each log.
     pub log_segments: u64,
+    /// MiB for the metadata of each group.
+    #[serde(default = "metadata_mib")]
+    pub metadata_mib: u64,
     /// Log fill in per cent where destage begins.
     pub destage_percent: u8,
     /// Destage after so long without a write; 0 never.
@@ -64,6 +67,10 @@ pub struct Needs {
 }
 
 const MIB: u64 = 1 << 20;
+
+fn metadata_mib() -> u64 {
+    20
+}
 
 impl Shape {
     /// The shape that `rng` draws.
@@ -116,6 +123,7 @@ impl Shape {
             capacity_devices,
             capacity_bytes: rng.between(24, 50) * 4 * MIB,
             log_segments: rng.between(6, 10),
+            metadata_mib: metadata_mib(),
             destage_percent: rng.between(10, 50) as u8,
             idle_destage_ms: if rng.one_in(3) { 0 } else { rng.between(50, 1000) },
             disks,
@@ -133,6 +141,7 @@ impl Shape {
             capacity_devices: 2,
             capacity_bytes: 200 * MIB,
             log_segments: 8,
+            metadata_mib: metadata_mib(),
             destage_percent: 15,
             idle_destage_ms: 300,
             disks: vec![DiskShape {
@@ -145,6 +154,11 @@ impl Shape {
             }],
             pause_max_ms: 40,
         }
+    }
+
+    /// Where the log begins on a cache device.
+    pub fn log_begins(&self) -> u64 {
+        (1 + self.metadata_mib) * MIB
     }
 
     /// With so many guests on each disk that they get in each other's way.

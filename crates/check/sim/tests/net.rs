@@ -161,3 +161,27 @@ fn a_reset_connection_is_made_anew() {
     assert_eq!(t.at_a.take(), ["down", "up 1"]);
     assert_eq!(t.at_b.take(), ["down", "up 1"]);
 }
+
+/// Two machines with one host id. Goal: a peer talks with the newer one only, and with the older one when that has gone.
+#[test]
+fn of_two_machines_with_one_id_the_newer_is_heard() {
+    let t = two(9);
+    let clone = t.world.add_clone("b-clone", &t.b);
+    let at_clone = listen(&clone);
+    assert_eq!((clone.spoken_id(), clone.env().host()), (t.b.id(), t.b.id()));
+    t.world.run_for(Duration::from_secs(3));
+    assert_eq!(t.at_a.take(), ["down", "up 2"]);
+    assert_eq!((&t.at_b.take()[..], &at_clone.take()[..]), (&["gone".into()][..], &["up 1".into()][..]));
+    send(&t.a.env(), &t.b, "to b");
+    send(&t.b.env(), &t.a, "of the older");
+    send(&clone.env(), &t.a, "of the newer");
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!((t.at_a.take(), at_clone.take()), (vec!["of the newer".to_owned()], vec!["to b".to_owned()]));
+    // As many starts as the clone: the first that came stays.
+    t.b.restart();
+    t.world.run_for(Duration::from_secs(3));
+    assert_eq!((t.at_a.take().len(), t.at_b.take().len()), (0, 0));
+    clone.kill();
+    t.world.run_for(Duration::from_secs(3));
+    assert_eq!((t.at_a.take(), t.at_b.take()), (vec!["gone".to_owned(), "up 2".into()], vec!["up 1".to_owned()]));
+}

@@ -179,8 +179,11 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let until = env.now() + self.inner.leases.lease();
         loop {
             match self.take_over(&known).await {
-                // It has given the disk up; a seat hears of that a little later, or when the lease has ended.
-                Err(SeizeError::LeaseHeld { by, .. }) if Some(by.host) == owner && env.now() < until => {
+                // It has given the disk up, or was this host's process before; a seat hears of that a little later, or when the
+                // lease has ended.
+                Err(SeizeError::LeaseHeld { by, .. })
+                    if (Some(by.host) == owner || by.host == env.host()) && env.now() < until =>
+                {
                     env.sleep(RELEASED_WITHIN).await;
                 }
                 taken => return taken.map_err(|error| error.to_string()),

@@ -3,11 +3,12 @@
 //!
 //! Promises    L1  while [`PeerLeases::holds`] is true, no later owner has won the object
 //!             L2  a session that lapsed is over; no lease of it is renewed any more
-//!             L3  a seat that an owner no longer lists, or that a silent one held, is free after one lease
+//!             L3  a newer process of a host ends the older one's sessions: its leases run out, and no other begins
+//!             L4  a seat that an owner no longer lists, or that a silent one held, is free after one lease
 //! Assumes     both clocks run, at rates within [`LEASE_MARGIN_PARTS`] of each other; a paused host's clock goes on.
 //!             The owner looks at [`PeerLeases::holds`] after the data has arrived and before it answers.
 //!             One `PeerLeases` per shard: a wedged shard sends no heartbeats, so its leases end.
-//!             A host's newer incarnation starts only when the older one is dead (it holds the lock on its disks).
+//!             Not that a host's older process is dead when a newer one starts: a machine may have been cloned.
 //! Not here    fencing of writes: epochs and sessions of components do that
 //! Source      Gray and Cheriton, SOSP 1989
 //!

@@ -361,13 +361,27 @@ fn scenario_14_grantor_restarts() {
     let record = SeatRecord { object: OBJECT, promised: p.epoch, accepted: None };
     let group = DiskGroupId(model::id_of('A'));
     assert_eq!(p.grantor.may_promise(group, &record, epoch(2, 0), false, ms(5300)), Ok(()), "its own host may");
-    // A newer incarnation of the owner's host ends the older one's leases at once.
+}
+
+/// A cloned host. Goal: while the older process may serve by its leases, nobody gets the promise, not even the newer one; and it
+/// gets no other lease.
+#[test]
+fn scenario_12_cloned_host() {
     let mut p = Pair::new(LEASE);
     p.heartbeat(ms(5000), ms(5000), true);
     assert!(p.confirm(ms(5000), ms(5000)));
     p.epoch.incarnation = Incarnation(2);
     p.heartbeat(ms(5100), ms(5100), true);
-    assert!(p.free(ms(5100)));
+    let record =
+        SeatRecord { object: OBJECT, promised: Epoch { incarnation: Incarnation(1), ..p.epoch }, accepted: None };
+    let group = DiskGroupId(model::id_of('A'));
+    let newer = Epoch { number: p.epoch.number + 1, ..p.epoch };
+    for at in [5100, 6999] {
+        assert!(!p.free(ms(at)));
+        assert!(p.grantor.may_promise(group, &record, newer, false, ms(at)).is_err(), "the older one may live");
+    }
+    assert!(p.free(ms(7000)));
+    assert_eq!(p.grantor.may_promise(group, &record, newer, false, ms(7000)), Ok(()));
     p.epoch.incarnation = Incarnation(1);
     assert_eq!(p.heartbeat(ms(5200), ms(5200), true), None, "the older one is not answered");
 }

@@ -42,7 +42,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
                 "all disks that are in use are served again in time, and all others can be attached",
                 "1,000 disks (`--objects`) on three hosts, all owned by the first; it loses power when half of them are in use",
             ),
-            (no_disks(3), 1),
+            (Shape { metadata_mib: 20 + objects as u64 / 100, ..no_disks(3) }, 1),
             move |stage| host_with_many_disks_dies(stage, objects),
         ),
     ]
@@ -232,6 +232,13 @@ async fn owner_of_largest_disk_dies(stage: Stage) -> Result<(), String> {
     rest::no_orphans(&stage.cluster, &[], false).await
 }
 
+/// Why disk groups have stopped, if any has.
+fn stopped(stage: &Stage) -> String {
+    let stores = (0..stage.hosts()).filter_map(|n| Some((n, stage.cluster.node(n)?)));
+    let why = stores.flat_map(|(n, node)| node.stores().into_iter().map(move |store| (n, store)));
+    why.filter_map(|(n, store)| Some(format!("h{n}: {}; ", store.group().stats().stopped?))).collect()
+}
+
 /// Disks that are looked at one by one, at most.
 const LOOKED_AT_MAX: usize = 100;
 
@@ -254,7 +261,7 @@ async fn host_with_many_disks_dies(stage: Stage, objects: usize) -> Result<(), S
     let writes = used.iter().map(|(n, name)| write(&stage, 1 + n / 2 % 2, name, 0, 2));
     let (served, traffic) = stage.traffic(join_all(writes)).await;
     let took = stage.cluster.world.now() - began;
-    served.into_iter().collect::<Result<Vec<()>, String>>()?;
+    served.into_iter().collect::<Result<Vec<()>, String>>().map_err(|why| format!("{}{why}", stopped(&stage)))?;
     let traffic = beyond(traffic, idle, took);
     stage.note(format!("the owner of {objects} disks without power, {} in use", used.len()), took);
     stage.count("messages to serve those again", traffic.messages);

@@ -7,7 +7,7 @@ use cairn_sim::Fault;
 
 use super::{Scenario, Stage};
 use crate::{
-    cluster::{Cluster, LOG_BEGINS, LOG_SEGMENT_BYTES},
+    cluster::{Cluster, LOG_SEGMENT_BYTES},
     shape::Shape,
 };
 
@@ -198,7 +198,7 @@ async fn damaged_log(stage: Stage) -> Result<(), String> {
     stage.crash(n);
     let log = stage.host(n).disk(&Cluster::device_name(0, None));
     for segment in (0..8).step_by(2) {
-        let offset = LOG_BEGINS + segment * LOG_SEGMENT_BYTES + stage.below(64) * 4096;
+        let offset = stage.cluster.log_begins() + segment * LOG_SEGMENT_BYTES + stage.below(64) * 4096;
         log.inject(Fault::LatentSectorError { offset, len_bytes: LOG_SEGMENT_BYTES / 2 });
     }
     stage.ms(stage.below(3000)).await;

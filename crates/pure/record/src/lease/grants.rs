@@ -60,7 +60,7 @@ impl Grants {
             // The live session, whatever the heartbeat believes: it may not have heard of it yet.
             Some((alive, until)) if alive == incarnation && now < until => (self.sessions[&host].id, now + self.lease),
             _ => {
-                self.end_leases(host, incarnation, now);
+                self.end_leases(host, now);
                 let id = PeerSession(self.next_session);
                 self.next_session += 1;
                 (id, now + self.lease)
@@ -94,13 +94,13 @@ impl Grants {
         });
     }
 
-    /// A session lapsed or a process died. A dead process' leases end at once, a living one's when they run out: one
-    /// confirmed just before the session lapsed still counts there.
-    fn end_leases(&mut self, host: HostId, alive: Incarnation, now: Time) {
-        self.grants.retain(|_, g| g.epoch.host != host || (g.epoch.incarnation >= alive && now < g.until));
+    /// A session lapsed or a newer process came: nothing renews its leases any more, and they stand until they run out. One
+    /// confirmed just before still counts there; and the older process may live, where a machine was cloned.
+    fn end_leases(&mut self, host: HostId, now: Time) {
+        self.grants.retain(|_, g| g.epoch.host != host || now < g.until);
     }
 
-    /// Whether the seat may promise `epoch`: no other host's lease or claim stands.
+    /// Whether the seat may promise `epoch`: no other process' lease or claim stands, of the same host or another.
     ///
     /// `record` is the seat's own. `overrule` is a seizer's word that a majority has promised him already.
     ///
@@ -123,7 +123,7 @@ impl Grants {
             Err(SeizeAnswer::LeaseHeld { by, for_ms })
         };
         if let Some(grant) = self.standing(disk_group, record.object, now)
-            && grant.epoch.host != epoch.host
+            && (grant.epoch.host, grant.epoch.incarnation) != (epoch.host, epoch.incarnation)
         {
             return held(grant.epoch, grant.until);
         }
