@@ -194,7 +194,7 @@ impl<E: Env> Node<E> {
             let mut removed = Vec::new();
             for place in unconfirmed.iter().filter(|place| place.host == self.me()) {
                 if inner.seats.bury(place.disk_group, *object).await.is_ok() {
-                    removed.push(place.clone());
+                    removed.push(*place);
                 }
             }
             if !removed.is_empty() {

@@ -230,7 +230,8 @@ async fn owner_of_largest_disk_dies(stage: Stage) -> Result<(), String> {
         write(&stage, 2, &name, *place, 2).await?;
     }
     stage.start(0);
-    let (healthy, traffic) = stage.traffic(stage.cluster.wait_healthy(&[name.clone()], HEALTHY_WITHIN)).await;
+    let (healthy, traffic) =
+        stage.traffic(stage.cluster.wait_healthy(std::slice::from_ref(&name), HEALTHY_WITHIN)).await;
     healthy?;
     stage.count("KiB until the largest disk is healthy again", traffic.bytes >> 10);
     stage.attach(0).await?;

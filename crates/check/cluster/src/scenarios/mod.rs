@@ -138,7 +138,6 @@ pub const OBJECTS: usize = 1000;
 
 /// All of them, in the order of the design's list of ways to go wrong. `objects`: disks in a story of many.
 pub fn all(objects: usize) -> Vec<Scenario> {
-    let lists =
-        [owners::all(), refusals::all(), resyncs::all(), clones::all(), space::all(), large::all(objects)];
+    let lists = [owners::all(), refusals::all(), resyncs::all(), clones::all(), space::all(), large::all(objects)];
     lists.into_iter().flatten().collect()
 }
