@@ -27,8 +27,6 @@ pub fn target(data: &[u8]) {
         return;
     }
     let shape = Shape {
-        hosts: 1,
-        groups: 1,
         capacity_devices: 1,
         capacity_bytes: 256 << 20,
         log_segments: 4,
@@ -36,6 +34,7 @@ pub fn target(data: &[u8]) {
         idle_destage_ms: 0,
         disks: Vec::new(),
         pause_max_ms: 0,
+        ..Shape::plain(1)
     };
     let cluster = Cluster::new(1, &shape, false);
     cluster.world.set_steps_max(STEPS_MAX);
