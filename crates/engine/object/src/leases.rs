@@ -163,6 +163,11 @@ impl<E: Env> Leases<E> {
         summarise.map(|s| s()).unwrap_or_default()
     }
 
+    /// Whether the host has told of itself since this process began.
+    pub(crate) fn was_met(&self, host: HostId) -> bool {
+        self.inner.peers.borrow().contains_key(&host)
+    }
+
     /// One round of heartbeats, this host's own seats included. True: a peer fell silent, or there is something to confirm here.
     pub fn tick(&self) -> bool {
         let inner = &self.inner;

@@ -380,7 +380,8 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         epoch: Epoch,
     ) -> Served {
         let groups = self.inner.groups.borrow();
-        let record = groups.get(&disk_group).and_then(|g| g.seats.get(&object)).ok_or(Refusal::NotFound)?;
+        let group = groups.get(&disk_group).ok_or_else(not_open)?;
+        let record = group.seats.get(&object).ok_or(Refusal::NotFound)?;
         if record.promised != epoch || (epoch.host, epoch.incarnation) != (from, incarnation) {
             return Err(Refusal::Fenced { promised: record.promised });
         }

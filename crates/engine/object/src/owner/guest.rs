@@ -267,6 +267,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let request = Request::WasDone { to: leg.link.target, client };
             match self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await {
                 Ok((Answer::WasDone(true), _)) => {
+                    // Under the lock of its blocks the first try has ended: well, where this owner has not. Where it has, that
+                    // copy may hold what the next owner undoes, as others lack it.
+                    if let Some(ended) = self.state.borrow().ended.clone() {
+                        return Err(OpError::Ended(ended));
+                    }
                     self.shard.tell(ObjectEvent::DoneBefore { object: self.id });
                     return Ok(true);
                 }

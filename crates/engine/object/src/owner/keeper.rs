@@ -6,7 +6,7 @@
 use std::{rc::Rc, time::Duration};
 
 use cairn_env::Env;
-use cairn_types::{Accepted, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId};
+use cairn_types::{Accepted, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId};
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{join_all, select};
 
@@ -163,6 +163,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Err(Refusal::Fenced { promised }) if promised > epoch => self.finish_owner(Ended::Fenced(promised)),
                 // The seat was away when we seized, or came back from a restart: it promises and learns the record.
                 Err(Refusal::Fenced { .. }) => self.bring_up(asked.seat).await,
+                // The disk group is open and has no seat of ours: its devices are older than that, or new.
+                Err(Refusal::NotFound) => self.seat_gone(asked.seat),
                 Err(_) => {}
             }
         }
@@ -180,10 +182,24 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             };
             let Some(link) = link else { continue };
             let settle = Request::Settle { to: link.target, upto };
-            if let Err(Refusal::Session) = self.shard.request(seat.host, seat.disk_group, settle, None).await {
-                self.admit_again(*member, link.target.session).await;
+            match self.shard.request(seat.host, seat.disk_group, settle, None).await {
+                Err(Refusal::Session) => self.admit_again(*member, link.target.session).await,
+                Err(Refusal::NotFound) => self.not_there(member.component),
+                _ => {}
             }
         }
+    }
+
+    fn seat_gone(&self, seat: Seat) {
+        let config = self.config();
+        let gone = config.members.iter().filter(|m| m.seat() == seat && m.state.takes_writes());
+        gone.for_each(|member| self.not_there(member.component));
+    }
+
+    /// Its absence is recorded; when it is to be readmitted, and is not there, it is degraded, and replaced.
+    fn not_there(&self, component: ComponentId) {
+        self.state.borrow_mut().fail(component, false);
+        self.work.notify();
     }
 
     /// A copy in sync whose host started anew: it stays in sync where it is at rest and has what it acknowledged.

@@ -122,14 +122,15 @@ pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Ac
     }
 }
 
-/// After a start nobody is recorded absent for a grace time: hosts that start together need a moment to meet.
+/// After a start nobody is recorded absent for a grace time: hosts that start together need a moment to meet. One that was met
+/// and fell silent is gone as at any other time.
 fn wait_for_start<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Accepted) -> Result<(), SeizeError> {
     let inner = &shard.inner;
     if !shard.is_starting() {
         return Ok(());
     }
     let needed = known.config.members.iter().filter(|m| m.set().is_some() && m.state.takes_writes());
-    match needed.into_iter().find(|m| !inner.rpc.is_up(m.host)) {
+    match needed.into_iter().find(|m| !inner.rpc.is_up(m.host) && !inner.leases.was_met(m.host)) {
         Some(away) => Err(SeizeError::Inaccessible(format!("waiting for host {} after a start", away.host))),
         None => Ok(()),
     }
