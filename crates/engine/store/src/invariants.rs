@@ -161,6 +161,9 @@ impl State {
                 }
                 *mapped.entry(id).or_default() += 1;
                 if entry.slot != ZERO_SLOT {
+                    if !self.devices[device as usize].has(entry.slot) {
+                        return Err(format!("{what}: device {device} has no such slot"));
+                    }
                     *references.entry((device, entry.slot)).or_default() += 1;
                     let offset = self.devices[device as usize].device_offset(entry.slot);
                     checks.push(Check { device, offset, crc: entry.crc, what });
@@ -173,12 +176,12 @@ impl State {
                 return Err(format!("{:?}: {} bits, {have} mapped blocks", component.id, component.base.total()));
             }
         }
-        self.check_records(&mut references, &mut checks);
+        self.check_records(&mut references, &mut checks)?;
         self.check_segments(&references)?;
         Ok(checks)
     }
 
-    fn check_records(&self, references: &mut BTreeMap<(u8, u64), u32>, checks: &mut Vec<Check>) {
+    fn check_records(&self, references: &mut BTreeMap<(u8, u64), u32>, checks: &mut Vec<Check>) -> Result<(), String> {
         for garbage in &self.records.garbage {
             let device = self.components.get(&garbage.component).map(|c| c.device);
             let device = device.or_else(|| self.deleted.get(&garbage.component).map(|d| d.device));
@@ -201,6 +204,9 @@ impl State {
                         if slots[at] == NO_SLOT {
                             continue;
                         }
+                        if !self.devices[component.device as usize].has(slots[at]) {
+                            return Err(format!("{:?} block {block} is in no slot of its device", record.component));
+                        }
                         if record.row.is_some() {
                             *references.entry((component.device, slots[at])).or_default() += 1;
                         }
@@ -216,6 +222,7 @@ impl State {
                 }
             }
         }
+        Ok(())
     }
 
     fn check_segments(&self, references: &BTreeMap<(u8, u64), u32>) -> Result<(), String> {
