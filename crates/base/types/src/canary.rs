@@ -59,13 +59,15 @@ pub enum Canary {
     CallsNotGivenUp,
     /// A host starts with nothing of the directory but what the directory tells it.
     LocalCopyIgnored,
+    /// Copies that nobody uses count as they did when they were last used.
+    RestUnseen,
     /// What cannot be placed is refused without a word of who is missing.
     RefusalUnexplained,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -92,6 +94,7 @@ impl Canary {
         Self::ChangeDropped,
         Self::CallsNotGivenUp,
         Self::LocalCopyIgnored,
+        Self::RestUnseen,
         Self::RefusalUnexplained,
     ];
 

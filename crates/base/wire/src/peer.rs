@@ -26,6 +26,8 @@ pub struct DiskGroupSummary {
     pub witnesses: u32,
     /// False: it takes no writes (media failure).
     pub healthy: bool,
+    /// Its capacity devices that failed, or were missing when it was opened: only grows while it is open.
+    pub failed_devices: u32,
 }
 
 /// What a host tells of itself.

@@ -37,6 +37,8 @@ const CLUSTER: ClusterId = ClusterId(0xC1);
 pub const LEASE: Duration = Duration::from_secs(2);
 /// Short, so that a run sees repairs.
 pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
+/// Short too.
+const ABSENT_AFTER: Duration = Duration::from_secs(5);
 /// How long a guest's request waits in these clusters.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a segment of the log.
@@ -322,7 +324,12 @@ fn node_options(name: &str, shape: &Shape) -> NodeOptions {
         directory_kind: "embedded".into(),
         version: "sim".into(),
         leases: LeaseOptions { lease: LEASE, heartbeat: LEASE / 4 },
-        objects: ObjectOptions { repair_delay: REPAIR_DELAY, guest_patience: PATIENCE, ..ObjectOptions::default() },
+        objects: ObjectOptions {
+            repair_delay: REPAIR_DELAY,
+            absent_after: ABSENT_AFTER,
+            guest_patience: PATIENCE,
+            ..ObjectOptions::default()
+        },
         store: store_options(shape),
     }
 }

@@ -353,7 +353,8 @@ impl Guests {
             let (count, before) = ((all - first).min(2048), self.errors.get());
             let read = self.read(at, &client, first, count).await;
             if read.is_err() || self.errors.get() > before {
-                return Err(format!("h{at} cannot read sectors {first}+{count}: {read:?}"));
+                let why = read.err().map_or("an error is its answer".to_owned(), |lost| format!("{lost:?}"));
+                return Err(format!("h{at} cannot read sectors {first}+{count}: {why}"));
             }
         }
         Ok(())

@@ -232,6 +232,7 @@ impl<E: Env> LocalStore for GroupStore<E> {
             components,
             witnesses,
             healthy: stats.stopped.is_none(),
+            failed_devices: stats.capacity.iter().filter(|device| device.failed).count() as u32,
         }
     }
 }

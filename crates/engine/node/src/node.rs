@@ -206,9 +206,7 @@ impl<E: Env> Node<E> {
 
     async fn heartbeats(&self) {
         while !self.inner.stopping.get() {
-            if self.inner.leases.tick() {
-                self.inner.shard.wake();
-            }
+            self.inner.shard.tick();
             self.inner.env.sleep(self.inner.leases.heartbeat_every()).await;
         }
     }

@@ -51,7 +51,8 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         let object = record.object;
         let Some(own) = &record.accepted else { return self.reconcile_nascent(disk_group, object).await };
-        if self.is_reconciled(disk_group, object) && !needs_repair(own) {
+        let ailing = self.is_ailing(disk_group, own);
+        if self.is_reconciled(disk_group, object) && !ailing {
             return;
         }
         let mut hosts: Vec<_> = own.config.members.iter().map(|m| m.host).collect();
@@ -61,7 +62,7 @@ impl<E: Env> Node<E> {
         if self.remove_if_gone(disk_group, &record, &known).await {
             return;
         }
-        if owner.is_none() && needs_repair(&known) && !known.config.deleted {
+        if owner.is_none() && (ailing || needs_repair(&known)) && !known.config.deleted {
             // Failing is usual: another host was first, or votes are missing. It is tried again.
             let _ = inner.shard.take_over(&known).await;
             return;
@@ -71,6 +72,16 @@ impl<E: Env> Node<E> {
         if changes == inner.peer_changes.get() && cairn_votes::has_majority_by(&known.config, answers) {
             inner.reconciled.borrow_mut().insert((disk_group, object));
         }
+    }
+
+    /// Whether an object that nobody owns lacks redundancy: by its record, or as something of it is lost here or away for long.
+    fn is_ailing(&self, disk_group: DiskGroupId, own: &Accepted) -> bool {
+        let inner = &self.inner;
+        let lost = || {
+            let store = inner.seats.store(disk_group);
+            store.is_some_and(|s| cairn_object::LocalStore::components_of(&s, own.config.object).iter().any(|c| c.lost))
+        };
+        needs_repair(own) || lost() || own.config.members.iter().any(|m| inner.shard.is_long_away(m.seat()))
     }
 
     /// Whether the seat was found to be current since a peer last came or went.

@@ -50,6 +50,23 @@ pub struct PeerState {
     pub incarnation: Incarnation,
 }
 
+/// What was told of a disk group last.
+#[derive(Debug, Clone, Copy, Default)]
+struct HeardOf {
+    /// When it was told open and able to write.
+    open_at: Time,
+    open_count: u64,
+    failed_devices: u32,
+}
+
+/// What a round of heartbeats found.
+pub(crate) struct Round {
+    /// A peer fell silent, or there is something to confirm here.
+    pub(crate) changed: bool,
+    /// Disk groups of this host of which a device has failed since the last round.
+    pub(crate) failed: Vec<Seat>,
+}
+
 /// Positions of a peer's disk groups as last heard: (open count, durable position).
 type Remembered = BTreeMap<DiskGroupId, (u64, u64)>;
 /// What this host tells of itself, taken anew for each round of heartbeats.
@@ -73,6 +90,9 @@ struct Inner<E: Env> {
     remembered: RefCell<BTreeMap<HostId, Remembered>>,
     /// Processes that know what is remembered of them.
     told: RefCell<BTreeMap<HostId, Incarnation>>,
+    groups: RefCell<BTreeMap<Seat, HeardOf>>,
+    /// When this process began, or went on after it had stood still: before that nobody was away.
+    listens_since: Cell<Time>,
     summarise: RefCell<Option<Summarise>>,
     on_remembered: RefCell<Option<OnRemembered>>,
     /// When the last round of heartbeats went out.
@@ -98,6 +118,8 @@ impl<E: Env> Leases<E> {
                 peers: RefCell::default(),
                 remembered: RefCell::default(),
                 told: RefCell::default(),
+                groups: RefCell::default(),
+                listens_since: Cell::new(env.now()),
                 summarise: RefCell::default(),
                 on_remembered: RefCell::default(),
                 ticked: Cell::new(env.now()),
@@ -129,6 +151,7 @@ impl<E: Env> Leases<E> {
         let now = inner.env.now();
         if now.since(inner.ticked.get()) > inner.options.lease * 3 / 4 {
             inner.ticked.set(now);
+            inner.listens_since.set(now);
             inner.standstills.set(inner.standstills.get() + 1);
         }
         inner.standstills.get()
@@ -168,11 +191,39 @@ impl<E: Env> Leases<E> {
         self.inner.peers.borrow().contains_key(&host)
     }
 
-    /// One round of heartbeats, this host's own seats included. True: a peer fell silent, or there is something to confirm here.
-    pub fn tick(&self) -> bool {
+    /// For how long no connected host has told that it has this disk group open and able to write.
+    pub(crate) fn away_for(&self, seat: Seat) -> Duration {
+        self.standstills();
+        let inner = &self.inner;
+        let heard = inner.groups.borrow().get(&seat).map_or(Time::default(), |group| group.open_at);
+        inner.env.now().since(heard.max(inner.listens_since.get()))
+    }
+
+    /// Returns the disk groups of which a device has failed since they were told of last.
+    fn heard_of(&self, host: HostId, summary: &HostSummary) -> Vec<Seat> {
+        let (now, mut groups) = (self.inner.env.now(), self.inner.groups.borrow_mut());
+        let mut failed = Vec::new();
+        for told in &summary.disk_groups {
+            let seat = Seat { host, disk_group: told.disk_group };
+            let group = groups.entry(seat).or_default();
+            if told.healthy {
+                group.open_at = now;
+            }
+            let known = if group.open_count == told.open_count { group.failed_devices } else { 0 };
+            (group.open_count, group.failed_devices) = (told.open_count, told.failed_devices);
+            if told.failed_devices > known {
+                failed.push(seat);
+            }
+        }
+        failed
+    }
+
+    /// One round of heartbeats, this host's own seats included.
+    pub(crate) fn tick(&self) -> Round {
         let inner = &self.inner;
         self.standstills();
         let summary = self.summary();
+        let failed = self.heard_of(inner.env.host(), &summary);
         let mut changed = self.heartbeat_to_self();
         let now = inner.env.now();
         inner.ticked.set(now);
@@ -189,7 +240,7 @@ impl<E: Env> Leases<E> {
             self.send_heartbeat(host, &summary);
         }
         inner.rpc.sweep();
-        changed
+        Round { changed, failed }
     }
 
     /// A host asks itself like anyone else: one way for all seats.
@@ -228,8 +279,8 @@ impl<E: Env> Leases<E> {
         came_back
     }
 
-    /// A peer's heartbeat: answered at once.
-    pub fn on_heartbeat(&self, from: HostId, incarnation: Incarnation, heartbeat: Heartbeat) {
+    /// A peer's heartbeat: answered at once. Returns its disk groups of which a device has failed since the last.
+    pub(crate) fn on_heartbeat(&self, from: HostId, incarnation: Incarnation, heartbeat: Heartbeat) -> Vec<Seat> {
         let inner = &self.inner;
         let session = inner.grants.borrow_mut().on_heartbeat((from, incarnation), &heartbeat, inner.env.now());
         if let Some(session) = session {
@@ -254,7 +305,11 @@ impl<E: Env> Leases<E> {
                 *seen = (*seen).max((dg.open_count, dg.durable_position));
             }
         }
+        drop(remembered);
+        // One that does not hear this host cannot be asked for anything: its disk groups are away, whatever it tells.
+        let failed = if inner.rpc.is_up(from) { self.heard_of(from, &heartbeat.summary) } else { Vec::new() };
         inner.peers.borrow_mut().insert(from, PeerState { summary: heartbeat.summary, incarnation });
+        failed
     }
 
     /// A heartbeat of ours was answered. True: objects have something to do about it, as a new session began or the peer had

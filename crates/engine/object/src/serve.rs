@@ -29,7 +29,9 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             Message::Release { disk_group, object, epoch } => {
                 self.inner.leases.on_release((from, incarnation), disk_group, object, epoch);
             }
-            Message::Heartbeat(heartbeat) => self.inner.leases.on_heartbeat(from, incarnation, heartbeat),
+            Message::Heartbeat(heartbeat) => {
+                self.doubt(&self.inner.leases.on_heartbeat(from, incarnation, heartbeat));
+            }
             Message::HeartbeatAnswer(answer) => {
                 if self.inner.leases.on_heartbeat_answer(from, incarnation, answer) {
                     self.wake();

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, Route};
-use cairn_types::{Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, Time};
+use cairn_types::{Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, Seat, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
@@ -32,6 +32,9 @@ pub(crate) type PartsReply = Result<(Answer, Vec<Bytes>), Refusal>;
 pub struct ObjectOptions {
     /// A component absent for longer is replaced. Default 60 min, as vSAN has it.
     pub repair_delay: Duration,
+    /// A disk group of which no host has told for longer that it is open is away: what it holds is recorded absent also where
+    /// nobody writes, so that the time to its repair runs. Default 30 s: a host that starts anew is back before.
+    pub absent_after: Duration,
     /// How long a guest's request waits for an object that cannot be served, before it fails.
     ///
     /// 25 s: below the 30 s after which Linux guests reset a device, and well above a failover.
@@ -52,6 +55,7 @@ impl Default for ObjectOptions {
     fn default() -> Self {
         Self {
             repair_delay: Duration::from_secs(3600),
+            absent_after: Duration::from_secs(30),
             guest_patience: Duration::from_secs(25),
             cold_start_grace: Duration::from_secs(10),
             in_flight_bytes_max: 64 << 20,
@@ -219,6 +223,36 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     /// A peer came or went, or leases changed: objects look again.
     pub fn wake(&self) {
         self.inner.changed.notify();
+    }
+
+    /// One round of heartbeats, and what is to be done about what it found.
+    pub fn tick(&self) {
+        let round = self.inner.leases.tick();
+        self.doubt(&round.failed);
+        if round.changed {
+            self.wake();
+        }
+    }
+
+    /// Owners with something at these seats ask for it: what is at rest may be lost there unseen.
+    pub(crate) fn doubt(&self, seats: &[Seat]) {
+        if seats.is_empty() {
+            return;
+        }
+        for owned in self.all_owned() {
+            let config = owned.config();
+            for seat in seats.iter().filter(|seat| config.members.iter().any(|m| m.seat() == **seat)) {
+                owned.doubt(*seat);
+            }
+        }
+    }
+
+    /// Whether what the seat holds is to be recorded absent though nobody misses it. When so many hosts are gone that it must be
+    /// the network, nothing is.
+    pub fn is_long_away(&self, seat: Seat) -> bool {
+        let inner = &self.inner;
+        let long = inner.leases.away_for(seat) > inner.options.borrow().absent_after;
+        long && inner.placer.borrow().as_ref().is_some_and(|placer| !placer.many_hosts_gone())
     }
 
     /// The object, when this shard owns it.

@@ -326,7 +326,7 @@ impl State {
                 small(LogRecord::Undo { component, op })
             }
             Operation::Settle { component, upto } => {
-                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
+                self.not_lost(component)?;
                 small(LogRecord::Settle { component, upto })
             }
             Operation::Remember { component, clients } => {
@@ -400,14 +400,19 @@ impl State {
         Ok((records, data))
     }
 
-    fn check(&self, id: ComponentId, op: Option<cairn_types::OpId>, range: BlockRange) -> Result<(), StoreError> {
+    fn not_lost(&self, id: ComponentId) -> Result<&crate::component::Component, StoreError> {
         let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
-        if component.lost {
-            return Err(StoreError::new(
-                StoreErrorKind::Lost,
-                format!("component {id} is lost: its capacity device failed"),
-            ));
+        match component.lost {
+            false => Ok(component),
+            true => {
+                let text = format!("component {id} is lost: its capacity device failed");
+                Err(StoreError::new(StoreErrorKind::Lost, text))
+            }
         }
+    }
+
+    fn check(&self, id: ComponentId, op: Option<cairn_types::OpId>, range: BlockRange) -> Result<(), StoreError> {
+        let component = self.not_lost(id)?;
         if range.count == 0
             || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks)
         {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_faults::Moment;
-use cairn_sim::Fault;
+use cairn_sim::{Fault, Medium};
 
 use super::{Scenario, Stage};
 use crate::{
@@ -37,15 +37,6 @@ fn away() -> Vec<Scenario> {
             ),
             (busy(3), 4),
             old_image,
-        ),
-        Scenario::new(
-            "3. an old image of a copy at rest",
-            (
-                "a copy that nobody writes to or reads is found out too, and filled before it is needed",
-                "an image is taken; guests go on for at most 1.5 s and stop; at once the image is put in place, often before any other host could remember more; then the owner dies, and all is read from that copy",
-            ),
-            (Shape::plain(3), 8),
-            old_image_at_rest,
         ),
         Scenario::new(
             "3. a bad sector in the middle of the log",
@@ -152,42 +143,12 @@ async fn quick_rejoin(stage: Stage) -> Result<(), String> {
 async fn old_image(stage: Stage) -> Result<(), String> {
     stage.ms(1000).await;
     let n = stage.any();
-    let host = stage.host(n).clone();
-    stage.say(format!("h{n}: an image is taken"));
-    let images: Vec<_> = host.disk_names().into_iter().map(|name| (host.disk(&name).image(), name)).collect();
+    let image = stage.image(n);
     stage.ms(4000).await;
     stage.crash(n);
-    stage.say("the image is put in place");
-    for (image, name) in images {
-        host.add_disk_of(&name, image);
-    }
+    stage.put_in_place(n, image);
     stage.start(n);
     stage.ms(5000).await;
-    stage.rest(false).await
-}
-
-async fn old_image_at_rest(stage: Stage) -> Result<(), String> {
-    stage.ms(1000).await;
-    let (copies, _) = stage.copies_and_witnesses().await?;
-    let (owner, other) = (copies[0], copies[1]);
-    stage.attach(owner).await?;
-    let host = stage.host(other).clone();
-    stage.say(format!("h{other}: an image is taken"));
-    let images: Vec<_> = host.disk_names().into_iter().map(|name| (host.disk(&name).image(), name)).collect();
-    stage.ms(stage.below(1500)).await;
-    stage.guests[0].stop().await;
-    stage.crash(other);
-    stage.say("the image is put in place");
-    for (image, name) in images {
-        host.add_disk_of(&name, image);
-    }
-    stage.start(other);
-    stage.ms(3000).await;
-    stage.healthy().await?;
-    stage.crash(owner);
-    stage.ms(6000).await;
-    stage.guests[0].verify_at(other).await?;
-    stage.start(owner);
     stage.rest(false).await
 }
 
@@ -278,11 +239,9 @@ async fn blank_witness(stage: Stage) -> Result<(), String> {
     let witness = witnesses[0];
     stage.attach(copies[0]).await?;
     stage.crash(witness);
-    let host = stage.host(witness).clone();
-    for name in host.disk_names() {
-        let blank = cairn_sim::Medium::new(host.disk(&name).image().len_bytes());
-        host.add_disk_of(&name, blank);
-    }
+    let blank = |(name, medium): (String, Medium)| (name, Medium::new(medium.len_bytes()));
+    let image = stage.image(witness).into_iter().map(blank).collect();
+    stage.put_in_place(witness, image);
     stage.start(witness);
     stage.ms(2000).await;
     stage.goes_on(20, 2000).await?;
@@ -306,13 +265,11 @@ async fn capacity_dies(stage: Stage) -> Result<(), String> {
     stage.ms(2000).await;
     let (copies, _) = stage.copies_and_witnesses().await?;
     let n = copies[stage.below(2) as usize];
-    let names = [0, 1].map(|device| Cluster::device_name(0, Some(device)));
-    stage.say(format!("h{n}: capacity devices are gone"));
-    names.iter().for_each(|name| stage.host(n).disk(name).inject(Fault::Gone));
+    stage.lose_capacity(n);
     stage.ms(10_000).await;
     stage.healthy().await?;
     stage.say(format!("h{n}: capacity devices return"));
-    names.iter().for_each(|name| stage.host(n).disk(name).bring_back());
+    stage.capacity(n).for_each(|disk| disk.bring_back());
     stage.host(n).restart();
     stage.ms(5000).await;
     stage.rest(false).await

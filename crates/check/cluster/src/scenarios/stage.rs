@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::Moment;
 use cairn_node::Node;
-use cairn_sim::{Host, SimEnv};
+use cairn_sim::{Fault, Host, Medium, SimDisk, SimEnv};
 use cairn_types::{HostId, Member, ObjectConfig};
 use futures::future::{Either, select};
 
@@ -112,6 +112,31 @@ impl Stage {
         }
     }
 
+    /// What the devices of a host hold now, with what was in flight or without.
+    pub fn image(&self, n: usize) -> Vec<(String, Medium)> {
+        self.say(format!("h{n}: an image is taken"));
+        self.cluster.image(n, self.cluster.world.random_u64())
+    }
+
+    /// Devices of these contents in the place of a host's.
+    pub fn put_in_place(&self, n: usize, image: Vec<(String, Medium)>) {
+        self.say(format!("h{n}: the image is put in place"));
+        for (name, medium) in image {
+            self.host(n).add_disk_of(&name, medium);
+        }
+    }
+
+    /// Both capacity devices of a host are gone.
+    pub fn lose_capacity(&self, n: usize) {
+        self.say(format!("h{n}: capacity devices are gone"));
+        self.capacity(n).for_each(|disk| disk.inject(Fault::Gone));
+    }
+
+    /// The capacity devices of a host's first disk group.
+    pub fn capacity(&self, n: usize) -> impl Iterator<Item = SimDisk> {
+        [0, 1].into_iter().map(move |device| self.host(n).disk(&Cluster::device_name(0, Some(device))))
+    }
+
     /// Cuts a host off.
     pub fn isolate(&self, n: usize) {
         self.say(format!("h{n} is cut off"));
@@ -197,6 +222,11 @@ impl Stage {
     /// The disks' names.
     pub fn disks(&self) -> Vec<String> {
         self.guests.iter().map(|g| g.disk().to_owned()).collect()
+    }
+
+    /// Waits until one host sees all disks healthy, whatever others are down.
+    pub async fn healthy_at(&self, n: usize) -> Result<(), String> {
+        self.cluster.wait_healthy_from(n..n + 1, &self.disks(), HEALTHY_WITHIN).await
     }
 
     /// Waits until all disks are healthy.

@@ -1,12 +1,13 @@
 //! The keeper of one owned object: the only task that changes its configuration, one change at a time.
 //!
 //! It records failures first (writes wait for that), then brings returned components back, then repairs, then does
-//! what administrators ask. Between, it renews leases that a new session asks for and tells `settled` when idle.
+//! what administrators ask. Between, it renews leases that a new session asks for, looks after copies that nobody uses
+//! (whoever is written to tells by itself that it is gone), and tells `settled` when idle.
 
 use std::{rc::Rc, time::Duration};
 
 use cairn_env::Env;
-use cairn_types::{Accepted, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId};
+use cairn_types::{Accepted, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId};
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{join_all, select};
 
@@ -14,6 +15,7 @@ use crate::{
     local_store::LocalStore,
     owner::{
         Ended, Owned,
+        state::Leg,
         takeover::{ChangeError, change_config},
     },
     shard::{MemberChange, ObjectEvent},
@@ -49,7 +51,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             Duration::from_millis(20)
         } else if state.wrote {
             SETTLE_IDLE
-        } else if state.config.members.iter().any(|m| !m.state.in_sync()) {
+        } else if state.config.members.iter().any(|m| !m.state.in_sync()) || !self.doubted.borrow().is_empty() {
             UNHEALTHY_TICK
         } else if !self.shard.inner.leases.due(self.id).is_empty() {
             // Not confirmed for now: once more well before the lease ends.
@@ -60,11 +62,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     async fn keep_once(self: &Rc<Self>) {
+        self.note_long_away();
         if !self.state.borrow().failed.is_empty() {
             self.record_failures().await;
             return;
         }
         self.renew_leases().await;
+        self.look_after_idle().await;
         self.carry_out_commands().await;
         self.readmit_returned().await;
         self.repair_lost().await;
@@ -158,7 +162,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Ok(_) => {
                     leases.on_confirmed(asked);
                     self.progressed.notify();
-                    self.look_after_idle(asked.seat).await;
+                    self.doubted.borrow_mut().insert(asked.seat);
                 }
                 Err(Refusal::Fenced { promised }) if promised > epoch => self.finish_owner(Ended::Fenced(promised)),
                 // The seat was away when we seized, or came back from a restart: it promises and learns the record.
@@ -170,9 +174,24 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
     }
 
-    /// Copies at a seat whose session is new: its process may have started anew, which a copy that is written to tells by itself.
-    /// One that is at rest would count as in sync unseen, whatever its devices came back with.
-    async fn look_after_idle(self: &Rc<Self>, seat: Seat) {
+    /// What the seat holds is to be asked whether it is still there.
+    pub(crate) fn doubt(&self, seat: Seat) {
+        self.doubted.borrow_mut().insert(seat);
+        self.work.notify();
+    }
+
+    /// Copies at doubted seats: one that is at rest would count as in sync unseen, whatever its devices came back with or lost.
+    async fn look_after_idle(self: &Rc<Self>) {
+        let doubted = std::mem::take(&mut *self.doubted.borrow_mut());
+        for seat in doubted.into_iter().filter(|_| !Canary::RestUnseen.sings()) {
+            if !self.shard.inner.rpc.is_up(seat.host) || !self.look_after(seat).await {
+                self.doubted.borrow_mut().insert(seat);
+            }
+        }
+    }
+
+    /// False: it is not known yet.
+    async fn look_after(self: &Rc<Self>, seat: Seat) -> bool {
         let config = self.config();
         for member in config.members.iter().filter(|m| m.seat() == seat && m.set().is_some() && m.state.in_sync()) {
             let (link, upto) = {
@@ -183,11 +202,36 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let Some(link) = link else { continue };
             let settle = Request::Settle { to: link.target, upto };
             match self.shard.request(seat.host, seat.disk_group, settle, None).await {
+                Ok(_) => {}
                 Err(Refusal::Session) => self.admit_again(*member, link.target.session).await,
                 Err(Refusal::NotFound) => self.not_there(member.component),
-                _ => {}
+                Err(Refusal::Fenced { promised }) => self.finish_owner(Ended::Fenced(promised)),
+                Err(_) => return false,
             }
         }
+        true
+    }
+
+    /// What is away for long is recorded absent though nobody has missed it; never the last copy that answers.
+    fn note_long_away(&self) {
+        let config = self.config();
+        let away = |m: &&Member| m.state.in_sync() && self.shard.is_long_away(m.seat());
+        let away: Vec<Member> = config.members.iter().filter(away).copied().collect();
+        if away.is_empty() || Canary::RestUnseen.sings() || !self.shard.inner.leases.holds(&config, self.epoch()) {
+            return;
+        }
+        for member in away {
+            let mut state = self.state.borrow_mut();
+            let others = |set| state.readable(set).iter().any(|l| l.component != member.component && self.answers(l));
+            if member.set().is_none_or(others) {
+                state.fail(member.component, false);
+            }
+        }
+    }
+
+    fn answers(&self, leg: &Leg) -> bool {
+        let (host, disk_group) = (leg.link.host, leg.link.target.disk_group);
+        self.shard.inner.rpc.is_up(host) && !self.shard.is_long_away(Seat { host, disk_group })
     }
 
     fn seat_gone(&self, seat: Seat) {

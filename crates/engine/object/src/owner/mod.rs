@@ -23,7 +23,7 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Time};
+use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
 
 use crate::{
     local_store::LocalStore,
@@ -53,6 +53,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     pub(crate) work: Signal,
     /// Resyncs under way.
     pub(crate) resyncs: RefCell<BTreeMap<ComponentId, resync::Progress>>,
+    /// Seats whose copies are to be asked whether they are still there: their host's process, or a device, is another than it was.
+    doubted: RefCell<BTreeSet<Seat>>,
     /// Components that are being made and that no config in effect names yet.
     pub(crate) admitting: RefCell<BTreeSet<ComponentId>>,
     /// When the IOPS limit lets the next request pass.
@@ -73,6 +75,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             progressed: Signal::default(),
             work: Signal::default(),
             resyncs: RefCell::default(),
+            doubted: RefCell::default(),
             admitting: RefCell::default(),
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),

@@ -260,6 +260,8 @@ impl State {
             link.required |= members[component].in_sync();
         }
         self.failed.retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
+        self.acked.retain(|component, _| members.contains_key(component));
+        self.kept_out.retain(|component, _| members.contains_key(component));
         self.rebuild_legs();
     }
 }
