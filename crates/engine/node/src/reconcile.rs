@@ -62,14 +62,17 @@ impl<E: Env> Node<E> {
         if self.remove_if_gone(disk_group, &record, &known).await {
             return;
         }
+        // Whoever asked too few knows nothing: just after a start only this host's own record answers.
+        let answers = |m: &Member| m.host == self.me() || inner.rpc.is_up(m.host);
+        if !cairn_votes::has_majority_by(&known.config, answers) {
+            return;
+        }
         if owner.is_none() && (ailing || needs_repair(&known)) && !known.config.deleted {
-            // Failing is usual: another host was first, or votes are missing. It is tried again.
+            // Failing is usual: another host was first. It is tried again.
             let _ = inner.shard.take_over(&known).await;
             return;
         }
-        // Whoever asked too few knows nothing: just after a start only this host's own record answers.
-        let answers = |m: &Member| m.host == self.me() || inner.rpc.is_up(m.host);
-        if changes == inner.peer_changes.get() && cairn_votes::has_majority_by(&known.config, answers) {
+        if changes == inner.peer_changes.get() {
             inner.reconciled.borrow_mut().insert((disk_group, object));
         }
     }

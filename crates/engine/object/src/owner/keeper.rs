@@ -9,7 +9,7 @@ use std::{rc::Rc, time::Duration};
 use cairn_env::Env;
 use cairn_types::{Accepted, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId};
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
-use futures::future::{join_all, select};
+use futures::future::{Either, join_all, select};
 
 use crate::{
     local_store::LocalStore,
@@ -23,10 +23,11 @@ use crate::{
 
 /// How long after the last write `settled` is told by itself.
 const SETTLE_IDLE: Duration = Duration::from_millis(100);
-/// How often the keeper looks at an object that is not healthy.
+/// How soon the keeper looks again at an object that is not healthy; twice as long after each look that changed nothing: ten
+/// thousand disks may wait for one host that is gone.
 const UNHEALTHY_TICK: Duration = Duration::from_millis(250);
-/// How often at a healthy one: signals wake it before; this is the belt to those braces.
-const HEALTHY_TICK: Duration = Duration::from_secs(5);
+/// How often at most, and at a healthy one: signals wake it before; this is the belt to those braces.
+const QUIET_TICK: Duration = Duration::from_secs(5);
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(crate) async fn keep(self: Rc<Self>) {
@@ -34,30 +35,33 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for component in self.resyncing() {
             self.start_resync(component);
         }
+        let mut vain_looks = 0;
         while self.state.borrow().ended.is_none() {
             let woken = select(self.work.wait(), self.shard.inner.changed.wait());
+            let csn = self.csn();
             self.keep_once().await;
             if self.state.borrow().ended.is_some() {
                 return;
             }
-            let pause = self.shard.inner.env.sleep(self.pause());
-            select(woken, pause).await;
+            let pause = self.shard.inner.env.sleep(self.pause(vain_looks));
+            let in_vain = matches!(select(woken, pause).await, Either::Right(_)) && self.csn() == csn;
+            vain_looks = if in_vain { vain_looks + 1 } else { 0 };
         }
     }
 
-    fn pause(&self) -> Duration {
+    fn pause(&self, vain_looks: u32) -> Duration {
         let state = self.state.borrow();
         if !state.failed.is_empty() || !self.commands.borrow().is_empty() {
             Duration::from_millis(20)
         } else if state.wrote {
             SETTLE_IDLE
         } else if state.config.members.iter().any(|m| !m.state.in_sync()) || !self.doubted.borrow().is_empty() {
-            UNHEALTHY_TICK
+            (UNHEALTHY_TICK * (1 << vain_looks.min(8))).min(QUIET_TICK)
         } else if !self.shard.inner.leases.due(self.id).is_empty() {
             // Not confirmed for now: once more well before the lease ends.
             self.shard.inner.leases.heartbeat_every()
         } else {
-            HEALTHY_TICK
+            QUIET_TICK
         }
     }
 
