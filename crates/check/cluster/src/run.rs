@@ -219,10 +219,11 @@ async fn nothing_wrong(guests: &[Guests]) -> Result<(), String> {
     Ok(())
 }
 
-/// A disk that may or may not have been made, or deleted, is not there afterwards.
+/// A disk that may or may not have been made, or deleted, is not there afterwards. A making that was cut in two is finished or
+/// undone a minute after it was to end, and deleted then.
 async fn delete_at_last(cluster: &Cluster, disk: &str) -> Result<(), String> {
     let mut last = String::new();
-    for _ in 0..40 {
+    for _ in 0..180 {
         match cluster.delete_disk(0, disk).await {
             Ok(()) => return Ok(()),
             Err(error) if error.kind == cairn_api::ApiErrorKind::NotFound => return Ok(()),

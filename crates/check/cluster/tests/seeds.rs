@@ -23,7 +23,7 @@ use cairn_faults::{At, Event, What};
 const SEEDS: std::ops::Range<u64> = 1..121;
 
 /// Seeds that failed once, each with what was wrong. They stay, whatever the plan of the seed has become since.
-const FAILED_ONCE: [(u64, &str); 18] = [
+const FAILED_ONCE: [(u64, &str); 19] = [
     (69, "a component that was replaced while its host's devices were rolled back stayed there for ever"),
     (109, "slots of a component that was deleted while its device had failed stayed counted as in use"),
     (112, "the same, with two disks"),
@@ -42,6 +42,7 @@ const FAILED_ONCE: [(u64, &str); 18] = [
     (7907, "a repeated request was acknowledged by an owner that had ended, from what only its own copy held"),
     (2520, "a log write that failed while the segment was to be left for destage ended the process"),
     (9126, "the owner of a disk at rest was not told that a device had failed under one of its copies"),
+    (6843, "a disk whose making was cut in two was told to be unknown, and was there a minute later"),
 ];
 
 /// Runs these seeds on all processors; what failed, and the sum of the rest.

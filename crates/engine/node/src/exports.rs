@@ -58,6 +58,15 @@ impl<E: Env> Node<E> {
         (found.entry.state == DiskState::Ready).then_some((object, found.entry))
     }
 
+    /// Whether the name belongs to a disk whose making has not come to its end.
+    pub(crate) async fn is_being_made(&self, name: &str) -> bool {
+        let Ok(name) = Name::new(name) else { return false };
+        let registry = &self.inner.registry;
+        let Ok(Some(named)) = registry.get::<NameEntry>(&name).await else { return false };
+        let found = registry.get::<CatalogueEntry>(&named.entry.object).await;
+        found.is_ok_and(|found| found.is_some_and(|found| found.entry.state == DiskState::Creating))
+    }
+
     /// Opens a disk for a front end: this host becomes its owner unless another front end uses it elsewhere.
     pub async fn open_disk(&self, name: &str) -> Result<Option<DiskClient<E, GroupStore<E>>>, VolumeError> {
         let Some((object, entry)) = self.find_disk(name).await else { return Ok(None) };

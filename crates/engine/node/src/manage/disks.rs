@@ -16,8 +16,14 @@ use crate::{
 
 impl<E: Env> Node<E> {
     pub(crate) async fn known_disk(&self, name: &str) -> ApiResult<(ObjectId, CatalogueEntry)> {
-        let found = self.find_disk(name).await;
-        found.ok_or_else(|| ApiError::not_found(format!("there is no disk {name:?}")).remedy("See `cairn disk list`"))
+        if let Some(found) = self.find_disk(name).await {
+            return Ok(found);
+        }
+        if self.is_being_made(name).await {
+            let refused = ApiError::conflict(format!("disk {name:?} is being made, or its making was cut in two"));
+            return Err(refused.remedy("Try again in some minutes: by then it is made, or undone and its name free"));
+        }
+        Err(ApiError::not_found(format!("there is no disk {name:?}")).remedy("See `cairn disk list`"))
     }
 
     /// What every host that answers owns.
