@@ -8,7 +8,11 @@
 use cairn_types::format_bytes;
 use serde::Serialize;
 
-use crate::{capacity::Protection, error::SizingError, exact::Exact};
+use crate::{
+    capacity::Protection,
+    error::{SizingError, SizingErrorKind},
+    exact::Exact,
+};
 
 /// A cluster after some of its hosts have gone for good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,10 +74,11 @@ pub fn hosts_lost(
         ));
     }
     if lost == 0 || lost >= hosts {
-        return Err(SizingError::value(
-            format!("{lost} of {hosts} hosts are lost"),
-            format!("lose 1 to {} hosts", hosts.saturating_sub(1)),
-        ));
+        return Err(SizingError {
+            kind: SizingErrorKind::Hosts,
+            text: format!("{lost} of {hosts} hosts cannot be lost with anything left to ask about"),
+            remedy: "lose at least one host, and keep at least one".into(),
+        });
     }
     let left = hosts - lost;
     let raw_left = u128::from(raw_per_host_bytes) * u128::from(left);

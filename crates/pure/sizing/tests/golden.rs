@@ -3,8 +3,8 @@
 //! Method: one table per report. A number of a report that is wrong stands in `errata.rs` instead.
 
 use cairn_sizing::{
-    BUFFER_CAPS_GB, Capacity, Comparison, Drive, Exact, Measured, Money, Pool, Price, PriceList, Protection, Rating,
-    SupportLine, Units, Workload, cache_bytes, day_mb_per_s, dwpd, gb_per_day, iomark_list, iomark_measured,
+    BUFFER_CAPS_GB, Capacity, Comparison, Drive, Exact, Measured, Money, PaperRow, Pool, Price, PriceList, Protection,
+    Rating, SupportLine, Units, Workload, cache_bytes, day_mb_per_s, dwpd, gb_per_day, iomark_list, iomark_measured,
     latency_change_percent, life, life_mb_per_s, mb_per_s, mean_latency_ms, power_ratio, read_share_percent,
     reduction_of_data, tbw, trapped_gb,
 };
@@ -73,6 +73,37 @@ fn optane_2023_footnote_10_in_the_papers_units() {
             ("GB for GB", of("100").over(of("3")), 1, "33.3"),
         ],
     );
+}
+
+/// The tables as users see them: printed, in the paper's units, in decimal ones.
+#[test]
+fn optane_2023_as_shown() {
+    let shown = |rows: Vec<PaperRow>| -> Vec<[String; 3]> {
+        let cell = |row: &PaperRow, number: Exact| number.decimal(row.places);
+        rows.iter()
+            .map(|row| [row.printed.into(), cell(row, row.paper), row.si.map_or("-".into(), |si| cell(row, si))])
+            .collect()
+    };
+    let table_1 = [
+        ["8,600", "8,760", "8,760"],
+        ["146,000", "146,000", "146,000"],
+        ["56", "55.85", "54.54"],
+        ["948", "948.15", "925.93"],
+        ["3,000", "2,986.7", "-"],
+        ["-", "2,978.7", "2,774.1"],
+        ["50,785", "50,567.9", "47,095.0"],
+        ["50,785", "50,785.7", "-"],
+    ];
+    assert_eq!(shown(cairn_sizing::table_1().unwrap()), table_1);
+    let footnote_10 = [
+        ["2,400", "2,400", "2,400"],
+        ["28.4", "28.44", "27.78"],
+        ["450", "455.1", "423.9"],
+        ["40,000", "40,000", "40,000"],
+        ["470", "474.07", "462.96"],
+        ["16x", "16.67", "16.67"],
+    ];
+    assert_eq!(shown(cairn_sizing::footnote_10().unwrap()), footnote_10);
 }
 
 #[test]
