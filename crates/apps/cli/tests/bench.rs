@@ -151,6 +151,25 @@ fn json_has_the_same_numbers() {
     assert_eq!(json("compare 11500 17000")[0]["change_percent"], 47.826087);
 }
 
+/// What docs/bench/calculators.md shows as output is output, and its price list the one that is read here.
+#[test]
+fn the_page_shows_what_is_printed() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(here.join("../../../docs/bench/calculators.md")).unwrap();
+    let mut blocks = 0;
+    for block in page.split("```text\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        let (line, shown) = block.split_once('\n').unwrap();
+        let arguments = line.strip_prefix("$ cairn bench calc ").expect(line);
+        let Ran(_, out, _) = calc(&arguments.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(out, shown, "{line}");
+        blocks += 1;
+    }
+    assert_eq!(blocks, 9);
+    let list = std::fs::read_to_string(here.join("tests/prices/lab.toml")).unwrap();
+    assert!(page.contains(&list), "the price list of the page is tests/prices/lab.toml");
+}
+
 #[test]
 fn help_says_units_and_defaults() {
     let lines = ["--help", "endurance --help", "tco --help", "capacity --help", "easy-run --help", "compare --help"];

@@ -291,7 +291,7 @@ impl Measured {
         let counted = counts.into_iter().filter_map(|(unit, count)| Some((unit, count?)));
         counted
             .map(|(unit, count)| {
-                let count = count.positive(&format!("the number of {unit}"))?;
+                let count = count.positive(&format!("the count for {unit:?}"))?;
                 let of = |total: Money| total.exact()?.over(count);
                 Ok(PerUnit { unit, count, stated: of(stated)?, computed: of(computed)? })
             })

@@ -2,6 +2,8 @@
 //!
 //! Promises    L1  the four operations are exact, or refuse a result of more than 36 digits
 //!             L2  rounding happens in [`Exact::decimal`], [`Exact::round`] and the like, and nowhere else
+//! Why no crate: `rust_decimal` rounds 4/3; of `num-rational` four operations would be used, and reading, printing and limits
+//! would still stand here.
 //! Why so: a table that is rounded on the way prints 50,785 where the formula gives 50,568 (`optane.rs`); a float
 //! prints 302.07999999999998.
 

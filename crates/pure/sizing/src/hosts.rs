@@ -25,14 +25,14 @@ pub struct HostsLost {
     pub data_available: bool,
     /// Whether enough hosts are left to give every component a host of its own again.
     pub hosts_suffice: bool,
-    /// Bytes that were on the lost hosts and are to be made anew.
-    pub rebuild_bytes: u64,
+    /// Bytes that were on the lost hosts and are to be made anew; none where data is gone.
+    pub rebuild_bytes: Option<u64>,
     /// Raw bytes left.
     pub raw_bytes: u64,
     /// Per cent of raw in use before.
     pub full_before_percent: Exact,
-    /// Per cent of what is left in use once all is rebuilt; above 100 where it does not fit.
-    pub full_after_percent: Exact,
+    /// Per cent of what is left in use once all is rebuilt; above 100 where it does not fit, none where data is gone.
+    pub full_after_percent: Option<Exact>,
     /// Whether all of it fits on what is left.
     pub room: bool,
     /// The most raw bytes in use, before, for which it would.
@@ -93,15 +93,17 @@ pub fn hosts_lost(
     let data_available = lost <= u64::from(protection.ftt());
     let hosts_suffice = left >= u64::from(protection.hosts_min());
     let room = used_bytes <= raw_left;
+    let rebuild_bytes = bytes((u128::from(used_bytes) * u128::from(lost)).div_ceil(u128::from(hosts)))?;
+    let full_after_percent = percent(u128::from(raw_left))?;
     Ok(HostsLost {
         lost,
         left,
         data_available,
         hosts_suffice,
-        rebuild_bytes: bytes((u128::from(used_bytes) * u128::from(lost)).div_ceil(u128::from(hosts)))?,
+        rebuild_bytes: data_available.then_some(rebuild_bytes),
         raw_bytes: raw_left,
         full_before_percent: percent(raw)?,
-        full_after_percent: percent(u128::from(raw_left))?,
+        full_after_percent: data_available.then_some(full_after_percent),
         room,
         used_max_bytes: raw_left,
         rebuilds: data_available && hosts_suffice && room,

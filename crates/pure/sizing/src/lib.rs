@@ -40,7 +40,7 @@ pub use error::{SizingError, SizingErrorKind};
 pub use exact::Exact;
 pub use hosts::{HostsLost, hosts_lost};
 pub use iomark::{iomark_list, iomark_measured};
-pub use life::{Life, days_left, life};
+pub use life::{Life, Trapped, days_left, life};
 pub use money::Money;
 pub use optane::{PaperRow, footnote_10, optane_drives, table_1};
 pub use units::Units;

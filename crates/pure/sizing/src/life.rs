@@ -14,6 +14,15 @@ use crate::{
     units::Units,
 };
 
+/// What a cap of the write buffer leaves unused of a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Trapped {
+    /// GB of the drive that are used, at most.
+    pub cap_gb: u64,
+    /// GB of it that are not.
+    pub trapped_gb: Exact,
+}
+
 /// The answer for one drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Life {
@@ -35,8 +44,8 @@ pub struct Life {
     pub iops: Exact,
     /// Of them the writes.
     pub write_iops: Exact,
-    /// GB left unused under each cap of the write buffer: (cap in GB, trapped GB).
-    pub trapped_gb: Vec<(u64, Exact)>,
+    /// What is left unused under each cap of the write buffer.
+    pub trapped: Vec<Trapped>,
     /// Under the load that is needed, where one is: years that the drive lasts.
     pub lasts_years: Option<Exact>,
     /// Whether that is at least `years`.
@@ -61,7 +70,8 @@ pub fn life(
     };
     let mb_per_s = life_mb_per_s(tbw, years, units)?;
     let iops = workload.iops(mb_per_s, units)?;
-    let trapped = BUFFER_CAPS_GB.map(|cap| Ok((cap, trapped_gb(capacity_gb, Exact::whole(cap))?)));
+    let trapped =
+        BUFFER_CAPS_GB.map(|cap_gb| Ok(Trapped { cap_gb, trapped_gb: trapped_gb(capacity_gb, Exact::whole(cap_gb))? }));
     let lasts_years = match needed_iops {
         // Wear is in proportion to load: half the load, twice the years.
         Some(needed) => Some(iops.times(years)?.over(needed.positive("the IOPS needed")?)?),
@@ -77,7 +87,7 @@ pub fn life(
         mb_per_s,
         iops,
         write_iops: workload.writes_of(iops)?,
-        trapped_gb: trapped.into_iter().collect::<Result<_, SizingError>>()?,
+        trapped: trapped.into_iter().collect::<Result<_, SizingError>>()?,
         lasts_years,
         sufficient: lasts_years.map(|lasts| lasts >= years),
     })

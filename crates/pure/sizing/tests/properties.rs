@@ -83,11 +83,15 @@ proptest! {
         let told = hosts_lost(protection, hosts, raw, used, lost);
         prop_assume!(lost < hosts);
         let told = told.unwrap();
-        let hundred_of = |percent: Exact, bytes: u64| percent.times(Exact::whole(bytes)).unwrap();
-        prop_assert_eq!(hundred_of(told.full_after_percent, told.raw_bytes), Exact::whole(used).times(Exact::HUNDRED).unwrap());
+        prop_assert_eq!(told.data_available, lost <= u64::from(protection.ftt()));
+        prop_assert_eq!(told.full_after_percent.is_some() && told.rebuild_bytes.is_some(), told.data_available);
+        if let Some(after) = told.full_after_percent {
+            let hundred = Exact::whole(used).times(Exact::HUNDRED).unwrap();
+            prop_assert_eq!(after.times(Exact::whole(told.raw_bytes)).unwrap(), hundred);
+            prop_assert!(after >= told.full_before_percent);
+        }
         prop_assert_eq!(told.room, used <= told.used_max_bytes);
         prop_assert_eq!(told.rebuilds, told.room && extra >= lost && lost <= u64::from(protection.ftt()));
-        prop_assert!(told.full_after_percent >= told.full_before_percent);
     }
 
     #[test]

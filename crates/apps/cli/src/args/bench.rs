@@ -10,7 +10,7 @@ use crate::units::size;
 /// Benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// Calculators for buying and filling a cluster; they need none
+    /// Calculators for buying and filling a cluster; none is asked
     #[command(subcommand)]
     Calc(Calc),
 }
@@ -19,21 +19,31 @@ pub enum Bench {
 #[derive(Debug, Subcommand)]
 pub enum Calc {
     /// How long cache drives last, and which load they stand for their years
+    ///
+    /// Without --drive: the two drives of the Optane white paper of 2023, and beside them what it prints. `--units paper`
+    /// gives its numbers. With --iops, a drive that does not last its years is exit code 1.
     Endurance(Endurance),
     /// What a cluster costs over its years, for each VM, IOPS, usable TB and watt
+    ///
+    /// Without a file: table 8 of the IOmark-VM-HC report VM-HC-170711-a, with its slip of 30.00.
+    /// docs/bench/calculators.md has a price list to start from.
     Tco(Tco),
     /// Raw and usable bytes by protection, cache, and what if hosts are lost
+    ///
+    /// Sizes: 20TB is decimal, 20T and 20TiB are binary; both are printed. Without sizes: the 16.384 TB of the Micron
+    /// reference architecture for vSAN 6.7.
     Capacity(Capacity),
     /// How many test machines and disks of which size load a cluster: HCIBench's Easy Run
+    ///
+    /// The defaults are the cluster of the IOmark-VM-HC report VM-HC-170711-a. Nothing is run.
     EasyRun(EasyRun),
     /// Two numbers as ratio and as change, and what goes with them at equal outstanding I/O
+    ///
+    /// Without numbers: comparisons that the Intel blueprint of 2014 and the Optane white paper of 2023 print.
     Compare(Compare),
 }
 
 /// Endurance of cache drives.
-///
-/// Without --drive: the two drives of the Optane white paper of 2023, and beside them what it prints. `--units paper`
-/// gives its numbers. With --iops, a drive that does not last its years is exit code 1.
 #[derive(Debug, clap::Args)]
 pub struct Endurance {
     /// A drive: name, capacity, rating, as "fast,800GB,100DWPD" or "cheap,1.6TB,8600TBW"; may be repeated
@@ -90,9 +100,6 @@ impl From<UnitsName> for Units {
 }
 
 /// Total cost of ownership.
-///
-/// Without a file: table 8 of the IOmark-VM-HC report VM-HC-170711-a, with its slip of 30.00. `--output json` has all
-/// numbers; docs/bench/calculators.md has a price list to start from.
 #[derive(Debug, clap::Args)]
 pub struct Tco {
     /// The price list: TOML, or JSON where its name ends in .json
@@ -121,9 +128,6 @@ pub struct Tco {
 }
 
 /// Capacity.
-///
-/// Sizes: 20TB is decimal, 20T and 20TiB are binary; both are printed. Without sizes: the 16.384 TB of the Micron
-/// reference architecture for vSAN 6.7.
 #[derive(Debug, clap::Args)]
 pub struct Capacity {
     /// Raw bytes of all capacity devices: says what guests can use
@@ -195,8 +199,6 @@ impl From<ProtectionName> for Protection {
 }
 
 /// Easy Run.
-///
-/// The defaults are the cluster of the IOmark-VM-HC report VM-HC-170711-a. Nothing is run.
 #[derive(Debug, clap::Args)]
 pub struct EasyRun {
     /// Hosts
@@ -238,15 +240,16 @@ pub enum MediaName {
 }
 
 /// Two numbers.
-///
-/// Without numbers: comparisons that the Intel blueprint of 2014 and the Optane white paper of 2023 print.
 #[derive(Debug, clap::Args)]
 pub struct Compare {
-    /// I/Os per second, or whatever is better when it is more, before and after
-    #[arg(value_names = ["BEFORE", "AFTER"], num_args = 2, value_parser = exact)]
-    pub numbers: Vec<Exact>,
+    /// I/Os per second, or whatever is better when it is more
+    #[arg(requires = "after", value_parser = exact)]
+    pub before: Option<Exact>,
+    /// The same later, or of the other
+    #[arg(value_parser = exact)]
+    pub after: Option<Exact>,
     /// Ratio of I/Os per watt, after to before: says how much more power is drawn
-    #[arg(long, value_name = "RATIO", requires = "numbers", value_parser = exact)]
+    #[arg(long, value_name = "RATIO", requires = "after", value_parser = exact)]
     pub per_watt: Option<Exact>,
 }
 

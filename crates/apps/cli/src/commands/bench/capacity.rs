@@ -172,8 +172,8 @@ fn show_lost(report: &Report) -> String {
                     lost.lost.to_string(),
                     yes_no(lost.data_available),
                     percent(lost.full_before_percent),
-                    both(lost.rebuild_bytes),
-                    percent(lost.full_after_percent),
+                    lost.rebuild_bytes.map_or("-".into(), both),
+                    lost.full_after_percent.map_or("-".into(), percent),
                     comes_back(lost, row.hosts_min),
                 ]),
                 (None, why) => {
@@ -189,7 +189,7 @@ fn show_lost(report: &Report) -> String {
 fn comes_back(lost: &HostsLost, hosts_min: u16) -> String {
     match lost {
         HostsLost { rebuilds: true, .. } => "yes".into(),
-        HostsLost { data_available: false, .. } => "no: more hosts lost than it tolerates".into(),
+        HostsLost { data_available: false, .. } => "no: it tolerates fewer".into(),
         HostsLost { hosts_suffice: false, .. } => format!("no: {} hosts left, it needs {hosts_min}", lost.left),
         _ => format!("no: at most {} may be in use for that", both(lost.used_max_bytes)),
     }

@@ -30,8 +30,8 @@ struct Row {
 
 /// Works out and prints.
 pub fn run(context: &Context, what: &Compare) -> Result<(), Fail> {
-    let rows = match what.numbers[..] {
-        [before, after] => vec![row(String::new(), before, after, what.per_watt, None)?],
+    let rows = match (what.before, what.after) {
+        (Some(before), Some(after)) => vec![row(String::new(), before, after, what.per_watt, None)?],
         _ => published()?,
     };
     output::show(context.format, &rows, |rows| show(rows))

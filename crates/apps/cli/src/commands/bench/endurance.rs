@@ -181,15 +181,15 @@ fn lives(report: &Report) -> String {
 }
 
 fn trapped(report: &Report) -> String {
-    let caps = report.drives.first().map_or(&[][..], |drive| &drive.trapped_gb);
+    let caps = report.drives.first().map_or(&[][..], |drive| &drive.trapped);
     let caps: Vec<String> =
-        caps.iter().map(|(cap, _)| format!("at most {} GB used", Exact::whole(*cap).decimal(0))).collect();
+        caps.iter().map(|cap| format!("at most {} GB used", Exact::whole(cap.cap_gb).decimal(0))).collect();
     let mut head = vec!["trapped of"];
     head.extend(caps.iter().map(String::as_str));
     output::table(
         &head,
         report.drives.iter().map(|drive| {
-            let trapped = drive.trapped_gb.iter().map(|(_, gb)| format!("{} GB", gb.short(3)));
+            let trapped = drive.trapped.iter().map(|cap| format!("{} GB", cap.trapped_gb.short(3)));
             std::iter::once(drive.drive.clone()).chain(trapped).collect()
         }),
     )
@@ -197,13 +197,14 @@ fn trapped(report: &Report) -> String {
 
 fn show_wear(wear: &Wear) -> String {
     output::pairs([
-        ("written", format!("{} TB in {} days", wear.written_tb.short(3), wear.days.short(3))),
+        ("written", format!("{} TB", wear.written_tb.short(3))),
+        ("in days", wear.days.short(3)),
         ("used up", format!("{} %", wear.used_percent.decimal(1))),
         (
-            "left",
+            "days left",
             match wear.days_left {
                 None => "nothing was written: there is no rate to go on".into(),
-                Some(left) => format!("{} days at that rate", left.decimal(0)),
+                Some(left) => format!("{} at that rate", left.decimal(0)),
             },
         ),
     ])
