@@ -54,6 +54,8 @@ fn each_rule_changes_what_it_says() {
         ("no cap in hybrid", Cluster { cache_bytes: 960 * GB, media: Media::Hybrid, ..base }, (16, 8, 7, 896, 0)),
         // 7,000 - 3,000 is less than 6,400; 7,000 - 1,500 still; 7,000 - 750 too; 7,000 - 375 is not.
         ("full", Cluster { free_bytes: 7_000 * GB, ..base }, (16, 8, 1, 128, 3)),
+        ("a fifth stays free just so", Cluster { free_bytes: 9_400 * GB, ..base }, (16, 8, 8, 1024, 0)),
+        ("and not quite", Cluster { free_bytes: 9_399 * GB, ..base }, (16, 8, 4, 512, 1)),
         ("small", Cluster { cache_bytes: GB, ..base }, (16, 8, 1, 128, 0)),
     ];
     for (rule, cluster, expected) in cases {

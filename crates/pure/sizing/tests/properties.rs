@@ -34,9 +34,11 @@ proptest! {
     fn half_the_copies_are_twice_the_iops(mb in number(), copies in 1u64..100, drives in 1u64..64, units in units()) {
         let load = Workload { copies: Exact::whole(copies), cache_drives: drives, ..Workload::paper() };
         let twice = Workload { copies: Exact::whole(2 * copies), ..load };
+        let amplified = Workload { write_amplification: Exact::whole(2), ..load };
         let drives_twice = Workload { cache_drives: 2 * drives, ..twice };
         let iops = load.iops(mb, units).unwrap();
         prop_assert_eq!(iops, twice.iops(mb, units).unwrap().times(Exact::whole(2)).unwrap());
+        prop_assert_eq!(amplified.iops(mb, units), twice.iops(mb, units));
         prop_assert_eq!(iops, drives_twice.iops(mb, units).unwrap());
     }
 
@@ -69,6 +71,9 @@ proptest! {
         prop_assert!(usable >= bytes);
         // One raw byte holds at most `reduction` bytes of guests.
         prop_assert!(i128::from(usable - bytes) <= reduction.ceil());
+        // And what is told to be usable fits.
+        let fits = pool.usable(bytes).and_then(|told| pool.raw(told.usable_bytes)).unwrap();
+        prop_assert!(fits.raw_bytes <= bytes);
         let plain = Pool::of(protection);
         let raw = plain.raw(bytes).unwrap().raw_bytes;
         prop_assert!(plain.usable(raw).unwrap().usable_bytes - bytes <= 1);
@@ -173,6 +178,14 @@ fn a_policy_costs_as_many_copies_as_it_has() {
     assert_eq!((coded(1), coded(2)), (Ok(Protection::Raid5), Ok(Protection::Raid6)));
     assert_eq!(coded(3).map_err(|e| e.kind), Err(SizingErrorKind::Value));
     assert!(Protection::of(&Policy { ftt: 9, ..Policy::default() }).is_err());
+}
+
+#[test]
+fn a_lost_host_is_rebuilt_up_to_the_last_byte() {
+    let told = |used| hosts_lost(Protection::Mirror { ftt: 1 }, 4, 30, used, 1).unwrap();
+    assert_eq!((told(90).rebuilds, told(90).full_after_percent), (true, Some(Exact::HUNDRED)));
+    assert_eq!((told(91).rebuilds, told(91).room, told(91).used_max_bytes), (false, false, 90));
+    assert_eq!(told(91).rebuild_bytes, Some(23), "a quarter of 91, rounded up");
 }
 
 #[test]
