@@ -47,9 +47,12 @@ pub enum RunError {
         /// What was asked, and what was answered.
         why: String,
     },
-    /// The job itself.
+    /// There is no such load.
     #[error("{0}")]
     Job(String),
+    /// There is, and it is not to be run as it stands.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Requests of one direction that ended within the measured time.

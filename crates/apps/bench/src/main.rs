@@ -23,10 +23,11 @@ use args::{Cli, Command, Load, Style};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Done, and nothing speaks against the numbers.
+/// Exit codes, the same as those of `cairn`: done; refused or broken; a wrong command line; a target that cannot be reached.
 const DONE: u8 = 0;
-/// Refused, or the run broke.
 const REFUSED: u8 = 1;
+const USAGE: u8 = 2;
+const UNREACHABLE: u8 = 3;
 
 fn main() -> ExitCode {
     let Command::Load(load) = Cli::parse().command;
@@ -45,7 +46,11 @@ fn measure(load: &Load) -> u8 {
         }
         Err(why) => {
             eprintln!("error: {why}");
-            REFUSED
+            match why {
+                RunError::Job(_) => USAGE,
+                RunError::Open { .. } => UNREACHABLE,
+                RunError::Refused(_) | RunError::Request { .. } => REFUSED,
+            }
         }
     }
 }

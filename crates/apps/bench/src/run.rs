@@ -45,7 +45,8 @@ fn check(job: &Job) -> Result<(), RunError> {
         return refused("a measured time of nothing: take a second or more");
     }
     if job.spec.read_percent < 100 && !job.destructive {
-        return refused("this load writes, and what the targets hold is lost: say --destructive if that is meant");
+        let why = "this load writes, and what the targets hold is lost: say --destructive if that is meant";
+        return Err(RunError::Refused(why.into()));
     }
     Ok(())
 }
