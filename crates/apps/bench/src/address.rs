@@ -54,7 +54,9 @@ impl FromStr for Address {
             return Ok(Self::NbdTcp { host, port, export: unescaped(export)? });
         }
         match text.split_once("://") {
-            Some((scheme, _)) => Err(format!("{text}: {scheme} is not spoken here; take nbd:// or nbd+unix://, or a path")),
+            Some((scheme, _)) => {
+                Err(format!("{text}: {scheme} is not spoken here; take nbd:// or nbd+unix://, or a path"))
+            }
             None if text.is_empty() => Err("an empty target".into()),
             None => Ok(Self::Path(text.into())),
         }
@@ -107,7 +109,9 @@ mod tests {
         assert_eq!("nbd://[::1]:9/a%20b".parse(), Ok(tcp("::1", 9, "a b")));
         assert_eq!("nbd://[::1]/d".parse(), Ok(tcp("::1", 10809, "d")));
         assert_eq!("/dev/vdb".parse(), Ok(Address::Path("/dev/vdb".into())));
-        for wrong in ["", "nbd+unix:///d", "nbd+unix:///d?socket=", "iscsi://h/1", "nbd:///d", "nbd://h:x/d", "nbd://h/%4"] {
+        for wrong in
+            ["", "nbd+unix:///d", "nbd+unix:///d?socket=", "iscsi://h/1", "nbd:///d", "nbd://h:x/d", "nbd://h/%4"]
+        {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }

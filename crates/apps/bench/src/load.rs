@@ -11,7 +11,10 @@ use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_env_linux::{LinuxEnv, Timer};
 use cairn_workload::{Content, Direction, Request, Requests, Schedule};
-use futures::{FutureExt, future::{LocalBoxFuture, join_all}};
+use futures::{
+    FutureExt,
+    future::{LocalBoxFuture, join_all},
+};
 
 use crate::{
     address::Address,
@@ -232,7 +235,9 @@ async fn open_one(
         0 => spec.span_bytes = rest,
         asked if asked > rest => {
             let begin = spec.span_begin;
-            return Err(open_error(format!("a span of {asked} bytes from {begin} on ends beyond its {size_bytes} bytes")));
+            return Err(open_error(format!(
+                "a span of {asked} bytes from {begin} on ends beyond its {size_bytes} bytes"
+            )));
         }
         _ => {}
     }

@@ -14,8 +14,8 @@ use std::{
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use cairn_env::Env;
 use cairn_env_linux::LinuxEnv;
-use futures::channel::{mpsc, oneshot};
 use futures::StreamExt;
+use futures::channel::{mpsc, oneshot};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpStream, UnixStream},

@@ -138,7 +138,8 @@ fn row(name: &str, measured: &Measured, side: &Side) -> Vec<String> {
     let latency = &side.latency;
     let ms = |ns: Option<f64>| ns.map_or("-".into(), |ns| format!("{:.3}", ns / 1e6));
     let at = |quantile| ms(latency.quantile_ns(quantile).map(|ns| ns as f64));
-    let share = |ms: u64| latency.share_within_us(ms * 1000).map_or("-".into(), |share| format!("{:.2} %", share * 100.0));
+    let share =
+        |ms: u64| latency.share_within_us(ms * 1000).map_or("-".into(), |share| format!("{:.2} %", share * 100.0));
     let bytes_per_s = measured.bytes_per_s(side);
     vec![
         name.into(),

@@ -158,7 +158,8 @@ fn a_file_holds_what_was_asked_for() {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("target");
     fs::write(&path, vec![0; 4 << 20]).unwrap();
-    let words = "-b 64k -r 0 -s 0 -q 4 --ramp 0 -t 1 --dedupe 2 --dedupe-sets 5 --compress 4 --destructive --style json";
+    let words =
+        "-b 64k -r 0 -s 0 -q 4 --ramp 0 -t 1 --dedupe 2 --dedupe-sets 5 --compress 4 --destructive --style json";
     let told = result(&run(path.to_str().unwrap(), words));
     assert!(told["write"]["requests"].as_u64().unwrap() >= 64, "the whole file was written: {told}");
     let units = units(&path);

@@ -12,7 +12,7 @@ use crate::units::size;
 pub enum Bench {
     /// Calculators for buying and filling a cluster; none is asked
     #[command(subcommand)]
-    Calc(Calc),
+    Calc(Box<Calc>),
     /// Puts a load on NBD exports, block devices or files, and measures it
     ///
     /// `cairn bench load --help` tells its flags.

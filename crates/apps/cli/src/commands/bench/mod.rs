@@ -27,7 +27,7 @@ pub fn run(context: &Context, verb: Bench) -> Result<(), Fail> {
         Bench::Calc(calc) => calc,
         Bench::Load(words) => return load::run(&words),
     };
-    match calc {
+    match *calc {
         Calc::Endurance(what) => endurance::run(context, &what),
         Calc::Tco(what) => tco::run(context, &what),
         Calc::Capacity(what) => capacity::run(context, &what),
