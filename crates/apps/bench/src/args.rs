@@ -9,7 +9,7 @@ use cairn_bench::{address::Address, job::Job};
 
 /// Measures storage: loads on NBD exports, block devices and files.
 #[derive(Debug, Parser)]
-#[command(name = "cairn bench", version, max_term_width = 110)]
+#[command(name = "cairn bench", bin_name = "cairn bench", version, max_term_width = 110)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
