@@ -4,7 +4,7 @@
 #   make test      sets up the machine, then every test
 #   make verify    what a change must pass; writes nothing but target/
 #   make fix       formats, and applies what clippy can fix
-#   make dist      cairnd and cairn as users run them, in target/dist
+#   make dist      cairnd, cairn and cairn-bench as users run them, in target/dist
 #   make sim       the stories and 1,000 seeds of the whole cluster in the simulator (docs/sim)
 #   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
@@ -24,7 +24,7 @@ build: setup
 	$(CARGO) build --release --workspace
 
 dist: setup
-	$(CARGO) build --profile dist --locked -p cairnd -p cairn-cli
+	$(CARGO) build --profile dist --locked -p cairnd -p cairn-cli -p cairn-bench
 
 test: setup
 	@scripts/test.sh

@@ -1,5 +1,9 @@
 //! The command line: nouns, verbs, flags. Nothing is done here.
 
+mod bench;
+
+pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, Load, MediaName, Tco};
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -54,6 +58,9 @@ pub enum Noun {
     Resync(Resync),
     /// Look into a device or file of a disk group, offline and read-only
     Inspect(Inspect),
+    /// Measure storage, and calculate endurance, cost and capacity
+    #[command(subcommand)]
+    Bench(Box<Bench>),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -77,7 +77,7 @@ impl<'a> Task<'a> {
         wants: &[(ReplicaSetIndex, u32)],
     ) -> Result<Vec<Member>, Refusal> {
         let domain_of = |seat: Seat| self.picture.domain_of(seat.host);
-        let needed = 2 * usize::from(ftt) + 1;
+        let needed = usize::from(cairn_sizing::mirror_hosts_min(ftt));
         let mut usable: BTreeSet<FaultDomain> = self.room.domains().into_iter().collect();
         usable.extend(self.kept.iter().map(|m| domain_of(m.seat())));
         if usable.len() < needed {

@@ -1,6 +1,6 @@
 //! What would become of a disk that is not created yet: for `cairn disk create --dry-run` and for planning.
 //!
-//! Not here    rebuild times and overheads (a sizing room, later)
+//! Not here    multipliers, host minima and lost hosts of a cluster that is not there yet (`sizing`)
 
 use cairn_geometry::{component_bytes, plan_layout, replica_sets};
 use cairn_types::{ComponentId, Policy};

@@ -22,6 +22,7 @@ mod io;
 mod net;
 mod ring;
 mod threads;
+mod timer;
 
 pub use device::{DiskOptions, Fill, OpenError, create_disk_file};
 pub use disk::LinuxDisk;
@@ -30,3 +31,4 @@ pub use executor::{Executor, ExecutorConfig, IoChoice, IoMode, ShardEnd, ShardHa
 pub use fabric::Fabric;
 pub use host::{Host, HostConfig, StartError};
 pub use net::{PeerHealth, PeerState, RefusedConnection, frames_in};
+pub use timer::Timer;

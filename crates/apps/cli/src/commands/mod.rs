@@ -1,5 +1,6 @@
 //! One file per noun. Each verb is one request and one way to print its answer.
 
+mod bench;
 mod cluster;
 mod completions;
 mod disk;
@@ -40,6 +41,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Health => health::run(&context).await,
         Noun::Resync(verb) => resync::run(&context, verb).await,
         Noun::Inspect(what) => inspect::run(&context, &what),
+        Noun::Bench(verb) => bench::run(&context, *verb),
         Noun::Completions { shell } => completions::completions(shell),
         Noun::Version => completions::version(&context),
     }

@@ -1,0 +1,170 @@
+//! The command line.
+
+use std::time::Duration;
+
+use cairn_workload::{Addresses, Content, Pace, Spec};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use cairn_bench::{address::Address, job::Job};
+
+/// Measures storage: loads on NBD exports, block devices and files.
+#[derive(Debug, Parser)]
+#[command(name = "cairn bench", bin_name = "cairn bench", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Puts one load on one or more targets, and tells what it took.
+    Load(Box<Load>),
+}
+
+/// The form of the result on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Style {
+    /// For people.
+    Table,
+    /// For programs: all that was measured, with histograms.
+    Json,
+    /// As fio's json+ tells a job.
+    Fio,
+    /// IOMeter's 21 latency bins, as CSV.
+    Iometer,
+}
+
+#[derive(Debug, Args)]
+pub struct Load {
+    /// nbd+unix:///EXPORT?socket=PATH, nbd://HOST:PORT/EXPORT, a block device or a file; several, each with this load.
+    #[arg(required = true)]
+    pub targets: Vec<Address>,
+    /// Bytes of each request.
+    #[arg(long, short = 'b', default_value = "4k", value_parser = request_bytes)]
+    pub block: u32,
+    /// Reads, in per cent; the rest are writes.
+    #[arg(long, short = 'r', default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub read: u8,
+    /// Requests that go anywhere, in per cent; the rest follow on the last one.
+    #[arg(long, short = 's', default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub random: u8,
+    /// Random requests by a Zipf distribution of this exponent (1.1 as fio's zipf:1.1).
+    #[arg(long, conflicts_with = "hot")]
+    pub zipf: Option<f64>,
+    /// Random requests to a hot area: REQUESTS/AREA in per cent, such as 95/5.
+    #[arg(long, value_parser = hot_area)]
+    pub hot: Option<(u8, u8)>,
+    /// Requests kept outstanding at each target; with --rate, the most that may be.
+    #[arg(long, short = 'q', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub outstanding: u32,
+    /// Requests that begin each second, over all targets, whatever has ended; latency counts from when each was due.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// At random times instead of evenly.
+    #[arg(long, requires = "rate")]
+    pub poisson: bool,
+    /// Seconds before anything counts.
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    pub ramp: Duration,
+    /// Seconds that are measured.
+    #[arg(long, short = 't', default_value = "10", value_parser = seconds)]
+    pub time: Duration,
+    /// Where the bytes that are asked for begin.
+    #[arg(long, default_value = "0", value_parser = size)]
+    pub offset: u64,
+    /// How many there are; the whole target where not told.
+    #[arg(long, value_parser = size)]
+    pub span: Option<u64>,
+    /// Deduplication ratio of what is written: 2 is 2:1.
+    #[arg(long, default_value_t = 1.0)]
+    pub dedupe: f64,
+    /// How many different 4 KiB units the duplicates are drawn from.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub dedupe_sets: u64,
+    /// Compression ratio of what is written: 2 is 2:1.
+    #[arg(long, default_value_t = 1.0)]
+    pub compress: f64,
+    /// Of all that is drawn: one seed is one load.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The targets' data may be lost. Needed for every load that writes.
+    #[arg(long)]
+    pub destructive: bool,
+    /// The form of the result.
+    #[arg(long, default_value = "table")]
+    pub style: Style,
+}
+
+impl Load {
+    /// The job that is asked for.
+    ///
+    /// # Errors
+    /// What cannot be, in words.
+    pub fn job(&self) -> Result<Job, String> {
+        let addresses = match (self.zipf, self.hot) {
+            (Some(theta), _) => Addresses::Zipf { theta },
+            (None, Some((requests_percent, area_percent))) => Addresses::HotArea { requests_percent, area_percent },
+            (None, None) => Addresses::Uniform,
+        };
+        let ratio = |what: &str, ratio: f64| match ratio >= 1.0 && ratio.is_finite() {
+            true => Ok(1.0 / ratio),
+            false => Err(format!("a {what} ratio of {ratio}:1: take 1 (nothing is alike) or more")),
+        };
+        let pace = match (self.rate, self.poisson) {
+            (None, _) => Pace::Closed,
+            (Some(per_s), _) if !(per_s > 0.0 && per_s.is_finite()) => {
+                return Err(format!("a rate of {per_s} a second: take one above 0"));
+            }
+            (Some(per_s), true) => Pace::Poisson { per_s },
+            (Some(per_s), false) => Pace::Rate { per_s },
+        };
+        Ok(Job {
+            targets: self.targets.clone(),
+            spec: Spec {
+                request_bytes: self.block,
+                read_percent: self.read,
+                random_percent: self.random,
+                addresses,
+                span_begin: self.offset,
+                span_bytes: self.span.unwrap_or(0),
+                seed: self.seed,
+            },
+            content: Content {
+                duplicate_share: 1.0 - ratio("deduplication", self.dedupe)?,
+                duplicates: self.dedupe_sets,
+                random_share: ratio("compression", self.compress)?,
+                ..Content::random(self.seed, 0)
+            },
+            outstanding: self.outstanding,
+            pace,
+            ramp: self.ramp,
+            measure: self.time,
+            destructive: self.destructive,
+        })
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    cairn_types::parse_bytes(text)
+}
+
+fn request_bytes(text: &str) -> Result<u32, String> {
+    let bytes = size(text)?;
+    u32::try_from(bytes).map_err(|_| format!("a request of {bytes} bytes: take a multiple of 512 up to 32 MiB"))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches('s').trim_end();
+    let seconds: f64 = number.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    match (0.0..=1e7).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(format!("{text:?}: take 0 seconds or more")),
+    }
+}
+
+fn hot_area(text: &str) -> Result<(u8, u8), String> {
+    let wrong = || format!("{text:?}: write REQUESTS/AREA in per cent, each from 1 to 99, such as 95/5");
+    let (requests, area) = text.split_once('/').ok_or_else(wrong)?;
+    let percent = |text: &str| text.trim().parse().ok().filter(|p| (1..=99).contains(p)).ok_or_else(wrong);
+    Ok((percent(requests)?, percent(area)?))
+}

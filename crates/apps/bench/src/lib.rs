@@ -1,0 +1,18 @@
+//! The load generator of `cairn bench`: requests to NBD exports, block devices and files, and what they took.
+//!
+//! Promises    B1  only what ends within the measured time counts; the ramp before it and the drain after it do not
+//!             B2  a fixed rate is measured from when each request was due, not from when there was room to send it
+//!             B3  a run that broke says so, and keeps what was measured until then, marked
+//!             B4  nothing is written to a target without `--destructive`
+//! Assumes     one thread drives all targets: a run that needs more of it than 80 % of a processor is told as such
+//! Not here    what is asked for (`cairn-workload`), what the numbers say (`cairn-measure`), prices and sizes
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod job;
+mod load;
+mod nbd;
+pub mod output;
+mod process;
+pub mod run;
+mod target;

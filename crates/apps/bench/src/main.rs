@@ -1,0 +1,92 @@
+//! `cairn bench`: parses, runs, prints.
+#![forbid(unsafe_code)]
+
+mod args;
+
+use std::{
+    io::IsTerminal as _,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use cairn_bench::{
+    job::{Job, Measured, RunError},
+    output, run,
+};
+use clap::Parser as _;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use args::{Cli, Command, Load, Style};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Exit codes, the same as those of `cairn`: done; refused or broken; a wrong command line; a target that cannot be reached.
+const DONE: u8 = 0;
+const REFUSED: u8 = 1;
+const USAGE: u8 = 2;
+const UNREACHABLE: u8 = 3;
+
+fn main() -> ExitCode {
+    let Command::Load(load) = Cli::parse().command;
+    ExitCode::from(measure(&load))
+}
+
+fn measure(load: &Load) -> u8 {
+    let measured = load.job().map_err(RunError::Job).and_then(|job| Ok((run_with_progress(&job)?, job)));
+    match measured {
+        Ok((measured, job)) => {
+            println!("{}", shown(load.style, &job, &measured).trim_end());
+            if load.style != Style::Table {
+                measured.doubts(&job).iter().for_each(|doubt| eprintln!("! {doubt}"));
+            }
+            if measured.broken.is_none() { DONE } else { REFUSED }
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            match why {
+                RunError::Job(_) => USAGE,
+                RunError::Open { .. } => UNREACHABLE,
+                RunError::Refused(_) | RunError::Request { .. } => REFUSED,
+            }
+        }
+    }
+}
+
+fn shown(style: Style, job: &Job, measured: &Measured) -> String {
+    match style {
+        Style::Table => output::table(job, measured),
+        Style::Json => format!("{:#}", output::json(job, measured)),
+        Style::Fio => format!("{:#}", output::fio(job, measured)),
+        Style::Iometer => output::iometer(measured),
+    }
+}
+
+/// Runs it, with a bar on a terminal.
+fn run_with_progress(job: &Job) -> Result<Measured, RunError> {
+    if !std::io::stderr().is_terminal() {
+        return run::run(job);
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| progress(job, &over));
+        let measured = run::run(job);
+        over.store(true, Ordering::Relaxed);
+        measured
+    })
+}
+
+fn progress(job: &Job, over: &AtomicBool) {
+    let (began, whole) = (Instant::now(), job.ramp + job.measure);
+    let style = ProgressStyle::with_template("{msg:>8} [{bar:40}] {pos}/{len} s").expect("a template that parses");
+    let bar = ProgressBar::new(whole.as_secs()).with_style(style.progress_chars("=> "));
+    while !over.load(Ordering::Relaxed) {
+        let now = began.elapsed();
+        bar.set_message(if now < job.ramp { "ramp" } else { "measure" });
+        bar.set_position(now.min(whole).as_secs());
+        thread::sleep(Duration::from_millis(100));
+    }
+    bar.finish_and_clear();
+}

@@ -1,0 +1,220 @@
+//! Results for people and for programs.
+//!
+//! Promises    latencies in ms in tables and in ns in JSON (`_ns`), throughput in MiB/s and MB/s, both named
+//!             what was not measured is a dash, or null, and never a number
+//! Source      fio's json+ for the histograms: `bins`, keys are middles in ns
+
+use cairn_measure::{EDGES_US, Histogram, LABELS, Quantile};
+use cairn_workload::{Direction, Pace};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Map, Value, json};
+
+use crate::job::{Job, Measured, Side};
+
+const QUANTILES: [(&str, Quantile); 5] = [
+    ("p50", Quantile::P50),
+    ("p95", Quantile::P95),
+    ("p99", Quantile::P99),
+    ("p999", Quantile::P999),
+    ("p9999", Quantile::P9999),
+];
+
+/// The result in the terms of `results.json`: one cell of a study.
+pub fn json(job: &Job, measured: &Measured) -> Value {
+    let both = measured.both();
+    json!({
+        "targets": job.targets.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "params": params(job),
+        "measured_s": measured.measured.as_secs_f64(),
+        "read": side(measured, &measured.reads),
+        "write": side(measured, &measured.writes),
+        "total": side(measured, &both),
+        "seconds": measured.seconds.iter().map(|second| json!({
+            "requests": second.requests, "bytes": second.bytes, "max_ns": second.max_ns,
+        })).collect::<Vec<_>>(),
+        "checks": {
+            "little_outstanding": measured.little(job).map(|little| little.outstanding),
+            "little_off": measured.little(job).map(|little| little.off),
+            "harness_cpu": measured.harness_cpu,
+            "lag_p99_ns": measured.lag.as_ref().and_then(|lag| lag.quantile_ns(Quantile::P99)),
+        },
+        "doubts": measured.doubts(job),
+        "complete": measured.broken.is_none(),
+    })
+}
+
+fn params(job: &Job) -> Value {
+    let spec = &job.spec;
+    let rate = match job.pace {
+        Pace::Closed => Value::Null,
+        Pace::Rate { per_s } => json!({ "per_s": per_s, "arrivals": "even" }),
+        Pace::Poisson { per_s } => json!({ "per_s": per_s, "arrivals": "poisson" }),
+    };
+    json!({
+        "bs_bytes": spec.request_bytes,
+        "rdpct": spec.read_percent,
+        "rndpct": spec.random_percent,
+        "addresses": format!("{:?}", spec.addresses),
+        "span_begin": spec.span_begin,
+        "span_bytes": if spec.span_bytes == 0 { Value::Null } else { spec.span_bytes.into() },
+        "outstanding_per_target": job.outstanding,
+        "rate": rate,
+        "ramp_s": job.ramp.as_secs_f64(),
+        "seed": spec.seed,
+        "content": {
+            "duplicate_share": job.content.duplicate_share,
+            "duplicates": job.content.duplicates,
+            "random_share": job.content.random_share,
+        },
+    })
+}
+
+fn side(measured: &Measured, side: &Side) -> Value {
+    let latency = &side.latency;
+    let mut lat = Map::new();
+    lat.insert("mean_ns".into(), json!(latency.mean_ns()));
+    lat.insert("min_ns".into(), json!(latency.min_ns()));
+    for (name, quantile) in QUANTILES {
+        lat.insert(format!("{name}_ns"), json!(latency.quantile_ns(quantile)));
+    }
+    lat.insert("max_ns".into(), json!(latency.max_ns()));
+    json!({
+        "requests": latency.count(),
+        "bytes": side.bytes,
+        "iops": measured.per_s(side),
+        "bytes_per_s": measured.bytes_per_s(side),
+        "lat": lat,
+        "qos": qos(latency),
+        "iometer_bins": latency.iometer(),
+        "bins": latency.fio_bins().into_iter().map(|(ns, count)| (ns.to_string(), json!(count))).collect::<Map<_, _>>(),
+    })
+}
+
+/// The share of requests within 1, 2, 5, 10 and 30 ms: edges of IOMeter's bins, so exact.
+fn qos(latency: &Histogram) -> Value {
+    let share = |ms: u64| (ms.to_string(), json!(latency.share_within_us(ms * 1000)));
+    [1, 2, 5, 10, 30].map(share).into_iter().collect::<Map<_, _>>().into()
+}
+
+/// For people.
+pub fn table(job: &Job, measured: &Measured) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "", "IOPS", "MiB/s", "MB/s", "MEAN MS", "P50", "P95", "P99", "P99.9", "MAX", "<=1 MS", "<=5 MS", "<=30 MS",
+    ]);
+    let both = measured.both();
+    for (name, side) in [("read", &measured.reads), ("write", &measured.writes), ("total", &both)] {
+        if side.latency.count() > 0 || name == "total" {
+            table.add_row(row(name, measured, side));
+        }
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    let mut text = format!("{}\n{table}\n", title(job));
+    for doubt in measured.doubts(job) {
+        text.push_str(&format!("! {doubt}\n"));
+    }
+    text
+}
+
+fn title(job: &Job) -> String {
+    let spec = &job.spec;
+    let pace = match job.pace {
+        Pace::Closed => format!("{} outstanding at each of {} target(s)", job.outstanding, job.targets.len()),
+        Pace::Rate { per_s } => format!("{per_s} a second over {} target(s)", job.targets.len()),
+        Pace::Poisson { per_s } => format!("{per_s} a second (Poisson) over {} target(s)", job.targets.len()),
+    };
+    format!(
+        "{} requests, {} % read, {} % random, {pace}; {:.0} s after {:.0} s of ramp",
+        cairn_types::format_bytes(spec.request_bytes.into()),
+        spec.read_percent,
+        spec.random_percent,
+        job.measure.as_secs_f64(),
+        job.ramp.as_secs_f64()
+    )
+}
+
+fn row(name: &str, measured: &Measured, side: &Side) -> Vec<String> {
+    let latency = &side.latency;
+    let ms = |ns: Option<f64>| ns.map_or("-".into(), |ns| format!("{:.3}", ns / 1e6));
+    let at = |quantile| ms(latency.quantile_ns(quantile).map(|ns| ns as f64));
+    let share =
+        |ms: u64| latency.share_within_us(ms * 1000).map_or("-".into(), |share| format!("{:.2} %", share * 100.0));
+    let bytes_per_s = measured.bytes_per_s(side);
+    vec![
+        name.into(),
+        format!("{:.0}", measured.per_s(side)),
+        format!("{:.1}", bytes_per_s / f64::from(1 << 20)),
+        format!("{:.1}", bytes_per_s / 1e6),
+        ms(latency.mean_ns()),
+        at(Quantile::P50),
+        at(Quantile::P95),
+        at(Quantile::P99),
+        at(Quantile::P999),
+        ms(latency.max_ns().map(|ns| ns as f64)),
+        share(1),
+        share(5),
+        share(30),
+    ]
+}
+
+/// IOMeter's 21 bins with counts and cumulative shares, as its results list them.
+pub fn iometer(measured: &Measured) -> String {
+    let both = measured.both().latency;
+    let (counts, mut seen) = (both.iometer(), 0);
+    let mut text = String::from("latency bin,requests,cumulative %\n");
+    for (label, count) in LABELS.iter().zip(counts) {
+        seen += count;
+        let share = if both.count() == 0 { 0.0 } else { seen as f64 * 100.0 / both.count() as f64 };
+        text.push_str(&format!("{label},{count},{share:.4}\n"));
+    }
+    debug_assert_eq!(EDGES_US.len() + 1, LABELS.len());
+    text
+}
+
+/// fio's JSON, as far as there is something to tell: what parsers of json+ read of a job.
+pub fn fio(job: &Job, measured: &Measured) -> Value {
+    let direction = |direction: Direction| {
+        let side = measured.side(direction);
+        let latency = &side.latency;
+        let percentile = |millionths: u32| {
+            let ns = Quantile::of_millionths(millionths).and_then(|quantile| latency.quantile_ns(quantile));
+            (format!("{:.6}", f64::from(millionths) / 10_000.0), json!(ns.unwrap_or(0)))
+        };
+        let percentiles = FIO_PERCENTILES.map(percentile).into_iter().collect::<Map<_, _>>();
+        let bins = latency.fio_bins().into_iter().map(|(ns, count)| (ns.to_string(), json!(count)));
+        json!({
+            "io_bytes": side.bytes,
+            "io_kbytes": side.bytes >> 10,
+            "bw_bytes": measured.bytes_per_s(side) as u64,
+            "bw": measured.bytes_per_s(side) as u64 >> 10,
+            "iops": measured.per_s(side),
+            "runtime": measured.measured.as_millis() as u64,
+            "total_ios": latency.count(),
+            "clat_ns": {
+                "min": latency.min_ns().unwrap_or(0),
+                "max": latency.max_ns().unwrap_or(0),
+                "mean": latency.mean_ns().unwrap_or(0.0),
+                "N": latency.count(),
+                "percentile": percentiles,
+                "bins": bins.collect::<Map<_, _>>(),
+            },
+        })
+    };
+    json!({
+        "fio version": concat!("cairn-bench-", env!("CARGO_PKG_VERSION")),
+        "jobs": [{
+            "jobname": "cairn-bench",
+            "error": i32::from(measured.broken.is_some()),
+            "read": direction(Direction::Read),
+            "write": direction(Direction::Write),
+            "job options": { "bs": job.spec.request_bytes.to_string(), "iodepth": job.outstanding.to_string() },
+        }],
+    })
+}
+
+/// fio's default list.
+const FIO_PERCENTILES: [u32; 17] = [
+    10_000, 50_000, 100_000, 200_000, 300_000, 400_000, 500_000, 600_000, 700_000, 800_000, 900_000, 950_000, 990_000,
+    995_000, 999_000, 999_500, 999_900,
+];

@@ -1,0 +1,52 @@
+//! One job on a thread of its own, with the product's own way to devices.
+
+use cairn_env_linux::{ExecutorConfig, Host, HostConfig, ShardEnd, run_shard};
+use cairn_types::{ClusterId, HostId, Incarnation};
+use futures::channel::oneshot;
+
+use crate::{
+    job::{Job, Measured, RunError},
+    load,
+};
+
+/// Runs the job, and returns when it is over: after ramp, measured time, and the end of what was under way.
+///
+/// # Errors
+/// What kept it from beginning. What broke it later is in [`Measured::broken`].
+pub fn run(job: &Job) -> Result<Measured, RunError> {
+    check(job)?;
+    let config = HostConfig {
+        cluster: ClusterId(0),
+        host: HostId(0),
+        incarnation: Incarnation(0),
+        protocol: 0,
+        shards: 1,
+        listen: None,
+        fabric: None,
+    };
+    let host = Host::new(config).map_err(|error| RunError::Job(error.to_string()))?;
+    let (result, taken) = oneshot::channel();
+    let job = job.clone();
+    let ended = run_shard(&host, 0, ExecutorConfig::default(), |env| async move {
+        let _ = result.send(load::run(env, &job).await);
+    });
+    match ended.map_err(|error| RunError::Job(format!("the system gives no thread: {error}")))? {
+        ShardEnd::Panicked(words) => Err(RunError::Job(format!("the load generator failed: {words}"))),
+        _ => futures::executor::block_on(taken).unwrap_or_else(|_| Err(RunError::Job("the run was ended".into()))),
+    }
+}
+
+fn check(job: &Job) -> Result<(), RunError> {
+    let refused = |why: &str| Err(RunError::Job(why.to_owned()));
+    if job.targets.is_empty() {
+        return refused("no target: name an NBD export, a block device or a file");
+    }
+    if job.measure.is_zero() {
+        return refused("a measured time of nothing: take a second or more");
+    }
+    if job.spec.read_percent < 100 && !job.destructive {
+        let why = "this load writes, and what the targets hold is lost: say --destructive if that is meant";
+        return Err(RunError::Refused(why.into()));
+    }
+    Ok(())
+}
