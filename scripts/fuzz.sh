@@ -52,7 +52,7 @@ run() {
 summary() {
     local target=$1 code=$2 log=$work/$1.log inputs features result="no failure"
     inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)
-    features=$(grep -o ' ft: [0-9]*' "$log" | tail -1 | tr -dc 0-9 || true)
+    features=$(grep -ao ' ft: [0-9]*' "$log" | tail -1 | tr -dc 0-9 || true)
     ((code == 0)) || result="FAILED"
     printf 'fuzz: %-9s %10s inputs, %7s features: %s\n' "$target" "${inputs:-?}" "${features:-?}" "$result"
     ((code == 0)) && return
