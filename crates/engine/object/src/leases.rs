@@ -3,6 +3,8 @@
 //! Promises    L1  a heartbeat is answered at once, by the shard that grants: a wedged shard grants nothing
 //!             L2  a peer that does not answer for three quarters of a lease counts as down, whatever its connection says
 //!             L3  whoever asks first after this process stood still for as long as that is told so
+//!             L4  how long no connected host has told a disk group open is known of each; while this process stood still, or
+//!                 before it began, nobody was away
 
 use std::{
     cell::{Cell, RefCell},
