@@ -69,6 +69,20 @@ pub struct Flags {
     /// Size of the capacity file of each embedded host
     #[arg(long, value_name = "SIZE", default_value = "2GiB", requires = "embedded_hosts")]
     pub embedded_capacity: Size,
+    /// Capacity files of each embedded host
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "embedded_hosts",
+          value_parser = clap::value_parser!(u32).range(1..=7))]
+    pub embedded_capacity_devices: u32,
+    /// For measuring: requests to the cache files take what they would on this medium: hdd10k, sata-ssd, nvme-nand, optane, or one of
+    /// the configuration's
+    #[arg(long, value_name = "MEDIUM", requires = "embedded_hosts")]
+    pub embedded_cache_medium: Option<String>,
+    /// The same for the capacity files
+    #[arg(long, value_name = "MEDIUM", requires = "embedded_hosts")]
+    pub embedded_capacity_medium: Option<String>,
+    /// Every time of those media is multiplied by this
+    #[arg(long, value_name = "FACTOR", requires = "embedded_hosts")]
+    pub embedded_medium_dilation: Option<f64>,
 }
 
 impl Flags {

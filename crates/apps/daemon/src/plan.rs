@@ -9,6 +9,7 @@ use std::{
 };
 
 use cairn_api::v1::ClusterSettings;
+use cairn_env_linux::Medium;
 
 use crate::{
     config::{Config, ConfigError, DirectoryConfig, DirectoryKind, DiskGroupConfig},
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// Everything that the process runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The cluster's name.
     pub cluster_name: String,
@@ -63,7 +64,7 @@ pub struct ApiPlan {
 }
 
 /// One host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HostPlan {
     /// Its name.
     pub name: String,
@@ -83,6 +84,8 @@ pub struct HostPlan {
     pub nbd_socket: Option<PathBuf>,
     /// Disk groups to open, or to make where the devices are empty.
     pub disk_groups: Vec<DiskGroupConfig>,
+    /// Files whose requests take what they would on a medium that is not there.
+    pub media: Vec<(PathBuf, Medium)>,
 }
 
 impl Plan {
@@ -93,12 +96,12 @@ impl Plan {
     pub fn new(config: &Config, flags: &Flags) -> Result<Self, ConfigError> {
         match flags.embedded_hosts {
             Some(count) => embedded(config, flags, count),
-            None => Ok(single(config)),
+            None => single(config),
         }
     }
 }
 
-fn single(config: &Config) -> Plan {
+fn single(config: &Config) -> Result<Plan, ConfigError> {
     let listen = &config.listen;
     let several_processes = config.directory.kind == DirectoryKind::Etcd;
     let peers = address(&listen.peers).filter(|_| several_processes);
@@ -112,8 +115,14 @@ fn single(config: &Config) -> Plan {
         nbd: address(&listen.nbd),
         nbd_socket: path(&listen.nbd_socket),
         disk_groups: config.disk_group.clone(),
+        media: media(config, &config.disk_group)?,
     };
-    Plan { directory: directory(config), api: api(config), hosts: vec![host], ..base(config) }
+    Ok(Plan { directory: directory(config), api: api(config), hosts: vec![host], ..base(config) })
+}
+
+fn media(config: &Config, groups: &[DiskGroupConfig]) -> Result<Vec<(PathBuf, Medium)>, ConfigError> {
+    let each = groups.iter().map(|group| group.media(&config.medium)).collect::<Result<Vec<_>, _>>();
+    Ok(each.map_err(ConfigError)?.concat())
 }
 
 fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigError> {
@@ -137,7 +146,18 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
     let hosts = (1..=count)
         .map(|number| {
             let dir = data_dir.join(format!("host-{number}"));
-            HostPlan {
+            let disk_groups = vec![DiskGroupConfig {
+                cache: dir.join("cache.img"),
+                capacity: (1..=flags.embedded_capacity_devices)
+                    .map(|number| dir.join(format!("capacity-{number}.img")))
+                    .collect(),
+                cache_size: Some(flags.embedded_cache),
+                capacity_size: Some(flags.embedded_capacity),
+                cache_medium: flags.embedded_cache_medium.clone(),
+                capacity_medium: flags.embedded_capacity_medium.clone(),
+                medium_dilation: flags.embedded_medium_dilation,
+            }];
+            Ok(HostPlan {
                 name: format!("host-{number}"),
                 fault_domain: format!("host-{number}"),
                 shards: config.host.shards,
@@ -145,16 +165,12 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
                 advertise: None,
                 nbd: address(&config.listen.nbd).map(|nbd| nth(nbd, number - 1)),
                 nbd_socket: Some(dir.join("nbd.sock")),
-                disk_groups: vec![DiskGroupConfig {
-                    cache: dir.join("cache.img"),
-                    capacity: vec![dir.join("capacity-1.img")],
-                    cache_size: Some(flags.embedded_cache),
-                    capacity_size: Some(flags.embedded_capacity),
-                }],
+                media: media(config, &disk_groups)?,
+                disk_groups,
                 data_dir: dir,
-            }
+            })
         })
-        .collect();
+        .collect::<Result<_, ConfigError>>()?;
     Ok(Plan {
         directory: DirectoryPlan::Embedded { path: data_dir.join("directory.redb") },
         api,

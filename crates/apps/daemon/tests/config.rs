@@ -53,6 +53,8 @@ fn each_wrong_value_names_its_key_and_what_to_write() {
         ("[[disk_group]]\ncapacity = [\"/dev/sda\"]", "line 1", "missing key `cache`"),
         ("[[disk_group]]\ncache = \"/dev/a\"\ncapacity = []", "disk_group.capacity", "1 to 7"),
         ("[[disk_group]]\ncache = \"/dev/a\"\ncapacity = [\"/dev/a\"]", "disk_group", "named twice"),
+        ("[[disk_group]]\ncache = \"/a\"\ncapacity = [\"/b\"]\ncache_medium = \"tape\"", "cache_medium", "hdd10k, sata-ssd"),
+        ("[[disk_group]]\ncache = \"/a\"\ncapacity = [\"/b\"]\ncapacity_medium = \"optane\"\nmedium_dilation = 0.1", "optane", "dilation"),
         ("[log]\nformat = \"xml\"", "line 2", "`json`"),
         ("name = ", "line 1", ""),
         ("[cluster]\nname = \"a\"\nname = \"b\"", "line 3", "duplicate"),
@@ -132,6 +134,22 @@ fn embedded_hosts_have_everything_of_their_own() {
     assert_eq!(plan.api.socket.unwrap().to_str(), Some("/tmp/x/api.sock"));
     assert!(plan.hosts.iter().all(|host| host.peers.is_none()));
     assert_eq!(plan.directory, DirectoryPlan::Embedded { path: "/tmp/x/directory.redb".into() });
+}
+
+#[test]
+fn media_are_of_files_by_name_or_as_described() {
+    let text = "[medium.slow]\nreads = { access_us = [[0.0, 500.5], [1.0, 900]], lanes = 2, mb_per_s = 80, following_us = 0 }\n\
+                writes = { access_us = [[0.0, 1], [1.0, 1]], lanes = 1, mb_per_s = 80 }\none_arm = true\n\
+                [[disk_group]]\ncache = \"/a\"\ncapacity = [\"/b\", \"/c\"]\ncache_medium = \"optane\"\n\
+                capacity_medium = \"slow\"\nmedium_dilation = 20.0\n";
+    let config = config::Config::parse(text, "m.toml").unwrap().check().unwrap();
+    let plan = Plan::new(&config, &Flags::parse_from(["cairnd"])).unwrap();
+    let stamps: Vec<_> = plan.hosts[0].media.iter().map(|(path, m)| (path.to_str().unwrap(), m.stamp())).collect();
+    let slow = "modelled slow, times x20".to_owned();
+    assert_eq!(stamps, [("/a", "modelled optane, times x20".into()), ("/b", slow.clone()), ("/c", slow)]);
+    let reads = &plan.hosts[0].media[1].1.reads;
+    assert_eq!((reads.access[0].1, reads.following_ns, reads.bytes_per_s), (500_500, Some(0), 80_000_000));
+    assert_eq!(config::Config::parse(&config::print(&config), "printed").unwrap(), config);
 }
 
 #[test]

@@ -48,6 +48,10 @@ pub trait Disk: Clone + 'static {
     fn len_bytes(&self) -> u64;
     /// A name for people: the path, or the simulator's label.
     fn name(&self) -> String;
+    /// What it only models, for people who read times measured on it; none where it is what it is.
+    fn medium(&self) -> Option<String> {
+        None
+    }
     /// Reads `len_bytes` at `offset` into one 4 KiB aligned buffer.
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Bytes, DiskError>> + 'static;
     /// Writes `parts` back to back at `offset`: one device write where they are aligned (see [`crate::PageBuf`]).

@@ -324,6 +324,7 @@ impl<E: Env> Inner<E> {
         use cairn_env::Disk;
         DeviceStats {
             name: self.cache.name(),
+            medium: self.cache.medium(),
             bytes: self.cache.len_bytes(),
             failed: state.stopped.is_some(),
             usable_bytes: 0,
@@ -340,6 +341,7 @@ impl<E: Env> Inner<E> {
         let disk = self.capacity[device].as_ref();
         DeviceStats {
             name: disk.map_or_else(|| format!("capacity device {device} (missing)"), Disk::name),
+            medium: disk.and_then(Disk::medium),
             bytes: disk.map_or(0, Disk::len_bytes),
             failed: segments.failed,
             usable_bytes: segments.limit() * block,

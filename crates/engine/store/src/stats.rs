@@ -20,6 +20,8 @@ pub enum LogHealth {
 pub struct DeviceStats {
     /// Its name for people.
     pub name: String,
+    /// The medium that it only models; none where it is what it is.
+    pub medium: Option<String>,
     /// Its length.
     pub bytes: u64,
     /// It failed or is missing.

@@ -10,13 +10,18 @@ use std::{
     os::unix::fs::FileExt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use cairn_env::{BlockingDisk, DiskError, DiskErrorKind};
 
-use crate::{device::Device, disk::device_error};
+use crate::{
+    device::Device,
+    disk::device_error,
+    medium::{Access, Drive},
+};
 
 pub(crate) struct FileBlocking {
     file: Arc<File>,
@@ -24,11 +29,22 @@ pub(crate) struct FileBlocking {
     _locked: Arc<File>,
     dead: Arc<AtomicBool>,
     len_bytes: u64,
+    /// The model of its medium, and what was written since the last sync: that takes its time then. Reads take none, as the page
+    /// cache has nearly all that the metadata store asks for.
+    drive: Option<Arc<Drive>>,
+    unsynced_bytes: AtomicU64,
 }
 
 impl FileBlocking {
     pub fn new(device: &Device, dead: Arc<AtomicBool>) -> Self {
-        Self { file: device.buffered.clone(), _locked: device.file.clone(), dead, len_bytes: device.len_bytes }
+        Self {
+            file: device.buffered.clone(),
+            _locked: device.file.clone(),
+            dead,
+            len_bytes: device.len_bytes,
+            drive: device.drive.clone(),
+            unsynced_bytes: AtomicU64::new(0),
+        }
     }
 
     fn check(&self, act: &'static str, offset: u64, len: usize) -> Result<(), DiskError> {
@@ -54,15 +70,23 @@ impl BlockingDisk for FileBlocking {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DiskError> {
         self.check("write", offset, data.len())?;
+        self.unsynced_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(data, offset).map_err(|cause| device_error("write", offset, data.len() as u64, &cause))
     }
 
     fn sync(&self) -> Result<(), DiskError> {
         self.check("flush", 0, 0)?;
+        let unsynced_bytes = self.unsynced_bytes.swap(0, Ordering::Relaxed);
+        let due = self.drive.as_ref().map(|drive| drive.due(Access::Write, u64::MAX - unsynced_bytes, unsynced_bytes));
         loop {
             match self.file.sync_data() {
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    if let Some(due) = due {
+                        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    }
+                    return Ok(());
+                }
                 Err(cause) => return Err(device_error("flush", 0, 0, &cause)),
             }
         }

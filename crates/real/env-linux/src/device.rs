@@ -18,7 +18,10 @@ use cairn_env::PageBuf;
 use cairn_types::{BLOCK_BYTES, format_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 
-use crate::io::Sync;
+use crate::{
+    io::Sync,
+    medium::{Drive, Medium, MediumError},
+};
 
 /// How a device is opened.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,8 @@ pub struct DiskOptions {
     pub read_only: bool,
     /// Refuse a file system without O_DIRECT instead of going through the page cache.
     pub direct_required: bool,
+    /// Requests take what they would on this medium: files only.
+    pub medium: Option<Medium>,
 }
 
 /// How [`create_disk_file`] gives a file its extents.
@@ -67,6 +72,15 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
+    /// A block device is what it is.
+    #[error("{path} is a block device, and media are modelled on files only: leave the model out")]
+    NotModelled {
+        /// The device.
+        path: PathBuf,
+    },
+    /// The model is none.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
     /// The file system takes no O_DIRECT, and that was required.
     #[error("the file system of {path} takes no direct I/O (O_DIRECT): use a disk, ext4 or xfs")]
     NotDirect {
@@ -102,6 +116,8 @@ pub(crate) struct Device {
     pub direct: bool,
     /// What makes a write to it durable.
     pub sync: Sync,
+    /// The model of its medium.
+    pub drive: Option<Arc<Drive>>,
 }
 
 fn open_with(path: &Path, options: &DiskOptions, flags: OFlags) -> io::Result<File> {
@@ -118,6 +134,10 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
     if !kind.is_file() && !kind.is_block_device() {
         return Err(OpenError::Kind { path: path.to_owned() });
     }
+    if kind.is_block_device() && options.medium.is_some() {
+        return Err(OpenError::NotModelled { path: path.to_owned() });
+    }
+    options.medium.as_ref().map_or(Ok(()), Medium::check)?;
     // O_EXCL on a block device claims it in the kernel: against mounts, swap, MD and other claimers.
     let claim = if kind.is_block_device() && !options.read_only { OFlags::EXCL } else { OFlags::empty() };
     let in_use = || OpenError::InUse { path: path.to_owned() };
@@ -159,7 +179,14 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
         buffered: Arc::new(buffered),
         direct,
         sync,
+        drive: options.medium.clone().map(|medium| Drive::new(medium, seed_of(path))),
     })
+}
+
+/// The same name has the same seed (FNV-1a).
+fn seed_of(path: &Path) -> u64 {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Whether the device under a file makes a write durable without a flush after it; false where that cannot be learned.

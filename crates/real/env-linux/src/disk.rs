@@ -5,7 +5,7 @@
 //! Assumes     the device honours flushes (fault model)
 //! Not here    opening and locking (`device`), the ring (`ring`)
 
-use std::{cell::Cell, future::Future, path::Path, rc::Rc, sync::Arc};
+use std::{cell::Cell, future::Future, path::Path, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::{Buf, Bytes};
 use cairn_env::{BUFFER_ALIGN, BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf};
@@ -15,6 +15,7 @@ use crate::{
     blocking_disk::FileBlocking,
     device::{self, Device},
     io::{Backend, InFlight, Request, Sync},
+    medium::{Access, Drive, Timers},
     threads::SLICES_MAX,
 };
 
@@ -29,6 +30,8 @@ struct Inner {
     blocking: Arc<FileBlocking>,
     /// Durable writes under way.
     durable: Cell<usize>,
+    /// For the model of its medium.
+    timers: Timers,
 }
 
 impl LinuxDisk {
@@ -45,6 +48,7 @@ impl LinuxDisk {
             in_flight: env.in_flight().clone(),
             blocking,
             durable: Cell::new(0),
+            timers: Timers::default(),
         })))
     }
 
@@ -146,8 +150,25 @@ impl LinuxDisk {
     async fn run(&self, request: Request) -> (std::io::Result<usize>, Request) {
         let inner = &self.0;
         let file = inner.device.file.clone();
+        let due = inner.device.drive.as_ref().and_then(|drive| due(drive, &request));
         let answer = inner.backend.run(file, request, inner.in_flight.enter()).await;
+        if let Some(due) = due {
+            inner.timers.until(due).await;
+        }
         (answer.result, answer.request)
+    }
+}
+
+/// When the model of a medium has done the request; a flush waits for nothing, as every write is on its medium when it ends.
+fn due(drive: &Drive, request: &Request) -> Option<Instant> {
+    match request {
+        Request::Read { offset, buf, filled } => {
+            Some(drive.due(Access::Read, offset + *filled as u64, (buf.len() - filled) as u64))
+        }
+        Request::Write { offset, parts, .. } => {
+            Some(drive.due(Access::Write, *offset, parts.iter().map(|part| part.len() as u64).sum()))
+        }
+        Request::Flush => None,
     }
 }
 
@@ -245,6 +266,10 @@ impl Disk for LinuxDisk {
 
     fn flush(&self) -> impl Future<Output = Result<(), DiskError>> + 'static {
         self.clone().flush_all()
+    }
+
+    fn medium(&self) -> Option<String> {
+        self.0.device.drive.as_ref().map(|drive| drive.stamp().to_owned())
     }
 
     fn blocking(&self) -> Arc<dyn BlockingDisk> {

@@ -5,11 +5,14 @@ mod common;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskErrorKind, Durability, Env, PageBuf};
-use cairn_env_linux::{DiskOptions, Fill, IoChoice, IoMode, LinuxDisk, LinuxEnv, OpenError, create_disk_file};
+use cairn_env_linux::{
+    DiskOptions, Fill, IoChoice, IoMode, LinuxDisk, LinuxEnv, Medium, OpenError, Service, create_disk_file,
+};
 use common::{directory, on_shard};
 
 const MIB: u64 = 1 << 20;
@@ -131,6 +134,47 @@ fn a_disk_has_one_user() {
         assert!(LinuxDisk::open(&env, &path, &options).is_err());
         drop(blocking);
         open(&env, &path);
+    });
+}
+
+/// Ten milliseconds for each request, four at once; `MB/s` that a test does not notice.
+fn ten_ms() -> Medium {
+    let service = Service {
+        access: vec![(0.0, 10_000_000), (1.0, 10_000_000)],
+        lanes: 4,
+        bytes_per_s: 10_000_000_000,
+        following_ns: None,
+    };
+    let (name, source) = ("ten-ms".into(), "a test".into());
+    Medium { name, source, reads: service.clone(), writes: service, one_arm: false, dilation: 1.0 }
+}
+
+#[test]
+fn a_modelled_file_is_never_faster_than_its_medium() {
+    let directory = directory();
+    let path = disk_file(&directory);
+    on_shard(IoChoice::Auto, move |env| async move {
+        let medium = |dilation| Some(Medium { dilation, ..ten_ms() });
+        let disk =
+            LinuxDisk::open(&env, &path, &DiskOptions { medium: medium(2.0), ..DiskOptions::default() }).unwrap();
+        assert_eq!(disk.medium().as_deref(), Some("modelled ten-ms, times x2"));
+        let begun = env.now();
+        disk.write(0, vec![block(7)], Durability::Durable).await.unwrap();
+        assert!(env.now().since(begun) >= Duration::from_millis(20));
+        // Nine at four lanes are three rounds.
+        let begun = env.now();
+        let reads = futures::future::join_all((0..9).map(|_| disk.read(0, 4096))).await;
+        assert!(reads.into_iter().all(|read| read.unwrap() == block(7)));
+        assert!(env.now().since(begun) >= Duration::from_millis(60));
+        let blocking = disk.blocking();
+        let begun = env.now();
+        let synced = env.run_blocking(move || blocking.write_at(8192, &[1; 100]).and_then(|()| blocking.sync())).await;
+        synced.unwrap();
+        assert!(env.now().since(begun) >= Duration::from_millis(20), "metadata is on the same drive");
+        drop(disk);
+        let options = DiskOptions { medium: medium(0.0), ..DiskOptions::default() };
+        let refused = LinuxDisk::open(&env, &path, &options).err().unwrap().to_string();
+        assert!(refused.contains("ten-ms") && refused.contains("dilation"), "{refused}");
     });
 }
 

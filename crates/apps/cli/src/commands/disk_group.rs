@@ -124,6 +124,7 @@ fn show(group: &DiskGroup) -> String {
                 DeviceState::Ok => "ok".to_owned(),
                 DeviceState::Failed => "failed".to_owned(),
             },
+            device.medium.clone().unwrap_or_else(|| "as it is".into()),
             device.id.to_string(),
         ]
     };
@@ -136,7 +137,7 @@ fn show(group: &DiskGroup) -> String {
     if rows.is_empty() {
         return text;
     }
-    let devices = output::table(&["role", "path", "size", "state", "id"], rows);
+    let devices = output::table(&["role", "path", "size", "state", "medium", "id"], rows);
     format!("{text}\n\n{devices}")
 }
 

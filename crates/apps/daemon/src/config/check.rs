@@ -116,7 +116,8 @@ impl Config {
             ));
         }
         let mut seen = std::collections::BTreeSet::new();
-        for DiskGroupConfig { cache, capacity, .. } in &self.disk_group {
+        for group in &self.disk_group {
+            let DiskGroupConfig { cache, capacity, .. } = group;
             if !(1..=CAPACITY_DEVICES_MAX).contains(&capacity.len()) {
                 return Err(bad(
                     "disk_group.capacity",
@@ -127,6 +128,7 @@ impl Config {
                     ),
                 ));
             }
+            group.media(&self.medium).map_err(|why| bad("disk_group.cache_medium, capacity_medium", &why))?;
             for path in std::iter::once(cache).chain(capacity) {
                 if !seen.insert(path) {
                     return Err(bad("disk_group", &format!("{} is named twice", path.display())));

@@ -1,13 +1,14 @@
 //! The sections and keys of the configuration file. Every key has a default, except in lists.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
+use cairn_env_linux::{Medium, Service};
 use serde::{Deserialize, Serialize};
 
 use super::Size;
 
 /// The whole file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// What is the same on all hosts.
@@ -24,6 +25,9 @@ pub struct Config {
     pub log: LogConfig,
     /// Disk groups to open at start, and to make where the devices are empty. Others are made with `cairn disk-group create`.
     pub disk_group: Vec<DiskGroupConfig>,
+    /// Media models by name, beside the built-in ones.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub medium: BTreeMap<String, MediumConfig>,
 }
 
 /// What is the same on all hosts.
@@ -141,7 +145,7 @@ pub struct LogConfig {
 }
 
 /// A disk group to open at start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskGroupConfig {
     /// The cache device.
@@ -154,6 +158,104 @@ pub struct DiskGroupConfig {
     /// Where a capacity device is a file that does not exist yet: make it with this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_size: Option<Size>,
+    /// For measuring, where the cache is a file: its requests take what they would on this medium ("optane", or one of `medium`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_medium: Option<String>,
+    /// The same for the capacity devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_medium: Option<String>,
+    /// Every modelled time is multiplied by this; 1 where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub medium_dilation: Option<f64>,
+}
+
+impl DiskGroupConfig {
+    /// The media of its devices, by path.
+    ///
+    /// # Errors
+    /// There is no such medium.
+    pub fn media(&self, own: &BTreeMap<String, MediumConfig>) -> Result<Vec<(PathBuf, Medium)>, String> {
+        let dilation = self.medium_dilation.unwrap_or(1.0);
+        let find = |name: &String| medium_named(name, own, dilation);
+        let cache = self.cache_medium.as_ref().map(find).transpose()?;
+        let capacity = self.capacity_medium.as_ref().map(find).transpose()?;
+        let mut media: Vec<_> = cache.map(|medium| (self.cache.clone(), medium)).into_iter().collect();
+        if let Some(medium) = capacity {
+            media.extend(self.capacity.iter().map(|path| (path.clone(), medium.clone())));
+        }
+        Ok(media)
+    }
+}
+
+/// A built-in medium, or one of the file's.
+fn medium_named(name: &str, own: &BTreeMap<String, MediumConfig>, dilation: f64) -> Result<Medium, String> {
+    let made = own.get(name).map(|medium| medium.medium(name)).or_else(|| Medium::preset(name));
+    let Some(medium) = made else {
+        return Err(format!(
+            "{name:?} is no medium: take one of {}, or describe it in [medium.{name}]",
+            Medium::PRESETS.join(", ")
+        ));
+    };
+    let medium = Medium { dilation, ..medium };
+    medium.check().map_err(|error| error.to_string())?;
+    Ok(medium)
+}
+
+/// A media model: what requests to a file take.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MediumConfig {
+    /// What reads take.
+    pub reads: ServiceConfig,
+    /// What writes take.
+    pub writes: ServiceConfig,
+    /// One arm serves reads and writes in turns, with the lanes of reads.
+    #[serde(default)]
+    pub one_arm: bool,
+    /// Where the numbers are from.
+    #[serde(default)]
+    pub source: String,
+}
+
+/// What requests of one direction take.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceConfig {
+    /// Access times as points of their distribution: [share of the requests, microseconds], from share 0.0 to share 1.0.
+    pub access_us: Vec<(f64, f64)>,
+    /// Requests in service at once.
+    pub lanes: u32,
+    /// What the channel to the drive carries, in MB/s (10^6).
+    pub mb_per_s: u64,
+    /// The access time of a request that begins where the last one ended, in microseconds; as any other's where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub following_us: Option<f64>,
+}
+
+impl MediumConfig {
+    fn medium(&self, name: &str) -> Medium {
+        Medium {
+            name: name.to_owned(),
+            source: self.source.clone(),
+            reads: self.reads.service(),
+            writes: self.writes.service(),
+            one_arm: self.one_arm,
+            dilation: 1.0,
+        }
+    }
+}
+
+impl ServiceConfig {
+    fn service(&self) -> Service {
+        // What is no time becomes one that the check of the medium refuses.
+        let ns = |us: f64| if us >= 0.0 { (us * 1e3) as u64 } else { u64::MAX };
+        Service {
+            access: self.access_us.iter().map(|(share, us)| (*share, ns(*us))).collect(),
+            lanes: self.lanes,
+            bytes_per_s: self.mb_per_s.saturating_mul(1_000_000),
+            following_ns: self.following_us.map(ns),
+        }
+    }
 }
 
 impl Default for ClusterConfig {

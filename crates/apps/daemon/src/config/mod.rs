@@ -12,7 +12,7 @@ mod size;
 pub use check::hostname;
 pub use file::{
     ClusterConfig, Config, DirectoryConfig, DirectoryKind, DiskGroupConfig, EtcdMember, HostConfig, ListenConfig,
-    LogConfig, LogFormat, TuningConfig,
+    LogConfig, LogFormat, MediumConfig, ServiceConfig, TuningConfig,
 };
 pub use print::print;
 pub use size::Size;

@@ -210,6 +210,7 @@ impl ShardStart {
             host: self.host,
             data_dir: self.plan.data_dir.clone(),
             name: self.plan.name.clone(),
+            media: self.plan.media.clone(),
             copies: Copies::default(),
         };
         let known = self.groups.clone();

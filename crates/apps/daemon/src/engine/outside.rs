@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cairn_env_linux::{DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, create_disk_file};
+use cairn_env_linux::{DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Medium, create_disk_file};
 use cairn_node::{GroupPaths, Outside};
 use cairn_object::ObjectEvent;
 use cairn_types::{DiskGroupId, HostId, format_bytes};
@@ -26,6 +26,8 @@ pub(super) struct Process {
     pub(super) host: Host,
     pub(super) data_dir: PathBuf,
     pub(super) name: String,
+    /// Files that model a medium.
+    pub(super) media: Vec<(PathBuf, Medium)>,
     pub(super) copies: Copies,
 }
 
@@ -75,15 +77,16 @@ impl Outside<LinuxEnv> for Process {
         create_bytes: Option<u64>,
     ) -> LocalBoxFuture<'static, Result<LinuxDisk, String>> {
         let env = self.env.clone();
+        let path = PathBuf::from(path);
+        let medium = self.media.iter().find(|(file, _)| *file == path).map(|(_, medium)| medium.clone());
         Box::pin(async move {
-            let path = PathBuf::from(path);
             if let Some(bytes) = create_bytes {
                 let file = path.clone();
                 let made =
                     cairn_env::Env::run_blocking(&env, move || create_disk_file(&file, bytes, Fill::Written)).await;
                 made.map_err(|e| e.to_string())?;
             }
-            LinuxDisk::open(&env, &path, &DiskOptions::default()).map_err(|e| e.to_string())
+            LinuxDisk::open(&env, &path, &DiskOptions { medium, ..DiskOptions::default() }).map_err(|e| e.to_string())
         })
     }
 

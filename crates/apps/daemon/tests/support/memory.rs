@@ -68,6 +68,7 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         path,
         size_bytes: GROUP_BYTES,
         state: DeviceState::Ok,
+        medium: None,
     };
     DiskGroup {
         id,

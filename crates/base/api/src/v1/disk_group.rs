@@ -40,6 +40,9 @@ pub struct Device {
     pub size_bytes: u64,
     /// Whether it can be used.
     pub state: DeviceState,
+    /// The medium that it only models: times measured on it are the model's. None where it is what it is.
+    #[serde(default)]
+    pub medium: Option<String>,
 }
 
 /// The write buffer: how full the log is.

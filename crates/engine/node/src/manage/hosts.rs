@@ -79,6 +79,7 @@ impl<E: Env> Node<E> {
                 path: if n == 0 { paths.cache.clone() } else { paths.capacity[n - 1].clone() },
                 size_bytes: d.bytes,
                 state: if d.failed { v1::DeviceState::Failed } else { v1::DeviceState::Ok },
+                medium: d.medium.clone(),
             };
             all.push(v1::DiskGroup {
                 id: store.disk_group(),
