@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use cairn_workload::{Addresses, Content, Pace, Spec};
+use cairn_workload::{Addresses, Content, Kind, Pace, Spec};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use cairn_bench::{address::Address, job::Job};
+use cairn_bench::{
+    address::Address,
+    job::{Job, StreamJob},
+};
 
 /// Measures storage: loads on NBD exports, block devices and files.
 #[derive(Debug, Parser)]
@@ -110,37 +113,33 @@ impl Load {
             true => Ok(1.0 / ratio),
             false => Err(format!("a {what} ratio of {ratio}:1: take 1 (nothing is alike) or more")),
         };
+        let each = |per_s: f64| per_s / self.targets.len().max(1) as f64;
         let pace = match (self.rate, self.poisson) {
             (None, _) => Pace::Closed,
             (Some(per_s), _) if !(per_s > 0.0 && per_s.is_finite()) => {
                 return Err(format!("a rate of {per_s} a second: take one above 0"));
             }
-            (Some(per_s), true) => Pace::Poisson { per_s },
-            (Some(per_s), false) => Pace::Rate { per_s },
+            (Some(per_s), true) => Pace::Poisson { per_s: each(per_s) },
+            (Some(per_s), false) => Pace::Rate { per_s: each(per_s) },
         };
-        Ok(Job {
-            targets: self.targets.clone(),
-            spec: Spec {
-                request_bytes: self.block,
-                read_percent: self.read,
-                random_percent: self.random,
-                addresses,
-                span_begin: self.offset,
-                span_bytes: self.span.unwrap_or(0),
-                seed: self.seed,
-            },
-            content: Content {
-                duplicate_share: 1.0 - ratio("deduplication", self.dedupe)?,
-                duplicates: self.dedupe_sets,
-                random_share: ratio("compression", self.compress)?,
-                ..Content::random(self.seed, 0)
-            },
-            outstanding: self.outstanding,
-            pace,
-            ramp: self.ramp,
-            measure: self.time,
-            destructive: self.destructive,
-        })
+        let spec = Spec {
+            kinds: vec![Kind::new(self.block, self.read, self.random)],
+            addresses,
+            span_begin: self.offset,
+            span_bytes: self.span.unwrap_or(0),
+            seed: self.seed,
+        };
+        let content = Content {
+            duplicate_share: 1.0 - ratio("deduplication", self.dedupe)?,
+            duplicates: self.dedupe_sets,
+            random_share: ratio("compression", self.compress)?,
+            ..Content::random(self.seed, 0)
+        };
+        let outstanding = self.outstanding;
+        let stream =
+            |target: &Address| StreamJob { outstanding, pace, ..StreamJob::new(target.clone(), spec.clone(), content) };
+        let streams = self.targets.iter().map(stream).collect();
+        Ok(Job { streams, ramp: self.ramp, measure: self.time, destructive: self.destructive })
     }
 }
 

@@ -7,25 +7,81 @@ use cairn_workload::{Content, Direction, Pace, Spec};
 
 use crate::address::Address;
 
-/// One measurement.
+/// One measurement: streams that run at the same time, and one time in which they count.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Where to; each gets the load `spec` of its own.
-    pub targets: Vec<Address>,
-    /// What. A span of 0 bytes is the whole target.
-    pub spec: Spec,
-    /// What is written.
-    pub content: Content,
-    /// Requests kept outstanding at each target; with a rate, the most that may be.
-    pub outstanding: u32,
-    /// When requests begin.
-    pub pace: Pace,
+    /// What runs together. Several streams may go to one target.
+    pub streams: Vec<StreamJob>,
     /// How long before anything counts.
     pub ramp: Duration,
-    /// How long what ends counts.
+    /// How long what ends counts; less where every stream has moved its `bytes_max` before.
     pub measure: Duration,
     /// Data may be overwritten.
     pub destructive: bool,
+}
+
+/// One load on one target.
+#[derive(Debug, Clone)]
+pub struct StreamJob {
+    /// What it is called in results.
+    pub name: String,
+    /// Where to.
+    pub target: Address,
+    /// What. A span of 0 bytes is the rest of the target. Stream `n` of a job adds `n` to the seed.
+    pub spec: Spec,
+    /// The span in per cent of the target, from and to, instead of the bytes that the spec has.
+    pub part: Option<(f64, f64)>,
+    /// What is written. The disk's number is the stream's.
+    pub content: Content,
+    /// How many units the duplicates are drawn from, as a share of the units of all the job's spans, instead of the number that the
+    /// content has.
+    pub duplicates_share: Option<f64>,
+    /// Requests kept outstanding; with a rate, the most that may be.
+    pub outstanding: u32,
+    /// When requests begin; a rate is this stream's own.
+    pub pace: Pace,
+    /// Begins no more requests after so many bytes.
+    pub bytes_max: Option<u64>,
+}
+
+impl StreamJob {
+    /// A closed loop of one request on the span that the spec has.
+    pub fn new(target: Address, spec: Spec, content: Content) -> Self {
+        let name = target.to_string();
+        let (part, duplicates_share, bytes_max) = (None, None, None);
+        Self { name, target, spec, part, content, duplicates_share, outstanding: 1, pace: Pace::Closed, bytes_max }
+    }
+
+    /// Requests that this stream alone has a second; none for a closed loop.
+    pub fn per_s(&self) -> Option<f64> {
+        match self.pace {
+            Pace::Closed => None,
+            Pace::Rate { per_s } | Pace::Poisson { per_s } => Some(per_s),
+        }
+    }
+}
+
+impl Job {
+    /// Whether any stream writes.
+    pub fn writes(&self) -> bool {
+        self.streams.iter().any(|stream| stream.spec.writes())
+    }
+
+    /// Requests kept outstanding by all streams together; with rates, the most that may be.
+    pub fn outstanding(&self) -> u64 {
+        self.streams.iter().map(|stream| u64::from(stream.outstanding)).sum()
+    }
+
+    /// The stream that all others are like, but for their target and name; none where they differ.
+    pub fn alike(&self) -> Option<&StreamJob> {
+        let (first, others) = self.streams.split_first()?;
+        let alike = |other: &StreamJob| {
+            let same = (other.outstanding, other.bytes_max) == (first.outstanding, first.bytes_max);
+            same && (&other.spec, other.part, other.pace) == (&first.spec, first.part, first.pace)
+                && (other.content, other.duplicates_share) == (first.content, first.duplicates_share)
+        };
+        others.iter().all(alike).then_some(first)
+    }
 }
 
 /// What went wrong at a target.
@@ -64,15 +120,92 @@ pub struct Side {
     pub bytes: u64,
 }
 
-/// One second of the measured time.
+impl Side {
+    /// These and those of another one.
+    pub fn with(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.latency.add(&other.latency);
+        both.bytes += other.bytes;
+        both
+    }
+}
+
+/// What ended in a short time, added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Second {
-    /// Requests that ended in it.
+pub struct Tally {
+    /// Requests.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The longest of them.
+    /// Their latencies.
+    pub sum_ns: u64,
+    /// The squares of those.
+    pub squares_ns2: u128,
+    /// The longest.
     pub max_ns: u64,
+}
+
+impl Tally {
+    /// One request.
+    pub fn record(&mut self, bytes: u64, ns: u64) {
+        let squares_ns2 = u128::from(ns) * u128::from(ns);
+        self.add(&Self { requests: 1, bytes, sum_ns: ns, squares_ns2, max_ns: ns });
+    }
+
+    /// Those of another one.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.squares_ns2 = self.squares_ns2.saturating_add(other.squares_ns2);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// The mean; none of nothing.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.sum_ns as f64 / self.requests as f64)
+    }
+
+    /// The standard deviation (of a sample, n - 1); none of fewer than two.
+    pub fn deviation_ns(&self) -> Option<f64> {
+        let mean = self.mean_ns().filter(|_| self.requests > 1)?;
+        let squares = self.squares_ns2 as f64 - mean * mean * self.requests as f64;
+        Some((squares.max(0.0) / (self.requests - 1) as f64).sqrt())
+    }
+}
+
+/// One second of the measured time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Reads that ended in it.
+    pub reads: Tally,
+    /// Writes that ended in it.
+    pub writes: Tally,
+}
+
+impl Second {
+    /// Reads and writes together.
+    pub fn both(&self) -> Tally {
+        let mut both = self.reads;
+        both.add(&self.writes);
+        both
+    }
+}
+
+/// What one stream has done in the measured time.
+#[derive(Debug, Clone, Default)]
+pub struct StreamMeasured {
+    /// Reads.
+    pub reads: Side,
+    /// Writes.
+    pub writes: Side,
+}
+
+impl StreamMeasured {
+    /// Both directions together.
+    pub fn both(&self) -> Side {
+        self.reads.with(&self.writes)
+    }
 }
 
 /// What was measured.
@@ -84,6 +217,8 @@ pub struct Measured {
     pub reads: Side,
     /// Writes.
     pub writes: Side,
+    /// Stream by stream, in the job's order.
+    pub streams: Vec<StreamMeasured>,
     /// Second by second.
     pub seconds: Vec<Second>,
     /// How much later than due requests began; none without a rate.
@@ -99,9 +234,9 @@ pub const HARNESS_CPU_MAX: f64 = 0.80;
 
 impl Measured {
     /// Before the first request.
-    pub(crate) fn nothing(measured: Duration) -> Self {
-        let (reads, writes) = (Side::default(), Side::default());
-        Self { measured, reads, writes, seconds: Vec::new(), lag: None, harness_cpu: 0.0, broken: None }
+    pub(crate) fn nothing(measured: Duration, streams: usize) -> Self {
+        let (reads, writes, streams) = (Side::default(), Side::default(), vec![StreamMeasured::default(); streams]);
+        Self { measured, reads, writes, streams, seconds: Vec::new(), lag: None, harness_cpu: 0.0, broken: None }
     }
 
     /// Of one direction.
@@ -114,10 +249,7 @@ impl Measured {
 
     /// Both directions together.
     pub fn both(&self) -> Side {
-        let mut both = self.reads.clone();
-        both.latency.add(&self.writes.latency);
-        both.bytes += self.writes.bytes;
-        both
+        self.reads.with(&self.writes)
     }
 
     /// Requests a second.
@@ -134,14 +266,15 @@ impl Measured {
         if count == 0 { 0.0 } else { count as f64 / self.measured.as_secs_f64() }
     }
 
-    /// Little's law on what a closed loop kept outstanding; none for a rate, and where nothing ended.
+    /// Little's law on what the closed loops of the job kept outstanding; none where there are none, and where nothing ended.
     pub fn little(&self, job: &Job) -> Option<Little> {
-        let both = self.both();
-        let asked = u64::from(job.outstanding) * job.targets.len() as u64;
-        match job.pace {
-            Pace::Closed => cairn_measure::little(self.per_s(&both), both.latency.mean_ns()?, asked),
-            _ => None,
+        let (mut all, mut asked) = (Histogram::default(), 0);
+        for (stream, measured) in job.streams.iter().zip(&self.streams).filter(|(job, _)| job.pace == Pace::Closed) {
+            all.add(&measured.reads.latency);
+            all.add(&measured.writes.latency);
+            asked += u64::from(stream.outstanding);
         }
+        cairn_measure::little(self.a_second(all.count()), all.mean_ns()?, asked)
     }
 
     /// Why the numbers may not be what they seem; empty where nothing speaks against them.
@@ -151,12 +284,16 @@ impl Measured {
             doubts.push(format!("the run ended early: {why}"));
         }
         if let Some(little) = self.little(job).filter(|little| !little.holds()) {
-            let asked = u64::from(job.outstanding) * job.targets.len() as u64;
             doubts.push(format!(
-                "rate x mean latency is {:.2} requests outstanding, {asked} were asked for ({:+.1} %)",
+                "rate x mean latency is {:.2} requests outstanding, {:.0} were asked for ({:+.1} %)",
                 little.outstanding,
+                little.outstanding / (1.0 + little.off),
                 little.off * 100.0
             ));
+        }
+        let still = |(_, measured): &(&StreamJob, &StreamMeasured)| measured.both().latency.count() == 0;
+        for (stream, _) in job.streams.iter().zip(&self.streams).filter(still).filter(|_| job.streams.len() > 1) {
+            doubts.push(format!("nothing of {} ended in the measured time", stream.name));
         }
         if self.harness_cpu > HARNESS_CPU_MAX {
             let percent = self.harness_cpu * 100.0;

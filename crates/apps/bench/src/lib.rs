@@ -12,6 +12,7 @@ pub mod address;
 pub mod job;
 mod load;
 mod nbd;
+mod open;
 pub mod output;
 mod process;
 pub mod run;

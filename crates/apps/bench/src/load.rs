@@ -1,4 +1,4 @@
-//! Sends requests and measures them: closed loops and schedules over all targets of a job.
+//! Sends requests and measures them: closed loops and schedules, one for each stream of a job.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,15 +10,15 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_env_linux::{LinuxEnv, Timer};
-use cairn_workload::{Content, Direction, Request, Requests, Schedule};
+use cairn_workload::{Content, Direction, Pace, Request, Requests, Schedule};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, join_all},
 };
 
 use crate::{
-    address::Address,
     job::{Job, Measured, RunError, Second},
+    open::{self, Open},
     process,
     target::Target,
 };
@@ -35,17 +35,18 @@ struct Shared {
 impl Shared {
     fn result(&self) -> Measured {
         let mut measured = self.measured.borrow().clone();
-        let took = self.counts.1.min(Instant::now()).saturating_duration_since(self.counts.0);
+        let now = Instant::now();
+        let took = self.counts.1.min(now).saturating_duration_since(self.counts.0);
         if let Some(before) = self.cpu_before.get().filter(|_| !took.is_zero()) {
             measured.harness_cpu = (process::cpu_time() - before).as_secs_f64() / took.as_secs_f64();
         }
-        if measured.broken.is_some() {
+        if measured.broken.is_some() || now < self.counts.1 {
             measured.measured = took;
         }
         measured
     }
 
-    fn ended(&self, request: &Request, began: Instant, ended: Instant) {
+    fn ended(&self, stream: usize, request: &Request, began: Instant, ended: Instant) {
         let (from, until) = self.counts;
         if ended < from || ended >= until {
             return;
@@ -54,21 +55,23 @@ impl Shared {
             self.cpu_before.set(Some(process::cpu_time()));
         }
         let took_ns = ended.saturating_duration_since(began).as_nanos() as u64;
+        let bytes = u64::from(request.len_bytes);
         let mut measured = self.measured.borrow_mut();
+        let measured = &mut *measured;
         let second = (ended - from).as_secs() as usize;
         if measured.seconds.len() <= second {
             measured.seconds.resize(second + 1, Second::default());
         }
-        let of_second = &mut measured.seconds[second];
-        of_second.requests += 1;
-        of_second.bytes += u64::from(request.len_bytes);
-        of_second.max_ns = of_second.max_ns.max(took_ns);
-        let side = match request.direction {
-            Direction::Read => &mut measured.reads,
-            Direction::Write => &mut measured.writes,
+        let (of_second, of_stream) = (&mut measured.seconds[second], &mut measured.streams[stream]);
+        let (tally, side, of_stream) = match request.direction {
+            Direction::Read => (&mut of_second.reads, &mut measured.reads, &mut of_stream.reads),
+            Direction::Write => (&mut of_second.writes, &mut measured.writes, &mut of_stream.writes),
         };
-        side.latency.record(took_ns);
-        side.bytes += u64::from(request.len_bytes);
+        tally.record(bytes, took_ns);
+        for side in [side, of_stream] {
+            side.latency.record(took_ns);
+            side.bytes += bytes;
+        }
     }
 
     fn broke(&self, target: &str, request: &Request, why: &str) {
@@ -80,32 +83,39 @@ impl Shared {
     }
 }
 
-/// The requests of one target, and what its writes hold.
+/// The requests of one stream, and what its writes hold.
 struct Stream {
+    number: usize,
     name: String,
     target: Target,
     requests: RefCell<Requests>,
     content: Content,
     writes: Cell<u64>,
+    bytes_left: Cell<u64>,
     shared: Rc<Shared>,
 }
 
 impl Stream {
-    fn next(&self) -> (Request, Bytes) {
-        let request = self.requests.borrow_mut().next().expect("loads have no end");
+    /// None once all bytes that were asked for are under way.
+    fn next(&self) -> Option<(Request, Bytes)> {
+        if self.bytes_left.get() == 0 {
+            return None;
+        }
+        let request = self.requests.borrow_mut().next()?;
+        self.bytes_left.set(self.bytes_left.get().saturating_sub(request.len_bytes.into()));
         if request.direction == Direction::Read {
-            return (request, Bytes::new());
+            return Some((request, Bytes::new()));
         }
         let generation = self.writes.replace(self.writes.get() + 1);
         let mut data = PageBuf::dirty(request.len_bytes as usize);
         self.content.fill(request.offset, generation, &mut data);
-        (request, data.freeze())
+        Some((request, data.freeze()))
     }
 
     async fn carry_out(&self, request: Request, data: Bytes, began: Instant) {
         let answer = self.target.request(&request, data).await;
         match answer {
-            Ok(()) => self.shared.ended(&request, began, Instant::now()),
+            Ok(()) => self.shared.ended(self.number, &request, began, Instant::now()),
             Err(why) => self.shared.broke(&self.name, &request, &why),
         }
     }
@@ -116,8 +126,9 @@ impl Stream {
 
     /// One of the requests that a closed loop keeps outstanding, again and again.
     async fn closed(self: Rc<Self>) {
-        while !self.is_over() {
-            let (request, data) = self.next();
+        while !self.is_over()
+            && let Some((request, data)) = self.next()
+        {
             self.carry_out(request, data, Instant::now()).await;
         }
     }
@@ -132,7 +143,7 @@ impl Stream {
             }
             timer.until(due).await?;
             room.enter().await;
-            if self.is_over() {
+            if self.is_over() || self.bytes_left.get() == 0 {
                 room.leave();
                 break;
             }
@@ -142,8 +153,9 @@ impl Stream {
             }
             let (stream, room) = (self.clone(), room.clone());
             env.spawn(async move {
-                let (request, data) = stream.next();
-                stream.carry_out(request, data, due).await;
+                if let Some((request, data)) = stream.next() {
+                    stream.carry_out(request, data, due).await;
+                }
                 room.leave();
             });
         }
@@ -188,26 +200,31 @@ impl Room {
 /// # Errors
 /// Before the first request only; what breaks later is in the result.
 pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> {
-    let mut open = Vec::new();
-    for address in &job.targets {
-        open.push(open_one(&env, job, address, open.len() as u64).await?);
-    }
+    let open = open::all(&env, job).await?;
     let begin = Instant::now();
     let shared = Rc::new(Shared {
         counts: (begin + job.ramp, begin + job.ramp + job.measure),
-        measured: RefCell::new(Measured::nothing(job.measure)),
+        measured: RefCell::new(Measured::nothing(job.measure, open.len())),
         stop: Cell::new(false),
         cpu_before: Cell::new(None),
     });
     let count = open.len() as u64;
     let mut loops: Vec<LocalBoxFuture<'static, io::Result<()>>> = Vec::new();
-    for (number, (name, target, requests)) in open.into_iter().enumerate() {
-        let content = Content { disk: number as u64, ..job.content };
-        let (requests, writes, shared) = (RefCell::new(requests), Cell::new(0), shared.clone());
-        let stream = Rc::new(Stream { name, target, requests, content, writes, shared });
-        match Schedule::new(job.pace, job.spec.seed, number as u64, count) {
-            Some(schedule) => loops.push(Box::pin(stream.scheduled(env.clone(), schedule, job.outstanding))),
-            None => loops.extend((0..job.outstanding.max(1)).map(|_| stream.clone().closed().map(Ok).boxed_local())),
+    for (number, (of_job, Open { target, requests, content })) in job.streams.iter().zip(open).enumerate() {
+        let stream = Rc::new(Stream {
+            number,
+            name: of_job.target.to_string(),
+            target,
+            requests: RefCell::new(requests),
+            content,
+            writes: Cell::new(0),
+            bytes_left: Cell::new(of_job.bytes_max.unwrap_or(u64::MAX)),
+            shared: shared.clone(),
+        });
+        let outstanding = of_job.outstanding.max(1);
+        match Schedule::new(times(of_job.pace, count), of_job.spec.seed, number as u64, count) {
+            Some(schedule) => loops.push(Box::pin(stream.scheduled(env.clone(), schedule, outstanding))),
+            None => loops.extend((0..outstanding).map(|_| stream.clone().closed().map(Ok).boxed_local())),
         }
     }
     let paced = join_all(loops).await.into_iter().collect::<io::Result<Vec<()>>>();
@@ -215,33 +232,12 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     Ok(shared.result())
 }
 
-/// Opens a target, and makes its load of what was asked for and what it is.
-async fn open_one(
-    env: &LinuxEnv,
-    job: &Job,
-    address: &Address,
-    number: u64,
-) -> Result<(String, Target, Requests), RunError> {
-    let open_error = |why: String| RunError::Open { target: address.to_string(), why };
-    let writes = job.spec.read_percent < 100;
-    let target = Target::open(env, address, writes).await.map_err(open_error)?;
-    let (size_bytes, block) = (target.size_bytes(), target.block_bytes());
-    let mut spec = job.spec;
-    if !spec.request_bytes.is_multiple_of(block) || !spec.span_begin.is_multiple_of(u64::from(block)) {
-        return Err(open_error(format!("requests here begin and end at multiples of {block} bytes")));
+/// The pace of `count` workers of which each has this one: schedules are parts of what all have together, so that those of equal
+/// rates lie evenly between each other.
+fn times(pace: Pace, count: u64) -> Pace {
+    match pace {
+        Pace::Closed => Pace::Closed,
+        Pace::Rate { per_s } => Pace::Rate { per_s: per_s * count as f64 },
+        Pace::Poisson { per_s } => Pace::Poisson { per_s: per_s * count as f64 },
     }
-    let rest = size_bytes.saturating_sub(spec.span_begin);
-    match spec.span_bytes {
-        0 => spec.span_bytes = rest,
-        asked if asked > rest => {
-            let begin = spec.span_begin;
-            return Err(open_error(format!(
-                "a span of {asked} bytes from {begin} on ends beyond its {size_bytes} bytes"
-            )));
-        }
-        _ => {}
-    }
-    spec.seed = spec.seed.wrapping_add(number);
-    let requests = Requests::new(spec, 0, 1).map_err(|e| open_error(e.to_string()))?;
-    Ok((address.to_string(), target, requests))
 }

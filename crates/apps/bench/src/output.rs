@@ -5,11 +5,11 @@
 //! Source      fio's json+ for the histograms: `bins`, keys are middles in ns
 
 use cairn_measure::{EDGES_US, Histogram, LABELS, Quantile};
-use cairn_workload::{Direction, Pace};
+use cairn_workload::{Direction, Kind, Pace, Spec};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 
-use crate::job::{Job, Measured, Side};
+use crate::job::{Job, Measured, Side, StreamJob, Tally};
 
 const QUANTILES: [(&str, Quantile); 5] = [
     ("p50", Quantile::P50),
@@ -23,15 +23,26 @@ const QUANTILES: [(&str, Quantile); 5] = [
 pub fn json(job: &Job, measured: &Measured) -> Value {
     let both = measured.both();
     json!({
-        "targets": job.targets.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "params": params(job),
+        "targets": job.streams.iter().map(|stream| stream.target.to_string()).collect::<Vec<_>>(),
+        "params": job.alike().map(|stream| params(job, stream, job.streams.len())),
         "measured_s": measured.measured.as_secs_f64(),
         "read": side(measured, &measured.reads),
         "write": side(measured, &measured.writes),
         "total": side(measured, &both),
-        "seconds": measured.seconds.iter().map(|second| json!({
-            "requests": second.requests, "bytes": second.bytes, "max_ns": second.max_ns,
+        "streams": job.streams.iter().zip(&measured.streams).map(|(stream, of_stream)| json!({
+            "name": stream.name,
+            "target": stream.target.to_string(),
+            "params": params(job, stream, 1),
+            "read": side(measured, &of_stream.reads),
+            "write": side(measured, &of_stream.writes),
         })).collect::<Vec<_>>(),
+        "seconds": measured.seconds.iter().map(|second| {
+            let both = second.both();
+            json!({
+                "requests": both.requests, "bytes": both.bytes, "max_ns": both.max_ns, "sum_ns": both.sum_ns,
+                "read": tally(&second.reads), "write": tally(&second.writes),
+            })
+        }).collect::<Vec<_>>(),
         "checks": {
             "little_outstanding": measured.little(job).map(|little| little.outstanding),
             "little_off": measured.little(job).map(|little| little.off),
@@ -43,30 +54,58 @@ pub fn json(job: &Job, measured: &Measured) -> Value {
     })
 }
 
-fn params(job: &Job) -> Value {
-    let spec = &job.spec;
-    let rate = match job.pace {
+fn tally(tally: &Tally) -> Value {
+    let Tally { requests, bytes, max_ns, sum_ns, .. } = tally;
+    json!({ "requests": requests, "bytes": bytes, "max_ns": max_ns, "sum_ns": sum_ns })
+}
+
+/// The load of a stream, with the rate that `count` such streams have together.
+fn params(job: &Job, stream: &StreamJob, count: usize) -> Value {
+    let spec = &stream.spec;
+    let together = |per_s: f64| per_s * count as f64;
+    let rate = match stream.pace {
         Pace::Closed => Value::Null,
-        Pace::Rate { per_s } => json!({ "per_s": per_s, "arrivals": "even" }),
-        Pace::Poisson { per_s } => json!({ "per_s": per_s, "arrivals": "poisson" }),
+        Pace::Rate { per_s } => json!({ "per_s": together(per_s), "arrivals": "even" }),
+        Pace::Poisson { per_s } => json!({ "per_s": together(per_s), "arrivals": "poisson" }),
     };
-    json!({
-        "bs_bytes": spec.request_bytes,
-        "rdpct": spec.read_percent,
-        "rndpct": spec.random_percent,
+    let mut params = json!({
+        "bs_bytes": one_of(spec, |kind| kind.request_bytes),
+        "rdpct": one_of(spec, |kind| kind.read_percent.into()),
+        "rndpct": one_of(spec, |kind| kind.random_percent.into()),
         "addresses": format!("{:?}", spec.addresses),
         "span_begin": spec.span_begin,
         "span_bytes": if spec.span_bytes == 0 { Value::Null } else { spec.span_bytes.into() },
-        "outstanding_per_target": job.outstanding,
+        "outstanding_per_target": stream.outstanding,
         "rate": rate,
         "ramp_s": job.ramp.as_secs_f64(),
         "seed": spec.seed,
         "content": {
-            "duplicate_share": job.content.duplicate_share,
-            "duplicates": job.content.duplicates,
-            "random_share": job.content.random_share,
+            "duplicate_share": stream.content.duplicate_share,
+            "duplicates": stream.content.duplicates,
+            "duplicates_share": stream.duplicates_share,
+            "random_share": stream.content.random_share,
         },
-    })
+    });
+    if spec.kinds.len() > 1 {
+        let kind = |kind: &Kind| {
+            let Kind { weight, request_bytes, read_percent, random_percent } = kind;
+            json!({ "weight": weight, "bs_bytes": request_bytes, "rdpct": read_percent, "rndpct": random_percent })
+        };
+        params["kinds"] = spec.kinds.iter().map(kind).collect();
+    }
+    if let Some((from, to)) = stream.part {
+        params["span_percent"] = json!([from, to]);
+    }
+    if let Some(bytes) = stream.bytes_max {
+        params["bytes_max"] = bytes.into();
+    }
+    params
+}
+
+/// A number of all kinds of requests; none where they differ.
+fn one_of(spec: &Spec, of: impl Fn(&Kind) -> u32) -> Option<u32> {
+    let first = of(spec.kinds.first()?);
+    spec.kinds.iter().all(|kind| of(kind) == first).then_some(first)
 }
 
 fn side(measured: &Measured, side: &Side) -> Value {
@@ -117,21 +156,35 @@ pub fn table(job: &Job, measured: &Measured) -> String {
     text
 }
 
-fn title(job: &Job) -> String {
-    let spec = &job.spec;
-    let pace = match job.pace {
-        Pace::Closed => format!("{} outstanding at each of {} target(s)", job.outstanding, job.targets.len()),
-        Pace::Rate { per_s } => format!("{per_s} a second over {} target(s)", job.targets.len()),
-        Pace::Poisson { per_s } => format!("{per_s} a second (Poisson) over {} target(s)", job.targets.len()),
+/// What was asked for, in one line.
+pub fn title(job: &Job) -> String {
+    let (streams, outstanding) = (job.streams.len(), job.outstanding());
+    let rate: f64 = job.streams.iter().filter_map(StreamJob::per_s).sum();
+    let (what, pace) = match job.alike() {
+        Some(stream) => match stream.pace {
+            Pace::Closed => {
+                (load(&stream.spec), format!("{} outstanding at each of {streams} target(s)", stream.outstanding))
+            }
+            Pace::Rate { .. } => (load(&stream.spec), format!("{rate} a second over {streams} target(s)")),
+            Pace::Poisson { .. } => (load(&stream.spec), format!("{rate} a second (Poisson) over {streams} target(s)")),
+        },
+        None => (format!("{streams} streams of different loads"), format!("{outstanding} outstanding in all")),
     };
-    format!(
-        "{} requests, {} % read, {} % random, {pace}; {:.0} s after {:.0} s of ramp",
-        cairn_types::format_bytes(spec.request_bytes.into()),
-        spec.read_percent,
-        spec.random_percent,
-        job.measure.as_secs_f64(),
-        job.ramp.as_secs_f64()
-    )
+    let (measure, ramp) = (job.measure.as_secs_f64(), job.ramp.as_secs_f64());
+    format!("{what}, {pace}; {measure:.0} s after {ramp:.0} s of ramp")
+}
+
+/// What a stream asks for, in words.
+pub fn load(spec: &Spec) -> String {
+    let kinds = spec.kinds.len();
+    let size = match one_of(spec, |kind| kind.request_bytes) {
+        Some(bytes) => format!("{} requests", cairn_types::format_bytes(bytes.into())),
+        None => format!("requests of {kinds} kinds, {} on average", {
+            cairn_types::format_bytes(spec.mean(|kind| kind.request_bytes.into()) as u64)
+        }),
+    };
+    let percent = |of: fn(&Kind) -> u8| spec.mean(|kind| of(kind).into()).round();
+    format!("{size}, {} % read, {} % random", percent(|kind| kind.read_percent), percent(|kind| kind.random_percent))
 }
 
 fn row(name: &str, measured: &Measured, side: &Side) -> Vec<String> {
@@ -208,7 +261,10 @@ pub fn fio(job: &Job, measured: &Measured) -> Value {
             "error": i32::from(measured.broken.is_some()),
             "read": direction(Direction::Read),
             "write": direction(Direction::Write),
-            "job options": { "bs": job.spec.request_bytes.to_string(), "iodepth": job.outstanding.to_string() },
+            "job options": job.alike().map(|stream| json!({
+                "bs": stream.spec.request_bytes_max().to_string(),
+                "iodepth": stream.outstanding.to_string(),
+            })),
         }],
     })
 }

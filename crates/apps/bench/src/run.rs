@@ -38,13 +38,13 @@ pub fn run(job: &Job) -> Result<Measured, RunError> {
 
 fn check(job: &Job) -> Result<(), RunError> {
     let refused = |why: &str| Err(RunError::Job(why.to_owned()));
-    if job.targets.is_empty() {
+    if job.streams.is_empty() {
         return refused("no target: name an NBD export, a block device or a file");
     }
     if job.measure.is_zero() {
         return refused("a measured time of nothing: take a second or more");
     }
-    if job.spec.read_percent < 100 && !job.destructive {
+    if job.writes() && !job.destructive {
         let why = "this load writes, and what the targets hold is lost: say --destructive if that is meant";
         return Err(RunError::Refused(why.into()));
     }

@@ -1,50 +1,20 @@
 //! The program against real servers (nbdkit) and a real file: what it counts, refuses, and says when it breaks. How fast is not
 //! judged here.
 
+mod support;
+
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    path::Path,
+    process::{Command, Output, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
+use support::Server;
 use tempfile::TempDir;
-
-/// An nbdkit of this test, on a unix socket; it ends with it.
-struct Server {
-    child: Child,
-    socket: PathBuf,
-    _dir: TempDir,
-}
-
-impl Server {
-    fn start(words: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("nbd.sock");
-        let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).args(words).spawn();
-        let child = child.expect("nbdkit is installed (`make setup`)");
-        let until = Instant::now() + Duration::from_secs(10);
-        while !socket.exists() {
-            assert!(Instant::now() < until, "nbdkit does not listen");
-            thread::sleep(Duration::from_millis(10));
-        }
-        Self { child, socket, _dir: dir }
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.socket.display())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn bench(target: &str, words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairn-bench"));
@@ -142,7 +112,7 @@ fn a_server_that_dies_breaks_the_run_and_what_was_measured_is_kept() {
     let mut server = Server::start(&["memory", "64M"]);
     let running = bench(&server.uri(), "-q 4 --ramp 0 -t 60 --style json").spawn().unwrap();
     thread::sleep(Duration::from_millis(1500));
-    server.child.kill().unwrap();
+    server.kill();
     let output = running.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let told = result(&output);

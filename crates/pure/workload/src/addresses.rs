@@ -2,7 +2,7 @@
 
 use crate::{
     draw::{below, unit, word},
-    spec::{Addresses, Spec, SpecError},
+    spec::{Addresses, Kind, Spec, SpecError},
 };
 
 /// What is done.
@@ -33,12 +33,16 @@ pub struct Requests {
     /// Of this worker.
     seed: u64,
     number: u64,
-    /// Where what follows on goes, in places.
+    /// Where what follows on goes, in bytes of the span.
     next: u64,
+    /// Weights of the kinds up to and with each.
+    weights: Vec<u64>,
 }
 
-/// Words that a request draws by fixed numbers; those of a Zipf distribution come after them, as it may need several.
+/// Words that a request draws by fixed numbers. Those of a Zipf distribution, which may need several, are from 3 on.
 const WORDS: u64 = 1 << 8;
+const WORD_KIND: u64 = 200;
+const WORD_WITHIN: u64 = 201;
 
 impl Requests {
     /// Those of `worker` of `workers`, which begin their sequences as far apart as the span allows.
@@ -48,18 +52,46 @@ impl Requests {
     pub fn new(spec: Spec, worker: u64, workers: u64) -> Result<Self, SpecError> {
         spec.check()?;
         let workers = workers.max(1);
-        let next = (u128::from(spec.places()) * u128::from(worker % workers) / u128::from(workers)) as u64;
+        let place = (u128::from(spec.places()) * u128::from(worker % workers) / u128::from(workers)) as u64;
+        let next = place * u64::from(spec.request_bytes_max());
         let zipf = match spec.addresses {
             Addresses::Zipf { theta } => Some(Zipf::new(spec.places(), theta)),
             _ => None,
         };
-        Ok(Self { spec, zipf, seed: word(spec.seed, worker), number: 0, next })
+        let sum = |sum: &mut u64, kind: &Kind| {
+            *sum += u64::from(kind.weight);
+            Some(*sum)
+        };
+        let weights = spec.kinds.iter().scan(0, sum).collect();
+        let seed = word(spec.seed, worker);
+        Ok(Self { spec, zipf, seed, number: 0, next, weights })
     }
 
     fn word(&self, which: u64) -> u64 {
         word(self.seed, self.number.wrapping_mul(WORDS).wrapping_add(which))
     }
 
+    fn kind(&self) -> Kind {
+        let sum = self.weights.last().copied().unwrap_or(1);
+        let drawn = if self.weights.len() > 1 { below(self.word(WORD_KIND), sum) } else { 0 };
+        self.spec.kinds[self.weights.partition_point(|weight| *weight <= drawn)]
+    }
+
+    /// A place for `len` bytes by the addresses, in bytes of the span.
+    fn random(&self, len: u64) -> u64 {
+        let largest = u64::from(self.spec.request_bytes_max());
+        let within = if len == largest { 0 } else { below(self.word(WORD_WITHIN), largest / len) * len };
+        let begin = self.place() * largest + within;
+        begin - begin % len
+    }
+
+    /// What follows on the last request, for `len` bytes.
+    fn following(&self, len: u64) -> u64 {
+        let begin = self.next.next_multiple_of(len);
+        if begin + len <= self.spec.span_bytes { begin } else { 0 }
+    }
+
+    /// Which of the largest request's places.
     fn place(&self) -> u64 {
         let places = self.spec.places();
         match self.spec.addresses {
@@ -82,12 +114,13 @@ impl Iterator for Requests {
 
     fn next(&mut self) -> Option<Request> {
         let is = |word: u64, percent: u8| below(word, 100) < u64::from(percent);
-        let direction = if is(self.word(0), self.spec.read_percent) { Direction::Read } else { Direction::Write };
-        let place = if is(self.word(1), self.spec.random_percent) { self.place() } else { self.next };
-        self.next = (place + 1) % self.spec.places();
+        let kind = self.kind();
+        let len = u64::from(kind.request_bytes);
+        let direction = if is(self.word(0), kind.read_percent) { Direction::Read } else { Direction::Write };
+        let begin = if is(self.word(1), kind.random_percent) { self.random(len) } else { self.following(len) };
+        self.next = begin + len;
         self.number += 1;
-        let len_bytes = self.spec.request_bytes;
-        Some(Request { direction, offset: self.spec.span_begin + place * u64::from(len_bytes), len_bytes })
+        Some(Request { direction, offset: self.spec.span_begin + begin, len_bytes: kind.request_bytes })
     }
 }
 

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_workload::{Addresses, Content, Direction, Pace, Requests, Schedule, Spec, SpecError, UNIT_BYTES};
+use cairn_workload::{Addresses, Content, Direction, Kind, Pace, Requests, Schedule, Spec, SpecError, UNIT_BYTES};
 use proptest::prelude::*;
 
 fn spec() -> Spec {
     Spec {
-        request_bytes: 4096,
-        read_percent: 70,
-        random_percent: 100,
+        kinds: vec![Kind::new(4096, 70, 100)],
         addresses: Addresses::Uniform,
         span_begin: 0,
         span_bytes: 4096 * 1000,
@@ -42,16 +40,37 @@ proptest! {
         seed: u64,
     ) {
         let request_bytes = sectors * 512;
+        let kinds = vec![Kind::new(request_bytes, 70, random_percent)];
         let span_begin = begin * 512;
         let span_bytes = places * u64::from(request_bytes) + u64::from(request_bytes) - 512;
-        let spec = Spec { addresses, request_bytes, span_begin, span_bytes, random_percent, seed, ..spec() };
+        let spec = Spec { addresses, kinds, span_begin, span_bytes, seed };
         for worker in 0..3 {
-            for request in Requests::new(spec, worker, 3).unwrap().take(200) {
+            for request in Requests::new(spec.clone(), worker, 3).unwrap().take(200) {
                 prop_assert_eq!(request.len_bytes, request_bytes);
                 prop_assert!(request.offset >= span_begin);
                 prop_assert!(request.offset + u64::from(request_bytes) <= span_begin + span_bytes);
                 prop_assert_eq!((request.offset - span_begin) % u64::from(request_bytes), 0);
             }
+        }
+    }
+
+    #[test]
+    fn requests_of_many_kinds_lie_within_their_span(
+        addresses in addresses(),
+        kinds in prop::collection::vec((1u32..9, 1u32..64, 0u8..=100), 1..6),
+        more_sectors in 0u64..500,
+        seed: u64,
+    ) {
+        let kind = |(weight, sectors, random): (u32, u32, u8)| Kind { weight, ..Kind::new(sectors * 512, 50, random) };
+        let kinds: Vec<Kind> = kinds.into_iter().map(kind).collect();
+        let largest = kinds.iter().map(|kind| kind.request_bytes).max().unwrap();
+        let span_bytes = u64::from(largest) + more_sectors * 512;
+        let spec = Spec { kinds, addresses, span_begin: 512, span_bytes, seed };
+        for request in Requests::new(spec.clone(), 0, 1).unwrap().take(300) {
+            let len = u64::from(request.len_bytes);
+            prop_assert!(spec.kinds.iter().any(|kind| kind.request_bytes == request.len_bytes));
+            prop_assert!(request.offset >= 512 && request.offset + len <= 512 + span_bytes);
+            prop_assert_eq!((request.offset - 512) % len, 0);
         }
     }
 
@@ -91,17 +110,36 @@ fn mixes_come_as_asked() {
     assert!((69_500..70_500).contains(&reads), "{reads} reads of 100,000 at 70 %");
     let places: BTreeSet<u64> = many.iter().map(|r| r.offset).collect();
     assert_eq!(places.len(), 1000, "every place comes up");
-    let follow = take(Spec { random_percent: 25, ..spec() }, 100_000);
+    let follow = take(Spec { kinds: vec![Kind::new(4096, 70, 25)], ..spec() }, 100_000);
     let following = follow.windows(2).filter(|w| w[1].offset == (w[0].offset + 4096) % (4096 * 1000)).count();
     assert!((74_500..75_700).contains(&following), "{following} follow on of 100,000 at 75 %");
 }
 
 #[test]
+fn kinds_come_as_often_as_they_weigh() {
+    let kinds = vec![
+        Kind { weight: 30, ..Kind::new(4096, 100, 100) },
+        Kind { weight: 60, ..Kind::new(8192, 0, 100) },
+        Kind { weight: 10, ..Kind::new(65536, 50, 0) },
+    ];
+    let many = take(Spec { kinds, ..spec() }, 100_000);
+    let count = |len, direction| many.iter().filter(|r| r.len_bytes == len && r.direction == direction).count();
+    assert_eq!((count(4096, Direction::Write), count(8192, Direction::Read)), (0, 0));
+    assert!((29_500..30_500).contains(&count(4096, Direction::Read)));
+    assert!((59_500..60_500).contains(&count(8192, Direction::Write)));
+    assert!((4_700..5_300).contains(&count(65536, Direction::Read)));
+    // Every place of a small request within the places of the largest comes up: 62 x 64 KiB.
+    let small: BTreeSet<u64> = many.iter().filter(|r| r.len_bytes == 4096).map(|r| r.offset).collect();
+    assert_eq!(small.len(), 62 * 16);
+}
+
+#[test]
 fn sequences_go_round_and_workers_begin_apart() {
-    let sequential = Spec { random_percent: 0, ..spec() };
-    let offsets: Vec<u64> = take(sequential, 1001).iter().map(|r| r.offset / 4096).collect();
+    let sequential = Spec { kinds: vec![Kind::new(4096, 70, 0)], ..spec() };
+    let offsets: Vec<u64> = take(sequential.clone(), 1001).iter().map(|r| r.offset / 4096).collect();
     assert_eq!(offsets, (0..1000).chain([0]).collect::<Vec<_>>());
-    let begins = [0, 1, 2, 3].map(|worker| Requests::new(sequential, worker, 4).unwrap().next().unwrap().offset / 4096);
+    let first = |worker| Requests::new(sequential.clone(), worker, 4).unwrap().next().unwrap();
+    let begins = [0, 1, 2, 3].map(|worker| first(worker).offset / 4096);
     assert_eq!(begins, [0, 250, 500, 750]);
 }
 
@@ -169,10 +207,13 @@ fn a_rate_is_a_schedule() {
 #[test]
 fn what_is_no_load_is_refused_in_words() {
     let zipf = |theta| Spec { addresses: Addresses::Zipf { theta }, ..spec() };
+    let of_kinds = |kinds: &[Kind]| Spec { kinds: kinds.to_vec(), ..spec() };
     let refused = [
-        Spec { request_bytes: 1000, ..spec() },
-        Spec { request_bytes: 0, ..spec() },
-        Spec { read_percent: 101, ..spec() },
+        of_kinds(&[]),
+        of_kinds(&[Kind { weight: 0, ..Kind::new(4096, 70, 100) }]),
+        of_kinds(&[Kind::new(4096, 70, 100), Kind::new(1000, 70, 100)]),
+        of_kinds(&[Kind::new(0, 70, 100)]),
+        of_kinds(&[Kind::new(4096, 101, 100)]),
         Spec { span_bytes: 4095, ..spec() },
         Spec { span_begin: 100, ..spec() },
         zipf(1.0),
