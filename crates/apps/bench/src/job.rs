@@ -181,6 +181,8 @@ pub struct Second {
     pub reads: Tally,
     /// Writes that ended in it.
     pub writes: Tally,
+    /// 99 % of both took at most this; 0 where none ended.
+    pub p99_ns: u64,
 }
 
 impl Second {
@@ -217,6 +219,12 @@ pub struct Measured {
     pub reads: Side,
     /// Writes.
     pub writes: Side,
+    /// When the first request began, in ms since 1970: the ramp's begin.
+    pub began_unix_ms: u64,
+    /// When the last one was over.
+    pub ended_unix_ms: u64,
+    /// The longest time in which no request ended, between the first and the last that did, in the measured time.
+    pub longest_silence: Duration,
     /// Stream by stream, in the job's order.
     pub streams: Vec<StreamMeasured>,
     /// Second by second.
@@ -236,7 +244,19 @@ impl Measured {
     /// Before the first request.
     pub(crate) fn nothing(measured: Duration, streams: usize) -> Self {
         let (reads, writes, streams) = (Side::default(), Side::default(), vec![StreamMeasured::default(); streams]);
-        Self { measured, reads, writes, streams, seconds: Vec::new(), lag: None, harness_cpu: 0.0, broken: None }
+        Self {
+            measured,
+            reads,
+            writes,
+            began_unix_ms: 0,
+            ended_unix_ms: 0,
+            longest_silence: Duration::ZERO,
+            streams,
+            seconds: Vec::new(),
+            lag: None,
+            harness_cpu: 0.0,
+            broken: None,
+        }
     }
 
     /// Of one direction.

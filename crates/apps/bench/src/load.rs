@@ -10,6 +10,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_env_linux::{LinuxEnv, Timer};
+use cairn_measure::{Histogram, Quantile};
 use cairn_workload::{Content, Direction, Pace, Request, Requests, Schedule};
 use futures::{
     FutureExt,
@@ -30,11 +31,16 @@ struct Shared {
     measured: RefCell<Measured>,
     stop: Cell<bool>,
     cpu_before: Cell<Option<Duration>>,
+    /// What ended in the current second, and which that is.
+    current: RefCell<(usize, Histogram)>,
+    last_end: Cell<Option<Instant>>,
 }
 
 impl Shared {
     fn result(&self) -> Measured {
+        self.close_second(usize::MAX);
         let mut measured = self.measured.borrow().clone();
+        measured.ended_unix_ms = process::unix_ms();
         let now = Instant::now();
         let took = self.counts.1.min(now).saturating_duration_since(self.counts.0);
         if let Some(before) = self.cpu_before.get().filter(|_| !took.is_zero()) {
@@ -56,9 +62,14 @@ impl Shared {
         }
         let took_ns = ended.saturating_duration_since(began).as_nanos() as u64;
         let bytes = u64::from(request.len_bytes);
+        let second = (ended - from).as_secs() as usize;
+        self.close_second(second);
+        self.current.borrow_mut().1.record(took_ns);
+        let silence =
+            self.last_end.replace(Some(ended)).map_or(Duration::ZERO, |last| ended.saturating_duration_since(last));
         let mut measured = self.measured.borrow_mut();
         let measured = &mut *measured;
-        let second = (ended - from).as_secs() as usize;
+        measured.longest_silence = measured.longest_silence.max(silence);
         if measured.seconds.len() <= second {
             measured.seconds.resize(second + 1, Second::default());
         }
@@ -72,6 +83,19 @@ impl Shared {
             side.latency.record(took_ns);
             side.bytes += bytes;
         }
+    }
+
+    /// What ends from now on ends in `second`: requests end in the order of time.
+    fn close_second(&self, second: usize) {
+        let mut current = self.current.borrow_mut();
+        if current.0 == second {
+            return;
+        }
+        let p99_ns = current.1.quantile_ns(Quantile::P99).unwrap_or_default();
+        if let Some(closed) = self.measured.borrow_mut().seconds.get_mut(current.0) {
+            closed.p99_ns = p99_ns;
+        }
+        *current = (second, Histogram::default());
     }
 
     fn broke(&self, target: &str, request: &Request, why: &str) {
@@ -207,7 +231,10 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
         measured: RefCell::new(Measured::nothing(job.measure, open.len())),
         stop: Cell::new(false),
         cpu_before: Cell::new(None),
+        current: RefCell::default(),
+        last_end: Cell::new(None),
     });
+    shared.measured.borrow_mut().began_unix_ms = process::unix_ms();
     let count = open.len() as u64;
     let mut loops: Vec<LocalBoxFuture<'static, io::Result<()>>> = Vec::new();
     for (number, (of_job, Open { target, requests, content })) in job.streams.iter().zip(open).enumerate() {

@@ -73,7 +73,7 @@ pub struct Flags {
     #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "embedded_hosts",
           value_parser = clap::value_parser!(u32).range(1..=7))]
     pub embedded_capacity_devices: u32,
-    /// For measuring: requests to the cache files take what they would on this medium: hdd10k, sata-ssd, nvme-nand, optane, or one of
+    /// For measuring: requests to the cache files take what they would on this medium: hdd10k, sata-ssd, nvme-nand, nvme-read, optane, or one of
     /// the configuration's
     #[arg(long, value_name = "MEDIUM", requires = "embedded_hosts")]
     pub embedded_cache_medium: Option<String>,

@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod manifest;
+mod plan;
 mod results;
 
 pub use manifest::{Action, ArmMedia, Counters, Machine, Manifest, Phase, PhaseKind, Step, TargetFacts};
+pub use plan::{Cluster, Plan, STUDIES, Scale, Test};
 pub use results::{Cell, Checks, Gauges, Latency, Params, Power, Results, Sample, Side, Verdict, repeats_of};
 
 /// The version of both files. A reader refuses a larger one.

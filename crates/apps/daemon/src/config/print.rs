@@ -38,7 +38,7 @@ const DISK_GROUP_EXAMPLE: &str = "
 # capacity = [\"/dev/sda\", \"/dev/sdb\"]   # 1 to 7
 # cache_size = \"10GiB\"                  # only to make a file that does not exist
 # capacity_size = \"100GiB\"              # only to make files that do not exist
-# cache_medium = \"optane\"               # for measuring on files: times of hdd10k, sata-ssd, nvme-nand or optane
+# cache_medium = \"optane\"               # for measuring on files: times of hdd10k, sata-ssd, nvme-nand, nvme-read or optane
 # capacity_medium = \"hdd10k\"            # or of one that [medium.NAME] describes
 # medium_dilation = 20.0                 # all of them multiplied by this
 ";

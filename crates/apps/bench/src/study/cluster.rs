@@ -1,0 +1,140 @@
+//! A cluster of our own for one arm of a study: hosts in one process, on files that model media.
+//!
+//! Promises    it is another process, the product as users run it: what it takes of the machine is not the load's
+//!             dropping it ends the process and removes its files
+//! Not here    several processes, of which one can be killed (`processes`)
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use cairn_study::{ArmMedia, Cluster};
+
+use super::programs::{Cairn, beside};
+use crate::address::Address;
+
+/// How long hosts may take to come up; their files are written in full first.
+const START_MAX: Duration = Duration::from_secs(600);
+/// How long they may take to stop in order.
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// Bytes of a cache file beside log and metadata: superblocks, and room for rounding.
+const CACHE_EXTRA_BYTES: u64 = 64 << 20;
+
+/// A running cluster.
+pub struct OwnCluster {
+    folder: PathBuf,
+    hosts: u32,
+    process: Option<Child>,
+    cairn: Cairn,
+}
+
+impl OwnCluster {
+    /// Starts it with its files in `folder`, which is made anew.
+    ///
+    /// # Errors
+    /// What did not start, with the last words of its log.
+    pub fn start(folder: &Path, shape: &Cluster, media: &ArmMedia) -> Result<Self, String> {
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        let folder = folder.canonicalize().map_err(|e| e.to_string())?;
+        let socket = folder.join("api.sock");
+        // The kernel's bound for addresses of unix sockets, with the longest name that is made here.
+        if folder.as_os_str().len() + "/host-16/nbd.sock".len() > 107 {
+            return Err(format!("{}: too long a path for sockets in it; take a shorter --dir", folder.display()));
+        }
+        let config = folder.join("cairnd.toml");
+        let text = format!("[tuning]\nlog = {}\nread_cache = {}\n", shape.buffer_bytes, shape.read_cache_bytes);
+        fs::write(&config, text).map_err(|e| format!("cannot write {}: {e}", config.display()))?;
+        let log = fs::File::create(folder.join("cairnd.log")).map_err(|e| e.to_string())?;
+        let metadata_bytes = u64::from(shape.capacity_devices) * shape.capacity_bytes / 50 + (32 << 20);
+        let cache_bytes = shape.buffer_bytes.max(metadata_bytes * 2) + metadata_bytes + CACHE_EXTRA_BYTES;
+        let mut command = Command::new(beside("cairnd")?);
+        let flag = |name: &str, value: String| [format!("--{name}"), value];
+        command.args(flag("config", config.display().to_string()));
+        command.args(flag("data-dir", folder.display().to_string()));
+        command.args(flag("embedded-hosts", shape.hosts.to_string()));
+        command.args(flag("embedded-cache", cache_bytes.to_string()));
+        command.args(flag("embedded-capacity", shape.capacity_bytes.to_string()));
+        command.args(flag("embedded-capacity-devices", shape.capacity_devices.to_string()));
+        command.args(flag("listen-nbd", String::new())).args(flag("listen-api", String::new()));
+        for (name, medium) in [("cache", &media.cache), ("capacity", &media.capacity)] {
+            if medium != ArmMedia::AS_IT_IS {
+                command.args(flag(&format!("embedded-{name}-medium"), medium.clone()));
+            }
+        }
+        command.args(flag("embedded-medium-dilation", media.dilation.to_string()));
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
+        let process = command.spawn().map_err(|e| format!("cannot start cairnd: {e}"))?;
+        let cairn = Cairn::new(format!("unix:{}", socket.display()))?;
+        let mut cluster = Self { folder, hosts: shape.hosts, process: Some(process), cairn };
+        cluster.wait_up(&socket)?;
+        Ok(cluster)
+    }
+
+    fn wait_up(&mut self, socket: &Path) -> Result<(), String> {
+        let begun = Instant::now();
+        while !socket.exists() || self.cairn.done(&["cluster", "status"]).is_err() {
+            let ended = self.process.as_mut().and_then(|process| process.try_wait().ok().flatten());
+            if ended.is_some() || begun.elapsed() > START_MAX {
+                let log = fs::read_to_string(self.folder.join("cairnd.log")).unwrap_or_default();
+                let last: Vec<&str> = log.lines().rev().take(3).collect();
+                let last: Vec<&str> = last.into_iter().rev().collect();
+                return Err(format!("the study's own cluster did not start: {}", last.join("; ")));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// The cluster's command line.
+    pub(crate) fn cairn(&self) -> &Cairn {
+        &self.cairn
+    }
+
+    /// Makes `count` disks, the nth of them at home on the nth host in turns, spread over `stripe_width` capacity devices each.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn create_disks(&self, count: u32, bytes: u64, stripe_width: u32) -> Result<Vec<Address>, String> {
+        let stripe = stripe_width.to_string();
+        self.cairn.done(&["policy", "create", "study", "--stripe-width", &stripe])?;
+        let size = bytes.to_string();
+        let each = |number: u32| {
+            let (name, host) = (format!("vm-{number}"), format!("host-{}", (number - 1) % self.hosts + 1));
+            self.cairn.done(&["disk", "create", &name, "--size", &size, "--policy", "study", "--host", &host])?;
+            // The host of its guest, so that no request takes an extra hop.
+            self.cairn.done(&["disk", "attach", &name, "--host", &host])?;
+            Ok(Address::NbdUnix { socket: self.folder.join(host).join("nbd.sock"), export: name })
+        };
+        (1..=count).map(each).collect()
+    }
+
+    /// Ends it in order, and removes its files.
+    pub fn stop(mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = rustix::process::kill_process(pid(process), rustix::process::Signal::TERM);
+            let begun = Instant::now();
+            while begun.elapsed() < STOP_MAX && matches!(process.try_wait(), Ok(None)) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+fn pid(process: &Child) -> rustix::process::Pid {
+    rustix::process::Pid::from_child(process)
+}
+
+impl Drop for OwnCluster {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,113 @@
+//! The files of a run, written anew after every step.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use cairn_study::{Cell, Manifest, Results, SCHEMA, Step};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Says that a run is not over; replaced by why it ended, or taken away at its end.
+const UNDER_WAY: &str = "it was interrupted, or is still under way";
+
+/// Manifest and results in their folder.
+pub struct Record {
+    folder: PathBuf,
+    /// What was done.
+    pub manifest: Manifest,
+    /// What was measured.
+    pub results: Results,
+}
+
+impl Record {
+    /// Begins a run in `folder`, which must not hold one.
+    ///
+    /// # Errors
+    /// It does, or it cannot be written to.
+    pub fn begin(folder: &Path, manifest: Manifest, caption: String) -> Result<Self, String> {
+        if folder.join("manifest.json").exists() {
+            return Err(format!("{} holds a run already: go on with it by --resume, or take another --dir", folder.display()));
+        }
+        fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        let results = Results {
+            schema: SCHEMA,
+            study: manifest.study.clone(),
+            scale: manifest.scale.clone(),
+            caption,
+            ..Results::default()
+        };
+        let manifest = Manifest { schema: SCHEMA, ..manifest };
+        let mut record = Self { folder: folder.to_owned(), manifest, results };
+        record.end(Some(UNDER_WAY.into()))?;
+        Ok(record)
+    }
+
+    /// Reads the run that `folder` holds.
+    ///
+    /// # Errors
+    /// It holds none, or one of a later version.
+    pub fn read(folder: &Path) -> Result<Self, String> {
+        let manifest: Manifest = read(&folder.join("manifest.json"))?;
+        let results: Results = read(&folder.join("results.json"))?;
+        if manifest.schema > SCHEMA || results.schema > SCHEMA {
+            return Err(format!("{} was written by a later version of this program", folder.display()));
+        }
+        Ok(Self { folder: folder.to_owned(), manifest, results })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// One more thing was done.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    pub fn step(&mut self, step: Step) -> Result<(), String> {
+        self.manifest.steps.push(step);
+        self.save()
+    }
+
+    /// One more thing was done, which measured something.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    pub fn measured(&mut self, step: Step, cell: Cell) -> Result<(), String> {
+        self.results.cells.push(cell);
+        self.step(step)
+    }
+
+    /// The run is over: early, and why, or at its end.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    pub fn end(&mut self, early: Option<String>) -> Result<(), String> {
+        self.manifest.ended_early.clone_from(&early);
+        self.results.ended_early = early;
+        self.save()
+    }
+
+    /// Results before the manifest: a step that stands there has its cell.
+    fn save(&self) -> Result<(), String> {
+        write(&self.folder.join("results.json"), &self.results)?;
+        write(&self.folder.join("manifest.json"), &self.manifest)
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let text = fs::read(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => format!("{} is not there: this folder holds no run of a study", path.display()),
+        _ => format!("cannot read {}: {e}", path.display()),
+    })?;
+    serde_json::from_slice(&text).map_err(|e| format!("{} is damaged, or not ours: {e}", path.display()))
+}
+
+/// A new file in the place of the old one, whole at any moment.
+fn write(path: &Path, what: &impl Serialize) -> Result<(), String> {
+    let draft = path.with_extension("new");
+    let text = serde_json::to_vec_pretty(what).map_err(|e| e.to_string())?;
+    let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, path));
+    written.map_err(|e| format!("cannot write {}: {e}", path.display()))
+}

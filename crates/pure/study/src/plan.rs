@@ -1,0 +1,366 @@
+//! What a study runs: arms, tests and repeats, with all sizes and times, by scale.
+//!
+//! Promises    the ratios of the documents stay at every scale (buffer to span, disks to machines); what a scale changes is told by
+//!             [`Plan::parameters`]
+//! Source      the documents behind the studies: an IOMeter study of Virtual SAN 5.5 (Intel, 2014) and a study of cache devices
+//!             (Intel, 2023)
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use crate::{ArmMedia, Params};
+
+const MIB: u64 = 1 << 20;
+const GB: u64 = 1_000_000_000;
+
+/// How large and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Minutes, on two processors.
+    Quick,
+    /// About an hour.
+    Lab,
+    /// The documents' own numbers.
+    Paper,
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quick => "quick",
+            Self::Lab => "lab",
+            Self::Paper => "paper",
+        })
+    }
+}
+
+impl FromStr for Scale {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "quick" => Ok(Self::Quick),
+            "lab" => Ok(Self::Lab),
+            "paper" => Ok(Self::Paper),
+            other => Err(format!("{other:?} is no scale: take quick, lab or paper")),
+        }
+    }
+}
+
+/// A cluster of our own to run a study on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// Hosts.
+    pub hosts: u32,
+    /// Capacity devices of each.
+    pub capacity_devices: u32,
+    /// Bytes of each of those.
+    pub capacity_bytes: u64,
+    /// Write buffer of each host.
+    pub buffer_bytes: u64,
+    /// Memory of each host for cached reads.
+    pub read_cache_bytes: u64,
+}
+
+/// One test: a load, as often as it is repeated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Test {
+    /// Its id within the arm: "vms-16".
+    pub id: String,
+    /// The load. The arm is filled in where it is run.
+    pub load: Params,
+    /// Ends after so many bytes over all disks, if that is before the measured time is over.
+    pub bytes_max: Option<u64>,
+}
+
+/// A study, ready to be run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Its name.
+    pub study: &'static str,
+    /// Its scale.
+    pub scale: Scale,
+    /// The media of each arm.
+    pub arms: Vec<ArmMedia>,
+    /// What it runs on where no targets are given.
+    pub cluster: Cluster,
+    /// Virtual disks.
+    pub disks: u32,
+    /// Bytes of each.
+    pub disk_bytes: u64,
+    /// Capacity devices that each copy of a disk is spread over.
+    pub stripe_width: u32,
+    /// How often every byte of every disk is written before the first test of an arm.
+    pub precondition_passes: u32,
+    /// In order. Caches are cleared before each, and not between repeats.
+    pub tests: Vec<Test>,
+    /// Repeats of each.
+    pub repeats: u32,
+    /// Before anything counts.
+    pub ramp_ms: u64,
+    /// What counts.
+    pub measure_ms: u64,
+}
+
+/// Names and sentences of the studies that there are.
+pub const STUDIES: [(&str, &str); 4] = [
+    (
+        "iometer-qos",
+        "4 to 64 machines, 4 KiB 70/30 at queue depth 1: requests a second and quality of service as machines are added",
+    ),
+    ("optane-mixed", "32 KiB 70/30 random over many disks: two cache media at rising outstanding I/O"),
+    ("optane-seqwrite", "sequential writes beyond the write buffer: two cache media, burst and what destage sustains"),
+    (
+        "resilience",
+        "a fixed rate while a host dies and comes back: the stall, the dip, the way back to full redundancy, lost writes",
+    ),
+];
+
+impl Plan {
+    /// A study by name; none for one that is not made of tests, or that there is not.
+    pub fn of(study: &str, scale: Scale) -> Option<Self> {
+        match study {
+            "iometer-qos" => Some(iometer_qos(scale)),
+            "optane-mixed" => Some(optane_mixed(scale)),
+            "optane-seqwrite" => Some(optane_seqwrite(scale)),
+            _ => None,
+        }
+    }
+
+    /// How long it measures and ramps, preparations left out.
+    pub fn load_ms(&self) -> u64 {
+        (self.arms.len() * self.tests.len()) as u64 * u64::from(self.repeats) * (self.ramp_ms + self.measure_ms)
+    }
+
+    /// What it fills its disks with first, in all arms, copies left out.
+    pub fn precondition_bytes(&self) -> u64 {
+        self.arms.len() as u64 * u64::from(self.disks) * self.disk_bytes * u64::from(self.precondition_passes)
+    }
+
+    /// Runs in all.
+    pub fn runs(&self) -> usize {
+        self.arms.len() * self.tests.len() * self.repeats as usize
+    }
+
+    /// Its numbers by name, for the manifest and for people.
+    pub fn parameters(&self) -> BTreeMap<String, String> {
+        let cluster = &self.cluster;
+        let list = |values: Vec<String>| values.join(",");
+        let rows = [
+            ("arms", list(self.arms.iter().map(|arm| arm.arm.clone()).collect())),
+            ("tests", list(self.tests.iter().map(|test| test.id.clone()).collect())),
+            ("repeats", self.repeats.to_string()),
+            ("ramp_ms", self.ramp_ms.to_string()),
+            ("measure_ms", self.measure_ms.to_string()),
+            ("disks", self.disks.to_string()),
+            ("disk_bytes", self.disk_bytes.to_string()),
+            ("stripe_width", self.stripe_width.to_string()),
+            ("precondition_passes", self.precondition_passes.to_string()),
+            ("hosts", cluster.hosts.to_string()),
+            ("capacity_devices_per_host", cluster.capacity_devices.to_string()),
+            ("capacity_bytes_per_device", cluster.capacity_bytes.to_string()),
+            ("buffer_bytes_per_host", cluster.buffer_bytes.to_string()),
+            ("read_cache_bytes_per_host", cluster.read_cache_bytes.to_string()),
+        ];
+        rows.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+}
+
+fn arm(name: &str, cache: &str, capacity: &str, dilation: f64) -> ArmMedia {
+    ArmMedia { arm: name.into(), cache: cache.into(), capacity: capacity.into(), dilation }
+}
+
+/// 4, 8, 16, 32, 64 machines with one disk each, three instances; 64 x span x 2 copies are as large as the write buffer of all
+/// hosts, as 64 x 7.5 GB x 2 = 960 GB are 30 % of the document's 3.2 TB of cache.
+fn iometer_qos(scale: Scale) -> Plan {
+    let (span, ramp_s, run_s, dilation) = match scale {
+        Scale::Quick => (8 * MIB, 2, 8, 100.0),
+        Scale::Lab => (64 * MIB, 30, 180, 100.0),
+        Scale::Paper => (7_500_000_000 / 4096 * 4096, 1_800, 5_400, 1.0),
+    };
+    let test = |vms: u32| Test {
+        id: format!("vms-{vms}"),
+        load: Params {
+            vms,
+            disks: vms,
+            request_bytes: 4096,
+            read_percent: 70,
+            random_percent: 100,
+            outstanding: vms,
+            span_bytes: span,
+            ..Params::default()
+        },
+        bytes_max: None,
+    };
+    Plan {
+        study: "iometer-qos",
+        scale,
+        arms: vec![arm("all-flash", "nvme-nand", "sata-ssd", dilation)],
+        cluster: Cluster {
+            hosts: 4,
+            capacity_devices: 4,
+            capacity_bytes: (span * 32).max(192 * MIB) / MIB * MIB,
+            buffer_bytes: span * 32 / MIB * MIB,
+            read_cache_bytes: (span * 4).max(16 * MIB),
+        },
+        disks: 64,
+        disk_bytes: span,
+        stripe_width: 4,
+        precondition_passes: 1,
+        tests: [4, 8, 16, 32, 64].map(test).into(),
+        repeats: 3,
+        ramp_ms: ramp_s * 1000,
+        measure_ms: run_s * 1000,
+    }
+}
+
+/// 128 disks (32 machines of 4) of the document, 32 KiB 70/30; outstanding I/O spread evenly, from one a disk up; three passes.
+fn optane_mixed(scale: Scale) -> Plan {
+    let (vms, disk, ramp_s, run_s, passes, dilation) = match scale {
+        Scale::Quick => (8, 32 * MIB, 1, 6, 3, 50.0),
+        Scale::Lab => (32, 64 * MIB, 30, 120, 3, 50.0),
+        Scale::Paper => (32, 100 * GB / 4096 * 4096, 600, 4_200, 3, 1.0),
+    };
+    let disks = vms * 4;
+    let outstanding: &[u32] = if scale == Scale::Quick { &[1, 2, 4, 8] } else { &[1, 2, 4, 8, 16] };
+    let test = |each: &u32| Test {
+        id: format!("oio-{}", each * disks),
+        load: Params {
+            vms,
+            disks,
+            request_bytes: 32 << 10,
+            read_percent: 70,
+            random_percent: 100,
+            outstanding: each * disks,
+            span_bytes: disk,
+            ..Params::default()
+        },
+        bytes_max: None,
+    };
+    Plan {
+        study: "optane-mixed",
+        scale,
+        arms: vec![arm("nvme-nand", "nvme-nand", "sata-ssd", dilation), arm("optane", "optane", "sata-ssd", dilation)],
+        cluster: two_tier(u64::from(disks) * disk, 3),
+        disks,
+        disk_bytes: disk,
+        stripe_width: 1,
+        precondition_passes: 1,
+        tests: outstanding.iter().map(test).collect(),
+        repeats: passes,
+        ramp_ms: ramp_s * 1000,
+        measure_ms: run_s * 1000,
+    }
+}
+
+/// Four hosts that hold `data_bytes` twice, with a write buffer of half of that.
+fn two_tier(data_bytes: u64, capacity_devices: u32) -> Cluster {
+    let host = data_bytes * 2 / 4;
+    Cluster {
+        hosts: 4,
+        capacity_devices,
+        // Twice the data: room for cleaning, and for disks that do not spread evenly.
+        capacity_bytes: (host * 2 / u64::from(capacity_devices)).max(192 * MIB) / MIB * MIB,
+        buffer_bytes: (host / 2).max(64 * MIB) / MIB * MIB,
+        read_cache_bytes: (host / 16).max(16 * MIB),
+    }
+}
+
+/// Sequential writes of at least three times what the buffers take, so that what comes after the burst is seen.
+fn optane_seqwrite(scale: Scale) -> Plan {
+    let (vms, buffer, most_s, dilation) = match scale {
+        Scale::Quick => (4, 128 * MIB, 60, 20.0),
+        Scale::Lab => (8, 512 * MIB, 240, 20.0),
+        Scale::Paper => (32, 600 * GB / MIB * MIB, 4_800, 1.0),
+    };
+    let disks = vms * 4;
+    // Two copies of each byte: a half of the buffers of four hosts, three times and a half.
+    let written = buffer * 4 / 2 * 7 / 2;
+    let disk = written / u64::from(disks) / MIB * MIB;
+    let (sizes, each): (&[u32], &[u32]) = match scale {
+        Scale::Quick => (&[64, 256], &[1, 4]),
+        _ => (&[64, 256, 1024], &[1, 4, 16]),
+    };
+    let test = |kib: u32, each: u32| Test {
+        id: format!("bs-{kib}k-oio-{}", each * disks),
+        load: Params {
+            vms,
+            disks,
+            request_bytes: kib << 10,
+            read_percent: 0,
+            random_percent: 0,
+            outstanding: each * disks,
+            span_bytes: disk,
+            ..Params::default()
+        },
+        bytes_max: Some(written),
+    };
+    Plan {
+        study: "optane-seqwrite",
+        scale,
+        arms: vec![arm("nvme-read", "nvme-read", "sata-ssd", dilation), arm("optane", "optane", "sata-ssd", dilation)],
+        cluster: Cluster {
+            hosts: 4,
+            capacity_devices: 1,
+            capacity_bytes: (written * 2 / 4 * 2).max(256 * MIB) / MIB * MIB,
+            buffer_bytes: buffer,
+            read_cache_bytes: 16 * MIB,
+        },
+        disks,
+        disk_bytes: disk,
+        stripe_width: 1,
+        precondition_passes: 0,
+        tests: sizes.iter().flat_map(|kib| each.iter().map(move |each| test(*kib, *each))).collect(),
+        repeats: 1,
+        ramp_ms: 0,
+        measure_ms: most_s * 1000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCALES: [Scale; 3] = [Scale::Quick, Scale::Lab, Scale::Paper];
+
+    #[test]
+    fn ratios_of_the_documents_stay_at_every_scale() {
+        for scale in SCALES {
+            let plan = Plan::of("iometer-qos", scale).unwrap();
+            let buffers = plan.cluster.buffer_bytes * 4;
+            let off = (64 * plan.disk_bytes * 2) as f64 / buffers as f64 - 1.0;
+            assert!(off.abs() < 0.001, "{scale}: {off}");
+            assert_eq!((plan.runs(), plan.tests.len(), plan.repeats), (15, 5, 3));
+            let mixed = Plan::of("optane-mixed", scale).unwrap();
+            assert_eq!(mixed.disks, mixed.tests[0].load.outstanding, "the least is one a disk");
+            let differ =
+                |a: &ArmMedia, b: &ArmMedia| (a.cache != b.cache, a.capacity != b.capacity, a.dilation == b.dilation);
+            assert_eq!(differ(&mixed.arms[0], &mixed.arms[1]), (true, false, true), "arms differ in the cache only");
+            let writes = Plan::of("optane-seqwrite", scale).unwrap();
+            for test in &writes.tests {
+                let buffers = writes.cluster.buffer_bytes * u64::from(writes.cluster.hosts);
+                assert!(test.bytes_max.unwrap() * 2 >= 3 * buffers, "{scale}: less than three buffers");
+                assert!(u64::from(writes.disks) * writes.disk_bytes <= test.bytes_max.unwrap());
+            }
+        }
+        assert_eq!(
+            Plan::of("iometer-qos", Scale::Paper).unwrap().load_ms(),
+            30 * 3_600_000,
+            "30 hours, as the document"
+        );
+    }
+
+    #[test]
+    fn disks_fit_the_cluster_that_a_plan_asks_for() {
+        for scale in SCALES {
+            for (name, _) in STUDIES {
+                let Some(plan) = Plan::of(name, scale) else { continue };
+                let capacity =
+                    u64::from(plan.cluster.hosts * plan.cluster.capacity_devices) * plan.cluster.capacity_bytes;
+                let copies = u64::from(plan.disks) * plan.disk_bytes * 2;
+                assert!(copies * 3 / 2 <= capacity, "{name} at {scale}: {copies} in {capacity}");
+                assert_eq!(plan.disks % plan.cluster.hosts, 0, "{name}: disks spread evenly");
+                assert!(plan.tests.iter().all(|t| t.load.disks <= plan.disks && t.load.outstanding >= t.load.disks));
+            }
+        }
+    }
+}
