@@ -269,6 +269,7 @@ impl<E: Env> DiskGroup<E> {
             charged_bytes,
             free_bytes: free,
             destage_mark_bytes: mark(tuning.destage_percent),
+            destage_mark_percent: u64::from(tuning.destage_percent),
             congestion_low_bytes: mark(low),
             congestion_high_bytes: mark(high),
             congestion: congestion(fill, low, high),

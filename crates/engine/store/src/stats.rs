@@ -122,6 +122,8 @@ pub struct StoreStats {
     pub free_bytes: u64,
     /// Where destage begins, in bytes of the log.
     pub destage_mark_bytes: u64,
+    /// The same in per cent of the log.
+    pub destage_mark_percent: u64,
     /// Where congestion begins, in bytes of the log.
     pub congestion_low_bytes: u64,
     /// Where congestion is greatest, in bytes of the log.
