@@ -56,6 +56,11 @@ pub enum Noun {
     /// Components that are being filled
     #[command(subcommand)]
     Resync(Resync),
+    /// What guests asked and where their bytes went, per host and disk group (per disk with --output json)
+    Counters(Counters),
+    /// Write buffers and read caches
+    #[command(subcommand)]
+    Cache(Cache),
     /// Look into a device or file of a disk group, offline and read-only
     Inspect(Inspect),
     /// Measure storage, and calculate endurance, cost and capacity
@@ -302,6 +307,34 @@ pub enum Resync {
         /// Bytes per second and host at most, such as 100M; 0 leaves it to the closed loop
         #[arg(long, value_name = "SIZE", value_parser = size)]
         bytes_per_s_max: Option<u64>,
+    },
+}
+
+/// Counters.
+#[derive(Debug, clap::Args)]
+pub struct Counters {
+    /// Show what was added since this snapshot, a file that `cairn counters --output json` wrote
+    #[arg(long, value_name = "FILE", conflicts_with = "seconds")]
+    pub since: Option<PathBuf>,
+    /// Show what is added within so many seconds from now
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
+}
+
+/// Caches.
+#[derive(Debug, Subcommand)]
+pub enum Cache {
+    /// Destage the write buffers and empty the read caches; exit code 1 where one is not clear in time
+    Clear {
+        /// Only those of this host, by name or id
+        #[arg(long, conflicts_with = "disk_group")]
+        host: Option<String>,
+        /// Only those of this disk group: id, or the beginning of one
+        #[arg(long, value_name = "ID")]
+        disk_group: Option<String>,
+        /// Seconds that it may take
+        #[arg(long, value_name = "SECONDS", default_value_t = cairn_api::v1::CACHE_CLEAR_WAIT_DEFAULT_S, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        wait: u64,
     },
 }
 

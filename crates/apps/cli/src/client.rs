@@ -18,12 +18,19 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 pub struct Client {
     address: ApiAddress,
     timeout: Duration,
+    /// Something moves on a terminal while an answer is waited for.
+    spinner: bool,
 }
 
 impl Client {
     /// A client that waits `timeout` for an answer.
     pub fn new(address: ApiAddress, timeout: Duration) -> Self {
-        Self { address, timeout }
+        Self { address, timeout, spinner: true }
+    }
+
+    /// The same for a long work whose progress is shown otherwise.
+    pub fn patient(&self, timeout: Duration) -> Self {
+        Self { address: self.address.clone(), timeout, spinner: false }
     }
 
     /// GET, as the type that the path answers with.
@@ -65,7 +72,12 @@ impl Client {
                 }
             }
         };
-        let limited = tokio::time::timeout(self.timeout, progress::while_waiting(exchange));
+        let limited = tokio::time::timeout(self.timeout, async {
+            match self.spinner {
+                true => progress::while_waiting(exchange).await,
+                false => exchange.await,
+            }
+        });
         limited.await.unwrap_or_else(|_| {
             Err(Fail::unreachable(format!("{} did not answer within {} s", self.address, self.timeout.as_secs()))
                 .remedy("what was asked may still be done: look before you repeat it"))

@@ -53,6 +53,9 @@ fn tables_for_people() {
         "health",
         "resync list",
         "resync settings",
+        "counters",
+        "cache clear --host host-1",
+        "cache clear --disk-group 00000020 --wait 5",
         "version",
     ];
     let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
@@ -95,6 +98,9 @@ fn refusals_say_cause_and_remedy() {
         "disk-group create --host host-4 --cache /dev/a --capacity /dev/b",
         "disk-group create --cache /dev/a --capacity /dev/b --overwrite",
         "cluster settings --lease-ms 1",
+        "cache clear",
+        "cache clear --host host-9",
+        "counters --since /nonexistent.json",
     ];
     let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
     insta::assert_snapshot!("refusals", all.join("\n"));
@@ -115,6 +121,9 @@ fn json_is_what_the_api_says() {
         "policy list",
         "health",
         "resync list",
+        "counters",
+        "counters --seconds 1",
+        "cache clear --host host-1",
         "disk create j --size 1G",
         "disk resize j --size 2G",
         "version",
@@ -140,6 +149,12 @@ fn exit_codes_tell_refused_from_usage_from_unreachable() {
         ("", 2),
         ("disk", 2),
         ("disk lst", 2),
+        ("cache clear", 1),
+        ("cache clear --host host-2", 0),
+        ("cache clear --host host-2 --disk-group 00000020", 2),
+        ("cache clear --wait 0", 2),
+        ("counters --since a --seconds 1", 2),
+        ("counters --since /nonexistent.json", 2),
         ("disk create x", 2),
         ("disk create x --size ten", 2),
         ("disk create x --size 10X", 2),
@@ -155,6 +170,29 @@ fn exit_codes_tell_refused_from_usage_from_unreachable() {
         assert!(code == 0 || !err.is_empty() || line == "health", "cairn {line} says why");
         assert!([0, 1].contains(&code) || out.is_empty(), "cairn {line} keeps stdout for data: {out}");
     }
+}
+
+#[test]
+fn counters_since_a_file_are_what_was_added() {
+    let server = TestServer::start(None);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("before.json");
+    let Ran(_, before, _) = cairn(&server, "counters -o json");
+    std::fs::write(&file, &before).unwrap();
+    let Ran(code, out, err) = cairn(&server, &format!("counters --since {} -o json", file.display()));
+    assert_eq!(code, 0, "{err}");
+    let numbers = |text: &str| {
+        let all: serde_json::Value = serde_json::from_str(text).unwrap();
+        let host = &all["hosts"][0];
+        let group = &host["disk_groups"][0];
+        [&host["guests"]["write_bytes"], &group["counters"]["log_write_bytes"], &group["gauges"]["log_used_bytes"]]
+            .map(|number| number.as_u64().unwrap())
+    };
+    let (then, added) = (numbers(&before), numbers(&out));
+    assert!(then.iter().all(|number| *number > 0));
+    assert_eq!(added, [0, 0, then[2]], "gauges stay those of now");
+    std::fs::write(&file, "{}").unwrap();
+    assert_eq!(cairn(&server, &format!("counters --since {}", file.display())).0, 2, "a file that is no snapshot");
 }
 
 #[test]

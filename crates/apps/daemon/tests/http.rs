@@ -60,6 +60,9 @@ fn every_kind_of_error_has_its_status_and_says_what_and_why() {
         ("GET", "/api/v1/disk-groups/xyz", Value::Null, 400, "invalid", "hexadecimal"),
         ("POST", "/api/v1/disk-groups", json!({"host": "host-4", "cache": "/a", "capacity": ["/b"]}), 503, "unavailable", "host-4"),
         ("POST", "/api/v1/hosts/host-1/maintenance", json!({"enter": true}), 422, "refused", "maintenance"),
+        ("POST", "/api/v1/caches/clear", json!({"wait_s": 0}), 400, "invalid", "wait_s"),
+        ("POST", "/api/v1/caches/clear", json!({"host": "host-1", "disk_group": "0".repeat(32)}), 400, "invalid", "one of them"),
+        ("POST", "/api/v1/caches/clear", json!({"host": "host-9"}), 404, "not-found", "host-9"),
         ("GET", "/nothing", Value::Null, 404, "not-found", "/nothing"),
         ("PUT", "/api/v1/disks", json!({}), 400, "invalid", "PUT"),
     ];
@@ -103,6 +106,21 @@ fn what_was_made_is_shown_changed_and_deleted() {
 }
 
 #[test]
+fn caches_are_clear_or_their_groups_say_why_not() {
+    let server = TestServer::start(None);
+    let (status, all) = ask_json(&server, "POST", "/api/v1/caches/clear", json!({}));
+    assert_eq!((status, &all["clear"]), (200, &json!(false)), "{all}");
+    let states: Vec<&Value> = all["disk_groups"].as_array().unwrap().iter().map(|group| &group["state"]).collect();
+    assert_eq!(states, ["clear", "clear", "clear", "unreachable"]);
+    let (_, one) = ask_json(&server, "POST", "/api/v1/caches/clear", json!({"host": "host-2"}));
+    assert_eq!((&one["clear"], one["disk_groups"].as_array().unwrap().len()), (&json!(true), 1));
+    let (_, counters) = ask_json(&server, "GET", "/api/v1/counters", Value::Null);
+    let group = &counters["hosts"][0]["disk_groups"][0];
+    assert_eq!((&group["open_count"], &counters["hosts_silent"][0]), (&json!(1), &json!("host-4")));
+    assert!(group["counters"]["log_write_bytes"].is_u64() && group["gauges"]["congestion"].is_u64(), "{group}");
+}
+
+#[test]
 fn every_read_route_answers() {
     let server = TestServer::start(None);
     for path in [
@@ -117,6 +135,7 @@ fn every_read_route_answers() {
         "/api/v1/health",
         "/api/v1/resyncs",
         "/api/v1/resyncs/settings",
+        "/api/v1/counters",
         "/openapi.json",
     ] {
         let (status, _) = ask_json(&server, "GET", path, Value::Null);

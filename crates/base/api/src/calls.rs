@@ -65,6 +65,10 @@ macro_rules! management_calls {
             /// Changes how fast resync may go.
             fn resync_settings_set(request: $crate::v1::ResyncSettings) -> $crate::v1::ResyncSettings;
 
+            /// Counters and gauges of all hosts that answer: of guests, and of every disk group.
+            fn counters() -> $crate::v1::Counters;
+            /// Destages the write buffers and empties the read caches; returns when that is done, or the time is over.
+            fn caches_clear(request: $crate::v1::CacheClear) -> $crate::v1::CachesCleared;
             /// Counters of this host in the text format of Prometheus.
             fn metrics() -> String;
         }

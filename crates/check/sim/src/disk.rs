@@ -74,6 +74,8 @@ pub struct DiskCounters {
     pub writes_buffered: u64,
     /// Durable writes.
     pub writes_durable: u64,
+    /// Bytes of buffered and durable writes that the disk took.
+    pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
     /// Reads by blocking handles.
@@ -443,6 +445,7 @@ impl SimDisk {
         let (begun, range) = {
             let mut state = self.disk.state();
             let latency = state.latency;
+            state.counters.written_bytes += slices.iter().map(|part| part.len() as u64).sum::<u64>();
             let range = if durable {
                 state.counters.writes_durable += 1;
                 latency.durable

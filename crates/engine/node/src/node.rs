@@ -47,6 +47,8 @@ pub struct Node<E: Env> {
 pub(crate) struct NodeInner<E: Env> {
     pub(crate) env: E,
     pub(crate) options: NodeOptions,
+    /// When it was started, in milliseconds since 1970.
+    pub(crate) started_unix_ms: u64,
     pub(crate) outside: Rc<dyn Outside<E>>,
     pub(crate) rpc: Rpc<E>,
     pub(crate) leases: Leases<E>,
@@ -96,6 +98,7 @@ impl<E: Env> Node<E> {
         let shard = Shard::new(env.clone(), rpc.clone(), seats.clone(), leases.clone(), options.objects.clone());
         let node = Self {
             inner: Rc::new(NodeInner {
+                started_unix_ms: env.unix_ms(),
                 env,
                 options,
                 outside,

@@ -21,7 +21,7 @@ use cairn_wire::{Answer, DataPiece, GuestRequest, Refusal, Request, block_crc};
 use crate::{
     local_store::LocalStore,
     owner::{Ended, OpError, Origin, Owned, SeizeError},
-    shard::Shard,
+    shard::{GuestCounters, Shard},
 };
 
 /// Leases that a request may wait for where a cut could hide that its guest has gone on elsewhere. Above one lease and a
@@ -44,6 +44,8 @@ struct Inner<E: Env, S: LocalStore> {
     /// Hosts to ask for the record when none of it is here.
     hints: RefCell<Vec<HostId>>,
     guest: RefCell<Option<Rc<dyn Guest>>>,
+    /// Of all sessions of this host with the disk.
+    counted: Rc<Cell<GuestCounters>>,
     /// Standstills of this process before the session began.
     standstills: u64,
 }
@@ -101,9 +103,31 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 owner: Cell::new(None),
                 hints: RefCell::new(hints),
                 guest: RefCell::default(),
+                counted: shard.inner.guests.borrow_mut().entry(object).or_default().clone(),
                 standstills: shard.inner.leases.standstills(),
             }),
         }
+    }
+
+    /// Counts a request that ended: with `change` where it was carried out.
+    fn count<T>(
+        &self,
+        result: Result<T, VolumeError>,
+        change: impl FnOnce(&mut GuestCounters),
+    ) -> Result<T, VolumeError> {
+        let mut counted = self.inner.counted.get();
+        match &result {
+            Ok(_) => change(&mut counted),
+            Err(_) => counted.failed_requests += 1,
+        }
+        self.inner.counted.set(counted);
+        result
+    }
+
+    async fn read_bytes(&self, offset: u64, len_bytes: u32) -> Result<Vec<Bytes>, VolumeError> {
+        let remote = |_| GuestRequest::Read { offset, len_bytes };
+        let local = async |owned: Rc<Owned<E, S>>, _| owned.guest_read(offset, len_bytes).await;
+        self.request(None, remote, local, |answer, data| checked(answer, data, len_bytes)).await
     }
 
     /// Whether a request that came at `began` may be begun, or begun again; else why not.
@@ -279,9 +303,11 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
         let client = self.clone();
         async move {
-            let remote = |_| GuestRequest::Read { offset, len_bytes };
-            let local = async |owned: Rc<Owned<E, S>>, _| owned.guest_read(offset, len_bytes).await;
-            client.request(None, remote, local, |answer, data| checked(answer, data, len_bytes)).await
+            let read = client.read_bytes(offset, len_bytes).await;
+            client.count(read, |counters| {
+                counters.read_requests += 1;
+                counters.read_bytes += u64::from(len_bytes);
+            })
         }
     }
 
@@ -297,7 +323,11 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
             let local = async |owned: Rc<Owned<E, S>>, retry| {
                 owned.guest_write(offset, data.clone(), Origin { client: tag, retry }).await
             };
-            client.request(Some(data.clone()), remote, local, done).await
+            let written = client.request(Some(data.clone()), remote, local, done).await;
+            client.count(written, |counters| {
+                counters.write_requests += 1;
+                counters.write_bytes += data.len() as u64;
+            })
         }
     }
 
@@ -314,7 +344,11 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
             let local = async |owned: Rc<Owned<E, S>>, retry| {
                 owned.guest_zero(offset, len_bytes, keep_allocated, Origin { client: tag, retry }).await
             };
-            client.request(None, remote, local, done).await
+            let zeroed = client.request(None, remote, local, done).await;
+            client.count(zeroed, |counters| {
+                counters.zero_requests += 1;
+                counters.zero_bytes += len_bytes;
+            })
         }
     }
 
@@ -352,7 +386,7 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
             let mut at = offset;
             while at < offset + len_bytes {
                 let len = (offset + len_bytes - at).min(1 << 20) as u32;
-                client.read(at, len).await?;
+                client.read_bytes(at, len).await?;
                 at += u64::from(len);
             }
             Ok(())

@@ -24,4 +24,4 @@ pub use local_store::{Change, LocalComponent, LocalStore};
 pub use owner::{Command, Ended, ObjectStatus, Owned, ResyncStatus, SeizeError};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};
-pub use shard::{MemberChange, ObjectEvent, ObjectOptions, Placer, Shard};
+pub use shard::{GuestCounters, MemberChange, ObjectEvent, ObjectOptions, Placer, Shard};

@@ -77,6 +77,25 @@ pub struct MemberChange {
     pub removed: Vec<ComponentId>,
 }
 
+/// What guests asked of a disk through this shard's front ends, and were answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GuestCounters {
+    /// Reads.
+    pub read_requests: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Writes.
+    pub write_requests: u64,
+    /// Their bytes.
+    pub write_bytes: u64,
+    /// Trims and writes of zeroes.
+    pub zero_requests: u64,
+    /// Bytes that they cover.
+    pub zero_bytes: u64,
+    /// Requests of these kinds that failed.
+    pub failed_requests: u64,
+}
+
 /// Finds places for components. `node` answers from the cluster picture.
 pub trait Placer {
     /// Where the replacement of `lost` goes, or why there is no place.
@@ -131,6 +150,10 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) throttle: RefCell<Throttle>,
     /// Open front-end sessions of this shard, by object.
     pub(crate) front_ends: RefCell<BTreeMap<ObjectId, usize>>,
+    /// What guests asked here, by object, since the shard began. Those of deleted objects stay: sums must not fall.
+    pub(crate) guests: RefCell<BTreeMap<ObjectId, Rc<Cell<GuestCounters>>>>,
+    /// Bytes of data that owners here sent to components that are being filled.
+    pub(crate) resync_out_bytes: Cell<u64>,
     /// Objects that this shard is seizing just now; others wait for the outcome.
     pub(crate) seizing: RefCell<BTreeSet<ObjectId>>,
     /// A seizure came to its end. Not `changed`: whoever failed and waits to try again must not wake the others to
@@ -166,6 +189,8 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 in_flight_less: Signal::default(),
                 throttle: RefCell::default(),
                 front_ends: RefCell::default(),
+                guests: RefCell::default(),
+                resync_out_bytes: Cell::new(0),
                 seizing: RefCell::default(),
                 seized: Signal::default(),
                 epochs: RefCell::default(),
@@ -208,6 +233,16 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     pub fn is_starting(&self) -> bool {
         let inner = &self.inner;
         inner.env.now().since(inner.started) < inner.options.borrow().cold_start_grace
+    }
+
+    /// What guests asked here since the shard began, by object.
+    pub fn guest_counters(&self) -> Vec<(ObjectId, GuestCounters)> {
+        self.inner.guests.borrow().iter().map(|(object, counted)| (*object, counted.get())).collect()
+    }
+
+    /// Bytes of data that owners here sent to components that are being filled, since the shard began.
+    pub fn resync_out_bytes(&self) -> u64 {
+        self.inner.resync_out_bytes.get()
     }
 
     /// The options now.

@@ -24,6 +24,7 @@ use crate::{
     operation::{CopyPiece, Operation, REMEMBERED_MAX},
     segments::LOG,
     state::{Applied, At, State},
+    stats::StoreCounters,
 };
 
 /// Bytes of one group commit, at most, unless one operation alone has more.
@@ -171,7 +172,7 @@ impl<E: Env> Inner<E> {
         state.ring.advance(&batch.header);
         state.last_batch_ns = self.env.now().0;
         state.counters.batches += 1;
-        state.counters.operations += batch.operations.len() as u64;
+        state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let fill = state.ring.fill_permille();
         let delay = congestion_delay_us(
             fill,
@@ -186,6 +187,7 @@ impl<E: Env> Inner<E> {
             let at = At { position: batch.header.position, data };
             data += queued.data_bytes;
             state.uncharge(queued.charged);
+            state.counters.operation(&queued.record, queued.data_bytes);
             let result = outcome(state.apply(queued.record, at));
             let list = if delay > 0 && queued.class == Class::Normal { &mut later } else { &mut now };
             list.push((done, result));
@@ -205,6 +207,25 @@ impl<E: Env> Inner<E> {
                 env.sleep(Duration::from_micros(delay)).await;
                 answer(later);
             });
+        }
+    }
+}
+
+impl StoreCounters {
+    /// One operation is in the log.
+    fn operation(&mut self, record: &LogRecord, data_bytes: u64) {
+        self.operations += 1;
+        match record {
+            LogRecord::Write { .. } => {
+                self.write_operations += 1;
+                self.write_bytes += data_bytes;
+            }
+            LogRecord::Copy { .. } => {
+                self.copy_operations += 1;
+                self.copy_bytes += data_bytes;
+            }
+            LogRecord::Zero { .. } => self.zero_operations += 1,
+            _ => {}
         }
     }
 }

@@ -14,7 +14,7 @@ use cairn_format::{RunHeader, decode_run_header, run_header_pages};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
 use crate::{
-    destage::{Item, OutBlock},
+    destage::{CapacityWriter, Item, OutBlock},
     disk_group::Inner,
     error::StoreError,
     index::{Body, Place, RecordId},
@@ -182,7 +182,7 @@ impl<E: Env> Inner<E> {
         let order = sorted_order(&blocks);
         let old: Vec<u64> = order.iter().map(|&at| slots[at]).collect();
         blocks.sort_by_key(|b| (b.pending, b.component, b.block));
-        let Some(new) = self.write_blocks(device, &blocks).await else {
+        let Some(new) = self.write_blocks(device, &blocks, CapacityWriter::Clean).await else {
             return Ok(false);
         };
         if new.len() < blocks.len() {
@@ -210,6 +210,7 @@ impl<E: Env> Inner<E> {
             return Ok(Some(Vec::new()));
         }
         let len = u64::from(fill) * PAGE;
+        self.state.borrow_mut().counters.clean_read_bytes += len;
         let data = match self.disk(device).read(offset, len as u32).await {
             Ok(data) => data,
             Err(error) if error.kind == cairn_env::DiskErrorKind::Gone => {

@@ -47,6 +47,10 @@ impl<K: Ord + Copy, V> ClockCache<K, V> {
             self.entries.remove(&key);
         }
     }
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.hand = None;
+    }
     fn evict_one(&mut self) {
         loop {
             let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);

@@ -17,7 +17,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::{Disk, Durability, Env, PageBuf};
+use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
 use cairn_format::{RunEntry, RunHeader, encode_run_header};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 use futures::{channel::oneshot, future::join_all};
@@ -67,6 +67,13 @@ pub(crate) struct OutBlock {
     pub crc: u32,
     pub pending: bool,
     pub data: Bytes,
+}
+
+/// Who writes to a capacity device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CapacityWriter {
+    Destage,
+    Clean,
 }
 
 /// What the destager does next.
@@ -250,6 +257,7 @@ impl<E: Env> Inner<E> {
             let segment_end = (start / segment_bytes + 1) * segment_bytes;
             let len = (start + PIECE_BYTES).min(segment_end) - start;
             let offset = self.state.borrow().ring.device_offset(start);
+            self.state.borrow_mut().counters.destage_read_bytes += len;
             let data = match self.cache.read(offset, len as u32).await {
                 Ok(data) => data,
                 // What cannot be read is carried on with the CRC that it should have: reads report it, and it is
@@ -301,7 +309,7 @@ impl<E: Env> Inner<E> {
         let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
             blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
             let (places, blocks): (Vec<usize>, Vec<OutBlock>) = blocks.into_iter().unzip();
-            let slots = self.write_blocks(device, &blocks).await;
+            let slots = self.write_blocks(device, &blocks, CapacityWriter::Destage).await;
             (places, slots)
         });
         let mut slots = vec![NO_SLOT; blocks];
@@ -318,7 +326,12 @@ impl<E: Env> Inner<E> {
     }
 
     /// Writes blocks as runs and flushes. The slots in order; none when there is no room; fewer when the device failed.
-    pub(crate) async fn write_blocks(&self, device: u8, blocks: &[OutBlock]) -> Option<Vec<u64>> {
+    pub(crate) async fn write_blocks(
+        &self,
+        device: u8,
+        blocks: &[OutBlock],
+        writer: CapacityWriter,
+    ) -> Option<Vec<u64>> {
         let mut slots = Vec::with_capacity(blocks.len());
         let mut rest = blocks;
         if self.state.borrow().devices[device as usize].failed {
@@ -339,9 +352,14 @@ impl<E: Env> Inner<E> {
             let mut at = offset;
             for parts in run.chunks(PIECE_PARTS) {
                 let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-                if self.disk(device).write(at, parts.to_vec(), Durability::Buffered).await.is_err() {
+                if self.write_capacity(device, at, parts.to_vec()).await.is_err() {
                     self.state.borrow_mut().fail_device(device);
                     return Some(Vec::new());
+                }
+                let counters = &mut self.state.borrow_mut().counters;
+                match writer {
+                    CapacityWriter::Destage => counters.destage_write_bytes += bytes,
+                    CapacityWriter::Clean => counters.clean_write_bytes += bytes,
                 }
                 at += bytes;
             }
@@ -352,6 +370,15 @@ impl<E: Env> Inner<E> {
             return Some(Vec::new());
         }
         Some(slots)
+    }
+
+    /// The one place that writes to a capacity device of an open group: what is counted here and is neither destage's nor the
+    /// cleaner's went past the log.
+    async fn write_capacity(&self, device: u8, offset: u64, parts: Vec<Bytes>) -> Result<(), DiskError> {
+        let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        self.disk(device).write(offset, parts, Durability::Buffered).await?;
+        self.state.borrow_mut().counters.capacity_write_bytes += bytes;
+        Ok(())
     }
 }
 

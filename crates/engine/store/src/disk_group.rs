@@ -11,15 +11,16 @@ use cairn_env::Env;
 use cairn_types::{BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, HostId, ObjectId, OpId, RegionIndex};
 
 use crate::{
+    clear::Cleared,
     error::StoreError,
-    log::congestion_delay_us,
+    log::{congestion, congestion_delay_us},
     meta::Meta,
     operation::{ComponentInfo, Operation, ReadPiece, UnsettledOp},
     options::StoreOptions,
     segments::{LOG, Pins},
     signal::Signal,
     state::State,
-    stats::{DeviceStats, LogHealth, StoreStats},
+    stats::{DeviceStats, LogHealth, StoreCounters, StoreStats},
 };
 
 /// The devices of a disk group.
@@ -49,6 +50,7 @@ pub(crate) struct Inner<E: Env> {
     pub cluster: ClusterId,
     pub host: HostId,
     pub open_count: u64,
+    pub opened_unix_ms: u64,
     pub cache: E::Disk,
     /// None where the device is missing.
     pub capacity: Vec<Option<E::Disk>>,
@@ -249,34 +251,31 @@ impl<E: Env> DiskGroup<E> {
         let charged_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.charged_bytes).sum();
         let free = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes.saturating_sub(d.charged_bytes)).sum();
         let tuning = &inner.tuning;
+        let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
+        let log_bytes = state.ring.size();
+        let fill = state.ring.fill_permille();
+        let mark = |percent: u8| log_bytes / 100 * u64::from(percent);
         StoreStats {
             disk_group: inner.id,
+            opened_unix_ms: inner.opened_unix_ms,
             cache: inner.cache_stats(&state),
             capacity,
-            log_bytes: state.ring.size(),
+            log_bytes,
             log_used_bytes: state.ring.used(),
+            log_fill_permille: fill,
             records_buffered: state.records.len() as u64,
             components: state.components.len() as u64,
             usable_bytes,
             charged_bytes,
             free_bytes: free,
-            congestion_delay_us: congestion_delay_us(
-                state.ring.fill_permille(),
-                tuning.congestion_low_percent,
-                tuning.congestion_high_percent,
-                tuning.congestion_delay_max_us,
-            ),
-            batches: state.counters.batches,
-            operations: state.counters.operations,
-            destage_rounds: state.counters.destage_rounds,
-            destaged_blocks: state.counters.destaged_blocks,
-            cleaned_blocks: state.counters.cleaned_blocks,
-            cleaned_segments: state.counters.cleaned_segments,
-            metadata_row_bytes: state.counters.metadata_row_bytes,
+            destage_mark_bytes: mark(tuning.destage_percent),
+            destage_mark_percent: u64::from(tuning.destage_percent),
+            congestion_low_bytes: mark(low),
+            congestion_high_bytes: mark(high),
+            congestion: congestion(fill, low, high),
+            congestion_delay_us: congestion_delay_us(fill, low, high, tuning.congestion_delay_max_us),
             read_cache_bytes: state.cache.bytes(),
-            read_cache_hits: state.cache.hits,
-            read_cache_misses: state.cache.misses,
-            bad_blocks: state.counters.bad_blocks,
+            counters: StoreCounters { metadata_write_bytes: inner.meta.written_bytes(), ..state.counters },
             stopped: state.stopped.as_ref().map(ToString::to_string),
         }
     }
@@ -287,6 +286,17 @@ impl<E: Env> DiskGroup<E> {
     /// [`crate::StoreErrorKind::Media`] when the group stopped or was closed.
     pub async fn drain(&self) -> Result<(), StoreError> {
         self.inner().drain().await
+    }
+
+    /// Destages what is in the log until less than a hundredth of it is in use, whatever is written meanwhile, then drops the
+    /// cached blocks and the cached parts of the map. Gives up after `patience`; destage goes on all the same.
+    ///
+    /// Nothing about destage changes but its time: what was promised before holds at every moment of it.
+    ///
+    /// # Errors
+    /// [`crate::StoreErrorKind::Media`] when the group stopped or was closed; its cached blocks are dropped all the same.
+    pub async fn clear_caches(&self, patience: Duration) -> Result<Cleared, StoreError> {
+        self.inner().clear_caches(patience).await
     }
 
     /// Waits for what is queued, then ends the group's tasks. Nothing is destaged: opening replays the log.

@@ -13,6 +13,7 @@
 mod append;
 mod bitmap;
 mod clean;
+mod clear;
 mod clock;
 mod component;
 mod create;
@@ -38,9 +39,10 @@ mod state;
 mod stats;
 mod transaction;
 
+pub use clear::Cleared;
 pub use create::{CAPACITY_DEVICES_MAX, Identity};
 pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};
 pub use error::{StoreError, StoreErrorKind};
 pub use operation::{ComponentInfo, CopyPiece, Operation, REMEMBERED_MAX, ReadPiece, UnsettledOp};
 pub use options::{INDEX_BYTES_MAX, LOG_BYTES_MAX, StoreOptions};
-pub use stats::{DeviceStats, LogHealth, StoreStats};
+pub use stats::{DeviceStats, LogHealth, StoreCounters, StoreStats};

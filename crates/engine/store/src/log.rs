@@ -125,6 +125,15 @@ impl Ring {
     }
 }
 
+/// Congestion on the scale that vSAN shows: 0 up to the low mark, 255 from the high one, a straight line between.
+pub(crate) fn congestion(fill_permille: u64, low_percent: u8, high_percent: u8) -> u8 {
+    let (low, high) = (u64::from(low_percent) * 10, u64::from(high_percent) * 10);
+    if fill_permille <= low || high <= low {
+        return 0;
+    }
+    ((fill_permille.min(high) - low) * 255 / (high - low)) as u8
+}
+
 /// How long acknowledgements wait at this fill: nothing below the low mark, rising with the square up to
 /// `max_us` at the high mark, so that writers slow down to the speed of destage without a cliff.
 pub(crate) fn congestion_delay_us(fill_permille: u64, low_percent: u8, high_percent: u8, max_us: u64) -> u64 {
@@ -159,6 +168,9 @@ mod tests {
         let delays: Vec<u64> = (0..=1000).map(|fill| congestion_delay_us(fill, 60, 90, 20_000)).collect();
         assert!(delays.windows(2).all(|w| w[0] <= w[1] && w[1] - w[0] < 200));
         assert_eq!((delays[600], delays[900], delays[1000]), (0, 20_000, 20_000));
+        let shown: Vec<u8> = (0..=1000).map(|fill| congestion(fill, 60, 90)).collect();
+        assert!(shown.is_sorted());
+        assert_eq!((shown[600], shown[750], shown[900], shown[1000]), (0, 127, 255, 255));
     }
 
     #[test]

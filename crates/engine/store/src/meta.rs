@@ -15,7 +15,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -43,6 +43,8 @@ pub(crate) trait Meta: Send + Sync + 'static {
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Rows, MetaError>;
     /// Applies the batch; durable on return.
     fn commit(&self, batch: Batch) -> Result<(), MetaError>;
+    /// Bytes written to the device since it was opened.
+    fn written_bytes(&self) -> u64;
 }
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
@@ -56,6 +58,7 @@ pub(crate) struct RedbMeta {
     failed: AtomicBool,
     panicked: AtomicBool,
     disk: Slot,
+    written: Arc<AtomicU64>,
 }
 
 fn fail(error: impl std::fmt::Display) -> MetaError {
@@ -65,7 +68,7 @@ fn fail(error: impl std::fmt::Display) -> MetaError {
 impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
     pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
-        let backend = Region { disk: slot(disk), offset, region_bytes, len: Mutex::new(0) };
+        let backend = Region { disk: slot(disk), offset, region_bytes, len: Mutex::new(0), written: Arc::default() };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -81,9 +84,11 @@ impl RedbMeta {
             return Err(MetaError("the metadata region is empty".into()));
         }
         let disk = slot(disk);
-        let backend = Region { disk: disk.clone(), offset, region_bytes, len: Mutex::new(len) };
-        let database = without_panic(|| Self::build(backend))?;
-        Ok(Self { database: Some(database), failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk })
+        let written = Arc::<AtomicU64>::default();
+        let backend =
+            Region { disk: disk.clone(), offset, region_bytes, len: Mutex::new(len), written: written.clone() };
+        let database = Some(without_panic(|| Self::build(backend))?);
+        Ok(Self { database, failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk, written })
     }
 
     /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
@@ -160,6 +165,10 @@ impl Meta for RedbMeta {
 
     fn commit(&self, batch: Batch) -> Result<(), MetaError> {
         self.with(|database| commit(database, &batch))
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 }
 
@@ -291,6 +300,7 @@ struct Region {
     offset: u64,
     region_bytes: u64,
     len: Mutex<u64>,
+    written: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Region {
@@ -322,7 +332,12 @@ impl Region {
         sector[8..16].copy_from_slice(&len.to_le_bytes());
         let crc = crc32c(&sector[..16]);
         sector[16..20].copy_from_slice(&crc.to_le_bytes());
-        self.disk()?.write_at(self.offset, &sector).map_err(io::Error::other)
+        self.write_at(self.offset, &sector)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk()?.write_at(offset, data).map_err(io::Error::other)?;
+        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Ok(())
     }
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
         let end = offset.saturating_add(len as u64);
@@ -351,7 +366,7 @@ impl StorageBackend for Region {
         let mut at = *current;
         while at < len {
             let part = (len - at).min(zeroes.len() as u64);
-            self.disk()?.write_at(self.offset + HEAD_BYTES + at, &zeroes[..part as usize]).map_err(io::Error::other)?;
+            self.write_at(self.offset + HEAD_BYTES + at, &zeroes[..part as usize])?;
             at += part;
         }
         if len > *current {
@@ -367,7 +382,7 @@ impl StorageBackend for Region {
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
         let at = self.check(offset, data.len())?;
-        self.disk()?.write_at(at, data).map_err(io::Error::other)
+        self.write_at(at, data)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     rows,
     segments::{LOG, Pin},
     state::State,
+    stats::StoreCounters,
 };
 
 /// Blocks of one device read, at most.
@@ -56,6 +57,7 @@ enum Plan {
 
 impl<E: Env> Inner<E> {
     pub(crate) async fn read(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Vec<ReadPiece>, StoreError> {
+        self.state.borrow_mut().counters.read_operations += 1;
         let mut bad = Vec::new();
         // Twice: bytes that were wrong on their way from the device are right the second time.
         for _ in 0..2 {
@@ -135,6 +137,7 @@ impl<E: Env> Inner<E> {
         range: BlockRange,
         sources: Vec<Source>,
     ) -> Result<(Vec<ReadPiece>, Vec<u64>), StoreError> {
+        self.state.borrow_mut().counters.sources(&sources);
         let reads = sources.iter().map(|source| {
             let read = match source {
                 Source::Device(stretch) => Some(self.read_stretch(stretch)),
@@ -211,6 +214,27 @@ impl<E: Env> Inner<E> {
     ) -> Result<Vec<(BlockRange, bool)>, StoreError> {
         let state = self.state.borrow();
         state.allocated(id, range)
+    }
+}
+
+impl StoreCounters {
+    /// These are about to be read.
+    fn sources(&mut self, sources: &[Source]) {
+        for source in sources {
+            match source {
+                Source::Hole(range) => self.read_hole_bytes += range.bytes(),
+                Source::Ready(_) => self.read_cache_hits += 1,
+                Source::Device(stretch) => {
+                    let blocks = stretch.crcs.len() as u64;
+                    self.read_cache_misses += blocks;
+                    let bytes = blocks * u64::from(BLOCK_BYTES);
+                    match stretch.device {
+                        LOG => self.read_log_bytes += bytes,
+                        _ => self.read_capacity_bytes += bytes,
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -17,25 +17,17 @@ const ENTRY_BYTES: u64 = BLOCK_BYTES as u64 + 128;
 #[derive(Debug)]
 pub(crate) struct ReadCache {
     blocks: ClockCache<(ComponentId, u64), (Bytes, u32)>,
-    pub hits: u64,
-    pub misses: u64,
 }
 
 impl ReadCache {
     pub fn new(bytes_max: u64) -> Self {
-        Self { blocks: ClockCache::new((bytes_max / ENTRY_BYTES) as usize), hits: 0, misses: 0 }
+        Self { blocks: ClockCache::new((bytes_max / ENTRY_BYTES) as usize) }
     }
     pub fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * ENTRY_BYTES
     }
     pub fn get(&mut self, component: ComponentId, block: u64, crc: u32) -> Option<Bytes> {
-        let hit = self.blocks.get((component, block)).filter(|(_, have)| *have == crc).map(|(data, _)| data.clone());
-        if hit.is_some() {
-            self.hits += 1;
-        } else {
-            self.misses += 1;
-        }
-        hit
+        self.blocks.get((component, block)).filter(|(_, have)| *have == crc).map(|(data, _)| data.clone())
     }
     /// Keeps a copy: a slice would hold the whole buffer that it was read into.
     pub fn insert(&mut self, component: ComponentId, block: u64, data: &[u8], crc: u32) {
@@ -45,6 +37,9 @@ impl ReadCache {
         if range.count > 0 {
             self.blocks.remove_range((component, range.first)..=(component, range.end() - 1));
         }
+    }
+    pub fn clear(&mut self) {
+        self.blocks.clear();
     }
     pub fn forget_component(&mut self, component: ComponentId) {
         self.blocks.remove_range((component, 0)..=(component, u64::MAX));

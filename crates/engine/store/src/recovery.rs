@@ -32,7 +32,7 @@ use crate::{
     segments::{COUNTS_MAX, Pins, Segments},
     signal::Signal,
     state::{Deleted, ObjectState, State},
-    stats::{Counters, LogHealth},
+    stats::{LogHealth, StoreCounters},
 };
 
 /// Rows of one metadata read while loading.
@@ -88,6 +88,7 @@ impl<E: Env> DiskGroup<E> {
         settle_medium(&devices.cache).await?;
         let writer = Rc::new(Signal::default());
         let inner = Rc::new(Inner {
+            opened_unix_ms: env.unix_ms(),
             env,
             id: superblock.disk_group,
             cluster: superblock.cluster,
@@ -299,7 +300,7 @@ impl State {
             cache: ReadCache::new(options.read_cache_bytes),
             queue: Default::default(),
             health: LogHealth::Sound,
-            counters: Counters::default(),
+            counters: StoreCounters::default(),
             round: 1,
             stopped: None,
             closing: false,

@@ -20,7 +20,7 @@ use crate::{
     map::LeafCache,
     read_cache::ReadCache,
     segments::Segments,
-    stats::{Counters, LogHealth},
+    stats::{LogHealth, StoreCounters},
 };
 
 /// A deleted component whose map is not emptied, or whose records may still be in the log.
@@ -66,7 +66,7 @@ pub(crate) struct State {
     pub cache: ReadCache,
     pub queue: Queue,
     pub health: LogHealth,
-    pub counters: Counters,
+    pub counters: StoreCounters,
     /// Counts destage and cleaning rounds: the clock of segment ages.
     pub round: u64,
     /// Set when a device that the group cannot do without failed.

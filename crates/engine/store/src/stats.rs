@@ -38,19 +38,80 @@ pub struct DeviceStats {
     pub segments_free: u64,
 }
 
+/// What was done since the group was opened: only grows. Plain numbers of the shard's thread; bytes are payload unless said.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct StoreCounters {
+    /// Batches written to the log.
+    pub batches: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Writes among the operations: what owners sent for guests.
+    pub write_operations: u64,
+    /// Bytes of these writes, whole blocks.
+    pub write_bytes: u64,
+    /// Copies among the operations: what a resync brought.
+    pub copy_operations: u64,
+    /// Bytes of data in these copies, whole blocks.
+    pub copy_bytes: u64,
+    /// Zeroes among the operations: trims and writes of zeroes.
+    pub zero_operations: u64,
+    /// Bytes written to the log on the cache device: headers, padding and data.
+    pub log_write_bytes: u64,
+    /// Bytes of the log that destage read from the cache device, whole pieces.
+    pub destage_read_bytes: u64,
+    /// Destage rounds.
+    pub destage_rounds: u64,
+    /// Blocks destaged.
+    pub destaged_blocks: u64,
+    /// Bytes written to capacity devices, whoever wrote them: run headers and data.
+    pub capacity_write_bytes: u64,
+    /// Those of destage.
+    pub destage_write_bytes: u64,
+    /// Those of the cleaner.
+    pub clean_write_bytes: u64,
+    /// Bytes of capacity devices that the cleaner read, whole segments.
+    pub clean_read_bytes: u64,
+    /// Blocks that the cleaner moved.
+    pub cleaned_blocks: u64,
+    /// Segments that the cleaner emptied.
+    pub cleaned_segments: u64,
+    /// Bytes of metadata rows that transactions changed.
+    pub metadata_row_bytes: u64,
+    /// Bytes written to the metadata region on the cache device: pages with what stands around those rows.
+    pub metadata_write_bytes: u64,
+    /// Reads of owners: for guests, for resync, for the edges of writes.
+    pub read_operations: u64,
+    /// Bytes of blocks that were read from the log on the cache device.
+    pub read_log_bytes: u64,
+    /// Bytes of blocks that were read from capacity devices.
+    pub read_capacity_bytes: u64,
+    /// Bytes of holes that were read, from nowhere.
+    pub read_hole_bytes: u64,
+    /// Blocks read from the read cache in memory.
+    pub read_cache_hits: u64,
+    /// Blocks that were not there.
+    pub read_cache_misses: u64,
+    /// Blocks that were read with a wrong checksum or not at all.
+    pub bad_blocks: u64,
+}
+
 /// Counters and gauges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreStats {
     /// Which disk group.
     pub disk_group: DiskGroupId,
+    /// When it was opened, in milliseconds since 1970: counters begin there.
+    pub opened_unix_ms: u64,
     /// The cache device.
     pub cache: DeviceStats,
     /// The capacity devices, by index.
     pub capacity: Vec<DeviceStats>,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// Of which in use.
+    /// Of which in use: from the oldest segment that is not destaged to the end.
     pub log_used_bytes: u64,
+    /// Thousandths of the log's segments that are in use, begun ones included: what the marks are compared with.
+    pub log_fill_permille: u64,
     /// Log records that are not destaged.
     pub records_buffered: u64,
     /// Components.
@@ -61,43 +122,22 @@ pub struct StoreStats {
     pub charged_bytes: u64,
     /// What may still be written or reserved.
     pub free_bytes: u64,
+    /// Where destage begins, in bytes of the log.
+    pub destage_mark_bytes: u64,
+    /// The same in per cent of the log.
+    pub destage_mark_percent: u64,
+    /// Where congestion begins, in bytes of the log.
+    pub congestion_low_bytes: u64,
+    /// Where congestion is greatest, in bytes of the log.
+    pub congestion_high_bytes: u64,
+    /// Congestion now: 0 at the low mark, 255 at the high one, a straight line between.
+    pub congestion: u8,
     /// Delay of acknowledgements now, in microseconds.
     pub congestion_delay_us: u64,
-    /// Batches written since opening.
-    pub batches: u64,
-    /// Operations in them.
-    pub operations: u64,
-    /// Destage rounds since opening.
-    pub destage_rounds: u64,
-    /// Blocks destaged.
-    pub destaged_blocks: u64,
-    /// Blocks that the cleaner moved.
-    pub cleaned_blocks: u64,
-    /// Segments that the cleaner emptied.
-    pub cleaned_segments: u64,
-    /// Bytes of metadata rows written.
-    pub metadata_row_bytes: u64,
     /// Bytes of cached blocks.
     pub read_cache_bytes: u64,
-    /// Blocks read from the cache.
-    pub read_cache_hits: u64,
-    /// Blocks that were not there.
-    pub read_cache_misses: u64,
-    /// Blocks that were read with a wrong checksum or not at all.
-    pub bad_blocks: u64,
+    /// Since opening.
+    pub counters: StoreCounters,
     /// Why it takes no writes any more, if so.
     pub stopped: Option<String>,
-}
-
-/// Counters inside.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Counters {
-    pub batches: u64,
-    pub operations: u64,
-    pub destage_rounds: u64,
-    pub destaged_blocks: u64,
-    pub cleaned_blocks: u64,
-    pub cleaned_segments: u64,
-    pub metadata_row_bytes: u64,
-    pub bad_blocks: u64,
 }

@@ -51,7 +51,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 }
 
 /// The disk group whose id begins with `prefix`.
-async fn find(context: &Context, prefix: &str) -> Result<DiskGroup, Fail> {
+pub(super) async fn find(context: &Context, prefix: &str) -> Result<DiskGroup, Fail> {
     if prefix.len() == 32 {
         let path = format!("/api/v1/disk-groups/{}", crate::client::segment(prefix));
         return context.client.get(&path).await;

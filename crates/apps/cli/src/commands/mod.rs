@@ -1,8 +1,10 @@
 //! One file per noun. Each verb is one request and one way to print its answer.
 
 mod bench;
+mod cache;
 mod cluster;
 mod completions;
+mod counters;
 mod disk;
 mod disk_group;
 mod health;
@@ -40,6 +42,8 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Policy(verb) => policy::run(&context, verb).await,
         Noun::Health => health::run(&context).await,
         Noun::Resync(verb) => resync::run(&context, verb).await,
+        Noun::Counters(what) => counters::run(&context, &what).await,
+        Noun::Cache(verb) => cache::run(&context, verb).await,
         Noun::Inspect(what) => inspect::run(&context, &what),
         Noun::Bench(verb) => bench::run(&context, *verb),
         Noun::Completions { shell } => completions::completions(shell),

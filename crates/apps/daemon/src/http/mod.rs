@@ -11,6 +11,7 @@ mod failure;
 mod health;
 mod host;
 mod json;
+mod measure;
 mod openapi;
 mod policy;
 mod resync;
@@ -51,7 +52,9 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(policy::show, policy::delete))
         .routes(routes!(health::health))
         .routes(routes!(resync::list))
-        .routes(routes!(resync::settings, resync::settings_set));
+        .routes(routes!(resync::settings, resync::settings_set))
+        .routes(routes!(measure::counters))
+        .routes(routes!(measure::caches_clear));
     OpenApiRouter::new().nest("/api/v1", v1).routes(routes!(health::metrics))
 }
 

@@ -11,7 +11,7 @@ use utoipa::OpenApi;
 #[openapi(
     info(
         title = "Cairn management API",
-        description = "Manages a Cairn cluster: hosts, disk groups, virtual disks, policies, health, resync. \
+        description = "Manages a Cairn cluster: hosts, disk groups, virtual disks, policies, health, resync, counters. \
             Sizes are bytes. Errors are JSON with a kind to act on, a message and, where there is one, a remedy.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
         contact(name = "Cairn")

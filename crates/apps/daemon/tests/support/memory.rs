@@ -84,6 +84,81 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
     }
 }
 
+/// Two copies of 100 MiB that a guest wrote at host-1 are on host-1 and host-2.
+fn host_counters(host: &Host, groups: &[DiskGroup]) -> HostCounters {
+    let number = (host.id.0 >> 96) as u64;
+    let (guest, copy) = (u64::from(number == 1) * (100 << 20), u64::from(number < 3) * (100 << 20));
+    let guests = GuestCounters {
+        read_requests: guest / 8192,
+        read_bytes: guest / 2,
+        write_requests: guest / 4096,
+        write_bytes: guest,
+        ..GuestCounters::default()
+    };
+    let counters = StoreCounters {
+        write_operations: copy / 4096,
+        write_bytes: copy,
+        log_writes: copy / 65536,
+        log_write_bytes: copy + copy / 16,
+        destage_rounds: 3,
+        destaged_bytes: copy / 2,
+        destage_read_bytes: copy / 2,
+        capacity_write_destage_bytes: copy / 2 + copy / 256,
+        metadata_row_bytes: copy / 256,
+        metadata_write_bytes: copy / 64,
+        read_operations: copy / 16384,
+        read_log_bytes: copy / 8,
+        read_cache_bytes: copy / 16,
+        read_capacity_bytes: copy / 16,
+        ..StoreCounters::default()
+    };
+    let gauges = |log: LogFill| StoreGauges {
+        log_bytes: log.size_bytes,
+        log_used_bytes: log.used_bytes,
+        log_fill_permille: log.used_bytes * 1000 / log.size_bytes,
+        destage_mark_bytes: log.size_bytes / 2,
+        destage_mark_percent: 50,
+        congestion_low_bytes: log.size_bytes / 4 * 3,
+        congestion_high_bytes: log.size_bytes / 10 * 9,
+        ..StoreGauges::default()
+    };
+    let group = |group: &DiskGroup| DiskGroupCounters {
+        id: group.id,
+        state: group.state,
+        reason: group.reason.clone(),
+        open_count: 1,
+        opened_unix_ms: 1_800_000_000_000,
+        counters: Some(counters),
+        gauges: group.log.map(gauges),
+    };
+    let disk = DiskCounters { disk: ObjectId(2 << 96), name: "wounded".into(), guests };
+    HostCounters {
+        host: host.id,
+        host_name: host.name.clone(),
+        incarnation: host.incarnation,
+        started_unix_ms: 1_800_000_000_000,
+        unix_ms: 1_800_000_060_000,
+        guests,
+        resync_out_bytes: 0,
+        disks: vec![disk],
+        disk_groups: groups.iter().filter(|g| g.host == host.id).map(group).collect(),
+    }
+}
+
+fn cleared(group: &DiskGroup, state: CacheState, reason: Option<String>, log: LogFill) -> DiskGroupCache {
+    DiskGroupCache {
+        id: group.id,
+        host: group.host,
+        host_name: group.host_name.clone(),
+        state,
+        reason,
+        log_bytes: log.size_bytes,
+        dirty_bytes: 0,
+        destaged_bytes: log.used_bytes,
+        read_cache_bytes: 64 << 20,
+    }
+}
+
 impl State {
     fn host(&self, host: &str) -> ApiResult<&Host> {
         self.hosts
@@ -341,6 +416,25 @@ impl LocalManagement for MemoryCluster {
     async fn resync_settings_set(&self, request: ResyncSettings) -> ApiResult<ResyncSettings> {
         self.0.borrow_mut().resync = request.clone();
         Ok(request)
+    }
+    async fn counters(&self) -> ApiResult<Counters> {
+        let state = self.0.borrow();
+        let (up, down): (Vec<&Host>, Vec<&Host>) = state.hosts.iter().partition(|host| host.up);
+        let hosts = up.into_iter().map(|host| host_counters(host, &state.groups)).collect();
+        Ok(Counters { hosts, hosts_silent: down.into_iter().map(|host| host.name.clone()).collect() })
+    }
+    async fn caches_clear(&self, request: CacheClear) -> ApiResult<CachesCleared> {
+        request.validate()?;
+        let state = self.0.borrow();
+        let host = request.host.as_deref().map(|host| state.host(host)).transpose()?.map(|host| host.id);
+        let meant = |group: &&DiskGroup| {
+            request.disk_group.is_none_or(|id| id == group.id) && host.is_none_or(|id| id == group.host)
+        };
+        let groups = state.groups.iter().filter(meant).map(|group| match group.log {
+            Some(log) => cleared(group, CacheState::Clear, None, log),
+            None => cleared(group, CacheState::Unreachable, group.reason.clone(), LogFill::default()),
+        });
+        Ok(CachesCleared::judge(groups.collect(), request.disk_group.is_some(), 1500))
     }
     async fn metrics(&self) -> ApiResult<String> {
         Ok("# TYPE cairn_hosts_up gauge\ncairn_hosts_up 3\n".into())

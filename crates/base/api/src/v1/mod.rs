@@ -1,6 +1,8 @@
 //! Version 1 of the API. Requests refuse unknown fields, answers may gain some: clients ignore what they do not know.
 
+mod cache;
 mod cluster;
+mod counters;
 mod disk;
 mod disk_group;
 mod health;
@@ -9,7 +11,11 @@ mod policy;
 mod record;
 mod resync;
 
+pub use cache::{CACHE_CLEAR_WAIT_DEFAULT_S, CacheClear, CacheState, CachesCleared, DiskGroupCache};
 pub use cluster::{Capacity, ClusterSettings, ClusterSettingsPatch, ClusterStatus, DirectoryStatus};
+pub use counters::{
+    Counters, DiskCounters, DiskGroupCounters, GuestCounters, HostCounters, StoreCounters, StoreGauges,
+};
 pub use disk::{
     Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize, DiskSummary,
 };

@@ -111,7 +111,7 @@ async fn go_on(group: Group, env: SimEnv, parts: DiskGroupDevices<SimDisk>, mut 
     let visible: usize =
         model.components.values().map(|c| (0..c.size_blocks).filter(|b| c.allocated(*b)).count()).sum();
     assert_eq!(allocated, visible as u64, "{at}: space after everything is settled and drained");
-    assert_eq!((stats.log_used_bytes, stats.bad_blocks), (0, 0), "{at}");
+    assert_eq!((stats.log_used_bytes, stats.counters.bad_blocks), (0, 0), "{at}");
     group.close().await;
     drop(group);
     let group = open(env, parts).await.unwrap_or_else(|e| panic!("{at}: {e}"));
@@ -128,16 +128,16 @@ fn sweep(seed: u64) -> (u64, u64) {
     println!(
         "seed {seed}: {} operations in {} batches, {} disk operations, {} destage rounds, {} blocks destaged, {} cleaned \
          ({} segments), log wrapped {} times",
-        stats.operations,
-        stats.batches,
+        stats.counters.operations,
+        stats.counters.batches,
         recording.operations,
-        stats.destage_rounds,
-        stats.destaged_blocks,
-        stats.cleaned_blocks,
-        stats.cleaned_segments,
+        stats.counters.destage_rounds,
+        stats.counters.destaged_blocks,
+        stats.counters.cleaned_blocks,
+        stats.counters.cleaned_segments,
         recording.log_wraps
     );
-    assert!(stats.destage_rounds > 10 && recording.log_wraps > 1, "the workload is too tame");
+    assert!(stats.counters.destage_rounds > 10 && recording.log_wraps > 1, "the workload is too tame");
     let all = chosen("CRASH_LOSSES");
     let losses = all.unwrap_or(1);
     let mut points = 0;
@@ -166,7 +166,7 @@ fn sweep(seed: u64) -> (u64, u64) {
         &failures[..failures.len().min(20)],
         failures[0].1
     );
-    (points, stats.cleaned_segments)
+    (points, stats.counters.cleaned_segments)
 }
 
 /// A number that a person chose, to look at one failure.

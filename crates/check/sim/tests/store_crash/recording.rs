@@ -1,6 +1,6 @@
 //! One run of the workload: what was sent and answered, when, and an image of all devices at every disk operation.
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_sim::{CrashImage, Fault, Host, Medium, World};
@@ -115,6 +115,7 @@ async fn workload(
                 continue;
             }
             Step::Drain => group.drain().await.unwrap(),
+            Step::ClearCaches => assert!(group.clear_caches(Duration::from_secs(60)).await.unwrap().clear),
             Step::Barrier => {}
         }
         join_all(in_flight.drain(..)).await;

@@ -24,6 +24,7 @@ pub enum Step {
     /// Waits for everything that is in flight.
     Barrier,
     Drain,
+    ClearCaches,
 }
 
 pub fn op(seq: u64) -> OpId {
@@ -119,7 +120,7 @@ impl Script {
             80..85 => self.late(component),
             85..90 => self.record(),
             90..98 => self.steps.push(Step::Barrier),
-            98 => self.steps.push(Step::Drain),
+            98 => self.steps.push(Step::ClearCaches),
             _ if self.rng.one_in(3) => {
                 self.components.remove(&component);
                 self.push(Operation::DeleteComponent { component });

@@ -1,11 +1,9 @@
-//! The cluster in one view: status, settings, health, resyncs, metrics.
-
-use std::fmt::Write as _;
+//! The cluster in one view: status, settings, health, resyncs.
 
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{ClusterSettings, DiskGroupEntry, HostEntry, TheCluster};
 use cairn_env::Env;
-use cairn_object::{LocalStore, ResyncStatus};
+use cairn_object::ResyncStatus;
 use cairn_types::format_bytes;
 
 use crate::{
@@ -188,34 +186,6 @@ impl<E: Env> Node<E> {
             self.on_host(host, HostCommand::ResyncLimit(request.bytes_per_s_max)).await?;
         }
         Ok(request)
-    }
-
-    /// This host's counters in Prometheus' text format.
-    pub(crate) fn metrics_text(&self) -> String {
-        let mut text = String::new();
-        let mut put = |name: &str, labels: &str, value: u64| {
-            let _ = writeln!(text, "cairn_{name}{{{labels}}} {value}");
-        };
-        put("peers_up", "", self.peers_up().len() as u64);
-        put("disks_owned", "", self.inner.shard.all_owned().len() as u64);
-        for store in self.inner.seats.stores() {
-            let (s, labels) = (store.group().stats(), format!("disk_group=\"{}\"", store.disk_group()));
-            put("log_bytes", &labels, s.log_bytes);
-            put("log_used_bytes", &labels, s.log_used_bytes);
-            put("capacity_usable_bytes", &labels, s.usable_bytes);
-            put("capacity_free_bytes", &labels, s.free_bytes);
-            put("components", &labels, s.components);
-            put("log_batches_total", &labels, s.batches);
-            put("operations_total", &labels, s.operations);
-            put("destage_rounds_total", &labels, s.destage_rounds);
-            put("destaged_blocks_total", &labels, s.destaged_blocks);
-            put("cleaned_blocks_total", &labels, s.cleaned_blocks);
-            put("read_cache_hits_total", &labels, s.read_cache_hits);
-            put("read_cache_misses_total", &labels, s.read_cache_misses);
-            put("bad_blocks_total", &labels, s.bad_blocks);
-            put("congestion_delay_us", &labels, s.congestion_delay_us);
-        }
-        text
     }
 }
 

@@ -3,7 +3,9 @@
 //! Promises    bad input changes nothing; a change that fails half way is taken back or finished later
 //! Not here    HTTP and tables (the daemon, the command line)
 
+mod caches;
 mod cluster;
+mod counters;
 mod create;
 mod disks;
 mod hosts;
@@ -111,6 +113,12 @@ impl<E: Env> LocalManagement for Node<E> {
     }
     async fn resync_settings_set(&self, request: v1::ResyncSettings) -> ApiResult<v1::ResyncSettings> {
         self.set_resync_limit(request).await
+    }
+    async fn counters(&self) -> ApiResult<v1::Counters> {
+        Ok(self.all_counters().await)
+    }
+    async fn caches_clear(&self, request: v1::CacheClear) -> ApiResult<v1::CachesCleared> {
+        self.clear_caches(request).await
     }
     async fn metrics(&self) -> ApiResult<String> {
         Ok(self.metrics_text())

@@ -18,6 +18,12 @@ pub(crate) enum HostCommand {
     Resyncs,
     Owned,
     ResyncLimit(u64),
+    Counters,
+    /// All disk groups where none is named.
+    ClearCaches {
+        only: Option<DiskGroupId>,
+        wait_ms: u64,
+    },
 }
 
 /// Its answer.
@@ -28,6 +34,8 @@ pub(crate) enum HostAnswer {
     Groups(Vec<v1::DiskGroup>),
     Resyncs(Vec<ResyncStatus>),
     Owned(Vec<ObjectStatus>),
+    Counters(Box<v1::HostCounters>),
+    Cleared(Vec<v1::DiskGroupCache>),
 }
 
 /// A refusal between hosts in words for a person.
@@ -93,6 +101,8 @@ impl<E: Env> Node<E> {
                 HostAnswer::Resyncs(shard.all_owned().iter().flat_map(|o| o.resync_status()).collect())
             }
             HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
+            HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
+            HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = shard.options();
                 options.resync_bytes_per_s_max = bytes_per_s;

@@ -175,11 +175,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
             let contents = self.read_piece(piece).await.ok()?;
             let (pieces, data) = contents.joined();
+            let bytes = data.len() as u64;
             let copy = self.start_copy(component, set, piece.range, Body::Copy { pieces, data }, lock.clone());
             // The ack of a copy waits for nobody (the target is not required): its end is what counts.
             let op = copy.op;
             let _ = copy.await;
             self.copy_ended(op, component, session).await?;
+            let sent = &self.shard.inner.resync_out_bytes;
+            sent.set(sent.get() + bytes);
             drop(lock);
         }
         self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));

@@ -86,12 +86,12 @@ fn cleaning_keeps_up_with_overwrites_of_a_full_group() {
     rig.drain(&group);
     rig.check(&group);
     let stats = group.stats();
-    assert!(stats.cleaned_segments > 20, "{} segments were cleaned", stats.cleaned_segments);
+    assert!(stats.counters.cleaned_segments > 20, "{} segments were cleaned", stats.counters.cleaned_segments);
     let group = rig.reopen(group);
     assert_eq!(rig.read(&group, 1, 0, 180), Ok(expected));
     println!(
         "{} blocks destaged, {} moved by cleaning, {} bytes of metadata rows",
-        stats.destaged_blocks, stats.cleaned_blocks, stats.metadata_row_bytes
+        stats.counters.destaged_blocks, stats.counters.cleaned_blocks, stats.counters.metadata_row_bytes
     );
 }
 

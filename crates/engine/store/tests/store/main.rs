@@ -2,6 +2,8 @@
 //!
 //! The crash sweep is in `crates/check/sim/tests/store_crash`.
 
+mod caches;
+mod counters;
 mod faults;
 mod full;
 mod refusals;

@@ -35,13 +35,17 @@ pub struct Rig {
 impl Rig {
     /// A host with a formatted disk group of two capacity devices of `segments` segments.
     pub fn new(seed: u64, segments: u64) -> Self {
+        Self::with_log(seed, segments, 512 << 10)
+    }
+    /// The same with a log of so many bytes, at most 1 MiB.
+    pub fn with_log(seed: u64, segments: u64, log_bytes: u64) -> Self {
         let world = World::new(seed);
         let host = world.add_host("a");
         host.add_disk("cache", 8 << 20);
         host.add_disk("capacity-0", SEGMENTS_OFFSET + segments * (64 << 10));
         host.add_disk("capacity-1", SEGMENTS_OFFSET + segments * (64 << 10));
         let rig = Self { world, host };
-        assert_eq!(rig.format(&options()), Ok(()));
+        assert_eq!(rig.format(&StoreOptions { log_bytes: Some(log_bytes), ..options() }), Ok(()));
         rig
     }
     pub fn devices(&self) -> DiskGroupDevices<SimDisk> {

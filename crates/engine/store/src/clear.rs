@@ -1,0 +1,80 @@
+//! Clearing the caches of a disk group on request: the write buffer is destaged, what memory holds of blocks is dropped.
+//!
+//! Promises    told to be clear only where less than [`DIRTY_PERCENT_MAX`] of the log is in use at that moment
+//! Assumes     the destage task does the work, round by round as always (`destage.rs`): nothing here moves the tail
+//! Not here    which disk groups, and how often they are asked (`node`); the page cache of the metadata store, which stays
+
+use std::time::Duration;
+
+use cairn_env::Env;
+use cairn_types::BLOCK_BYTES;
+use futures::future::{Either, select};
+
+use crate::{disk_group::Inner, error::StoreError, state::State};
+
+/// Per cent of the log from which on it does not count as drained. Not zero: guests may go on writing, and what came since
+/// the last round is in the log.
+const DIRTY_PERCENT_MAX: u64 = 1;
+
+/// What clearing came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleared {
+    /// The log is drained and the caches are dropped. False: the time was over before, and the caches are as they were.
+    pub clear: bool,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Of which in use now.
+    pub dirty_bytes: u64,
+    /// Bytes of blocks that were destaged meanwhile.
+    pub destaged_bytes: u64,
+    /// Bytes of cached blocks that were dropped.
+    pub read_cache_bytes: u64,
+}
+
+impl State {
+    fn is_drained(&self) -> bool {
+        self.ring.used() * 100 < self.ring.size() * DIRTY_PERCENT_MAX
+    }
+
+    /// Forgets what memory holds of the devices; gives the bytes of cached blocks that it was.
+    fn drop_caches(&mut self) -> u64 {
+        let bytes = self.cache.bytes();
+        self.cache.clear();
+        self.leaves.clear();
+        bytes
+    }
+}
+
+impl<E: Env> Inner<E> {
+    pub(crate) async fn clear_caches(&self, patience: Duration) -> Result<Cleared, StoreError> {
+        let end = self.env.now() + patience;
+        let destaged_before = self.state.borrow().counters.destaged_blocks;
+        let clear = loop {
+            // Each pass destages what is in the log when it begins, and what comes meanwhile is less than that as long as
+            // destage is faster than the guests.
+            let drained = match select(Box::pin(self.drain()), self.env.sleep_until(end)).await {
+                Either::Left((drained, _)) => drained,
+                Either::Right(_) => Ok(()),
+            };
+            if let Err(error) = drained {
+                self.state.borrow_mut().drop_caches();
+                return Err(error);
+            }
+            if self.state.borrow().is_drained() {
+                break true;
+            }
+            if self.env.now() >= end {
+                break false;
+            }
+        };
+        let mut state = self.state.borrow_mut();
+        let read_cache_bytes = if clear { state.drop_caches() } else { 0 };
+        Ok(Cleared {
+            clear,
+            log_bytes: state.ring.size(),
+            dirty_bytes: state.ring.used(),
+            destaged_bytes: (state.counters.destaged_blocks - destaged_before) * u64::from(BLOCK_BYTES),
+            read_cache_bytes,
+        })
+    }
+}
