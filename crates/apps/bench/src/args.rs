@@ -5,6 +5,7 @@ use std::time::Duration;
 use cairn_workload::{Addresses, Content, Kind, Pace, Spec};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::study_args::StudyCommand;
 use cairn_bench::{
     address::Address,
     job::{Job, StreamJob},
@@ -22,6 +23,8 @@ pub struct Cli {
 pub enum Command {
     /// Puts one load on one or more targets, and tells what it took.
     Load(Box<Load>),
+    #[command(flatten)]
+    Study(StudyCommand),
 }
 
 /// The form of the result on stdout.
@@ -152,7 +155,7 @@ fn request_bytes(text: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|_| format!("a request of {bytes} bytes: take a multiple of 512 up to 32 MiB"))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.trim_end_matches('s').trim_end();
     let seconds: f64 = number.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     match (0.0..=1e7).contains(&seconds) {

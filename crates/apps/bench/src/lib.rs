@@ -16,4 +16,5 @@ mod open;
 pub mod output;
 mod process;
 pub mod run;
+pub mod study;
 mod target;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod study_args;
 
 use std::{
     io::IsTerminal as _,
@@ -30,8 +31,10 @@ const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 
 fn main() -> ExitCode {
-    let Command::Load(load) = Cli::parse().command;
-    ExitCode::from(measure(&load))
+    ExitCode::from(match Cli::parse().command {
+        Command::Load(load) => measure(&load),
+        Command::Study(study) => study_args::run(study),
+    })
 }
 
 fn measure(load: &Load) -> u8 {

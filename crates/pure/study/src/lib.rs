@@ -9,10 +9,12 @@
 mod manifest;
 mod plan;
 mod results;
+mod verify;
 
 pub use manifest::{Action, ArmMedia, Counters, Machine, Manifest, Phase, PhaseKind, Step, TargetFacts};
 pub use plan::{Cluster, Plan, STUDIES, Scale, Test};
 pub use results::{Cell, Checks, Gauges, Latency, Params, Power, Results, Sample, Side, Verdict, repeats_of};
+pub use verify::verify;
 
 /// The version of both files. A reader refuses a larger one.
 pub const SCHEMA: u32 = 1;

@@ -52,7 +52,10 @@ impl OwnCluster {
         let log = fs::File::create(folder.join("cairnd.log")).map_err(|e| e.to_string())?;
         let metadata_bytes = u64::from(shape.capacity_devices) * shape.capacity_bytes / 50 + (32 << 20);
         let cache_bytes = shape.buffer_bytes.max(metadata_bytes * 2) + metadata_bytes + CACHE_EXTRA_BYTES;
-        let mut command = Command::new(beside("cairnd")?);
+        let cache_bytes = cache_bytes.next_multiple_of(1 << 20);
+        // The kernel ends it with the thread that starts it, should this program be killed.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM"]).arg(beside("cairnd")?);
         let flag = |name: &str, value: String| [format!("--{name}"), value];
         command.args(flag("config", config.display().to_string()));
         command.args(flag("data-dir", folder.display().to_string()));
@@ -68,7 +71,7 @@ impl OwnCluster {
         }
         command.args(flag("embedded-medium-dilation", media.dilation.to_string()));
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
-        let process = command.spawn().map_err(|e| format!("cannot start cairnd: {e}"))?;
+        let process = command.spawn().map_err(|e| format!("cannot start cairnd through setpriv (util-linux): {e}"))?;
         let cairn = Cairn::new(format!("unix:{}", socket.display()))?;
         let mut cluster = Self { folder, hosts: shape.hosts, process: Some(process), cairn };
         cluster.wait_up(&socket)?;

@@ -17,5 +17,5 @@ mod system;
 
 pub use power::PowerSource;
 pub use record::Record;
-pub use runner::{Options, run};
-pub use system::System;
+pub use runner::{Options, folder_of, run};
+pub use system::Given;

@@ -71,7 +71,9 @@ impl PowerSource {
     pub(crate) fn begin(&self) -> Reading {
         let read = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
         let joules = match self {
-            Self::Rapl => packages().into_iter().filter_map(|(path, wrap)| Some((path.clone(), wrap, read(&path)?))).collect(),
+            Self::Rapl => {
+                packages().into_iter().filter_map(|(path, wrap)| Some((path.clone(), wrap, read(&path)?))).collect()
+            }
             _ => Vec::new(),
         };
         let watts = match self {

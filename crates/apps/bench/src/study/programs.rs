@@ -45,7 +45,8 @@ impl Cairn {
     /// What it said on its standard error.
     pub fn call<T: DeserializeOwned>(&self, words: &[&str]) -> Result<T, String> {
         let out = self.output(words)?;
-        serde_json::from_slice(&out).map_err(|e| format!("cairn {}: its answer is not understood: {e}", words.join(" ")))
+        serde_json::from_slice(&out)
+            .map_err(|e| format!("cairn {}: its answer is not understood: {e}", words.join(" ")))
     }
 
     /// Carries out one command whose answer does not matter.

@@ -27,7 +27,10 @@ impl Record {
     /// It does, or it cannot be written to.
     pub fn begin(folder: &Path, manifest: Manifest, caption: String) -> Result<Self, String> {
         if folder.join("manifest.json").exists() {
-            return Err(format!("{} holds a run already: go on with it by --resume, or take another --dir", folder.display()));
+            return Err(format!(
+                "{} holds a run already: go on with it by --resume, or take another --dir",
+                folder.display()
+            ));
         }
         fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
         let results = Results {

@@ -1,0 +1,373 @@
+//! Runs a plan: arm by arm, test by test, repeat by repeat.
+//!
+//! Promises    caches are cleared before each test, and not between its repeats
+//!             a test of which not every repeat was measured is run again as a whole when a run is gone on with
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cairn_study::{Action, ArmMedia, Cell, Checks, Counters, Manifest, Phase, PhaseKind, Plan, Side, Step, Test};
+use cairn_workload::{Addresses, Content, Kind, Spec};
+
+use super::{
+    cluster::OwnCluster,
+    machine,
+    power::PowerSource,
+    record::Record,
+    sampler::Sampler,
+    system::{Given, System},
+};
+use crate::{
+    job::{Job, Measured, StreamJob},
+    process, run,
+};
+
+/// What a user may choose.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the run is written to.
+    pub folder: PathBuf,
+    /// Targets instead of a cluster of the study's own.
+    pub given: Option<Given>,
+    /// What they hold may be lost.
+    pub destructive: bool,
+    /// Go on with the run in the folder.
+    pub resume: bool,
+    /// What the target draws.
+    pub power: Option<PowerSource>,
+    /// Of all that is drawn.
+    pub seed: u64,
+    /// Wait for a steady state (rounds of this length) instead of the plan's ramp.
+    pub auto_ramp: Option<Duration>,
+}
+
+/// Runs `plan`, and says on the way what it does.
+///
+/// # Errors
+/// What ended it; what was measured until then is in its folder.
+pub fn run(plan: &Plan, options: &Options, say: &(dyn Fn(String) + Sync)) -> Result<Record, String> {
+    check(plan, options)?;
+    let mut record = begin(plan, options)?;
+    let outcome = plan.arms.iter().try_for_each(|arm| run_arm(plan, arm, options, &mut record, say));
+    record.end(outcome.as_ref().err().cloned())?;
+    outcome.map(|()| record)
+}
+
+fn check(plan: &Plan, options: &Options) -> Result<(), String> {
+    let Some(given) = &options.given else { return Ok(()) };
+    if !options.destructive {
+        return Err("this study writes, and what the targets hold is lost: say --destructive if that is meant".into());
+    }
+    if given.targets.len() != plan.disks as usize {
+        return Err(format!("{} targets are given, and the study has {} disks", given.targets.len(), plan.disks));
+    }
+    Ok(())
+}
+
+/// A new record, or the one that is there, less the tests that were not finished.
+fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
+    let parameters = plan.parameters();
+    let arms = if options.given.is_some() { vec![as_it_is()] } else { plan.arms.clone() };
+    if options.resume {
+        let mut record = Record::read(&options.folder)?;
+        let manifest = &record.manifest;
+        let version = env!("CARGO_PKG_VERSION");
+        let why = if (manifest.study.as_str(), manifest.scale.clone()) != (plan.study, plan.scale.to_string()) {
+            Some(format!("it is {} at scale {}", manifest.study, manifest.scale))
+        } else if manifest.parameters != parameters || manifest.media != arms || manifest.seed != options.seed {
+            Some("its parameters, media or seed are others".to_owned())
+        } else if manifest.version != version {
+            Some(format!("it was begun by version {}, this is {version}", manifest.version))
+        } else if manifest.ended_early.is_none() {
+            Some("it is whole".to_owned())
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            return Err(format!("the run in {} cannot be gone on with: {why}", options.folder.display()));
+        }
+        forget_unfinished(plan, &mut record);
+        return Ok(record);
+    }
+    let manifest = Manifest {
+        study: plan.study.into(),
+        scale: plan.scale.to_string(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        seed: options.seed,
+        machine: machine::facts(),
+        media: arms.clone(),
+        parameters,
+        ..Manifest::default()
+    };
+    Record::begin(&options.folder, manifest, caption(plan, &arms, options))
+}
+
+fn as_it_is() -> ArmMedia {
+    let name = ArmMedia::AS_IT_IS.to_owned();
+    ArmMedia { arm: "target".into(), cache: name.clone(), capacity: name, dilation: 1.0 }
+}
+
+/// One line for every table and picture: what was measured on which media.
+fn caption(plan: &Plan, arms: &[ArmMedia], options: &Options) -> String {
+    let system = match &options.given {
+        Some(given) => format!("{} given targets", given.targets.len()),
+        None => format!("own cluster of {} hosts in one process on one machine", plan.cluster.hosts),
+    };
+    let media = |arm: &ArmMedia| format!("{}: cache {}, capacity {}", arm.arm, arm.cache, arm.capacity);
+    match arms.iter().find(|arm| arm.is_modelled()) {
+        Some(first) => {
+            let each: Vec<String> = arms.iter().map(media).collect();
+            format!("{system}; modelled media, times x{}; {}", first.dilation, each.join("; "))
+        }
+        None => format!("{system}; media as they are"),
+    }
+}
+
+fn forget_unfinished(plan: &Plan, record: &mut Record) {
+    let whole = |id: &str| record.results.cells.iter().filter(|c| c.id == id).count() as u32 >= plan.repeats;
+    let ids: Vec<String> = record.results.cells.iter().map(|c| c.id.clone()).filter(|id| !whole(id)).collect();
+    record.results.cells.retain(|cell| !ids.contains(&cell.id));
+    record.manifest.steps.retain(|step| !matches!(&step.action, Action::Run { cell, .. } if ids.contains(cell)));
+}
+
+/// The id of a test's cells.
+fn id_of(arm: &ArmMedia, test: &Test) -> String {
+    format!("{}/{}", arm.arm, test.id)
+}
+
+fn run_arm(
+    plan: &Plan,
+    arm: &ArmMedia,
+    options: &Options,
+    record: &mut Record,
+    say: &(dyn Fn(String) + Sync),
+) -> Result<(), String> {
+    let arm = if options.given.is_some() { &as_it_is() } else { arm };
+    let is_done = |record: &Record, test: &Test| record.results.cells.iter().any(|cell| cell.id == id_of(arm, test));
+    let left: Vec<&Test> = plan.tests.iter().filter(|test| !is_done(record, test)).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let mut begun = process::unix_ms();
+    say(format!("{}: starting", arm.arm));
+    let system = match &options.given {
+        Some(given) => System::Given(given.clone()),
+        None => {
+            let cluster = OwnCluster::start(&options.folder.join("cluster"), &plan.cluster, arm)?;
+            let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
+            System::Own(cluster, targets)
+        }
+    };
+    record.manifest.target = system.facts(plan.stripe_width);
+    let step = |action, began_ms| Step {
+        arm: arm.arm.clone(),
+        action,
+        began_ms,
+        ended_ms: process::unix_ms(),
+        phases: Vec::new(),
+        before: None,
+        after: system.counters(),
+    };
+    record.step(step(Action::Start, begun))?;
+    if plan.precondition_passes > 0 {
+        begun = process::unix_ms();
+        say(format!("{}: writing every byte of {} disks", arm.arm, plan.disks));
+        let written_bytes = precondition(plan, &system, options)?;
+        record.step(step(Action::Precondition { passes: plan.precondition_passes, written_bytes }, begun))?;
+    }
+    for test in left {
+        begun = process::unix_ms();
+        say(format!("{}: {}: clearing caches", arm.arm, test.id));
+        if let Some((buffered_before_bytes, buffered_after_bytes)) = system.clear()? {
+            record.step(step(Action::Clear { buffered_before_bytes, buffered_after_bytes }, begun))?;
+        }
+        for repeat in 1..=plan.repeats {
+            let (step, cell) = run_one(plan, arm, test, repeat, &system, options)?;
+            say(told(&cell, plan.repeats));
+            let broken = cell.checks.broken.clone();
+            record.measured(step, cell)?;
+            if let Some(why) = broken {
+                return Err(format!("{}, repeat {repeat}: {why}", id_of(arm, test)));
+            }
+        }
+    }
+    begun = process::unix_ms();
+    if let System::Own(cluster, _) = system {
+        cluster.stop();
+    }
+    let ended_ms = process::unix_ms();
+    let arm = arm.arm.clone();
+    record.step(Step {
+        arm,
+        action: Action::Stop,
+        began_ms: begun,
+        ended_ms,
+        phases: vec![],
+        before: None,
+        after: None,
+    })
+}
+
+/// One line for who waits.
+fn told(cell: &Cell, repeats: u32) -> String {
+    let mean = cell.total.mean_ms().map_or("-".to_owned(), |ms| format!("{ms:.3} ms"));
+    let bytes = cell.total.bytes_per_s / f64::from(1 << 20);
+    let doubts =
+        if cell.checks.doubts.is_empty() { String::new() } else { format!("  ! {}", cell.checks.doubts.join("; ")) };
+    format!("{} {}/{repeats}: {:.0} IOPS, {bytes:.1} MiB/s, mean {mean}{doubts}", cell.id, cell.repeat, cell.total.iops)
+}
+
+/// Writes every byte of all disks in 128 KiB, as often as the plan has it.
+fn precondition(plan: &Plan, system: &System, options: &Options) -> Result<u64, String> {
+    let bytes = plan.disk_bytes / (128 << 10) * (128 << 10) * u64::from(plan.precondition_passes);
+    let spec = spec(Kind::new(128 << 10, 0, 0), plan.disk_bytes, options.seed);
+    let stream = |target: &crate::address::Address| StreamJob {
+        bytes_max: Some(bytes),
+        ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))
+    };
+    // An hour for a gigabyte and copy is more than any medium needs.
+    let measure = Duration::from_secs(3_600 + plan.precondition_bytes() / 1_000_000);
+    // All disks at once keep thousands of requests waiting for nothing: a few at a time.
+    for targets in system.targets().chunks(16) {
+        let streams = targets.iter().map(stream).collect();
+        let job = Job { streams, ramp: Duration::ZERO, measure, destructive: true };
+        let measured = run::run(&job).map_err(|e| e.to_string())?;
+        measured.broken.map_or(Ok(()), |why| Err(format!("while disks were written first: {why}")))?;
+    }
+    Ok(bytes * system.targets().len() as u64)
+}
+
+fn spec(kind: Kind, span_bytes: u64, seed: u64) -> Spec {
+    Spec { kinds: vec![kind], addresses: Addresses::Uniform, span_begin: 0, span_bytes, seed }
+}
+
+fn job_of(plan: &Plan, test: &Test, repeat: u32, system: &System, options: &Options) -> Job {
+    let load = &test.load;
+    let kind = Kind::new(load.request_bytes, load.read_percent, load.random_percent);
+    let spec = spec(kind, load.span_bytes, options.seed.wrapping_add(u64::from(repeat) << 32));
+    let stream = |(number, target): (u32, &crate::address::Address)| StreamJob {
+        // Evenly: the first ones have one more where it does not divide.
+        outstanding: load.outstanding / load.disks + u32::from(number < load.outstanding % load.disks),
+        bytes_max: test.bytes_max.map(|bytes| bytes / u64::from(load.disks)),
+        ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))
+    };
+    Job {
+        streams: (0..load.disks).zip(system.targets()).map(stream).collect(),
+        ramp: Duration::from_millis(plan.ramp_ms),
+        measure: Duration::from_millis(plan.measure_ms),
+        destructive: true,
+    }
+}
+
+fn run_one(
+    plan: &Plan,
+    arm: &ArmMedia,
+    test: &Test,
+    repeat: u32,
+    system: &System,
+    options: &Options,
+) -> Result<(Step, Cell), String> {
+    let job = job_of(plan, test, repeat, system, options);
+    let before = system.counters();
+    let begun = process::unix_ms();
+    if let Some(round) = options.auto_ramp {
+        ramp_until_steady(&job, round)?;
+    }
+    let power = options.power.as_ref().map(PowerSource::begin);
+    let sampler = Sampler::start(system.cairn());
+    let measured = run::run(&job).map_err(|e| e.to_string())?;
+    let power = power.and_then(super::power::Reading::end);
+    let samples = sampler.samples(&measured, plan.ramp_ms);
+    let after = system.counters();
+    let id = id_of(arm, test);
+    let step = Step {
+        arm: arm.arm.clone(),
+        action: Action::Run { cell: id.clone(), repeat },
+        began_ms: begun,
+        ended_ms: process::unix_ms(),
+        phases: phases(&measured, plan.ramp_ms),
+        before,
+        after,
+    };
+    let seconds = measured.measured.as_secs_f64();
+    let side = |side: &crate::job::Side| Side::of(&side.latency, side.bytes, seconds);
+    let cell = Cell {
+        id,
+        repeat,
+        params: cairn_study::Params { arm: arm.arm.clone(), ..test.load.clone() },
+        measured_ms: measured.measured.as_millis() as u64,
+        reads: side(&measured.reads),
+        writes: side(&measured.writes),
+        total: side(&measured.both()),
+        samples,
+        counted: before.zip(after).map(|(before, after)| added(&before, &after)),
+        checks: checks(&job, &measured),
+        power,
+    };
+    Ok((step, cell))
+}
+
+fn phases(measured: &Measured, ramp_ms: u64) -> Vec<Phase> {
+    let from = measured.began_unix_ms;
+    let counts = from + ramp_ms;
+    let over = counts + measured.measured.as_millis() as u64;
+    let phase = |kind, began_ms, ended_ms| Phase { kind, began_ms, ended_ms };
+    vec![
+        phase(PhaseKind::Ramp, from, counts),
+        phase(PhaseKind::Measure, counts, over),
+        phase(PhaseKind::Drain, over, measured.ended_unix_ms.max(over)),
+    ]
+}
+
+fn checks(job: &Job, measured: &Measured) -> Checks {
+    let little = measured.little(job);
+    Checks {
+        outstanding: little.map(|little| little.outstanding),
+        little_off: little.map(|little| little.off),
+        harness_cpu: measured.harness_cpu,
+        lag_p99_ns: measured.lag.as_ref().and_then(|lag| lag.quantile_ns(cairn_measure::Quantile::P99)),
+        doubts: measured.doubts(job),
+        broken: measured.broken.as_ref().map(ToString::to_string),
+    }
+}
+
+/// What was counted between two snapshots; gauges are those of the second.
+fn added(before: &Counters, after: &Counters) -> Counters {
+    let diff = |of: fn(&Counters) -> u64| of(after).saturating_sub(of(before));
+    Counters {
+        guest_written_bytes: diff(|c| c.guest_written_bytes),
+        guest_read_bytes: diff(|c| c.guest_read_bytes),
+        buffered_bytes: diff(|c| c.buffered_bytes),
+        log_written_bytes: diff(|c| c.log_written_bytes),
+        destaged_bytes: diff(|c| c.destaged_bytes),
+        capacity_written_by_destage_bytes: diff(|c| c.capacity_written_by_destage_bytes),
+        capacity_written_by_cleaning_bytes: diff(|c| c.capacity_written_by_cleaning_bytes),
+        capacity_written_otherwise_bytes: diff(|c| c.capacity_written_otherwise_bytes),
+        read_from_buffer_bytes: diff(|c| c.read_from_buffer_bytes),
+        read_from_cache_bytes: diff(|c| c.read_from_cache_bytes),
+        read_from_capacity_bytes: diff(|c| c.read_from_capacity_bytes),
+        ..*after
+    }
+}
+
+/// Rounds of the same load until the last five are steady, 25 at most.
+fn ramp_until_steady(job: &Job, round: Duration) -> Result<(), String> {
+    const ROUNDS_MAX: usize = 25;
+    let round = Job { ramp: Duration::ZERO, measure: round, ..job.clone() };
+    let mut rates = Vec::new();
+    while rates.len() < ROUNDS_MAX {
+        let measured = run::run(&round).map_err(|e| e.to_string())?;
+        rates.push(measured.per_s(&measured.both()));
+        if cairn_measure::steadiness(&rates).is_some_and(|steadiness| steadiness.is_steady()) {
+            return Ok(());
+        }
+    }
+    Err(format!("no steady state within {ROUNDS_MAX} rounds: take longer rounds, or a fixed --ramp"))
+}
+
+/// A folder for a run that was not told where.
+pub fn folder_of(plan_name: &str, scale: &str) -> PathBuf {
+    Path::new(&format!("{plan_name}-{scale}-{}", process::unix_ms() / 1000)).to_owned()
+}

@@ -1,0 +1,220 @@
+//! Studies on the command line: list, describe, plan, run, verify.
+
+use std::{path::PathBuf, time::Duration};
+
+use cairn_bench::{
+    address::Address,
+    study::{self, Given, Options, PowerSource, Record},
+};
+use cairn_study::{Plan, STUDIES, Scale};
+use cairn_types::format_bytes;
+use clap::{Args, Subcommand};
+
+use crate::{DONE, REFUSED, USAGE, args::seconds};
+
+#[derive(Debug, Subcommand)]
+pub enum StudyCommand {
+    /// Shows the studies that there are.
+    List,
+    /// Shows what a study would do: its tests, what it writes, how long it takes.
+    Plan(Which),
+    /// Runs a study, on a cluster of its own or on given targets; writes manifest, results and histograms to a folder.
+    Run(Box<Run>),
+    /// Checks a run against its study's rules: order, phases, repeats, Little's law, amplification.
+    Verify {
+        /// The folder of the run.
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Which {
+    /// The study (see `list`).
+    study: String,
+    /// quick: minutes, on two processors; lab: about an hour; paper: the document's own numbers.
+    #[arg(long, default_value = "quick")]
+    scale: Scale,
+    /// Tests to run, by id, such as vms-4,vms-8; all where left out.
+    #[arg(long, value_delimiter = ',')]
+    tests: Vec<String>,
+    /// Repeats of each test instead of the scale's.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: Option<u32>,
+    /// Seconds before anything counts instead of the scale's.
+    #[arg(long, value_parser = seconds)]
+    ramp: Option<Duration>,
+    /// Seconds that are measured instead of the scale's.
+    #[arg(long, short = 't', value_parser = seconds)]
+    time: Option<Duration>,
+    /// Arms, each as NAME:CACHE:CAPACITY with media models, such as hybrid:optane:hdd10k; those of the study where left out.
+    #[arg(long, value_name = "NAME:CACHE:CAPACITY")]
+    arm: Vec<String>,
+    /// Every time of the media models is multiplied by this instead of the scale's factor.
+    #[arg(long)]
+    dilation: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    which: Which,
+    /// Where the run is written to [default: STUDY-SCALE-TIME here].
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// A target for each disk of the study, instead of a cluster of its own: nbd+unix://, nbd://, a block device or a file.
+    #[arg(long)]
+    target: Vec<Address>,
+    /// The management API of the Cairn cluster that serves the targets: for its counters, and to clear its caches.
+    #[arg(long, requires = "target")]
+    api: Option<String>,
+    /// A command that clears the caches of what serves the targets.
+    #[arg(long, requires = "target", conflicts_with = "api")]
+    clear_command: Option<String>,
+    /// The targets' data may be lost.
+    #[arg(long)]
+    destructive: bool,
+    /// Go on with the interrupted run in --dir.
+    #[arg(long, requires = "dir")]
+    resume: bool,
+    /// What the target draws: rapl, command:CMD that prints watts, or watts such as 350W. None: told as n/a.
+    #[arg(long)]
+    power: Option<PowerSource>,
+    /// Instead of a fixed ramp, rounds of so many seconds until the last five are steady (SNIA's rule), 25 at most.
+    #[arg(long, value_parser = seconds)]
+    auto_ramp: Option<Duration>,
+    /// Of all that is drawn: one seed is one load.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Carries it out, and tells the exit code.
+pub fn run(command: StudyCommand) -> u8 {
+    let outcome = match command {
+        StudyCommand::List => {
+            STUDIES.iter().for_each(|(name, words)| println!("{name:<16} {words}"));
+            Ok(DONE)
+        }
+        StudyCommand::Plan(which) => plan(&which).map(|plan| show(&plan)).map_err(|why| (USAGE, why)),
+        StudyCommand::Run(run) => measure(&run),
+        StudyCommand::Verify { dir } => verify(&dir).map_err(|why| (USAGE, why)),
+    };
+    outcome.unwrap_or_else(|(code, why)| {
+        eprintln!("error: {why}");
+        code
+    })
+}
+
+/// The plan that is asked for.
+fn plan(which: &Which) -> Result<Plan, String> {
+    let names = || STUDIES.map(|(name, _)| name).join(", ");
+    let Some(mut plan) = Plan::of(&which.study, which.scale) else {
+        return Err(format!("{:?} is no study of tests: take one of {}", which.study, names()));
+    };
+    if !which.tests.is_empty() {
+        if let Some(wrong) = which.tests.iter().find(|id| plan.tests.iter().all(|test| test.id != **id)) {
+            let all: Vec<&str> = plan.tests.iter().map(|test| test.id.as_str()).collect();
+            return Err(format!("{} has no test {wrong}: its tests are {}", plan.study, all.join(", ")));
+        }
+        plan.tests.retain(|test| which.tests.contains(&test.id));
+    }
+    if !which.arm.is_empty() {
+        let dilation = plan.arms.first().map_or(1.0, |arm| arm.dilation);
+        plan.arms = which.arm.iter().map(|text| arm(text, dilation)).collect::<Result<_, _>>()?;
+    }
+    if let Some(dilation) = which.dilation {
+        plan.arms.iter_mut().for_each(|arm| arm.dilation = dilation);
+    }
+    plan.repeats = which.repeats.unwrap_or(plan.repeats);
+    plan.ramp_ms = which.ramp.map_or(plan.ramp_ms, |ramp| ramp.as_millis() as u64);
+    plan.measure_ms = which.time.map_or(plan.measure_ms, |time| time.as_millis() as u64);
+    if plan.measure_ms == 0 {
+        return Err("a measured time of nothing: take a second or more".into());
+    }
+    Ok(plan)
+}
+
+fn arm(text: &str, dilation: f64) -> Result<cairn_study::ArmMedia, String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [name, cache, capacity] = parts[..] else {
+        return Err(format!("{text:?} is no arm: write NAME:CACHE:CAPACITY, such as hybrid:optane:hdd10k"));
+    };
+    Ok(cairn_study::ArmMedia { arm: name.into(), cache: cache.into(), capacity: capacity.into(), dilation })
+}
+
+fn show(plan: &Plan) -> u8 {
+    println!("{} at scale {}", plan.study, plan.scale);
+    for arm in &plan.arms {
+        println!("  arm {}: cache {}, capacity {}, times x{}", arm.arm, arm.cache, arm.capacity, arm.dilation);
+    }
+    let (cluster, disk) = (&plan.cluster, format_bytes(plan.disk_bytes));
+    println!(
+        "  on {} hosts, each with a write buffer of {}, {} for cached reads and {} capacity devices of {}; {} disks of {disk}",
+        cluster.hosts,
+        format_bytes(cluster.buffer_bytes),
+        format_bytes(cluster.read_cache_bytes),
+        cluster.capacity_devices,
+        format_bytes(cluster.capacity_bytes),
+        plan.disks,
+    );
+    for test in &plan.tests {
+        let load = &test.load;
+        let most = test.bytes_max.map_or(String::new(), |bytes| format!(", {} at most", format_bytes(bytes)));
+        println!(
+            "  clear, then {} x {}: {} disks, {} requests, {} % read, {} % random, {} outstanding{most}",
+            plan.repeats,
+            test.id,
+            load.disks,
+            format_bytes(load.request_bytes.into()),
+            load.read_percent,
+            load.random_percent,
+            load.outstanding,
+        );
+    }
+    let seconds = plan.load_ms() / 1000;
+    println!(
+        "  {} runs, {seconds} s of load at most; first {} are written, and before each test caches are cleared",
+        plan.runs(),
+        format_bytes(plan.precondition_bytes())
+    );
+    DONE
+}
+
+fn measure(run: &Run) -> Result<u8, (u8, String)> {
+    let plan = plan(&run.which).map_err(|why| (USAGE, why))?;
+    let given = (!run.target.is_empty()).then(|| Given {
+        targets: run.target.clone(),
+        api: run.api.clone(),
+        clear: run.clear_command.clone(),
+    });
+    let folder = run.dir.clone().unwrap_or_else(|| study::folder_of(plan.study, &plan.scale.to_string()));
+    let options = Options {
+        folder: folder.clone(),
+        given,
+        destructive: run.destructive,
+        resume: run.resume,
+        power: run.power.clone(),
+        seed: run.seed,
+        auto_ramp: run.auto_ramp,
+    };
+    let begun = std::time::Instant::now();
+    let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
+    let record = study::run(&plan, &options, &say).map_err(|why| (REFUSED, why))?;
+    println!("{} runs are in {}", record.results.cells.len(), folder.display());
+    judge(&record);
+    Ok(DONE)
+}
+
+fn verify(dir: &std::path::Path) -> Result<u8, String> {
+    Ok(if judge(&Record::read(dir)?) { DONE } else { REFUSED })
+}
+
+/// Prints the verdicts, and tells whether all hold.
+fn judge(record: &Record) -> bool {
+    let verdicts = cairn_study::verify(&record.manifest, &record.results);
+    for verdict in &verdicts {
+        println!("{} {}: {}", if verdict.holds { "ok  " } else { "FAIL" }, verdict.rule, verdict.because);
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.holds).count();
+    println!("{} rules checked, {failed} broken", verdicts.len());
+    failed == 0
+}
