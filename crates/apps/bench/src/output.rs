@@ -99,6 +99,9 @@ fn params(job: &Job, stream: &StreamJob, count: usize) -> Value {
     if let Some(bytes) = stream.bytes_max {
         params["bytes_max"] = bytes.into();
     }
+    if let Some(spans) = stream.spans_max {
+        params["spans_max"] = spans.into();
+    }
     params
 }
 

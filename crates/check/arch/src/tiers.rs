@@ -80,7 +80,8 @@ fn may_import(from: &Package, to: &Package) -> Result<(), &'static str> {
         ("base", "base") => from_room != "types" && to_room == "types",
         ("pure", "base") => true,
         ("pure", "pure") => {
-            matches!((from_room, to_room), ("placement", "votes" | "geometry" | "sizing") | ("record", "votes"))
+            let placement = from_room == "placement" && matches!(to_room, "votes" | "geometry" | "sizing");
+            placement || matches!((from_room, to_room), ("record", "votes") | ("jobfile", "workload"))
         }
         ("engine", "base" | "pure") => true,
         ("engine", "engine") => from_room == "node" && matches!(to_room, "object" | "store" | "directory"),
