@@ -178,7 +178,7 @@ fn plan(text: &str, flags: &Flags, notes: Vec<Note>) -> Plan {
             seed: 1,
         },
         part: (flags.working_set < 100.0).then_some((0.0, flags.working_set)),
-        content: Content { disk: target as u64, ..flags.content },
+        content: flags.content,
         duplicates_share: flags.duplicates_share,
         outstanding: flags.threads as u32,
         pace: flags.rate.map_or(StreamPace::Closed, |_| StreamPace::Share(1.0 / count)),

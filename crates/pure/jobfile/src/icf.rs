@@ -258,7 +258,7 @@ impl File {
                     seed: 1,
                 },
                 part: None,
-                content: Content::random(1, *target as u64),
+                content: Content::random(1, 0),
                 duplicates_share: None,
                 outstanding: worker.outstanding,
                 pace: StreamPace::Closed,

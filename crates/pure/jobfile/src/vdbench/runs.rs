@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use cairn_workload::{Addresses, Content, Spec};
+use cairn_workload::{Addresses, Spec};
 
 use super::{
     keywords::Fields,
@@ -238,7 +238,7 @@ fn streams(loops: &Loops, sds: &[Sd], wds: &[&Wd], definition: &Definition) -> R
                     seed: 1,
                 },
                 part: span.part,
-                content: Content { disk: *at as u64, ..sd.content },
+                content: sd.content,
                 duplicates_share: sd.duplicates_share,
                 outstanding: outstanding as u32,
                 pace,
