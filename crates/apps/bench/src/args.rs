@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_workload::{Addresses, Content, Kind, Pace, Spec};
+use cairn_workload::{Addresses, Content, Pace, Spec};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::study_args::StudyCommand;
@@ -23,8 +23,80 @@ pub struct Cli {
 pub enum Command {
     /// Puts one load on one or more targets, and tells what it took.
     Load(Box<Load>),
+    /// Reads a job file of another tool, and tells the plan that it comes to. Nothing is run.
+    Import(Import),
+    /// Runs a job file of another tool: Vdbench's, fio's, IOMeter's, HCIBench's.
+    Job(Box<JobFile>),
     #[command(flatten)]
     Study(StudyCommand),
+}
+
+/// Whose language a job file is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// A parameter file with sd=, wd= and rd=.
+    Vdbench,
+    /// A job file with [global] and jobs.
+    Fio,
+    /// A configuration file of IOMeter.
+    Icf,
+    /// Flags of its generator as one word ("-n 8 -t 4 ..."), a file with them, or a name such as
+    /// fio-8vmdk-100ws-4k-70rdpct-100randompct-4threads.
+    Hcibench,
+}
+
+#[derive(Debug, Args)]
+pub struct File {
+    /// The job file.
+    #[arg(allow_hyphen_values = true)]
+    pub file: String,
+    /// Whose language it is in; looked for in the file where not told.
+    #[arg(long)]
+    pub kind: Option<Kind>,
+    /// What $NAME (Vdbench) or ${NAME} (fio) stands for; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
+    pub variables: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub struct Import {
+    #[command(flatten)]
+    pub file: File,
+    /// The form of the plan.
+    #[arg(long, default_value = "table")]
+    pub style: PlanStyle,
+}
+
+/// The form of a plan on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanStyle {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub struct JobFile {
+    #[command(flatten)]
+    pub file: File,
+    /// Where the file's targets are, in its order, in place of what it says: all of those that --map leaves, or none.
+    pub targets: Vec<Address>,
+    /// Where one of its targets is; may be repeated.
+    #[arg(long = "map", value_name = "NAME=ADDRESS")]
+    pub maps: Vec<String>,
+    /// Divides ramps, measured times and pauses by this: a trial of the file, and no result.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub time_scale: Option<f64>,
+    /// Of all that is drawn: one seed is one load.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The targets' data may be lost. Needed where any run writes.
+    #[arg(long)]
+    pub destructive: bool,
+    /// The form of the results.
+    #[arg(long, default_value = "table")]
+    pub style: Style,
 }
 
 /// The form of the result on stdout.
@@ -34,10 +106,16 @@ pub enum Style {
     Table,
     /// For programs: all that was measured, with histograms.
     Json,
-    /// As fio's json+ tells a job.
+    /// As fio's json+ tells jobs.
     Fio,
-    /// IOMeter's 21 latency bins, as CSV.
+    /// As the summary of Vdbench has its intervals.
+    Vdbench,
+    /// With the keys of HCIBench's res.txt.
+    Hcibench,
+    /// As IOMeter's CSV, with its 21 latency bins.
     Iometer,
+    /// The 21 bins alone, a line for each.
+    IometerBins,
 }
 
 #[derive(Debug, Args)]
@@ -126,7 +204,7 @@ impl Load {
             (Some(per_s), false) => Pace::Rate { per_s: each(per_s) },
         };
         let spec = Spec {
-            kinds: vec![Kind::new(self.block, self.read, self.random)],
+            kinds: vec![cairn_workload::Kind::new(self.block, self.read, self.random)],
             addresses,
             span_begin: self.offset,
             span_bytes: self.span.unwrap_or(0),
@@ -169,4 +247,14 @@ fn hot_area(text: &str) -> Result<(u8, u8), String> {
     let (requests, area) = text.split_once('/').ok_or_else(wrong)?;
     let percent = |text: &str| text.trim().parse().ok().filter(|p| (1..=99).contains(p)).ok_or_else(wrong);
     Ok((percent(requests)?, percent(area)?))
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?}: write NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (1.0..=1e6).contains(factor));
+    factor.ok_or_else(|| format!("{text:?}: take a number from 1 on"))
 }

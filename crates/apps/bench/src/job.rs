@@ -14,7 +14,7 @@ pub struct Job {
     pub streams: Vec<StreamJob>,
     /// How long before anything counts.
     pub ramp: Duration,
-    /// How long what ends counts; less where every stream has moved its `bytes_max` before.
+    /// How long what ends counts; less where every stream has begun all that it may before.
     pub measure: Duration,
     /// Data may be overwritten.
     pub destructive: bool,
@@ -42,14 +42,26 @@ pub struct StreamJob {
     pub pace: Pace,
     /// Begins no more requests after so many bytes.
     pub bytes_max: Option<u64>,
+    /// Begins no more requests after so many times the bytes of its span.
+    pub spans_max: Option<f64>,
 }
 
 impl StreamJob {
     /// A closed loop of one request on the span that the spec has.
     pub fn new(target: Address, spec: Spec, content: Content) -> Self {
         let name = target.to_string();
-        let (part, duplicates_share, bytes_max) = (None, None, None);
-        Self { name, target, spec, part, content, duplicates_share, outstanding: 1, pace: Pace::Closed, bytes_max }
+        Self {
+            name,
+            target,
+            spec,
+            part: None,
+            content,
+            duplicates_share: None,
+            outstanding: 1,
+            pace: Pace::Closed,
+            bytes_max: None,
+            spans_max: None,
+        }
     }
 
     /// Requests that this stream alone has a second; none for a closed loop.
@@ -76,7 +88,8 @@ impl Job {
     pub fn alike(&self) -> Option<&StreamJob> {
         let (first, others) = self.streams.split_first()?;
         let alike = |other: &StreamJob| {
-            let same = (other.outstanding, other.bytes_max) == (first.outstanding, first.bytes_max);
+            let same = (other.outstanding, other.bytes_max, other.spans_max)
+                == (first.outstanding, first.bytes_max, first.spans_max);
             same && (&other.spec, other.part, other.pace) == (&first.spec, first.part, first.pace)
                 && (other.content, other.duplicates_share) == (first.content, first.duplicates_share)
         };

@@ -5,7 +5,7 @@
 //!             B3  a run that broke says so, and keeps what was measured until then, marked
 //!             B4  nothing is written to a target without `--destructive`
 //! Assumes     one thread drives all targets: a run that needs more of it than 80 % of a processor is told as such
-//! Not here    what is asked for (`cairn-workload`), what the numbers say (`cairn-measure`), prices and sizes
+//! Not here    what is asked for (`cairn-workload`), job files' languages (`cairn-jobfile`), what the numbers say (`cairn-measure`), prices and sizes
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -14,6 +14,7 @@ mod load;
 mod nbd;
 mod open;
 pub mod output;
+pub mod plan;
 mod process;
 pub mod run;
 pub mod study;

@@ -237,7 +237,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     shared.measured.borrow_mut().began_unix_ms = process::unix_ms();
     let count = open.len() as u64;
     let mut loops: Vec<LocalBoxFuture<'static, io::Result<()>>> = Vec::new();
-    for (number, (of_job, Open { target, requests, content })) in job.streams.iter().zip(open).enumerate() {
+    for (number, (of_job, Open { target, requests, content, bytes_max })) in job.streams.iter().zip(open).enumerate() {
         let stream = Rc::new(Stream {
             number,
             name: of_job.target.to_string(),
@@ -245,7 +245,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
             requests: RefCell::new(requests),
             content,
             writes: Cell::new(0),
-            bytes_left: Cell::new(of_job.bytes_max.unwrap_or(u64::MAX)),
+            bytes_left: Cell::new(bytes_max),
             shared: shared.clone(),
         });
         let outstanding = of_job.outstanding.max(1);

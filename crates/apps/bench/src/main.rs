@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod job_file;
 mod study_args;
 
 use std::{
@@ -31,22 +32,15 @@ const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 
 fn main() -> ExitCode {
-    ExitCode::from(match Cli::parse().command {
+    let done = match Cli::parse().command {
         Command::Load(load) => measure(&load),
-        Command::Study(study) => study_args::run(study),
-    })
-}
-
-fn measure(load: &Load) -> u8 {
-    let measured = load.job().map_err(RunError::Job).and_then(|job| Ok((run_with_progress(&job)?, job)));
-    match measured {
-        Ok((measured, job)) => {
-            println!("{}", shown(load.style, &job, &measured).trim_end());
-            if load.style != Style::Table {
-                measured.doubts(&job).iter().for_each(|doubt| eprintln!("! {doubt}"));
-            }
-            if measured.broken.is_none() { DONE } else { REFUSED }
-        }
+        Command::Import(import) => job_file::import(&import),
+        Command::Job(job) => job_file::run(&job),
+        Command::Study(study) => return ExitCode::from(study_args::run(study)),
+    };
+    ExitCode::from(match done {
+        Ok(true) => DONE,
+        Ok(false) => REFUSED,
         Err(why) => {
             eprintln!("error: {why}");
             match why {
@@ -55,15 +49,30 @@ fn measure(load: &Load) -> u8 {
                 RunError::Refused(_) | RunError::Request { .. } => REFUSED,
             }
         }
+    })
+}
+
+/// One load; false where it broke.
+fn measure(load: &Load) -> Result<bool, RunError> {
+    let job = load.job().map_err(RunError::Job)?;
+    let measured = run_with_progress(&job)?;
+    println!("{}", shown(load.style, &job, &measured).trim_end());
+    if load.style != Style::Table {
+        measured.doubts(&job).iter().for_each(|doubt| eprintln!("! {doubt}"));
     }
+    Ok(measured.broken.is_none())
 }
 
 fn shown(style: Style, job: &Job, measured: &Measured) -> String {
+    const NAME: &str = "load";
     match style {
-        Style::Table => output::table(job, measured),
+        Style::Table => output::table(job, measured, false),
         Style::Json => format!("{:#}", output::json(job, measured)),
         Style::Fio => format!("{:#}", output::fio(job, measured)),
-        Style::Iometer => output::iometer(measured),
+        Style::Vdbench => output::vdbench::vdbench(NAME, job, measured, Duration::from_secs(1)),
+        Style::Hcibench => output::hcibench::hcibench(NAME, measured),
+        Style::Iometer => output::iometer::iometer(NAME, job, measured),
+        Style::IometerBins => output::iometer::bins(measured),
     }
 }
 

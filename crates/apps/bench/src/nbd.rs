@@ -195,6 +195,12 @@ async fn read_answers(mut from: impl AsyncRead + Unpin, shared: Rc<Shared>) {
     shared.end(&why);
 }
 
+/// The protocol's errors are numbered as Linux' own.
+fn error_words(code: u32) -> String {
+    let error = i32::try_from(code).map(std::io::Error::from_raw_os_error);
+    format!("the server answered: {}", error.map_or_else(|_| format!("error {code}"), |error| error.to_string()))
+}
+
 async fn read_until_end(from: &mut (impl AsyncRead + Unpin), shared: &Shared) -> Result<(), String> {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     let told = |error: std::io::Error| format!("the connection broke: {error}");
@@ -215,7 +221,7 @@ async fn read_until_end(from: &mut (impl AsyncRead + Unpin), shared: &Shared) ->
             let waiting = waiting.filter(|_| magic == SIMPLE_REPLY_MAGIC).ok_or("an answer out of the protocol")?;
             match error {
                 0 => data = Some((waiting.read_bytes as usize, waiting.answer)),
-                code => drop(waiting.answer.send(Err(format!("the server answered error {code}")))),
+                code => drop(waiting.answer.send(Err(error_words(code)))),
             }
             continue;
         }

@@ -18,6 +18,8 @@ pub(crate) struct Open {
     pub(crate) target: Target,
     pub(crate) requests: Requests,
     pub(crate) content: Content,
+    /// Bytes after which no more requests begin.
+    pub(crate) bytes_max: u64,
 }
 
 /// Opens all, in the order of the job's streams.
@@ -46,13 +48,15 @@ pub(crate) async fn all(env: &LinuxEnv, job: &Job) -> Result<Vec<Open>, RunError
     let streams = job.streams.iter().zip(specs).enumerate();
     let open = streams.map(|(number, (stream, (target, spec)))| {
         let open_error = |why: String| RunError::Open { target: stream.target.to_string(), why };
+        let spans = stream.spans_max.map_or(u64::MAX, |spans| (spec.span_bytes as f64 * spans) as u64);
+        let bytes_max = stream.bytes_max.unwrap_or(u64::MAX).min(spans);
         let requests = Requests::new(spec, 0, 1).map_err(|e| open_error(e.to_string()))?;
         let duplicates = match stream.duplicates_share {
             Some(share) => ((units as f64 * share) as u64).max(1),
             None => stream.content.duplicates,
         };
         let content = Content { disk: number as u64, duplicates, ..stream.content };
-        Ok(Open { target, requests, content })
+        Ok(Open { target, requests, content, bytes_max })
     });
     open.collect()
 }

@@ -4,8 +4,15 @@
 //!             what was not measured is a dash, or null, and never a number
 //! Source      fio's json+ for the histograms: `bins`, keys are middles in ns
 
-use cairn_measure::{EDGES_US, Histogram, LABELS, Quantile};
-use cairn_workload::{Direction, Kind, Pace, Spec};
+mod fio;
+pub mod hcibench;
+pub mod iometer;
+pub mod vdbench;
+
+pub use fio::{fio, fio_of};
+
+use cairn_measure::{Histogram, Quantile};
+use cairn_workload::{Kind, Pace, Spec};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 
@@ -99,6 +106,9 @@ fn params(job: &Job, stream: &StreamJob, count: usize) -> Value {
     if let Some(bytes) = stream.bytes_max {
         params["bytes_max"] = bytes.into();
     }
+    if let Some(spans) = stream.spans_max {
+        params["spans_max"] = spans.into();
+    }
     params
 }
 
@@ -135,8 +145,8 @@ fn qos(latency: &Histogram) -> Value {
     [1, 2, 5, 10, 30].map(share).into_iter().collect::<Map<_, _>>().into()
 }
 
-/// For people.
-pub fn table(job: &Job, measured: &Measured) -> String {
+/// For people; `by_stream` adds a row for each stream.
+pub fn table(job: &Job, measured: &Measured, by_stream: bool) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
@@ -146,6 +156,11 @@ pub fn table(job: &Job, measured: &Measured) -> String {
     for (name, side) in [("read", &measured.reads), ("write", &measured.writes), ("total", &both)] {
         if side.latency.count() > 0 || name == "total" {
             table.add_row(row(name, measured, side));
+        }
+    }
+    if by_stream && job.streams.len() > 1 {
+        for (stream, of_stream) in job.streams.iter().zip(&measured.streams) {
+            table.add_row(row(&stream.name, measured, &of_stream.both()));
         }
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
@@ -210,67 +225,3 @@ fn row(name: &str, measured: &Measured, side: &Side) -> Vec<String> {
         share(30),
     ]
 }
-
-/// IOMeter's 21 bins with counts and cumulative shares, as its results list them.
-pub fn iometer(measured: &Measured) -> String {
-    let both = measured.both().latency;
-    let (counts, mut seen) = (both.iometer(), 0);
-    let mut text = String::from("latency bin,requests,cumulative %\n");
-    for (label, count) in LABELS.iter().zip(counts) {
-        seen += count;
-        let share = if both.count() == 0 { 0.0 } else { seen as f64 * 100.0 / both.count() as f64 };
-        text.push_str(&format!("{label},{count},{share:.4}\n"));
-    }
-    debug_assert_eq!(EDGES_US.len() + 1, LABELS.len());
-    text
-}
-
-/// fio's JSON, as far as there is something to tell: what parsers of json+ read of a job.
-pub fn fio(job: &Job, measured: &Measured) -> Value {
-    let direction = |direction: Direction| {
-        let side = measured.side(direction);
-        let latency = &side.latency;
-        let percentile = |millionths: u32| {
-            let ns = Quantile::of_millionths(millionths).and_then(|quantile| latency.quantile_ns(quantile));
-            (format!("{:.6}", f64::from(millionths) / 10_000.0), json!(ns.unwrap_or(0)))
-        };
-        let percentiles = FIO_PERCENTILES.map(percentile).into_iter().collect::<Map<_, _>>();
-        let bins = latency.fio_bins().into_iter().map(|(ns, count)| (ns.to_string(), json!(count)));
-        json!({
-            "io_bytes": side.bytes,
-            "io_kbytes": side.bytes >> 10,
-            "bw_bytes": measured.bytes_per_s(side) as u64,
-            "bw": measured.bytes_per_s(side) as u64 >> 10,
-            "iops": measured.per_s(side),
-            "runtime": measured.measured.as_millis() as u64,
-            "total_ios": latency.count(),
-            "clat_ns": {
-                "min": latency.min_ns().unwrap_or(0),
-                "max": latency.max_ns().unwrap_or(0),
-                "mean": latency.mean_ns().unwrap_or(0.0),
-                "N": latency.count(),
-                "percentile": percentiles,
-                "bins": bins.collect::<Map<_, _>>(),
-            },
-        })
-    };
-    json!({
-        "fio version": concat!("cairn-bench-", env!("CARGO_PKG_VERSION")),
-        "jobs": [{
-            "jobname": "cairn-bench",
-            "error": i32::from(measured.broken.is_some()),
-            "read": direction(Direction::Read),
-            "write": direction(Direction::Write),
-            "job options": job.alike().map(|stream| json!({
-                "bs": stream.spec.request_bytes_max().to_string(),
-                "iodepth": stream.outstanding.to_string(),
-            })),
-        }],
-    })
-}
-
-/// fio's default list.
-const FIO_PERCENTILES: [u32; 17] = [
-    10_000, 50_000, 100_000, 200_000, 300_000, 400_000, 500_000, 600_000, 700_000, 800_000, 900_000, 950_000, 990_000,
-    995_000, 999_000, 999_500, 999_900,
-];

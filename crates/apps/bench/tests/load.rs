@@ -152,9 +152,15 @@ fn other_forms_of_the_result() {
     let fio = result(&run(&server.uri(), "-t 0.3 --ramp 0 --style fio"));
     let clat = &fio["jobs"][0]["read"]["clat_ns"];
     assert!(clat["N"].as_u64().unwrap() > 10 && clat["percentile"]["99.000000"].as_u64().unwrap() > 0, "{fio}");
-    let iometer = String::from_utf8(run(&server.uri(), "-t 0.3 --ramp 0 --style iometer").stdout).unwrap();
+    let iometer = String::from_utf8(run(&server.uri(), "-t 0.3 --ramp 0 --style iometer-bins").stdout).unwrap();
     assert_eq!(iometer.lines().count(), 22, "{iometer}");
     assert!(iometer.lines().last().unwrap().ends_with(",100.0000"), "{iometer}");
+    let csv = String::from_utf8(run(&server.uri(), "-t 0.3 --ramp 0 --style iometer").stdout).unwrap();
+    assert!(csv.starts_with("'Results\n'Target Type,") && csv.contains("\nALL,All,load,1,1,1,"), "{csv}");
+    let summary = String::from_utf8(run(&server.uri(), "-t 1 --ramp 0 --style vdbench").stdout).unwrap();
+    assert!(summary.lines().last().unwrap().contains(" avg_1-1 "), "{summary}");
+    let keys = String::from_utf8(run(&server.uri(), "-t 0.3 --ramp 0 --style hcibench").stdout).unwrap();
+    assert!(keys.contains("\nVMs\t\t= 1\n") && keys.contains("\n95%tile_R_LAT\t= "), "{keys}");
     let table = String::from_utf8(run(&server.uri(), "-t 0.3 --ramp 0").stdout).unwrap();
     assert!(table.contains("IOPS") && table.contains("MiB/s") && table.contains("MB/s"), "{table}");
 }

@@ -51,7 +51,7 @@ fn streams_share_a_path_and_end_with_their_bytes() {
     let path = path.to_str().unwrap();
     let half = |part| StreamJob {
         part: Some(part),
-        bytes_max: Some(4 << 20),
+        spans_max: Some(1.0),
         outstanding: 4,
         ..stream(path, &[Kind::new(65536, 0, 0)])
     };

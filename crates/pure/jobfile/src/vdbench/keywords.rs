@@ -1,0 +1,251 @@
+//! Which keywords there are, and what becomes of each.
+//!
+//! Promises    a keyword is taken, told in a note because it changes no number, or refused with a reason: there is no fourth
+//!             a short form is taken when only one keyword of the section begins with it
+//! Not here    values
+
+use std::collections::BTreeMap;
+
+use super::text::{Definition, Section, Word};
+use crate::{
+    error::{FileError, suggestion},
+    plan::Note,
+};
+
+/// What becomes of a keyword.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It is read.
+    Taken,
+    /// It changes no number: the note says what is done instead.
+    Noted(&'static str),
+    /// There is no such thing here.
+    Refused(&'static str),
+}
+use Use::{Noted, Refused, Taken};
+
+const NO_COMMANDS: &str = "commands are not started from a job file: run them before and after";
+const NO_VALIDATION: &str = "what is read is not checked here; leave it out";
+const NO_FORMAT: &str = "write the target once with a run of its own (xfersize=128k,rdpct=0,seekpct=eof)";
+const NO_HOSTS: &str = "one process drives all targets here: give each host its own file";
+const NO_REPLAY: &str = "traces are not replayed here";
+
+type Table = &'static [(&'static str, Use)];
+
+const GENERAL: Table = &[
+    ("abort_failed_skew", Noted("the skew that was reached is in the results")),
+    ("compratio", Taken),
+    ("concatenatesds", Refused("targets are not joined here")),
+    ("create_anchors", Refused("this is for file systems; targets here are disks")),
+    ("data_errors", Noted("a run ends at its first error here")),
+    ("debug", Noted("there is nothing to debug that way")),
+    ("dedupflipflop", Taken),
+    ("deduphotsets", Refused("hot sets of duplicates are not made here: all sets come as often")),
+    ("dedupratio", Taken),
+    ("dedupsets", Taken),
+    ("dedupunit", Taken),
+    ("endcmd", Refused(NO_COMMANDS)),
+    ("end_cmd", Refused(NO_COMMANDS)),
+    ("formatsds", Refused(NO_FORMAT)),
+    ("formatxfersize", Refused(NO_FORMAT)),
+    ("histogram", Noted("histograms here have bins of 1/64 of their latency, always")),
+    ("include", Taken),
+    ("ios_per_jvm", Noted("there are no Java machines here")),
+    ("journal", Refused(NO_VALIDATION)),
+    ("loop", Refused("repeat the command instead")),
+    ("messagescan", Noted("the system's messages are not read")),
+    ("monitor", Refused("end the command instead")),
+    ("pattern", Refused("what is written is random here, with compratio= and dedupratio= as asked")),
+    ("port", Noted("nothing listens here")),
+    ("report", Noted("the results have every stream")),
+    ("report_run_totals", Noted("the results have totals")),
+    ("showlba", Refused(NO_REPLAY)),
+    ("startcmd", Refused(NO_COMMANDS)),
+    ("start_cmd", Refused(NO_COMMANDS)),
+    ("timeout", Refused(NO_COMMANDS)),
+    ("validate", Refused(NO_VALIDATION)),
+];
+
+const HD: Table = &[
+    ("clients", Refused(NO_HOSTS)),
+    ("jvms", Noted("there are no Java machines here")),
+    ("master", Refused(NO_HOSTS)),
+    ("mount", Refused(NO_COMMANDS)),
+    ("shell", Noted("this process drives all targets")),
+    ("system", Taken),
+    ("user", Noted("this process drives all targets")),
+    ("vdbench", Noted("this process drives all targets")),
+];
+
+const SD: Table = &[
+    ("align", Taken),
+    ("compratio", Taken),
+    ("count", Refused("write one sd= for each target")),
+    ("dedupflipflop", Taken),
+    ("deduphotsets", Refused("hot sets of duplicates are not made here: all sets come as often")),
+    ("dedupratio", Taken),
+    ("dedupsets", Taken),
+    ("dedupunit", Taken),
+    ("hitarea", Taken),
+    ("host", Taken),
+    ("journal", Refused(NO_VALIDATION)),
+    ("lun", Taken),
+    ("offset", Taken),
+    ("openflags", Taken),
+    ("range", Taken),
+    ("replay", Refused(NO_REPLAY)),
+    ("resetbus", Refused("no such thing here")),
+    ("resetlun", Refused("no such thing here")),
+    ("size", Taken),
+    ("streams", Refused("one sequence for each workload here: define more workloads with ranges of their own")),
+    ("threads", Taken),
+];
+
+const WD: Table = &[
+    ("host", Taken),
+    ("hotband", Refused("use range= on a workload of its own, with skew=")),
+    ("iorate", Taken),
+    ("openflags", Taken),
+    ("pattern", Refused("what is written is random here, with compratio= and dedupratio= as asked")),
+    ("priority", Refused("workloads here are equals: use iorate= or skew=")),
+    ("range", Taken),
+    ("rdpct", Taken),
+    ("rhpct", Taken),
+    ("sd", Taken),
+    ("seekpct", Taken),
+    ("skew", Taken),
+    ("streams", Refused("one sequence for each workload here: define more workloads with ranges of their own")),
+    ("stride", Refused("no such thing here: take seekpct=seq or seekpct=100")),
+    ("threads", Taken),
+    ("whpct", Taken),
+    ("xfersize", Taken),
+];
+
+const RD: Table = &[
+    ("curve", Taken),
+    ("distribution", Taken),
+    ("elapsed", Taken),
+    ("endcmd", Refused(NO_COMMANDS)),
+    ("end_cmd", Refused(NO_COMMANDS)),
+    ("forcompratio", Refused("compratio= is for the whole file here")),
+    ("fordedupratio", Refused("dedupratio= is for the whole file here")),
+    ("forhitarea", Refused("there is no hit area here: say hitarea=0")),
+    ("foriorate", Taken),
+    ("forrdpct", Taken),
+    ("forrhpct", Refused("there is no hit area here: say hitarea=0")),
+    ("forseekpct", Taken),
+    ("forthreads", Taken),
+    ("forwhpct", Refused("there is no hit area here: say hitarea=0")),
+    ("forxfersize", Taken),
+    ("interval", Taken),
+    ("iorate", Taken),
+    ("maxdata", Refused("runs end with their time here, or with seekpct=eof")),
+    ("openflags", Taken),
+    ("pause", Taken),
+    ("rdpct", Taken),
+    ("replay", Refused(NO_REPLAY)),
+    ("sd", Refused("name the sd= in the wd=")),
+    ("seekpct", Taken),
+    ("spike", Refused("rates are steady here: take one run for each rate")),
+    ("startcmd", Refused(NO_COMMANDS)),
+    ("start_cmd", Refused(NO_COMMANDS)),
+    ("stopcurve", Refused("the curve is run to its end here; leave it out")),
+    ("threads", Taken),
+    ("variable", Refused("rates are steady here: take one run for each rate")),
+    ("warmup", Taken),
+    ("wd", Taken),
+    ("xfersize", Taken),
+];
+
+fn table(section: Section) -> Table {
+    match section {
+        Section::General => GENERAL,
+        Section::Hd => HD,
+        Section::Sd => SD,
+        Section::Wd => WD,
+        Section::Rd => RD,
+    }
+}
+
+/// Whether the section has a keyword of exactly this name.
+pub(super) fn is_of(section: Section, key: &str) -> bool {
+    table(section).iter().any(|(name, _)| *name == key)
+}
+
+/// Whether any section has.
+pub(super) fn is_any(key: &str) -> bool {
+    [Section::General, Section::Hd, Section::Sd, Section::Wd, Section::Rd].iter().any(|s| is_of(*s, key))
+}
+
+/// The words of a definition by their full keywords, the last of each, with those of its section's defaults.
+pub(super) struct Fields<'a> {
+    by_key: BTreeMap<&'static str, &'a Word>,
+    /// In the order in which they stand.
+    pub(super) order: Vec<(&'static str, &'a Word)>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads the words of `defaults`, then those of `own`; notes go to `notes`, once for each line.
+    ///
+    /// # Errors
+    /// A keyword that the section does not have, or that is not done here.
+    pub(super) fn new(own: &'a Definition, defaults: &'a [Word], notes: &mut Vec<Note>) -> Result<Self, FileError> {
+        let mut fields = Self { by_key: BTreeMap::new(), order: Vec::new() };
+        for word in defaults.iter().chain(&own.words) {
+            let (key, what) = known(own.section, word)?;
+            match what {
+                Taken => {
+                    fields.by_key.insert(key, word);
+                    fields.order.retain(|(other, _)| *other != key);
+                    fields.order.push((key, word));
+                }
+                Noted(why) => {
+                    let note = Note { line: word.place.line, text: format!("{key}= is not used: {why}") };
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
+                Refused(why) => return Err(word.place.error(key, format!("is not done here: {why}"))),
+            }
+        }
+        Ok(fields)
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'a Word> {
+        self.by_key.get(key).copied()
+    }
+
+    /// The only value of a keyword as `read` takes it, or `otherwise`.
+    pub(super) fn read<T>(
+        &self,
+        key: &str,
+        otherwise: T,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, FileError> {
+        self.get(key).map_or(Ok(otherwise), |word| word.read(read))
+    }
+}
+
+/// The keyword that a word means: the one of its name, or the only one that begins with it.
+fn known(section: Section, word: &Word) -> Result<(&'static str, Use), FileError> {
+    let table = table(section);
+    if let Some(found) = table.iter().find(|(name, _)| *name == word.key) {
+        return Ok(*found);
+    }
+    if word.key.starts_with("fsd") || word.key.starts_with("fwd") || word.key == "rg" {
+        return Err(word.error("is for file systems or replays; targets here are disks, with sd=, wd= and rd="));
+    }
+    let begins: Vec<&(&str, Use)> = table.iter().filter(|(name, _)| name.starts_with(&word.key)).collect();
+    match &begins[..] {
+        [found] if word.key.len() > 1 => Ok(**found),
+        [] | [_] => {
+            let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+            let near = suggestion(&word.key, &names);
+            Err(word.error(format!("is no keyword of {}={near}", section.name())))
+        }
+        many => {
+            let names: Vec<&str> = many.iter().map(|(name, _)| *name).collect();
+            Err(word.error(format!("may be any of {}: write it out", names.join(", "))))
+        }
+    }
+}
