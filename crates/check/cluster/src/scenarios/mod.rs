@@ -3,6 +3,7 @@
 //! Promises    a story run twice with one seed is the same run; each has its goal and its method on top
 //! Not here    what is told of undo, replay and the log alone: `store_crash` (`cairn-sim`), `register` and `leases` (`cairn-record`)
 
+mod caches;
 mod clones;
 mod idle;
 mod large;
@@ -139,7 +140,15 @@ pub const OBJECTS: usize = 1000;
 
 /// All of them, in the order of the design's list of ways to go wrong. `objects`: disks in a story of many.
 pub fn all(objects: usize) -> Vec<Scenario> {
-    let lists =
-        [owners::all(), refusals::all(), resyncs::all(), idle::all(), clones::all(), space::all(), large::all(objects)];
+    let lists = [
+        owners::all(),
+        refusals::all(),
+        resyncs::all(),
+        idle::all(),
+        clones::all(),
+        space::all(),
+        caches::all(),
+        large::all(objects),
+    ];
     lists.into_iter().flatten().collect()
 }
