@@ -85,7 +85,7 @@ fn may_import(from: &Package, to: &Package) -> Result<(), &'static str> {
                 ("placement", "votes" | "geometry" | "sizing")
                     | ("record", "votes")
                     | ("study", "measure")
-                    | ("report", "study" | "measure")
+                    | ("report", "study" | "measure" | "sizing")
             )
         }
         ("engine", "base" | "pure") => true,
