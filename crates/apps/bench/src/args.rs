@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use cairn_workload::{Addresses, Content, Pace, Spec};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -19,6 +19,17 @@ pub struct Cli {
 pub enum Command {
     /// Puts one load on one or more targets, and tells what it took.
     Load(Box<Load>),
+    /// Writes report.md, report.html and results.csv of a study's folder anew, from its manifest.json and results.json.
+    Report {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Compares folders of studies with the first of them: whether the load was the same, and what differs.
+    Compare {
+        /// The folders.
+        #[arg(required = true, num_args = 2..)]
+        folders: Vec<PathBuf>,
+    },
 }
 
 /// The form of the result on stdout.

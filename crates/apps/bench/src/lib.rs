@@ -14,5 +14,6 @@ mod load;
 mod nbd;
 pub mod output;
 mod process;
+pub mod report;
 pub mod run;
 mod target;

@@ -5,6 +5,7 @@ mod args;
 
 use std::{
     io::IsTerminal as _,
+    path::PathBuf,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -13,7 +14,9 @@ use std::{
 
 use cairn_bench::{
     job::{Job, Measured, RunError},
-    output, run,
+    output,
+    report::{self, ReportError},
+    run,
 };
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,8 +33,30 @@ const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 
 fn main() -> ExitCode {
-    let Command::Load(load) = Cli::parse().command;
-    ExitCode::from(measure(&load))
+    ExitCode::from(match Cli::parse().command {
+        Command::Load(load) => measure(&load),
+        Command::Report { folder } => told(report::write(&folder).map(listed)),
+        Command::Compare { folders } => told(report::beside(&folders)),
+    })
+}
+
+/// Where reports are, a line each.
+fn listed(files: Vec<PathBuf>) -> String {
+    files.iter().map(|file| format!("{}\n", file.display())).collect()
+}
+
+/// Prints what was told of folders. A folder that is none is a wrong command line.
+fn told(told: Result<String, ReportError>) -> u8 {
+    match told {
+        Ok(text) => {
+            print!("{text}");
+            DONE
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            if matches!(why, ReportError::Write { .. }) { REFUSED } else { USAGE }
+        }
+    }
 }
 
 fn measure(load: &Load) -> u8 {

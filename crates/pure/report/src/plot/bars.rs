@@ -106,10 +106,10 @@ impl BarPlot {
             let x = self.middle(area, group) + (number as f64 - count / 2.0) * width;
             match value {
                 Some(Bar { mean, least, most }) => {
-                    let top = area.y(self.left.share(*mean));
+                    let top = area.y(self.left.share(*mean).clamp(0.0, 1.0));
                     canvas.bar(bars.style, (x, top), (width - 2.0, area.bottom() - top));
                     if least < most {
-                        let place = |value: f64| area.y(self.left.share(value));
+                        let place = |value: f64| area.y(self.left.share(value).clamp(0.0, 1.0));
                         canvas.whisker(x + width / 2.0 - 1.0, place(*most), place(*least));
                     }
                 }
@@ -121,7 +121,7 @@ impl BarPlot {
     fn line(&self, canvas: &mut Canvas, area: Area, axis: &Axis, line: &Bars) {
         let place = |(group, value): (usize, &Option<Bar>)| {
             let mean = (*value)?.mean;
-            Some((self.middle(area, group), area.y(axis.share(mean))))
+            Some((self.middle(area, group), area.y(axis.share(mean).clamp(0.0, 1.0))))
         };
         let places: Vec<(f64, f64)> = line.values.iter().enumerate().filter_map(place).collect();
         canvas.line(line.style, &places);
