@@ -87,7 +87,6 @@ fn two_folders_are_compared() {
 fn chromium(profile: &TempDir, words: &[String], page: &Path) -> String {
     let mut child = Command::new("chromium")
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
-        .arg("--window-size=1280,1000")
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(words)
         .arg(format!("file://{}", page.display()))
@@ -151,6 +150,7 @@ impl Rect {
 /// Added to a copy of a page: writes where all text is, as JSON, at its end.
 const PROBE: &str = r#"<script>
 const rect = element => { const {left, top, right, bottom} = element.getBoundingClientRect(); return {left, top, right, bottom}; };
+const tables = [...document.querySelectorAll("div.table")].map(table => table.scrollWidth - table.clientWidth);
 const plots = [...document.querySelectorAll("svg.plot")].map(svg => ({
   title: svg.querySelector("title").textContent,
   series: Number(svg.dataset.series),
@@ -162,28 +162,54 @@ const plots = [...document.querySelectorAll("svg.plot")].map(svg => ({
 }));
 const probe = document.createElement("pre");
 probe.id = "probe";
-probe.textContent = JSON.stringify(plots);
+probe.textContent = JSON.stringify({plots, tables});
 document.body.append(probe);
 </script>"#;
+
+/// What a browser tells of a page.
+#[derive(Debug, Deserialize)]
+struct Page {
+    plots: Vec<Plot>,
+    /// By how much each table is wider than its room.
+    tables: Vec<f64>,
+}
+
+/// A browser shows this page in a window of this width, and tells what it has.
+fn probed(folder: &Path, page: &str, width: u32) -> Page {
+    let path = folder.join("probed.html");
+    fs::write(&path, page.replace("</body>", &format!("{PROBE}</body>"))).unwrap();
+    let profile = tempfile::tempdir().unwrap();
+    let words = [format!("--window-size={width},1000"), "--virtual-time-budget=5000".into(), "--dump-dom".into()];
+    let dom = chromium(&profile, &words, &path);
+    fs::remove_file(path).unwrap();
+    let json = dom.split("<pre id=\"probe\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let json = json.unwrap_or_else(|| panic!("the browser did not show the page: {dom:.300}"));
+    serde_json::from_str(&json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap()
+}
 
 /// The report of a study as a browser shows it; leaves a picture and a print of it beside it.
 fn shown(name: &str, files: &data::Files) -> Vec<Plot> {
     let folder = folder(name, files);
     assert_eq!(bench(&["report"], &[&folder]).status.code(), Some(0));
-    let page = folder.join("report.html");
-    let probed = folder.join("probed.html");
-    fs::write(&probed, fs::read_to_string(&page).unwrap().replace("</body>", &format!("{PROBE}</body>"))).unwrap();
-    let profile = tempfile::tempdir().unwrap();
-    let dom = chromium(&profile, &["--virtual-time-budget=5000".into(), "--dump-dom".into()], &probed);
-    let json = dom.split("<pre id=\"probe\">").nth(1).and_then(|rest| rest.split("</pre>").next());
-    let json = json.unwrap_or_else(|| panic!("the browser did not show the page: {dom:.300}"));
-    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let path = folder.join("report.html");
+    let page = fs::read_to_string(&path).unwrap();
+    let Page { plots, tables } = probed(&folder, &page, 1280);
+    assert!(tables.iter().all(|over| *over <= 1.0), "a table is wider than a window of 1280 pixels: {tables:?}");
+    // A4 has 186 mm between its margins, of 96 pixels each 25.4 mm.
+    let paper = probed(&folder, &page.replace("@media print", "@media all"), 703);
+    assert!(paper.tables.iter().all(|over| *over <= 1.0), "a table is wider than paper: {:?}", paper.tables);
+    legible(&plots);
+    legible(&paper.plots);
 
+    let profile = tempfile::tempdir().unwrap();
     let print = folder.join("report.pdf");
-    chromium(&profile, &["--no-pdf-header-footer".into(), format!("--print-to-pdf={}", print.display())], &page);
+    chromium(&profile, &["--no-pdf-header-footer".into(), format!("--print-to-pdf={}", print.display())], &path);
     let print = fs::read(print).unwrap();
     assert!(print.starts_with(b"%PDF") && print.windows(11).filter(|word| word == b"/Type /Page").count() > 2);
-    serde_json::from_str(&json).unwrap()
+    let picture = folder.join("report.png");
+    chromium(&profile, &["--window-size=1280,3000".into(), format!("--screenshot={}", picture.display())], &path);
+    assert!(fs::metadata(picture).unwrap().len() > 50_000, "a picture of an empty page");
+    plots
 }
 
 /// What holds for every picture of every report.
@@ -220,7 +246,6 @@ fn count(plots: &[Plot], says: &str) -> usize {
 #[test]
 fn a_browser_shows_quality_of_service() {
     let plots = shown("iometer-qos", &data::iometer_qos(10.0, false));
-    legible(&plots);
     for arm in ["all-flash", "hybrid"] {
         assert_eq!(count(&plots, &format!("{arm}: share of requests within a time")), 3);
     }
@@ -231,14 +256,12 @@ fn a_browser_shows_quality_of_service() {
 #[test]
 fn a_browser_shows_arms() {
     let plots = shown("optane-mixed", &data::optane_mixed(true));
-    legible(&plots);
     assert_eq!(count(&plots, "by arm"), 3);
 }
 
 #[test]
 fn a_browser_shows_a_buffer_that_fills() {
     let plots = shown("optane-seqwrite", &data::optane_seqwrite());
-    legible(&plots);
     assert_eq!((count(&plots, "throughput and destage"), count(&plots, "congestion")), (6, 6));
 }
 
@@ -247,6 +270,5 @@ fn a_browser_shows_a_death() {
     let mut files = data::resilience();
     files.1.ended_early = Some("made to end".into());
     let plots = shown("resilience", &files);
-    legible(&plots);
     assert_eq!((count(&plots, "throughput over time"), count(&plots, "latency over time")), (1, 1));
 }

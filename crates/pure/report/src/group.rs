@@ -116,6 +116,11 @@ impl<'a> Config<'a> {
         (requests > 0.0).then(|| ns / requests)
     }
 
+    /// The longest request of all repeats, in nanoseconds.
+    pub fn longest_ns(&self) -> Option<f64> {
+        self.sound().filter_map(|cell| Some(cell.total.latency?.max_ns)).max().map(|ns| ns as f64)
+    }
+
     /// Mean latency of each repeat, in nanoseconds.
     pub fn mean_ns_spread(&self) -> Option<Spread> {
         let means: Vec<f64> = self.sound().filter_map(|cell| Some(cell.total.latency?.mean_ns)).collect();
@@ -127,6 +132,12 @@ impl<'a> Config<'a> {
         let watts: Option<Vec<f64>> =
             self.sound().map(|cell| cell.power.as_ref().map(|power| power.watts).filter(|w| *w > 0.0)).collect();
         Some(spread(&watts?)?.mean)
+    }
+
+    /// Where its power is from; none where there is none.
+    pub fn power_source(&self) -> Option<&'a str> {
+        self.watts()?;
+        self.sound().find_map(|cell| cell.power.as_ref()).map(|power| power.source.as_str())
     }
 
     /// Requests a second for each watt.

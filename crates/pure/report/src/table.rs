@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 
 use crate::html::escape;
 
+/// No number has so many characters.
+const LONG: usize = 24;
+
 /// Head and rows. Rows may be shorter than the head.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// What it shows; empty where the heading above says it.
     pub title: String,
     /// How to read it; empty where that is plain.
     pub note: String,
@@ -42,9 +45,11 @@ impl Table {
         let rows: Vec<Vec<String>> = std::iter::once(&self.head).chain(&self.rows).map(|row| self.cells(row)).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
         let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        let mut text = match self.note.as_str() {
-            "" => format!("**{}**\n\n", self.title),
-            note => format!("**{}.** {note}\n\n", self.title),
+        let mut text = match (self.title.as_str(), self.note.trim()) {
+            ("", "") => String::new(),
+            ("", note) => format!("{note}\n\n"),
+            (title, "") => format!("**{title}**\n\n"),
+            (title, note) => format!("**{title}.** {note}\n\n"),
         };
         for (number, row) in rows.iter().enumerate() {
             let cell = |(column, cell): (usize, &String)| match column < self.words {
@@ -74,20 +79,25 @@ impl Table {
     /// As an HTML table.
     pub fn html(&self) -> String {
         let class = |column: usize| if column < self.words { " class=\"word\"" } else { "" };
-        let mut text = format!("<div class=\"table\"><table><caption><b>{}</b>", escape(&self.title));
-        if !self.note.is_empty() {
-            let _ = write!(text, " {}", escape(&self.note));
+        let mut text = String::from("<div class=\"table\"><table>");
+        if !(self.title.is_empty() && self.note.is_empty()) {
+            let _ = write!(text, "<caption><b>{}</b> {}</caption>", escape(&self.title), escape(&self.note));
         }
-        text.push_str("</caption><thead><tr>");
-        for (column, name) in self.head.iter().enumerate() {
-            let _ = write!(text, "<th{}>{}</th>", class(column), escape(name));
+        if self.head.iter().any(|name| !name.is_empty()) {
+            text.push_str("<thead><tr>");
+            for (column, name) in self.head.iter().enumerate() {
+                let _ = write!(text, "<th{}>{}</th>", class(column), escape(name));
+            }
+            text.push_str("</tr></thead>");
         }
-        text.push_str("</tr></thead><tbody>\n");
+        text.push_str("<tbody>\n");
         for row in &self.rows {
             text.push_str("<tr>");
             for column in 0..self.head.len() {
                 let cell = row.get(column).map_or("", String::as_str);
-                let _ = write!(text, "<td{}>{}</td>", class(column), escape(cell));
+                // Words in a column of numbers, such as doubts, are read from the left and may take several lines.
+                let class = if cell.chars().count() > LONG { " class=\"long\"" } else { class(column) };
+                let _ = write!(text, "<td{class}>{}</td>", escape(cell));
             }
             text.push_str("</tr>\n");
         }

@@ -19,14 +19,16 @@ type Value = fn(&Config<'_>) -> Option<Bar>;
 
 const GROUPS_MAX: usize = 12;
 
-/// A table for each arm beside the first, and bars by arm where they are asked for.
+/// Tables for each arm beside the first, and bars by arm where they are asked for.
 pub fn section(source: &Source<'_>, with_bars: bool) -> Option<Section> {
     let (first, others) = source.arms.split_first()?;
     if others.is_empty() {
         return None;
     }
     let mut blocks = if with_bars { bars(source) } else { Vec::new() };
-    blocks.extend(others.iter().map(|other| Block::Table(differences(source, first, other))));
+    for other in others {
+        blocks.extend([Block::Table(differences(source, first, other)), Block::Table(power(source, first, other))]);
+    }
     Section::of("The arms beside each other", blocks)
 }
 
@@ -100,6 +102,21 @@ fn group_name(source: &Source<'_>, name: &str, by_x: bool) -> String {
     }
 }
 
+fn pairs<'a>(before: &'a Arm<'_>, after: &'a Arm<'_>) -> impl Iterator<Item = (&'a Config<'a>, &'a Config<'a>)> {
+    after.configs.iter().filter_map(|config| {
+        let other = before.configs.iter().find(|other| other.short_id() == config.short_id())?;
+        Some((other, config))
+    })
+}
+
+fn iops(config: &Config<'_>) -> Option<f64> {
+    config.iops().map(|iops| iops.mean)
+}
+
+fn percent_of(percent: Option<Exact>) -> String {
+    percent.map_or_else(|| NOT_KNOWN.into(), |percent| format!("{} %", signed_exact(percent, 1)))
+}
+
 fn differences(source: &Source<'_>, before: &Arm<'_>, after: &Arm<'_>) -> Table {
     let head = [
         "configuration",
@@ -112,52 +129,53 @@ fn differences(source: &Source<'_>, before: &Arm<'_>, after: &Arm<'_>) -> Table 
         "ratio",
         "change",
         "by 1/ratio - 1",
-        "IOPS/W before",
-        "IOPS/W after",
-        "change",
-        "power ratio",
     ];
-    let title = format!("{} beside {}", after.name, before.name);
-    let mut table = Table::new(title, 1, &head).note(format!(
-        "Before: {}; after: {}. At equal outstanding I/O the change of the mean latency is 1 / (ratio of IOPS) - 1; where the columns \
-         differ by more than 5 points, the load was not the same. Power ratio: ratio of IOPS / ratio of IOPS per watt. {}",
+    let mut table = Table::new(format!("{} beside {}", after.name, before.name), 1, &head).note(format!(
+        "Before: {}; after: {}. At equal outstanding I/O the change of the mean latency is 1 / (ratio of IOPS) - 1: where the last two \
+         columns differ by more than 5 points, the load was not the same. {}",
         before.name,
         after.name,
-        source.caption([before, after])
+        source.note([before, after])
     ));
-    for config in &after.configs {
-        if let Some(other) = before.configs.iter().find(|other| other.short_id() == config.short_id()) {
-            table.row(difference(other, config));
-        }
+    for (before, after) in pairs(before, after) {
+        let [ratio, change] = ratio_and_change(iops(before), iops(after));
+        let [latency_ratio, latency_change] = ratio_and_change(before.mean_ns(), after.mean_ns());
+        let gain = comparison(iops(before), iops(after)).map(|both| both.ratio);
+        table.row([
+            after.short_id().to_owned(),
+            rate(iops(before)),
+            rate(iops(after)),
+            ratio,
+            change,
+            ms(before.mean_ns()),
+            ms(after.mean_ns()),
+            latency_ratio,
+            latency_change,
+            percent_of(gain.and_then(|gain| latency_change_percent(gain).ok())),
+        ]);
     }
     table
 }
 
-fn difference(before: &Config<'_>, after: &Config<'_>) -> Vec<String> {
-    let iops = |config: &Config<'_>| config.iops().map(|iops| iops.mean);
-    let [ratio, change] = ratio_and_change(iops(before), iops(after));
-    let [latency_ratio, latency_change] = ratio_and_change(before.mean_ns(), after.mean_ns());
-    let gain = comparison(iops(before), iops(after)).map(|both| both.ratio);
-    let percent = |percent: Option<Exact>| {
-        percent.map_or_else(|| NOT_KNOWN.into(), |percent| format!("{} %", signed_exact(percent, 1)))
-    };
-    let expected = gain.and_then(|gain| latency_change_percent(gain).ok());
-    let per_watt = comparison(before.iops_per_watt(), after.iops_per_watt());
-    let power = gain.zip(per_watt).and_then(|(gain, watts)| power_ratio(gain, watts.ratio).ok());
-    vec![
-        after.short_id().to_owned(),
-        rate(iops(before)),
-        rate(iops(after)),
-        ratio,
-        change,
-        ms(before.mean_ns()),
-        ms(after.mean_ns()),
-        latency_ratio,
-        latency_change,
-        percent(expected),
-        known(before.iops_per_watt(), 2),
-        known(after.iops_per_watt(), 2),
-        percent(per_watt.map(|both| both.change_percent)),
-        power.map_or_else(|| NOT_KNOWN.into(), |power| power.decimal(3)),
-    ]
+fn power(source: &Source<'_>, before: &Arm<'_>, after: &Arm<'_>) -> Table {
+    let head = ["configuration", "IOPS/W before", "IOPS/W after", "ratio", "change", "power ratio", "source"];
+    let mut table =
+        Table::new(format!("{} beside {}: requests a second for each watt", after.name, before.name), 1, &head)
+            .note(format!("Power ratio: ratio of IOPS / ratio of IOPS per watt. {}", source.note([before, after])));
+    for (before, after) in pairs(before, after) {
+        let gain = comparison(iops(before), iops(after)).map(|both| both.ratio);
+        let per_watt = comparison(before.iops_per_watt(), after.iops_per_watt()).map(|both| both.ratio);
+        let power = gain.zip(per_watt).and_then(|(gain, per_watt)| power_ratio(gain, per_watt).ok());
+        let [ratio, change] = ratio_and_change(before.iops_per_watt(), after.iops_per_watt());
+        table.row([
+            after.short_id().to_owned(),
+            known(before.iops_per_watt(), 2),
+            known(after.iops_per_watt(), 2),
+            ratio,
+            change,
+            power.map_or_else(|| NOT_KNOWN.into(), |power| power.decimal(3)),
+            after.power_source().unwrap_or(NOT_KNOWN).to_owned(),
+        ]);
+    }
+    table
 }

@@ -170,7 +170,7 @@ fn plateaus(source: &Source<'_>) -> Table {
         "The knee is where two level lines fit the throughput best (least squares); speeds are medians of the samples on either side. \
          Without a second plateau below {} % of the first there is no knee. {}",
         decimal(KNEE_MAX * 100.0, 0),
-        source.caption_of_all()
+        source.note(&source.arms)
     ));
     for cell in &source.results.cells {
         let points = curve(cell);

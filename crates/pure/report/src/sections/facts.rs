@@ -37,7 +37,7 @@ pub fn warnings(source: &Source<'_>) -> Vec<String> {
 /// Target, media, machine, parameters.
 pub fn measured(source: &Source<'_>) -> Option<Section> {
     let manifest = source.manifest;
-    let mut table = Table::new("What was measured", 2, &["", ""]);
+    let mut table = Table::new("", 2, &["", ""]);
     let mut fact = |name: &str, value: String| {
         if !value.is_empty() {
             table.row([name.to_owned(), value]);
@@ -104,12 +104,15 @@ fn working_set(source: &Source<'_>) -> String {
 
 /// What the study concludes.
 pub fn verdicts(source: &Source<'_>) -> Option<Section> {
-    let mut table = Table::new("By the study's own rules", 3, &["what was to be shown", "holds", "because"]);
+    let mut table = Table::new("", 3, &["what was to be shown", "holds", "because"]);
     for verdict in &source.results.verdicts {
         let holds = if verdict.holds { "yes" } else { "NO" };
         table.row([verdict.rule.clone(), holds.into(), verdict.because.clone()]);
     }
-    Section::of("Verdicts", if table.rows.is_empty() { Vec::new() } else { vec![Block::Table(table)] })
+    Section::of(
+        "Verdicts by the study's own rules",
+        if table.rows.is_empty() { Vec::new() } else { vec![Block::Table(table)] },
+    )
 }
 
 /// Whether each row may be believed.
@@ -125,7 +128,7 @@ pub fn checks(source: &Source<'_>) -> Option<Section> {
         "failed",
         "doubts",
     ];
-    let mut table = Table::new("Self-checks", 1, &head).note(
+    let mut table = Table::new("", 1, &head).note(
         "Outstanding: rate x mean latency (Little's law), for a closed loop within 5 % of what was asked for. The load's own processor \
          time is in per cent of one processor: above 80 % the load measures itself.",
     );
@@ -157,7 +160,7 @@ pub fn steps(source: &Source<'_>) -> Option<Section> {
     let manifest = source.manifest;
     let first = manifest.steps.iter().map(|step| step.began_ms).min()?;
     let head = ["step", "arm", "what", "begins (s)", "takes (s)", "ramp (s)", "measured (s)", "drain (s)"];
-    let mut table = Table::new("Order of steps", 3, &head).note("Seconds since the first step began.");
+    let mut table = Table::new("", 3, &head).note("Times are seconds since the first step began.");
     for (number, step) in manifest.steps.iter().enumerate() {
         table.row([
             (number + 1).to_string(),

@@ -16,88 +16,92 @@ const CV_MAX: f64 = 0.10;
 /// So many groups of bars have names that do not run into each other.
 const GROUPS_MAX: usize = 12;
 
-/// The table of each arm, and one picture of all where it is asked for.
+/// The tables of each arm, and one picture of all where it is asked for.
 pub fn section(source: &Source<'_>, with_bars: bool) -> Option<Section> {
     let mut blocks = Vec::new();
-    if with_bars && source.has_one_axis() && source.xs().len() <= GROUPS_MAX {
+    if with_bars && source.has_one_axis() && (2..=GROUPS_MAX).contains(&source.xs().len()) {
         blocks.push(bar_picture(&bars(source)));
     }
-    blocks.extend(source.arms.iter().map(|arm| Block::Table(table(source, arm))));
+    for arm in &source.arms {
+        blocks.extend([Block::Table(rates(source, arm)), Block::Table(latencies(source, arm))]);
+    }
     if source.arms.is_empty() {
         return None;
     }
     Section::of("Table 1: requests a second and latency", blocks)
 }
 
-fn table(source: &Source<'_>, arm: &Arm<'_>) -> Table {
+/// How many, how evenly.
+fn rates(source: &Source<'_>, arm: &Arm<'_>) -> Table {
     let has_vms = arm.configs.iter().any(|config| config.params.vms > 0);
     let mut head = vec!["configuration", "repeats", "IOPS, mean", "min", "max", "CV", "doubt"];
     head.extend(has_vms.then_some("IOPS per VM"));
-    head.extend([
-        "MiB/s",
-        "MB/s",
+    head.extend(["MiB/s", "MB/s", "ratio", "change"]);
+    let mut table = Table::new(format!("{}: requests a second, mean of repeats", name_of(arm)), 1, &head).note(format!(
+        "CV: coefficient of variation of the repeats, doubted above {}. Ratio and change: IOPS beside the row above. {}",
+        percent(Some(CV_MAX), 0),
+        source.note([arm])
+    ));
+    let mut before = None;
+    for config in &arm.configs {
+        let iops = config.iops();
+        let mean = iops.map(|iops| iops.mean);
+        let cv = iops.and_then(|iops| iops.cv);
+        let mut row = vec![
+            config.short_id().to_owned(),
+            repeats(config),
+            rate(mean),
+            rate(iops.map(|iops| iops.min)),
+            rate(iops.map(|iops| iops.max)),
+            percent(cv, 1),
+            if cv.is_some_and(|cv| cv > CV_MAX) { "CV".into() } else { String::new() },
+        ];
+        row.extend(has_vms.then(|| rate(mean.map(|mean| mean / f64::from(config.params.vms.max(1))))));
+        let bytes = config.bytes_per_s();
+        row.extend([known(bytes.map(mib), 1), known(bytes.map(mb), 1)]);
+        row.extend(before.map_or_else(Default::default, |before| ratio_and_change(before, mean)));
+        table.row(row);
+        before = Some(mean);
+    }
+    table
+}
+
+fn repeats(config: &Config<'_>) -> String {
+    let (all, sound) = (config.repeats.len(), config.sound().count());
+    if all == sound { all.to_string() } else { format!("{sound} of {all}") }
+}
+
+/// How long.
+fn latencies(source: &Source<'_>, arm: &Arm<'_>) -> Table {
+    let head = [
+        "configuration",
         "outstanding / IOPS (ms)",
         "mean (ms)",
         "p50 (ms)",
         "p95 (ms)",
         "p99 (ms)",
         "p99.9 (ms)",
-        "ratio",
-        "change",
-    ]);
-    let mut table = Table::new(format!("{}: mean of repeats", name_of(arm)), 1, &head).note(format!(
-        "CV: coefficient of variation of the repeats, told where above {}. Outstanding / IOPS is the mean latency that a closed loop must \
-         have; ratio and change are IOPS beside the row above. {}",
-        percent(Some(CV_MAX), 0),
-        source.caption([arm])
-    ));
-    let mut before = None;
+        "longest (ms)",
+    ];
+    let mut table = Table::new(format!("{}: latency of all requests of all repeats", name_of(arm)), 1, &head)
+        .note(format!("Outstanding / IOPS is the mean latency that a closed loop must have. {}", source.note([arm])));
     for config in &arm.configs {
-        let iops = config.iops();
-        let [ratio, change] = ratio_and_change(before, iops.map(|iops| iops.mean));
-        table.row(row(config, has_vms).into_iter().chain(match before {
-            Some(_) => [ratio, change],
-            None => [String::new(), String::new()],
-        }));
-        before = iops.map(|iops| iops.mean);
+        let merged = config.merged();
+        let quantile = |quantile| ms(merged.as_ref().and_then(|merged| merged.quantile_ns(quantile)));
+        let is_closed = config.params.outstanding > 0 && config.params.rate_per_s.is_none();
+        let iops = config.iops().map(|iops| iops.mean).filter(|iops| *iops > 0.0 && is_closed);
+        table.row([
+            config.short_id().to_owned(),
+            ms(iops.map(|iops| f64::from(config.params.outstanding) / iops * 1e9)),
+            ms(config.mean_ns()),
+            quantile(Quantile::P50),
+            quantile(Quantile::P95),
+            quantile(Quantile::P99),
+            quantile(Quantile::P999),
+            ms(config.longest_ns()),
+        ]);
     }
     table
-}
-
-fn row(config: &Config<'_>, has_vms: bool) -> Vec<String> {
-    let (iops, merged) = (config.iops(), config.merged());
-    let mean = iops.map(|iops| iops.mean);
-    let cv = iops.and_then(|iops| iops.cv);
-    let sound = config.sound().count();
-    let repeats = match config.repeats.len() {
-        all if all == sound => all.to_string(),
-        all => format!("{sound} of {all}"),
-    };
-    let implied =
-        mean.filter(|mean| *mean > 0.0 && config.params.outstanding > 0 && config.params.rate_per_s.is_none());
-    let quantile = |quantile| ms(merged.as_ref().and_then(|merged| merged.quantile_ns(quantile)));
-    let mut row = vec![
-        config.short_id().to_owned(),
-        repeats,
-        rate(mean),
-        rate(iops.map(|iops| iops.min)),
-        rate(iops.map(|iops| iops.max)),
-        percent(cv, 1),
-        if cv.is_some_and(|cv| cv > CV_MAX) { "CV".into() } else { String::new() },
-    ];
-    row.extend(has_vms.then(|| rate(mean.map(|mean| mean / f64::from(config.params.vms.max(1))))));
-    let bytes = config.bytes_per_s();
-    row.extend([
-        known(bytes.map(mib), 1),
-        known(bytes.map(mb), 1),
-        ms(implied.map(|mean| f64::from(config.params.outstanding) / mean * 1e9)),
-        ms(config.mean_ns()),
-        quantile(Quantile::P50),
-        quantile(Quantile::P95),
-        quantile(Quantile::P99),
-        quantile(Quantile::P999),
-    ]);
-    row
 }
 
 /// "all-flash (modelled media, times x10)".

@@ -44,6 +44,14 @@ impl Source<'_> {
         self.caption(&self.arms)
     }
 
+    /// The same as the last sentence of a table's note.
+    fn note<'b>(&self, arms: impl IntoIterator<Item = &'b Arm<'b>>) -> String {
+        match self.caption(arms) {
+            caption if caption.is_empty() => caption,
+            caption => format!("Measured: {caption}."),
+        }
+    }
+
     /// What the x axis of a study counts.
     fn x_title(&self) -> &'static str {
         match self.arms.iter().flat_map(|arm| &arm.configs).any(|config| config.params.vms > 0) {

@@ -28,15 +28,18 @@ pub fn section(source: &Source<'_>) -> Option<Section> {
         "blocks verified",
         "of them wrong",
     ];
-    let mut table = Table::new("What a death cost", 1, &head).note(format!(
+    let mut table = Table::new("", 1, &head).note(format!(
         "Stall: the longest time in which no request ended, in whole samples. Dip: by how much the slowest sample after the kill is below \
          the mean of those before it. Times are from the begin of the measurement. {}",
-        source.caption_of_all()
+        source.note(&source.arms)
     ));
     for cell in &source.results.cells {
         table.row(row(source, cell));
     }
-    Section::of("Resilience", if table.rows.is_empty() { Vec::new() } else { vec![Block::Table(table)] })
+    Section::of(
+        "Resilience: what a death cost",
+        if table.rows.is_empty() { Vec::new() } else { vec![Block::Table(table)] },
+    )
 }
 
 fn row(source: &Source<'_>, cell: &Cell) -> Vec<String> {

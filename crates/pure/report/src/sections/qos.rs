@@ -122,7 +122,7 @@ fn shares(source: &Source<'_>, arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)]) 
     let mut table = Table::new(format!("Table 2, {}: share of requests within a time", arm.name), 1, &head).note(format!(
         "Shares of all requests of all repeats; in parentheses percentage points since the row above. A share without a range is counted \
          in IOMeter's bins, by the edges of their labels; a range is what fio's bin leaves open in which the threshold lies.{dilated} {}",
-        source.caption([arm])
+        source.note([arm])
     ));
     let mut above: Option<Vec<Within>> = None;
     for (config, merged) in merged {
