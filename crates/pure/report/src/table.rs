@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::html::escape;
 
-/// No number has so many characters.
-const LONG: usize = 24;
+/// A word that is no longer stays on one line: ids have dashes at which it would be cut.
+const NAME: usize = 28;
 
 /// Head and rows. Rows may be shorter than the head.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -81,7 +81,8 @@ impl Table {
         let class = |column: usize| if column < self.words { " class=\"word\"" } else { "" };
         let mut text = String::from("<div class=\"table\"><table>");
         if !(self.title.is_empty() && self.note.is_empty()) {
-            let _ = write!(text, "<caption><b>{}</b> {}</caption>", escape(&self.title), escape(&self.note));
+            let stop = if self.title.is_empty() || self.note.is_empty() { "" } else { "." };
+            let _ = write!(text, "<caption><b>{}{stop}</b> {}</caption>", escape(&self.title), escape(&self.note));
         }
         if self.head.iter().any(|name| !name.is_empty()) {
             text.push_str("<thead><tr>");
@@ -95,8 +96,8 @@ impl Table {
             text.push_str("<tr>");
             for column in 0..self.head.len() {
                 let cell = row.get(column).map_or("", String::as_str);
-                // Words in a column of numbers, such as doubts, are read from the left and may take several lines.
-                let class = if cell.chars().count() > LONG { " class=\"long\"" } else { class(column) };
+                let is_name = column < self.words && !cell.contains(' ') && cell.chars().count() <= NAME;
+                let class = if is_name { " class=\"word name\"" } else { class(column) };
                 let _ = write!(text, "<td{class}>{}</td>", escape(cell));
             }
             text.push_str("</tr>\n");

@@ -148,16 +148,25 @@ impl LinePlot {
         match series.kind {
             Kind::Hollow => places.iter().for_each(|at| canvas.mark(series.style, *at, true)),
             Kind::Line => {
+                let among = (number as f64 + 0.5) / self.series.len().max(1) as f64;
                 // What is not known is a gap.
                 for part in series.points.split(|point| !is_known(point)).filter(|part| !part.is_empty()) {
-                    canvas.line(series.style, &thinned(&part.iter().map(place).collect::<Vec<_>>()));
-                }
-                let among = (number as f64 + 0.5) / self.series.len().max(1) as f64;
-                for mark in marks_along(&places, area, among) {
-                    canvas.mark(series.style, mark, false);
+                    let part: Vec<(f64, f64)> = part.iter().map(place).collect();
+                    canvas.line(series.style, &thinned(&ended(&part, area.right())));
+                    for mark in marks_along(&part, area, among) {
+                        canvas.mark(series.style, mark, false);
+                    }
                 }
             }
         }
+    }
+}
+
+/// Up to `right`: a line that goes on is cut off there.
+fn ended(places: &[(f64, f64)], right: f64) -> Vec<(f64, f64)> {
+    match places.iter().position(|(x, _)| *x > right) {
+        None => places.to_vec(),
+        Some(beyond) => places[..beyond].iter().copied().chain(between(places, right)).collect(),
     }
 }
 

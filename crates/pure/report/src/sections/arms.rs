@@ -158,9 +158,9 @@ fn differences(source: &Source<'_>, before: &Arm<'_>, after: &Arm<'_>) -> Table 
 }
 
 fn power(source: &Source<'_>, before: &Arm<'_>, after: &Arm<'_>) -> Table {
-    let head = ["configuration", "IOPS/W before", "IOPS/W after", "ratio", "change", "power ratio", "source"];
+    let head = ["configuration", "power from", "IOPS/W before", "IOPS/W after", "ratio", "change", "power ratio"];
     let mut table =
-        Table::new(format!("{} beside {}: requests a second for each watt", after.name, before.name), 1, &head)
+        Table::new(format!("{} beside {}: requests a second for each watt", after.name, before.name), 2, &head)
             .note(format!("Power ratio: ratio of IOPS / ratio of IOPS per watt. {}", source.note([before, after])));
     for (before, after) in pairs(before, after) {
         let gain = comparison(iops(before), iops(after)).map(|both| both.ratio);
@@ -169,12 +169,12 @@ fn power(source: &Source<'_>, before: &Arm<'_>, after: &Arm<'_>) -> Table {
         let [ratio, change] = ratio_and_change(before.iops_per_watt(), after.iops_per_watt());
         table.row([
             after.short_id().to_owned(),
+            after.power_source().unwrap_or(NOT_KNOWN).to_owned(),
             known(before.iops_per_watt(), 2),
             known(after.iops_per_watt(), 2),
             ratio,
             change,
             power.map_or_else(|| NOT_KNOWN.into(), |power| power.decimal(3)),
-            after.power_source().unwrap_or(NOT_KNOWN).to_owned(),
         ]);
     }
     table

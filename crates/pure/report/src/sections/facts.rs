@@ -119,6 +119,7 @@ pub fn verdicts(source: &Source<'_>) -> Option<Section> {
 pub fn checks(source: &Source<'_>) -> Option<Section> {
     let head = [
         "configuration",
+        "doubts",
         "repeat",
         "asked for",
         "outstanding",
@@ -126,9 +127,8 @@ pub fn checks(source: &Source<'_>) -> Option<Section> {
         "load's CPU (%)",
         "late, p99 (ms)",
         "failed",
-        "doubts",
     ];
-    let mut table = Table::new("", 1, &head).note(
+    let mut table = Table::new("", 2, &head).note(
         "Outstanding: rate x mean latency (Little's law), for a closed loop within 5 % of what was asked for. The load's own processor \
          time is in per cent of one processor: above 80 % the load measures itself.",
     );
@@ -142,6 +142,7 @@ pub fn checks(source: &Source<'_>) -> Option<Section> {
         };
         table.row([
             cell.id.clone(),
+            if doubts.is_empty() { "none".into() } else { doubts.join("; ") },
             cell.repeat.to_string(),
             asked,
             known(checks.outstanding, 2),
@@ -149,7 +150,6 @@ pub fn checks(source: &Source<'_>) -> Option<Section> {
             decimal(checks.harness_cpu * 100.0, 0),
             known(checks.lag_p99_ns.map(|ns| ns as f64 / 1e6), 3),
             count(cell.samples.iter().map(|sample| sample.failed).sum()),
-            if doubts.is_empty() { "none".into() } else { doubts.join("; ") },
         ]);
     }
     Section::of("Self-checks", if table.rows.is_empty() { Vec::new() } else { vec![Block::Table(table)] })

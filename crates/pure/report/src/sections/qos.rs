@@ -86,7 +86,10 @@ fn series(style: usize, config: &Config<'_>, merged: &Merged, x: &Axis) -> Serie
         }
         points.push((ms, point.share * 100.0));
     }
-    points.push((x.to, 100.0));
+    match points.iter().position(|(ms, _)| *ms >= x.to) {
+        Some(beyond) => points.truncate(beyond + 1),
+        None => points.push((x.to, 100.0)),
+    }
     // All that lies left of the axis is one point at its begin.
     let first = points.iter().rposition(|(ms, _)| *ms <= x.from).unwrap_or(0);
     Series { name: name_of(config), points: points.split_off(first), style, kind: Kind::Line, on_right: false }
@@ -146,8 +149,8 @@ fn share_of(share: Within) -> String {
 
 /// For each threshold the fastest configuration that keeps it for 99 of 100 requests.
 fn service_levels(arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)]) -> Table {
-    let head = ["within", "sweet spot", "IOPS", "share (%)", "service level"];
-    let mut table = Table::new(format!("Table 3, {}: service levels", arm.name), 2, &head)
+    let head = ["within", "sweet spot", "service level", "IOPS", "share (%)"];
+    let mut table = Table::new(format!("Table 3, {}: service levels", arm.name), 3, &head)
         .note("Sweet spot: the most IOPS of the configurations of which at least 99 % of all requests were in time.");
     for ms in THRESHOLDS_MS {
         let ns = threshold_ns(ms, arm);
@@ -158,11 +161,11 @@ fn service_levels(arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)]) -> Table {
             Some((config, merged, iops)) => {
                 let (iops, share) = (rate(Some(iops)), share_of(merged.within(ns)));
                 let level = format!("{iops} IOPS, {name}, {share} %");
-                table.row([name, name_of(config), iops, share, level]);
+                table.row([name, name_of(config), level, iops, share]);
             }
             None => {
                 let none = NOT_KNOWN.to_owned();
-                table.row([name, "none".into(), none.clone(), none, "no configuration keeps it".into()]);
+                table.row([name, "none".into(), "no configuration keeps it".into(), none.clone(), none]);
             }
         }
     }
