@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use cairn_workload::{Addresses, Content, Pace, Spec};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -27,6 +27,17 @@ pub enum Command {
     Import(Import),
     /// Runs a job file of another tool: Vdbench's, fio's, IOMeter's, HCIBench's.
     Job(Box<JobFile>),
+    /// Writes report.md, report.html and results.csv of a study's folder anew, from its manifest.json and results.json.
+    Report {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Compares folders of studies with the first of them: whether the load was the same, and what differs.
+    Compare {
+        /// The folders.
+        #[arg(required = true, num_args = 2..)]
+        folders: Vec<PathBuf>,
+    },
     #[command(flatten)]
     Study(StudyCommand),
 }

@@ -16,6 +16,7 @@ mod open;
 pub mod output;
 pub mod plan;
 mod process;
+pub mod report;
 pub mod run;
 pub mod study;
 mod target;

@@ -7,6 +7,7 @@ mod study_args;
 
 use std::{
     io::IsTerminal as _,
+    path::PathBuf,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -15,7 +16,9 @@ use std::{
 
 use cairn_bench::{
     job::{Job, Measured, RunError},
-    output, run,
+    output,
+    report::{self, ReportError},
+    run,
 };
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
         Command::Load(load) => measure(&load),
         Command::Import(import) => job_file::import(&import),
         Command::Job(job) => job_file::run(&job),
+        Command::Report { folder } => return ExitCode::from(told(report::write(&folder).map(listed))),
+        Command::Compare { folders } => return ExitCode::from(told(report::beside(&folders))),
         Command::Study(study) => return ExitCode::from(study_args::run(study)),
     };
     ExitCode::from(match done {
@@ -50,6 +55,25 @@ fn main() -> ExitCode {
             }
         }
     })
+}
+
+/// Where reports are, a line each.
+fn listed(files: Vec<PathBuf>) -> String {
+    files.iter().map(|file| format!("{}\n", file.display())).collect()
+}
+
+/// Prints what was told of folders. A folder that is none is a wrong command line.
+fn told(told: Result<String, ReportError>) -> u8 {
+    match told {
+        Ok(text) => {
+            print!("{text}");
+            DONE
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            if matches!(why, ReportError::Write { .. }) { REFUSED } else { USAGE }
+        }
+    }
 }
 
 /// One load; false where it broke.

@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use cairn_bench::{
     address::Address,
+    report,
     study::{self, Given, Options, PowerSource, Record},
 };
 use cairn_study::{Plan, STUDIES, Scale};
@@ -199,13 +200,15 @@ fn measure(run: &Run) -> Result<u8, (u8, String)> {
     let begun = std::time::Instant::now();
     let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
     let record = study::run(&plan, &options, &say).map_err(|why| (REFUSED, why))?;
-    println!("{} runs are in {}", record.results.cells.len(), folder.display());
     judge(&record);
+    let files = report::write(&folder).map_err(|why| (REFUSED, why.to_string()))?;
+    println!("{} runs are in {}:", record.results.cells.len(), folder.display());
+    files.iter().for_each(|file| println!("  {}", file.display()));
     Ok(DONE)
 }
 
 fn verify(dir: &std::path::Path) -> Result<u8, String> {
-    Ok(if judge(&Record::read(dir)?) { DONE } else { REFUSED })
+    Ok(if judge(&Record::read(dir).map_err(|e| e.to_string())?) { DONE } else { REFUSED })
 }
 
 /// Prints the verdicts, and tells whether all hold.

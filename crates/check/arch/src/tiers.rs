@@ -86,7 +86,7 @@ fn may_import(from: &Package, to: &Package) -> Result<(), &'static str> {
                     | ("record", "votes")
                     | ("jobfile", "workload")
                     | ("study", "measure")
-                    | ("report", "study" | "measure")
+                    | ("report", "study" | "measure" | "sizing")
             )
         }
         ("engine", "base" | "pure") => true,

@@ -6,7 +6,9 @@ use std::{
 };
 
 use cairn_study::{Cell, Manifest, Results, SCHEMA, Step};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
+
+use crate::report::{self, ReportError};
 
 /// Says that a run is not over; replaced by why it ended, or taken away at its end.
 const UNDER_WAY: &str = "it was interrupted, or is still under way";
@@ -50,12 +52,8 @@ impl Record {
     ///
     /// # Errors
     /// It holds none, or one of a later version.
-    pub fn read(folder: &Path) -> Result<Self, String> {
-        let manifest: Manifest = read(&folder.join("manifest.json"))?;
-        let results: Results = read(&folder.join("results.json"))?;
-        if manifest.schema > SCHEMA || results.schema > SCHEMA {
-            return Err(format!("{} was written by a later version of this program", folder.display()));
-        }
+    pub fn read(folder: &Path) -> Result<Self, ReportError> {
+        let (manifest, results) = report::read(folder)?;
         Ok(Self { folder: folder.to_owned(), manifest, results })
     }
 
@@ -97,14 +95,6 @@ impl Record {
         write(&self.folder.join("results.json"), &self.results)?;
         write(&self.folder.join("manifest.json"), &self.manifest)
     }
-}
-
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let text = fs::read(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => format!("{} is not there: this folder holds no run of a study", path.display()),
-        _ => format!("cannot read {}: {e}", path.display()),
-    })?;
-    serde_json::from_slice(&text).map_err(|e| format!("{} is damaged, or not ours: {e}", path.display()))
 }
 
 /// A new file in the place of the old one, whole at any moment.

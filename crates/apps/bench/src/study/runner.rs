@@ -71,7 +71,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
     let parameters = plan.parameters();
     let arms = if options.given.is_some() { vec![as_it_is()] } else { plan.arms.clone() };
     if options.resume {
-        let mut record = Record::read(&options.folder)?;
+        let mut record = Record::read(&options.folder).map_err(|e| e.to_string())?;
         let manifest = &record.manifest;
         let version = env!("CARGO_PKG_VERSION");
         let why = if (manifest.study.as_str(), manifest.scale.clone()) != (plan.study, plan.scale.to_string()) {

@@ -17,13 +17,23 @@ pub enum Bench {
     ///
     /// `cairn bench load --help` tells its flags.
     #[command(disable_help_flag = true)]
-    Load(Load),
+    Load(Words),
+    /// Writes the reports of a study's folder anew
+    ///
+    /// `cairn bench report --help` tells more.
+    #[command(disable_help_flag = true)]
+    Report(Words),
+    /// Compares folders of studies: whether the load was the same, and what differs
+    ///
+    /// `cairn bench compare --help` tells more.
+    #[command(disable_help_flag = true)]
+    Compare(Words),
 }
 
-/// Words for the load generator, which is a program of its own.
+/// Words for `cairn-bench`, which is a program of its own.
 #[derive(Debug, clap::Args)]
-pub struct Load {
-    /// As `cairn bench load --help` has them
+pub struct Words {
+    /// As `--help` has them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     pub words: Vec<OsString>,
 }

@@ -1,4 +1,4 @@
-//! `cairn bench`: calculators, and the door to the load generator. What they work out stands in `cairn-sizing`; here it is asked
+//! `cairn bench`: calculators, and the door to `cairn-bench`. What they work out stands in `cairn-sizing`; here it is asked
 //! and printed.
 //!
 //! Promises    no cluster is asked; a wrong value is exit code 2 with the rule and a way out
@@ -8,7 +8,7 @@ mod capacity;
 mod compare;
 mod easy_run;
 mod endurance;
-mod load;
+mod own;
 mod price_file;
 mod tco;
 
@@ -25,7 +25,9 @@ use crate::{
 pub fn run(context: &Context, verb: Bench) -> Result<(), Fail> {
     let calc = match verb {
         Bench::Calc(calc) => calc,
-        Bench::Load(words) => return load::run(&words),
+        Bench::Load(words) => return own::run("load", &words),
+        Bench::Report(words) => return own::run("report", &words),
+        Bench::Compare(words) => return own::run("compare", &words),
     };
     match *calc {
         Calc::Endurance(what) => endurance::run(context, &what),
