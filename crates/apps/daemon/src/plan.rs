@@ -10,6 +10,7 @@ use std::{
 
 use cairn_api::v1::ClusterSettings;
 use cairn_env_linux::Medium;
+use cairn_store::StoreOptions;
 
 use crate::{
     config::{Config, ConfigError, DirectoryConfig, DirectoryKind, DiskGroupConfig},
@@ -29,10 +30,8 @@ pub struct Plan {
     pub api: ApiPlan,
     /// The hosts of this process: one, or several embedded ones. The first answers the API.
     pub hosts: Vec<HostPlan>,
-    /// Memory for cached reads, per disk group, in bytes.
-    pub read_cache_bytes: u64,
-    /// Bytes of the log of a disk group that is being made; none: chosen from the devices' sizes.
-    pub log_bytes: Option<u64>,
+    /// Settings of disk groups.
+    pub store: StoreOptions,
 }
 
 /// Where the directory is.
@@ -187,8 +186,19 @@ fn base(config: &Config) -> Plan {
         directory: DirectoryPlan::Embedded { path: PathBuf::new() },
         api: ApiPlan::default(),
         hosts: Vec::new(),
-        read_cache_bytes: config.tuning.read_cache.0,
-        log_bytes: (config.tuning.log.0 > 0).then_some(config.tuning.log.0),
+        store: store(config),
+    }
+}
+
+fn store(config: &Config) -> StoreOptions {
+    let tuning = &config.tuning;
+    StoreOptions {
+        read_cache_bytes: tuning.read_cache.0,
+        log_bytes: (tuning.log.0 > 0).then_some(tuning.log.0),
+        congestion_low_percent: tuning.congestion_low_percent,
+        congestion_high_percent: tuning.congestion_high_percent,
+        congestion_delay_max_us: tuning.congestion_delay_max_ms * 1000,
+        ..StoreOptions::default()
     }
 }
 

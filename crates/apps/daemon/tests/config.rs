@@ -40,6 +40,8 @@ fn each_wrong_value_names_its_key_and_what_to_write() {
         ("[tuning]\nread_cache = \"10 bananas\"", "line 2 (read_cache = \"10 bananas\")", "unit of size"),
         ("[tuning]\nread_cache = -5", "line 2", "negative"),
         ("[tuning]\nread_cache = true", "line 2", "a size such as"),
+        ("[tuning]\ncongestion_low_percent = 90", "tuning.congestion_low_percent", "below the high one"),
+        ("[tuning]\ncongestion_high_percent = 99", "congestion_high_percent", "1 to 95"),
         ("[cluster]\nlease_ms = 10", "configuration key cluster", "1000 to 60000"),
         ("[cluster]\nlease_ms = \"2 s\"", "line 2", "u64"),
         ("[host]\nname = \"a b\"", "host.name", "letters"),

@@ -21,6 +21,8 @@ use crate::address::Address;
 const START_MAX: Duration = Duration::from_secs(600);
 /// How long they may take to stop in order.
 const STOP_MAX: Duration = Duration::from_secs(60);
+/// What `cairnd` has as its longest delay where nothing is configured.
+const CONGESTION_DELAY_MS: u64 = 20;
 /// Bytes of a cache file beside log and metadata: superblocks, and room for rounding.
 const CACHE_EXTRA_BYTES: u64 = 64 << 20;
 
@@ -47,7 +49,10 @@ impl OwnCluster {
             return Err(format!("{}: too long a path for sockets in it; take a shorter --dir", folder.display()));
         }
         let config = folder.join("cairnd.toml");
-        let text = format!("[tuning]\nlog = {}\nread_cache = {}\n", shape.buffer_bytes, shape.read_cache_bytes);
+        // A delay of the write buffer is a time like those of the media.
+        let delay_ms = ((CONGESTION_DELAY_MS as f64 * media.dilation) as u64).min(10_000);
+        let (log, read_cache) = (shape.buffer_bytes, shape.read_cache_bytes);
+        let text = format!("[tuning]\nlog = {log}\nread_cache = {read_cache}\ncongestion_delay_max_ms = {delay_ms}\n");
         fs::write(&config, text).map_err(|e| format!("cannot write {}: {e}", config.display()))?;
         let log = fs::File::create(folder.join("cairnd.log")).map_err(|e| e.to_string())?;
         let metadata_bytes = u64::from(shape.capacity_devices) * shape.capacity_bytes / 50 + (32 << 20);

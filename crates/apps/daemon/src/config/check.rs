@@ -8,6 +8,10 @@ use super::{Config, ConfigError, DirectoryKind, DiskGroupConfig};
 
 /// Disk groups of one host, at most: as vSAN has it.
 const DISK_GROUPS_MAX: usize = 5;
+/// Above it there is no room left for what may always be written: marks, trims, what settles.
+const CONGESTION_HIGH_MAX_PERCENT: u8 = 95;
+/// A guest's request that waits much longer looks lost to it.
+const CONGESTION_DELAY_MAX_MS: u32 = 10_000;
 /// Capacity devices of one disk group, at most: as vSAN has it.
 const CAPACITY_DEVICES_MAX: usize = 7;
 
@@ -44,6 +48,7 @@ impl Config {
         self.check_directory()?;
         self.check_listen()?;
         self.check_disk_groups()?;
+        self.check_tuning()?;
         Ok(self)
     }
 
@@ -106,6 +111,22 @@ impl Config {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn check_tuning(&self) -> Result<(), ConfigError> {
+        let tuning = &self.tuning;
+        let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
+        if !(1..high).contains(&low) || high > CONGESTION_HIGH_MAX_PERCENT {
+            let why = format!(
+                "{low} and {high}: from 1 to {CONGESTION_HIGH_MAX_PERCENT}, and the low mark below the high one"
+            );
+            return Err(bad("tuning.congestion_low_percent, congestion_high_percent", &why));
+        }
+        if tuning.congestion_delay_max_ms > CONGESTION_DELAY_MAX_MS {
+            let why = format!("{} ms: at most {CONGESTION_DELAY_MAX_MS}", tuning.congestion_delay_max_ms);
+            return Err(bad("tuning.congestion_delay_max_ms", &why));
+        }
+        Ok(())
     }
 
     fn check_disk_groups(&self) -> Result<(), ConfigError> {

@@ -121,6 +121,12 @@ pub struct TuningConfig {
     pub read_cache: Size,
     /// Bytes of the log of a disk group that is being made; 0: chosen from the devices' sizes.
     pub log: Size,
+    /// Fill of the log, in per cent, from which on acknowledgements are delayed, more and more.
+    pub congestion_low_percent: u8,
+    /// Fill of the log, in per cent, from which on writes wait for destage.
+    pub congestion_high_percent: u8,
+    /// The longest of those delays, in milliseconds.
+    pub congestion_delay_max_ms: u32,
 }
 
 /// How logs look.
@@ -294,7 +300,14 @@ impl Default for DirectoryConfig {
 
 impl Default for TuningConfig {
     fn default() -> Self {
-        Self { read_cache: Size(256 << 20), log: Size(0) }
+        let store = cairn_store::StoreOptions::default();
+        Self {
+            read_cache: Size(256 << 20),
+            log: Size(0),
+            congestion_low_percent: store.congestion_low_percent,
+            congestion_high_percent: store.congestion_high_percent,
+            congestion_delay_max_ms: store.congestion_delay_max_us / 1000,
+        }
     }
 }
 

@@ -26,6 +26,9 @@ const NOTES: &[(&str, &str)] = &[
     ("directory.etcd_program", "the etcd to start for members"),
     ("tuning.read_cache", "memory for cached reads, per disk group"),
     ("tuning.log", "of a disk group that is being made; 0: chosen from the devices' sizes"),
+    ("tuning.congestion_low_percent", "of the log; from there on acknowledgements are delayed, more and more"),
+    ("tuning.congestion_high_percent", "of the log; from there on writes wait for destage"),
+    ("tuning.congestion_delay_max_ms", "the longest such delay"),
     ("log.format", "text or json"),
     ("log.level", "error, warn, info, debug, trace; per module: info,cairn_object=debug"),
 ];

@@ -9,7 +9,6 @@ use cairn_env_linux::{Executor, Fabric, Host, HostConfig, LinuxEnv, ShardEnd};
 use cairn_nbd::{Options, Server, serve_tcp, serve_unix};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
-use cairn_store::StoreOptions;
 use futures::{FutureExt as _, channel::oneshot, future::LocalBoxFuture};
 use tokio::sync::watch;
 
@@ -181,11 +180,7 @@ fn node_options(
             repair_delay: Duration::from_secs(plan.settings.repair_delay_s),
             ..ObjectOptions::default()
         },
-        store: StoreOptions {
-            read_cache_bytes: plan.read_cache_bytes,
-            log_bytes: plan.log_bytes,
-            ..StoreOptions::default()
-        },
+        store: plan.store.clone(),
     })
 }
 
