@@ -2,7 +2,7 @@
 
 mod bench;
 
-pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, Load, MediaName, Tco};
+pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, Tco, Words};
 
 use std::path::PathBuf;
 

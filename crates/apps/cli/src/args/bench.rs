@@ -17,13 +17,23 @@ pub enum Bench {
     ///
     /// `cairn bench load --help` tells its flags.
     #[command(disable_help_flag = true)]
-    Load(Load),
+    Load(Words),
+    /// Reads a job file of Vdbench, fio, IOMeter or HCIBench, and tells the plan that it comes to; nothing is run
+    ///
+    /// `cairn bench import --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Import(Words),
+    /// Runs a job file of Vdbench, fio, IOMeter or HCIBench, and measures it
+    ///
+    /// `cairn bench job --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Job(Words),
 }
 
 /// Words for the load generator, which is a program of its own.
 #[derive(Debug, clap::Args)]
-pub struct Load {
-    /// As `cairn bench load --help` has them
+pub struct Words {
+    /// As `--help` of this verb has them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     pub words: Vec<OsString>,
 }

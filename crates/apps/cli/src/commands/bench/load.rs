@@ -1,15 +1,15 @@
-//! `cairn bench load`: becomes the load generator, a program of its own that lies beside this one.
+//! `cairn bench load`, `import` and `job`: becomes the load generator, a program of its own that lies beside this one.
 
 use std::{io, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
 
-use crate::{args::Load, fail::Fail};
+use crate::{args::Words, fail::Fail};
 
 const PROGRAM: &str = "cairn-bench";
 
 /// Comes back only where there is no such program.
-pub fn run(load: &Load) -> Result<(), Fail> {
+pub fn run(verb: &str, words: &Words) -> Result<(), Fail> {
     let program = beside_this().unwrap_or_else(|| PROGRAM.into());
-    let error = Command::new(&program).arg("load").args(&load.words).exec();
+    let error = Command::new(&program).arg(verb).args(&words.words).exec();
     let refused = Fail::refused(format!("cannot start {}: {error}", program.display()));
     Err(match error.kind() {
         io::ErrorKind::NotFound => refused.remedy(format!("put {PROGRAM} of the same release beside this program")),

@@ -25,7 +25,9 @@ use crate::{
 pub fn run(context: &Context, verb: Bench) -> Result<(), Fail> {
     let calc = match verb {
         Bench::Calc(calc) => calc,
-        Bench::Load(words) => return load::run(&words),
+        Bench::Load(words) => return load::run("load", &words),
+        Bench::Import(words) => return load::run("import", &words),
+        Bench::Job(words) => return load::run("job", &words),
     };
     match *calc {
         Calc::Endurance(what) => endurance::run(context, &what),
