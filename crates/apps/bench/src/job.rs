@@ -324,9 +324,12 @@ impl Measured {
                 little.off * 100.0
             ));
         }
-        let still = |(_, measured): &(&StreamJob, &StreamMeasured)| measured.both().latency.count() == 0;
-        for (stream, _) in job.streams.iter().zip(&self.streams).filter(still).filter(|_| job.streams.len() > 1) {
-            doubts.push(format!("nothing of {} ended in the measured time", stream.name));
+        let still = |measured: &StreamMeasured| measured.both().latency.count() == 0;
+        if self.streams.iter().all(still) {
+            doubts.push("nothing ended in the measured time".into());
+        } else {
+            let streams = job.streams.iter().zip(&self.streams).filter(|(_, measured)| still(measured));
+            doubts.extend(streams.map(|(stream, _)| format!("nothing of {} ended in the measured time", stream.name)));
         }
         if self.harness_cpu > HARNESS_CPU_MAX {
             let percent = self.harness_cpu * 100.0;

@@ -165,6 +165,9 @@ pub fn table(job: &Job, measured: &Measured, by_stream: bool) -> String {
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     let mut text = format!("{}\n{table}\n", title(job));
+    if measured.broken.is_none() && measured.measured < job.measure {
+        text.push_str(&format!("all bytes were done after {:.1} s\n", measured.measured.as_secs_f64()));
+    }
     for doubt in measured.doubts(job) {
         text.push_str(&format!("! {doubt}\n"));
     }
@@ -185,8 +188,11 @@ pub fn title(job: &Job) -> String {
         },
         None => (format!("{streams} streams of different loads"), format!("{outstanding} outstanding in all")),
     };
-    let (measure, ramp) = (job.measure.as_secs_f64(), job.ramp.as_secs_f64());
-    format!("{what}, {pace}; {measure:.0} s after {ramp:.0} s of ramp")
+    let measure = match job.measure {
+        cairn_jobfile::Run::UNTIL_DONE => "until done".into(),
+        time => format!("{:.0} s", time.as_secs_f64()),
+    };
+    format!("{what}, {pace}; {measure} after {:.0} s of ramp", job.ramp.as_secs_f64())
 }
 
 /// What a stream asks for, in words.

@@ -175,3 +175,22 @@ fn help_says_units_and_defaults() {
     let lines = ["--help", "endurance --help", "tco --help", "capacity --help", "easy-run --help", "compare --help"];
     insta::assert_snapshot!("bench_help", transcripts(&lines));
 }
+
+#[test]
+fn bench_tells_its_verbs() {
+    let output = Command::new(env!("CARGO_BIN_EXE_cairn")).args(["bench", "--help"]).output().unwrap();
+    insta::assert_snapshot!("bench_verbs", String::from_utf8(output.stdout).unwrap());
+}
+
+/// The load generator is the program beside this one; it gets the verb and every word behind it, flags too.
+#[test]
+fn words_go_on_to_the_load_generator() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = dir.path().join("cairn");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_cairn"), &program).unwrap();
+    std::os::unix::fs::symlink("/bin/echo", dir.path().join("cairn-bench")).unwrap();
+    for verb in ["load", "import", "job"] {
+        let output = Command::new(&program).args(["bench", verb, "a b", "--style", "json", "--help"]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{verb} a b --style json --help\n"));
+    }
+}

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use cairn_jobfile::{FileError, Plan, fio, hcibench, icf, vdbench};
+use cairn_workload::Pace;
 
 fn file(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name)).unwrap()
@@ -151,6 +152,7 @@ fn what_fio_files_may_not_say_is_told_by_line() {
         ("[a]\nbs=1000\n", 2, "multiple of 512"),
         ("[a]\noffset=10%\nsize=1g\n", 1, "one in bytes and one in per cent"),
         ("[a]\nruntime=5\n[b]\nruntime=6\n", 3, "another runtime than a"),
+        ("[a]\nrate_iops=5\n[b]\nrate_iops=5\nrate_process=poisson\n", 3, "another rate_process"),
         ("[a]\nbs=${BS}\n", 2, "--set NAME=VALUE"),
         ("[a]\npercentage_random=50\n", 2, "rw=randread"),
         ("[a]\nlatency_target=5ms\n", 2, "give iodepth="),
@@ -175,6 +177,17 @@ fn what_other_files_may_not_say_is_told() {
     assert!(hcibench("-w 100").contains("number of disks"));
     assert!(hcibench("-n 8 -q 5").contains("is no flag"));
     assert!(hcibench("fio-8vmdk-100ws-4k-70xpct-4threads").contains("70xpct"));
+}
+
+#[test]
+fn fio_jobs_with_a_rate_and_without_run_together() {
+    let plan = fio("[a]\n[b]\nrate_iops=50\n[c]\nrw=randrw\nbs=4k,8k\n").unwrap();
+    let run = &plan.runs[0];
+    let paces: Vec<_> = run.streams.iter().map(|stream| run.pace(stream, None)).collect();
+    assert_eq!(paces, [Pace::Closed, Pace::Rate { per_s: 50.0 }, Pace::Closed]);
+    assert_eq!(plan.targets.len(), 3, "without a filename each job has a target of its name");
+    let sizes: Vec<(u32, u8)> = run.streams[2].spec.kinds.iter().map(|k| (k.request_bytes, k.read_percent)).collect();
+    assert_eq!(sizes, [(4096, 100), (8192, 0)]);
 }
 
 /// Where a file of IOMeter names no target, each worker goes to all that are given.

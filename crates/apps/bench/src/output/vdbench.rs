@@ -14,7 +14,7 @@ pub fn vdbench(name: &str, job: &Job, measured: &Measured, interval: Duration) -
     let first = job.ramp.as_secs_f64() / each as f64;
     let first = first.ceil() as u64 + 1;
     let mut text =
-        format!("Starting RD={name}; elapsed={:.0}; streams={}\n", job.measure.as_secs_f64(), job.streams.len());
+        format!("Starting RD={name}; elapsed={:.0}; streams={}\n", measured.measured.as_secs_f64(), job.streams.len());
     text.push_str(HEADER);
     let seconds = measured.measured.as_secs_f64();
     let rows = (seconds / each as f64).ceil().max(1.0) as u64;
@@ -38,10 +38,10 @@ pub fn vdbench(name: &str, job: &Job, measured: &Measured, interval: Duration) -
     text
 }
 
-const HEADER: &str = "\
-        interval        i/o   MB/sec   bytes   read     resp     read    write     resp     resp queue  cpu%  cpu%
-                       rate  1024**2     i/o    pct     time     resp     resp      max   stddev depth sys+u   sys
-";
+const HEADER: &str = concat!(
+    "               interval        i/o   MB/sec   bytes   read     resp     read    write     resp     resp queue  cpu%  cpu%\n",
+    "                              rate  1024**2     i/o    pct     time     resp     resp      max   stddev depth sys+u   sys\n",
+);
 
 fn line(since_s: u64, interval: &str, second: &Second, lasts_s: f64, cpu: Option<f64>) -> String {
     let both = second.both();

@@ -18,6 +18,7 @@ pub enum Bench {
     /// `cairn bench load --help` tells its flags.
     #[command(disable_help_flag = true)]
     Load(Words),
+<<<<<<< HEAD
     /// Writes the reports of a study's folder anew
     ///
     /// `cairn bench report --help` tells more.
@@ -28,12 +29,28 @@ pub enum Bench {
     /// `cairn bench compare --help` tells more.
     #[command(disable_help_flag = true)]
     Compare(Words),
+=======
+    /// Reads a job file of Vdbench, fio, IOMeter or HCIBench, and tells the plan that it comes to; nothing is run
+    ///
+    /// `cairn bench import --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Import(Words),
+    /// Runs a job file of Vdbench, fio, IOMeter or HCIBench, and measures it
+    ///
+    /// `cairn bench job --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Job(Words),
+>>>>>>> importers
 }
 
 /// Words for `cairn-bench`, which is a program of its own.
 #[derive(Debug, clap::Args)]
 pub struct Words {
+<<<<<<< HEAD
     /// As `--help` has them
+=======
+    /// As `--help` of this verb has them
+>>>>>>> importers
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     pub words: Vec<OsString>,
 }

@@ -63,7 +63,8 @@ pub fn parse(text: &str, variables: &BTreeMap<String, String>) -> Result<Plan, F
 /// The jobs that run together, as one run.
 fn run(jobs: Group) -> Result<Run, FileError> {
     let first = &jobs[0].0;
-    let (ramp, runtime, arrivals) = (first.ramp, first.runtime, first.arrivals);
+    let (ramp, runtime) = (first.ramp, first.runtime);
+    let arrivals = jobs.iter().find_map(|(job, _)| job.arrivals);
     for (job, _) in &jobs {
         let differs = |what: &str| {
             let why = format!("has another {what} than {}, which runs with it: put stonewall between them", first.name);
@@ -75,7 +76,7 @@ fn run(jobs: Group) -> Result<Run, FileError> {
         if job.ramp != ramp {
             return differs("ramp_time");
         }
-        if job.arrivals != arrivals {
+        if job.arrivals.is_some() && job.arrivals != arrivals {
             return differs("rate_process");
         }
     }

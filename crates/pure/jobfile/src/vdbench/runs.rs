@@ -65,6 +65,13 @@ pub(super) fn append(
     for loops in loops(&fields)? {
         let streams = streams(&loops, sds, &wds, definition)?;
         for (total, told) in totals(&fields, runs.len())? {
+            if total == Total::None && wds.len() > 1 && wds.iter().any(|wd| wd.skew.is_some()) {
+                let text = "skew= without a rate divides what is outstanding: rates are in that ratio where latencies are alike";
+                let note = Note { line: definition.place.line, text: format!("{}: {text}", definition.name) };
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
             let mut name = definition.name.clone();
             for part in loops.told.iter().chain(&told) {
                 name = format!("{name} {part}");
