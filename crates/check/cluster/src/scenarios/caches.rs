@@ -115,7 +115,7 @@ async fn stops_meanwhile(stage: &Stage) -> Result<(), String> {
     stage.healthy().await
 }
 
-/// Capacity devices that take a second for what took a millisecond: their group is not clear in time, and is so later.
+/// Capacity devices that are 20,000 times slower: their group is not clear in time, and is so later.
 async fn too_slow(stage: &Stage) -> Result<(), String> {
     let slow = stage.copies_and_witnesses().await?.0[0];
     stage.ms(1000).await;
