@@ -272,3 +272,25 @@ fn a_browser_shows_a_death() {
     let plots = shown("resilience", &files);
     assert_eq!((count(&plots, "throughput over time"), count(&plots, "latency over time")), (1, 1));
 }
+
+/// Names as long as people make them, and more lines than one picture can hold.
+#[test]
+fn a_browser_shows_long_names_too() {
+    let (mut manifest, mut results) = data::iometer_qos(2.5, false);
+    let name = |arm: &str| format!("{arm}-on-the-new-controllers-of-the-second-rack");
+    manifest.media.iter_mut().for_each(|media| media.arm = name(&media.arm));
+    results.caption =
+        format!("{}; {}", results.caption, "a caption that goes on for longer than a line is wide ".repeat(4));
+    let mut more = Vec::new();
+    for cell in &mut results.cells {
+        let old = std::mem::replace(&mut cell.params.arm, String::new());
+        cell.params.arm = name(&old);
+        cell.id = cell.id.replace(&old, &cell.params.arm);
+        let mut other = cell.clone();
+        (other.params.vms, other.id) = (cell.params.vms + 1000, cell.id.replace("vms-", "vms-10"));
+        more.push(other);
+    }
+    results.cells.append(&mut more);
+    let plots = shown("long-names", &(manifest, results));
+    assert_eq!(count(&plots, "part 2 of 2"), 6);
+}

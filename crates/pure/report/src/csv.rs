@@ -19,7 +19,7 @@ const COLUMNS: [Column; 52] = [
     ("span_bytes", |cell| cell.params.span_bytes.to_string()),
     ("measured_ms", |cell| cell.measured_ms.to_string()),
     ("requests", |cell| cell.total.requests.to_string()),
-    ("failed_requests", |cell| cell.samples.iter().map(|sample| sample.failed).sum::<u64>().to_string()),
+    ("failed_requests", failed),
     ("iops", |cell| number(cell.total.iops)),
     ("read_iops", |cell| number(cell.reads.iops)),
     ("write_iops", |cell| number(cell.writes.iops)),
@@ -95,6 +95,14 @@ fn number(value: f64) -> String {
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
         false => String::new(),
+    }
+}
+
+/// Empty without samples: it is not known then.
+fn failed(cell: &Cell) -> String {
+    match cell.samples.as_slice() {
+        [] => String::new(),
+        samples => samples.iter().map(|sample| sample.failed).sum::<u64>().to_string(),
     }
 }
 

@@ -3,6 +3,8 @@
 //! Promises    G1  percentiles and shares come from bins added over the repeats, never from percentiles
 //!             G2  a repeat that broke counts in no mean; where all broke there is no number
 
+use std::collections::BTreeSet;
+
 use cairn_measure::{EDGES_US, Histogram, IOMETER_BINS, Quantile, Spread, bin_of, spread, upper_ns};
 use cairn_study::{Cell, Manifest, Params, Results};
 
@@ -14,6 +16,8 @@ pub struct Config<'a> {
     pub params: &'a Params,
     /// All repeats, those that broke too.
     pub repeats: Vec<&'a Cell>,
+    /// What it differs in from the others of its arm, for an axis: virtual machines, or requests outstanding.
+    pub x: u64,
 }
 
 /// What a study compares.
@@ -24,6 +28,8 @@ pub struct Arm<'a> {
     pub dilation: f64,
     /// Whether its times are those of a model.
     pub modelled: bool,
+    /// Whether its configurations differ in virtual machines; else in outstanding requests.
+    pub by_vms: bool,
     /// In the order in which they were run.
     pub configs: Vec<Config<'a>>,
 }
@@ -34,7 +40,7 @@ pub fn arms<'a>(manifest: &'a Manifest, results: &'a Results) -> Vec<Arm<'a>> {
     names.extend(results.cells.iter().map(|cell| cell.params.arm.as_str()));
     let mut arms: Vec<Arm<'a>> = Vec::new();
     for name in names {
-        let configs = configs(results.cells.iter().filter(|cell| cell.params.arm == name));
+        let mut configs = configs(results.cells.iter().filter(|cell| cell.params.arm == name));
         if configs.is_empty() || arms.iter().any(|arm| arm.name == name) {
             continue;
         }
@@ -42,7 +48,12 @@ pub fn arms<'a>(manifest: &'a Manifest, results: &'a Results) -> Vec<Arm<'a>> {
         let modelled = media.is_some_and(|media| media.is_modelled());
         let told = media.map_or(1.0, |media| media.dilation);
         let dilation = if modelled && told.is_finite() && told > 0.0 { told } else { 1.0 };
-        arms.push(Arm { name, dilation, modelled, configs });
+        let vms: BTreeSet<u32> = configs.iter().map(|config| config.params.vms).collect();
+        let by_vms = vms.len() == configs.len() && !vms.contains(&0);
+        for config in &mut configs {
+            config.x = if by_vms { config.params.vms.into() } else { config.params.outstanding.into() };
+        }
+        arms.push(Arm { name, dilation, modelled, by_vms, configs });
     }
     arms
 }
@@ -52,7 +63,7 @@ fn configs<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<Config<'a>> {
     for cell in cells {
         match configs.iter_mut().find(|config| config.id == cell.id) {
             Some(config) => config.repeats.push(cell),
-            None => configs.push(Config { id: &cell.id, params: &cell.params, repeats: vec![cell] }),
+            None => configs.push(Config { id: &cell.id, params: &cell.params, repeats: vec![cell], x: 0 }),
         }
     }
     configs
@@ -69,7 +80,7 @@ impl<'a> Arm<'a> {
 
     /// The configuration with this number on the x axis.
     pub fn at(&self, x: u64) -> Option<&Config<'a>> {
-        self.configs.iter().find(|config| config.x() == x)
+        self.configs.iter().find(|config| config.x == x)
     }
 }
 
@@ -77,14 +88,6 @@ impl<'a> Config<'a> {
     /// The repeats that count.
     pub fn sound(&self) -> impl Iterator<Item = &'a Cell> {
         self.repeats.iter().copied().filter(|cell| cell.checks.broken.is_none() && cell.total.requests > 0)
-    }
-
-    /// What it differs in from the others of its arm: virtual machines where the load has them, else outstanding requests.
-    pub fn x(&self) -> u64 {
-        match self.params.vms {
-            0 => self.params.outstanding.into(),
-            vms => vms.into(),
-        }
     }
 
     /// Its id without the arm's name.

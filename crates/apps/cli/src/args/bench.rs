@@ -18,7 +18,6 @@ pub enum Bench {
     /// `cairn bench load --help` tells its flags.
     #[command(disable_help_flag = true)]
     Load(Words),
-<<<<<<< HEAD
     /// Writes the reports of a study's folder anew
     ///
     /// `cairn bench report --help` tells more.
@@ -29,7 +28,6 @@ pub enum Bench {
     /// `cairn bench compare --help` tells more.
     #[command(disable_help_flag = true)]
     Compare(Words),
-=======
     /// Reads a job file of Vdbench, fio, IOMeter or HCIBench, and tells the plan that it comes to; nothing is run
     ///
     /// `cairn bench import --help` tells its flags.
@@ -40,17 +38,30 @@ pub enum Bench {
     /// `cairn bench job --help` tells its flags.
     #[command(disable_help_flag = true)]
     Job(Words),
->>>>>>> importers
+    /// Shows the studies that there are
+    #[command(disable_help_flag = true)]
+    List(Words),
+    /// Shows what a study would do: its tests, what it writes, how long it takes
+    ///
+    /// `cairn bench plan --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Plan(Words),
+    /// Runs a study, on a cluster of its own or on given targets
+    ///
+    /// `cairn bench run --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Run(Words),
+    /// Checks a run against its study's rules
+    ///
+    /// `cairn bench verify --help` tells more.
+    #[command(disable_help_flag = true)]
+    Verify(Words),
 }
 
 /// Words for `cairn-bench`, which is a program of its own.
 #[derive(Debug, clap::Args)]
 pub struct Words {
-<<<<<<< HEAD
-    /// As `--help` has them
-=======
     /// As `--help` of this verb has them
->>>>>>> importers
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     pub words: Vec<OsString>,
 }

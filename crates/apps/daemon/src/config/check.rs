@@ -11,7 +11,7 @@ const DISK_GROUPS_MAX: usize = 5;
 /// Above it there is no room left for what may always be written: marks, trims, what settles.
 const CONGESTION_HIGH_MAX_PERCENT: u8 = 95;
 /// A guest's request that waits much longer looks lost to it.
-const CONGESTION_DELAY_MAX_MS: u32 = 10_000;
+const CONGESTION_DELAY_MAX_MS: u64 = 10_000;
 /// Capacity devices of one disk group, at most: as vSAN has it.
 const CAPACITY_DEVICES_MAX: usize = 7;
 

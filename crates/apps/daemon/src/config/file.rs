@@ -126,7 +126,7 @@ pub struct TuningConfig {
     /// Fill of the log, in per cent, from which on writes wait for destage.
     pub congestion_high_percent: u8,
     /// The longest of those delays, in milliseconds.
-    pub congestion_delay_max_ms: u32,
+    pub congestion_delay_max_ms: u64,
 }
 
 /// How logs look.

@@ -97,7 +97,7 @@ fn chart(source: &Source<'_>, title: &str, axis: &str, value: Value) -> Option<B
 fn group_name(source: &Source<'_>, name: &str, by_x: bool) -> String {
     let mut configs = source.arms.iter().flat_map(|arm| &arm.configs);
     match configs.find(|config| by_x && config.short_id() == name) {
-        Some(config) => count(config.x()),
+        Some(config) => count(config.x),
         None => name.to_owned(),
     }
 }

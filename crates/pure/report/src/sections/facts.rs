@@ -1,6 +1,6 @@
 //! What was measured, on what, in which order, and what speaks against it.
 
-use cairn_study::{Action, Manifest, PhaseKind, Step};
+use cairn_study::{Action, Cell, Manifest, PhaseKind, Step};
 
 use super::Source;
 use crate::{
@@ -84,7 +84,7 @@ fn bytes(bytes: u64) -> String {
 /// The largest that any configuration asks for, beside what could hide the media from it.
 fn working_set(source: &Source<'_>) -> String {
     let target = &source.manifest.target;
-    let set = |cell: &cairn_study::Cell| cell.params.span_bytes.saturating_mul(cell.params.disks.into());
+    let set = |cell: &Cell| cell.params.span_bytes.saturating_mul(cell.params.disks.into());
     let most = source.results.cells.iter().map(set).max().unwrap_or(0);
     if most == 0 {
         return String::new();
@@ -149,10 +149,18 @@ pub fn checks(source: &Source<'_>) -> Option<Section> {
             checks.little_off.map_or_else(|| NOT_KNOWN.into(), |off| signed(off * 100.0, 1)),
             decimal(checks.harness_cpu * 100.0, 0),
             known(checks.lag_p99_ns.map(|ns| ns as f64 / 1e6), 3),
-            count(cell.samples.iter().map(|sample| sample.failed).sum()),
+            failed(cell),
         ]);
     }
     Section::of("Self-checks", if table.rows.is_empty() { Vec::new() } else { vec![Block::Table(table)] })
+}
+
+/// Requests that failed; not known without samples.
+pub fn failed(cell: &Cell) -> String {
+    match cell.samples.as_slice() {
+        [] => NOT_KNOWN.into(),
+        samples => count(samples.iter().map(|sample| sample.failed).sum()),
+    }
 }
 
 /// Everything that was done, in order.

@@ -54,7 +54,7 @@ impl Source<'_> {
 
     /// What the x axis of a study counts.
     fn x_title(&self) -> &'static str {
-        match self.arms.iter().flat_map(|arm| &arm.configs).any(|config| config.params.vms > 0) {
+        match self.arms.iter().all(|arm| arm.by_vms) {
             true => "virtual machines (count)",
             false => "outstanding requests (count)",
         }
@@ -63,14 +63,14 @@ impl Source<'_> {
     /// Whether every configuration of an arm has a place of its own on it.
     fn has_one_axis(&self) -> bool {
         let alone = |arm: &Arm<'_>, config: &Config<'_>| {
-            config.x() > 0 && arm.configs.iter().filter(|other| other.x() == config.x()).count() == 1
+            config.x > 0 && arm.configs.iter().filter(|other| other.x == config.x).count() == 1
         };
         self.arms.iter().all(|arm| arm.configs.iter().all(|config| alone(arm, config)))
     }
 
     /// All numbers on it, ascending.
     fn xs(&self) -> Vec<u64> {
-        let mut xs: Vec<u64> = self.arms.iter().flat_map(|arm| &arm.configs).map(|config| config.x()).collect();
+        let mut xs: Vec<u64> = self.arms.iter().flat_map(|arm| &arm.configs).map(|config| config.x).collect();
         xs.sort_unstable();
         xs.dedup();
         xs

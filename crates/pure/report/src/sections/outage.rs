@@ -4,6 +4,7 @@ use cairn_study::{Action, Cell, Step};
 
 use super::{
     Source,
+    facts::failed,
     time::{Run, moment_ms, pieces, run},
 };
 use crate::{
@@ -57,7 +58,6 @@ fn row(source: &Source<'_>, cell: &Cell) -> Vec<String> {
         None => (NOT_KNOWN.into(), NOT_KNOWN.into()),
     };
     let longest = cell.total.latency.map(|latency| latency.max_ns as f64 / 1e6);
-    let failed = cell.samples.iter().map(|sample| sample.failed).sum();
     vec![
         cell.id.clone(),
         cell.repeat.to_string(),
@@ -68,7 +68,7 @@ fn row(source: &Source<'_>, cell: &Cell) -> Vec<String> {
         known(stall_s(cell), 2),
         percent(killed.and_then(|killed| dip(cell, killed)), 1),
         known(longest, 1),
-        if cell.samples.is_empty() { NOT_KNOWN.into() } else { count(failed) },
+        failed(cell),
         blocks,
         wrong,
     ]

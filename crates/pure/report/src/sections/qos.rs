@@ -32,8 +32,10 @@ pub fn section(source: &Source<'_>) -> Option<Section> {
             continue;
         }
         // More lines than can be told apart go into as many pictures as are needed.
-        for part in merged.chunks(LINES_MAX) {
-            blocks.extend(curves(source, arm, part));
+        let parts = merged.len().div_ceil(LINES_MAX);
+        for (number, part) in merged.chunks(LINES_MAX).enumerate() {
+            let told = if parts > 1 { format!(", part {} of {parts}", number + 1) } else { String::new() };
+            blocks.extend(curves(source, arm, part, &told));
         }
         blocks.push(Block::Table(shares(source, arm, &merged)));
         blocks.push(Block::Table(service_levels(arm, &merged)));
@@ -41,10 +43,10 @@ pub fn section(source: &Source<'_>) -> Option<Section> {
     Section::of("Tables 2 and 3: quality of service", blocks)
 }
 
-fn curves(source: &Source<'_>, arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)]) -> Vec<Block> {
+fn curves(source: &Source<'_>, arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)], part: &str) -> Vec<Block> {
     let title = |range: &str| {
         let name = if arm.name.is_empty() { String::new() } else { format!("{}: ", arm.name) };
-        format!("{name}share of requests within a time, {range}")
+        format!("{name}share of requests within a time, {range}{part}")
     };
     let (least, most) = range_ms(source);
     let mut plots = vec![(title("full range"), Axis::log("latency (ms)", least, most))];
@@ -59,7 +61,11 @@ fn curves(source: &Source<'_>, arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)]) 
     let drawn = plots.into_iter().map(|(title, x)| LinePlot {
         title,
         caption: source.caption([arm]),
-        series: merged.iter().enumerate().map(|(style, (config, merged))| series(style, config, merged, &x)).collect(),
+        series: merged
+            .iter()
+            .enumerate()
+            .map(|(style, (config, merged))| series(style, name_of(arm, config), merged, &x))
+            .collect(),
         x,
         left: Axis::to("requests within (%)", 100.0),
         right: None,
@@ -77,7 +83,7 @@ fn range_ms(source: &Source<'_>) -> (f64, f64) {
     })
 }
 
-fn series(style: usize, config: &Config<'_>, merged: &Merged, x: &Axis) -> Series {
+fn series(style: usize, name: String, merged: &Merged, x: &Axis) -> Series {
     let mut points = vec![(x.from, 0.0)];
     for point in merged.histogram.curve() {
         let ms = point.within_ns as f64 / 1e6;
@@ -92,15 +98,15 @@ fn series(style: usize, config: &Config<'_>, merged: &Merged, x: &Axis) -> Serie
     }
     // All that lies left of the axis is one point at its begin.
     let first = points.iter().rposition(|(ms, _)| *ms <= x.from).unwrap_or(0);
-    Series { name: name_of(config), points: points.split_off(first), style, kind: Kind::Line, on_right: false }
+    Series { name, points: points.split_off(first), style, kind: Kind::Line, on_right: false }
 }
 
 /// "64 VMs".
-fn name_of(config: &Config<'_>) -> String {
-    match config.params.vms {
-        0 => config.short_id().to_owned(),
-        1 => "1 VM".into(),
-        vms => format!("{vms} VMs"),
+fn name_of(arm: &Arm<'_>, config: &Config<'_>) -> String {
+    match (arm.by_vms, config.x) {
+        (false, _) => config.short_id().to_owned(),
+        (true, 1) => "1 VM".into(),
+        (true, vms) => format!("{vms} VMs"),
     }
 }
 
@@ -135,7 +141,7 @@ fn shares(source: &Source<'_>, arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)]) 
             step.map_or_else(|| share_of(*share), |step| format!("{} ({})", share_of(*share), signed(step, 2)))
         });
         let iops = rate(config.iops().map(|iops| iops.mean));
-        table.row([name_of(config), iops].into_iter().chain(cells.collect::<Vec<_>>()));
+        table.row([name_of(arm, config), iops].into_iter().chain(cells.collect::<Vec<_>>()));
         above = Some(row);
     }
     table
@@ -161,7 +167,7 @@ fn service_levels(arm: &Arm<'_>, merged: &[(&Config<'_>, Merged)]) -> Table {
             Some((config, merged, iops)) => {
                 let (iops, share) = (rate(Some(iops)), share_of(merged.within(ns)));
                 let level = format!("{iops} IOPS, {name}, {share} %");
-                table.row([name, name_of(config), level, iops, share]);
+                table.row([name, name_of(arm, config), level, iops, share]);
             }
             None => {
                 let none = NOT_KNOWN.to_owned();

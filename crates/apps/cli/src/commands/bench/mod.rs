@@ -25,15 +25,15 @@ use crate::{
 pub fn run(context: &Context, verb: Bench) -> Result<(), Fail> {
     let calc = match verb {
         Bench::Calc(calc) => calc,
-<<<<<<< HEAD
         Bench::Load(words) => return own::run("load", &words),
         Bench::Report(words) => return own::run("report", &words),
         Bench::Compare(words) => return own::run("compare", &words),
-=======
-        Bench::Load(words) => return load::run("load", &words),
-        Bench::Import(words) => return load::run("import", &words),
-        Bench::Job(words) => return load::run("job", &words),
->>>>>>> importers
+        Bench::Import(words) => return own::run("import", &words),
+        Bench::Job(words) => return own::run("job", &words),
+        Bench::List(words) => return own::run("list", &words),
+        Bench::Plan(words) => return own::run("plan", &words),
+        Bench::Run(words) => return own::run("run", &words),
+        Bench::Verify(words) => return own::run("verify", &words),
     };
     match *calc {
         Calc::Endurance(what) => endurance::run(context, &what),

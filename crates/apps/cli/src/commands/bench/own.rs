@@ -1,8 +1,4 @@
-<<<<<<< HEAD:crates/apps/cli/src/commands/bench/own.rs
-//! `cairn bench load`, `report`, `compare`: becomes `cairn-bench`, a program of its own that lies beside this one.
-=======
-//! `cairn bench load`, `import` and `job`: becomes the load generator, a program of its own that lies beside this one.
->>>>>>> importers:crates/apps/cli/src/commands/bench/load.rs
+//! Verbs of `cairn bench` that measure: becomes `cairn-bench`, a program of its own that lies beside this one.
 
 use std::{io, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
 
