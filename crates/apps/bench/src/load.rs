@@ -33,14 +33,14 @@ struct Shared {
 }
 
 impl Shared {
-    fn result(&self) -> Measured {
+    /// `all_done`: every stream has begun all that it may, so that the measured time is over, too.
+    fn result(&self, all_done: bool) -> Measured {
         let mut measured = self.measured.borrow().clone();
-        let now = Instant::now();
-        let took = self.counts.1.min(now).saturating_duration_since(self.counts.0);
+        let took = self.counts.1.min(Instant::now()).saturating_duration_since(self.counts.0);
         if let Some(before) = self.cpu_before.get().filter(|_| !took.is_zero()) {
             measured.harness_cpu = (process::cpu_time() - before).as_secs_f64() / took.as_secs_f64();
         }
-        if measured.broken.is_some() || now < self.counts.1 {
+        if measured.broken.is_some() || all_done {
             measured.measured = took;
         }
         measured
@@ -210,6 +210,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     });
     let count = open.len() as u64;
     let mut loops: Vec<LocalBoxFuture<'static, io::Result<()>>> = Vec::new();
+    let mut streams = Vec::new();
     for (number, (of_job, Open { target, requests, content, bytes_max })) in job.streams.iter().zip(open).enumerate() {
         let stream = Rc::new(Stream {
             number,
@@ -221,6 +222,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
             bytes_left: Cell::new(bytes_max),
             shared: shared.clone(),
         });
+        streams.push(stream.clone());
         let outstanding = of_job.outstanding.max(1);
         match Schedule::new(times(of_job.pace, count), of_job.spec.seed, number as u64, count) {
             Some(schedule) => loops.push(Box::pin(stream.scheduled(env.clone(), schedule, outstanding))),
@@ -229,7 +231,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     }
     let paced = join_all(loops).await.into_iter().collect::<io::Result<Vec<()>>>();
     paced.map_err(|error| RunError::Job(format!("the system gives no timer: {error}")))?;
-    Ok(shared.result())
+    Ok(shared.result(streams.iter().all(|stream| stream.bytes_left.get() == 0)))
 }
 
 /// The pace of `count` workers of which each has this one: schedules are parts of what all have together, so that those of equal
