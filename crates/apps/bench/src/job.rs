@@ -16,6 +16,8 @@ pub struct Job {
     pub ramp: Duration,
     /// How long what ends counts; less where every stream has begun all that it may before.
     pub measure: Duration,
+    /// Begins no more requests after so many bytes of all streams together.
+    pub bytes_max: Option<u64>,
     /// Data may be overwritten.
     pub destructive: bool,
 }

@@ -30,6 +30,7 @@ struct Shared {
     counts: (Instant, Instant),
     measured: RefCell<Measured>,
     stop: Cell<bool>,
+    bytes_left: Cell<u64>,
     cpu_before: Cell<Option<Duration>>,
     /// What ended in the current second, and which that is.
     current: RefCell<(usize, Histogram)>,
@@ -37,16 +38,16 @@ struct Shared {
 }
 
 impl Shared {
-    fn result(&self) -> Measured {
+    /// `all_done`: every stream has begun all that it may, so that the measured time is over, too.
+    fn result(&self, all_done: bool) -> Measured {
         self.close_second(usize::MAX);
         let mut measured = self.measured.borrow().clone();
         measured.ended_unix_ms = process::unix_ms();
-        let now = Instant::now();
-        let took = self.counts.1.min(now).saturating_duration_since(self.counts.0);
+        let took = self.counts.1.min(Instant::now()).saturating_duration_since(self.counts.0);
         if let Some(before) = self.cpu_before.get().filter(|_| !took.is_zero()) {
             measured.harness_cpu = (process::cpu_time() - before).as_secs_f64() / took.as_secs_f64();
         }
-        if measured.broken.is_some() || now < self.counts.1 {
+        if measured.broken.is_some() || all_done {
             measured.measured = took;
         }
         measured
@@ -125,7 +126,12 @@ impl Stream {
         if self.bytes_left.get() == 0 {
             return None;
         }
+        if self.shared.bytes_left.get() == 0 {
+            self.shared.stop.set(true);
+            return None;
+        }
         let request = self.requests.borrow_mut().next()?;
+        self.shared.bytes_left.set(self.shared.bytes_left.get().saturating_sub(request.len_bytes.into()));
         self.bytes_left.set(self.bytes_left.get().saturating_sub(request.len_bytes.into()));
         if request.direction == Direction::Read {
             return Some((request, Bytes::new()));
@@ -230,6 +236,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
         counts: (begin + job.ramp, begin + job.ramp + job.measure),
         measured: RefCell::new(Measured::nothing(job.measure, open.len())),
         stop: Cell::new(false),
+        bytes_left: Cell::new(job.bytes_max.unwrap_or(u64::MAX)),
         cpu_before: Cell::new(None),
         current: RefCell::default(),
         last_end: Cell::new(None),
@@ -237,6 +244,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     shared.measured.borrow_mut().began_unix_ms = process::unix_ms();
     let count = open.len() as u64;
     let mut loops: Vec<LocalBoxFuture<'static, io::Result<()>>> = Vec::new();
+    let mut streams = Vec::new();
     for (number, (of_job, Open { target, requests, content, bytes_max })) in job.streams.iter().zip(open).enumerate() {
         let stream = Rc::new(Stream {
             number,
@@ -248,6 +256,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
             bytes_left: Cell::new(bytes_max),
             shared: shared.clone(),
         });
+        streams.push(stream.clone());
         let outstanding = of_job.outstanding.max(1);
         match Schedule::new(times(of_job.pace, count), of_job.spec.seed, number as u64, count) {
             Some(schedule) => loops.push(Box::pin(stream.scheduled(env.clone(), schedule, outstanding))),
@@ -256,7 +265,8 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     }
     let paced = join_all(loops).await.into_iter().collect::<io::Result<Vec<()>>>();
     paced.map_err(|error| RunError::Job(format!("the system gives no timer: {error}")))?;
-    Ok(shared.result())
+    let all_done = shared.bytes_left.get() == 0 || streams.iter().all(|stream| stream.bytes_left.get() == 0);
+    Ok(shared.result(all_done))
 }
 
 /// The pace of `count` workers of which each has this one: schedules are parts of what all have together, so that those of equal

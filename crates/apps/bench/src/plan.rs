@@ -138,5 +138,6 @@ pub fn job(run: &Run, addresses: &[Address], done: &[f64], seed: u64, destructiv
         bytes_max: stream.bytes_max,
         spans_max: stream.spans_max,
     };
-    Job { streams: run.streams.iter().map(stream).collect(), ramp: run.ramp, measure: run.measure, destructive }
+    let streams = run.streams.iter().map(stream).collect();
+    Job { streams, ramp: run.ramp, measure: run.measure, bytes_max: None, destructive }
 }

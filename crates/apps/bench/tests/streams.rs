@@ -77,3 +77,14 @@ fn a_load_of_several_kinds() {
     let share = reads as f64 / (reads + writes) as f64;
     assert!((0.7..0.8).contains(&share), "{share} of the requests are of the first kind");
 }
+
+/// The last request of a slow rate ends long before the measured time: which is as long as ever.
+#[test]
+fn a_slow_rate_is_measured_to_the_end() {
+    let server = Server::start(&["memory", "1M"]);
+    let slow = StreamJob { pace: Pace::Rate { per_s: 2.0 }, ..stream(&server.uri(), &[Kind::new(4096, 100, 100)]) };
+    let job = job(vec![slow]);
+    let measured = run::run(&job).unwrap();
+    assert_eq!(measured.measured, job.measure);
+    assert!((measured.per_s(&measured.reads) - 2.0).abs() < 0.6, "{}", measured.per_s(&measured.reads));
+}

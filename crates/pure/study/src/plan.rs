@@ -268,7 +268,7 @@ fn two_tier(data_bytes: u64, capacity_devices: u32) -> Cluster {
 /// Sequential writes of at least three times what the buffers take, so that what comes after the burst is seen.
 fn optane_seqwrite(scale: Scale) -> Plan {
     let (vms, buffer, most_s, dilation) = match scale {
-        Scale::Quick => (4, 128 * MIB, 60, 20.0),
+        Scale::Quick => (4, 128 * MIB, 120, 40.0),
         Scale::Lab => (8, 512 * MIB, 240, 20.0),
         Scale::Paper => (32, 600 * GB / MIB * MIB, 4_800, 1.0),
     };
@@ -277,7 +277,7 @@ fn optane_seqwrite(scale: Scale) -> Plan {
     let written = buffer * 4 / 2 * 7 / 2;
     let disk = written / u64::from(disks) / MIB * MIB;
     let (sizes, each): (&[u32], &[u32]) = match scale {
-        Scale::Quick => (&[64, 256], &[1, 4]),
+        Scale::Quick => (&[64, 256], &[2]),
         _ => (&[64, 256, 1024], &[1, 4, 16]),
     };
     let test = |kib: u32, each: u32| Test {

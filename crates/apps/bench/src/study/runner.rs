@@ -232,7 +232,7 @@ fn precondition(plan: &Plan, system: &System, options: &Options) -> Result<u64, 
     // All disks at once keep thousands of requests waiting for nothing: a few at a time.
     for targets in system.targets().chunks(16) {
         let streams = targets.iter().map(stream).collect();
-        let job = Job { streams, ramp: Duration::ZERO, measure, destructive: true };
+        let job = Job { streams, ramp: Duration::ZERO, measure, bytes_max: None, destructive: true };
         let measured = run::run(&job).map_err(|e| e.to_string())?;
         measured.broken.map_or(Ok(()), |why| Err(format!("while disks were written first: {why}")))?;
     }
@@ -250,13 +250,13 @@ fn job_of(plan: &Plan, test: &Test, repeat: u32, system: &System, options: &Opti
     let stream = |(number, target): (u32, &crate::address::Address)| StreamJob {
         // Evenly: the first ones have one more where it does not divide.
         outstanding: load.outstanding / load.disks + u32::from(number < load.outstanding % load.disks),
-        bytes_max: test.bytes_max.map(|bytes| bytes / u64::from(load.disks)),
         ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))
     };
     Job {
         streams: (0..load.disks).zip(system.targets()).map(stream).collect(),
         ramp: Duration::from_millis(plan.ramp_ms),
         measure: Duration::from_millis(plan.measure_ms),
+        bytes_max: test.bytes_max,
         destructive: true,
     }
 }
