@@ -175,3 +175,12 @@ fn help_says_units_and_defaults() {
     let lines = ["--help", "endurance --help", "tco --help", "capacity --help", "easy-run --help", "compare --help"];
     insta::assert_snapshot!("bench_help", transcripts(&lines));
 }
+
+/// `load`, `report` and `compare` are another program's: here stands only that they are passed on.
+#[test]
+fn the_verbs_of_bench() {
+    let mut help = Command::new(env!("CARGO_BIN_EXE_cairn"));
+    let output = help.args(["bench", "-h"]).env_remove("CAIRN_API").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    insta::assert_snapshot!("bench_verbs", text.split("\n\nOptions:").next().unwrap());
+}
