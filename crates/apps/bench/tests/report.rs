@@ -283,7 +283,7 @@ fn a_browser_shows_long_names_too() {
         format!("{}; {}", results.caption, "a caption that goes on for longer than a line is wide ".repeat(4));
     let mut more = Vec::new();
     for cell in &mut results.cells {
-        let old = std::mem::replace(&mut cell.params.arm, String::new());
+        let old = std::mem::take(&mut cell.params.arm);
         cell.params.arm = name(&old);
         cell.id = cell.id.replace(&old, &cell.params.arm);
         let mut other = cell.clone();
@@ -293,4 +293,17 @@ fn a_browser_shows_long_names_too() {
     results.cells.append(&mut more);
     let plots = shown("long-names", &(manifest, results));
     assert_eq!(count(&plots, "part 2 of 2"), 6);
+}
+
+/// What the tests above rely on: text that is too large or too small is found.
+#[test]
+fn illegible_pictures_are_found() {
+    let folder = folder("illegible", &data::optane_mixed(true));
+    assert_eq!(bench(&["report"], &[&folder]).status.code(), Some(0));
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    for size in ["30", "8"] {
+        let wrong = page.replace("font-size=\"12\"", &format!("font-size=\"{size}\""));
+        let plots = probed(&folder, &wrong, 1280).plots;
+        assert!(std::panic::catch_unwind(|| legible(&plots)).is_err(), "text of {size} px was not found");
+    }
 }

@@ -102,7 +102,7 @@ fn number(value: f64) -> String {
 fn failed(cell: &Cell) -> String {
     match cell.samples.as_slice() {
         [] => String::new(),
-        samples => samples.iter().map(|sample| sample.failed).sum::<u64>().to_string(),
+        samples => samples.iter().fold(0u64, |sum, sample| sum.saturating_add(sample.failed)).to_string(),
     }
 }
 

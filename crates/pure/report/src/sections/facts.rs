@@ -159,7 +159,7 @@ pub fn checks(source: &Source<'_>) -> Option<Section> {
 pub fn failed(cell: &Cell) -> String {
     match cell.samples.as_slice() {
         [] => NOT_KNOWN.into(),
-        samples => count(samples.iter().map(|sample| sample.failed).sum()),
+        samples => count(samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.failed))),
     }
 }
 

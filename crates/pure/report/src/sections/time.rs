@@ -41,7 +41,7 @@ impl Most {
         let mut most = Self { seconds: 0.0, mib_per_s: 0.0, least_ms: f64::INFINITY, most_ms: 0.0 };
         for piece in runs.iter().flat_map(|cell| pieces(cell)) {
             most.seconds = most.seconds.max(piece.until_s);
-            most.mib_per_s = most.mib_per_s.max(piece.per_s(piece.sample.read_bytes + piece.sample.written_bytes));
+            most.mib_per_s = most.mib_per_s.max(piece.per_s(both(piece.sample)));
             if piece.sample.requests > 0 {
                 most.least_ms = most.least_ms.min(piece.sample.mean_ns as f64 / 1e6);
                 most.most_ms = most.most_ms.max(piece.sample.max_ns as f64 / 1e6);
@@ -80,6 +80,11 @@ pub fn pieces(cell: &Cell) -> Vec<Piece<'_>> {
         }
     }
     pieces
+}
+
+/// Bytes read and written.
+fn both(sample: &Sample) -> u64 {
+    sample.read_bytes.saturating_add(sample.written_bytes)
 }
 
 /// A run in the manifest, and what was done from its begin until the next run of its arm.
@@ -141,7 +146,7 @@ fn throughput(source: &Source<'_>, cell: &Cell, marks: &[Mark], most: &Most) -> 
         left: Axis::from_zero("throughput (MiB/s)", most.mib_per_s),
         right: None,
         series: vec![
-            line("reads and writes", 0, over(|sample| sample.read_bytes + sample.written_bytes)),
+            line("reads and writes", 0, over(both)),
             line("reads", 1, over(|sample| sample.read_bytes)),
             line("writes", 2, over(|sample| sample.written_bytes)),
         ],
