@@ -5,7 +5,7 @@ use std::time::Duration;
 use cairn_measure::{Histogram, Little};
 use cairn_workload::{Content, Direction, Pace, Spec};
 
-use crate::address::Address;
+use crate::{address::Address, verify::Written};
 
 /// One measurement: streams that run at the same time, and one time in which they count.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ pub struct Job {
     pub measure: Duration,
     /// Begins no more requests after so many bytes of all streams together.
     pub bytes_max: Option<u64>,
+    /// Remember what was written, so that [`crate::run::read_back`] can judge it. Each target has one stream then.
+    pub verify: bool,
     /// Data may be overwritten.
     pub destructive: bool,
 }
@@ -248,8 +250,23 @@ pub struct Measured {
     pub lag: Option<Histogram>,
     /// Processor time of this process over the measured time, as a share of one processor.
     pub harness_cpu: f64,
+    /// What the streams wrote, where the job remembers it.
+    pub written: Vec<Written>,
     /// What ended the run early.
     pub broken: Option<RunError>,
+}
+
+/// What reading back came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Places that were compared, each of a request.
+    pub places: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those that held neither what was acknowledged last nor anything begun after it.
+    pub wrong: u64,
+    /// The first of them.
+    pub first_wrong: Option<String>,
 }
 
 /// This process' own share of a processor above which it may be what limits a run.
@@ -270,6 +287,7 @@ impl Measured {
             seconds: Vec::new(),
             lag: None,
             harness_cpu: 0.0,
+            written: Vec::new(),
             broken: None,
         }
     }

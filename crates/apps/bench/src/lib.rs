@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod job;
+mod ledger;
 mod load;
 mod nbd;
 mod open;
@@ -20,3 +21,4 @@ pub mod report;
 pub mod run;
 pub mod study;
 mod target;
+mod verify;

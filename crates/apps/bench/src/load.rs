@@ -19,9 +19,11 @@ use futures::{
 
 use crate::{
     job::{Job, Measured, RunError, Second},
+    ledger::Ledger,
     open::{self, Open},
     process,
     target::Target,
+    verify::Written,
 };
 
 /// All that the requests of a run share.
@@ -117,12 +119,24 @@ struct Stream {
     content: Content,
     writes: Cell<u64>,
     bytes_left: Cell<u64>,
+    ledger: Option<RefCell<Ledger>>,
     shared: Rc<Shared>,
 }
 
+/// A request with what it writes.
+struct Begun {
+    request: Request,
+    data: Bytes,
+    generation: u64,
+}
+
+/// Requests that are drawn anew because a write of their place is under way; then the stream has asked for more at once than it has
+/// places.
+const DRAWN_ANEW_MAX: usize = 1000;
+
 impl Stream {
     /// None once all bytes that were asked for are under way.
-    fn next(&self) -> Option<(Request, Bytes)> {
+    fn next(&self) -> Option<Begun> {
         if self.bytes_left.get() == 0 {
             return None;
         }
@@ -130,22 +144,40 @@ impl Stream {
             self.shared.stop.set(true);
             return None;
         }
-        let request = self.requests.borrow_mut().next()?;
+        let request = self.draw()?;
         self.shared.bytes_left.set(self.shared.bytes_left.get().saturating_sub(request.len_bytes.into()));
         self.bytes_left.set(self.bytes_left.get().saturating_sub(request.len_bytes.into()));
         if request.direction == Direction::Read {
-            return Some((request, Bytes::new()));
+            return Some(Begun { request, data: Bytes::new(), generation: 0 });
         }
         let generation = self.writes.replace(self.writes.get() + 1);
         let mut data = PageBuf::dirty(request.len_bytes as usize);
         self.content.fill(request.offset, generation, &mut data);
-        Some((request, data.freeze()))
+        if let Some(ledger) = &self.ledger {
+            ledger.borrow_mut().begin(request.offset, request.len_bytes, generation);
+        }
+        Some(Begun { request, data: data.freeze(), generation })
     }
 
-    async fn carry_out(&self, request: Request, data: Bytes, began: Instant) {
+    /// The next request; with a ledger, the next that writes no place that is being written.
+    fn draw(&self) -> Option<Request> {
+        let mut requests = self.requests.borrow_mut();
+        let Some(ledger) = &self.ledger else { return requests.next() };
+        let busy = |request: &Request| request.direction == Direction::Write && ledger.borrow().is_open(request.offset);
+        let drawn = requests.by_ref().take(DRAWN_ANEW_MAX).find(|request| !busy(request));
+        Some(drawn.expect("a span with places that are not being written"))
+    }
+
+    async fn carry_out(&self, begun: Begun, began: Instant) {
+        let Begun { request, data, generation } = begun;
         let answer = self.target.request(&request, data).await;
         match answer {
-            Ok(()) => self.shared.ended(self.number, &request, began, Instant::now()),
+            Ok(()) => {
+                if let Some(ledger) = self.ledger.as_ref().filter(|_| request.direction == Direction::Write) {
+                    ledger.borrow_mut().acknowledge(request.offset, generation);
+                }
+                self.shared.ended(self.number, &request, began, Instant::now());
+            }
             Err(why) => self.shared.broke(&self.name, &request, &why),
         }
     }
@@ -157,9 +189,9 @@ impl Stream {
     /// One of the requests that a closed loop keeps outstanding, again and again.
     async fn closed(self: Rc<Self>) {
         while !self.is_over()
-            && let Some((request, data)) = self.next()
+            && let Some(begun) = self.next()
         {
-            self.carry_out(request, data, Instant::now()).await;
+            self.carry_out(begun, Instant::now()).await;
         }
     }
 
@@ -183,8 +215,8 @@ impl Stream {
             }
             let (stream, room) = (self.clone(), room.clone());
             env.spawn(async move {
-                if let Some((request, data)) = stream.next() {
-                    stream.carry_out(request, data, due).await;
+                if let Some(begun) = stream.next() {
+                    stream.carry_out(begun, due).await;
                 }
                 room.leave();
             });
@@ -254,6 +286,7 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
             content,
             writes: Cell::new(0),
             bytes_left: Cell::new(bytes_max),
+            ledger: job.verify.then(RefCell::default),
             shared: shared.clone(),
         });
         streams.push(stream.clone());
@@ -266,7 +299,14 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     let paced = join_all(loops).await.into_iter().collect::<io::Result<Vec<()>>>();
     paced.map_err(|error| RunError::Job(format!("the system gives no timer: {error}")))?;
     let all_done = shared.bytes_left.get() == 0 || streams.iter().all(|stream| stream.bytes_left.get() == 0);
-    Ok(shared.result(all_done))
+    let mut measured = shared.result(all_done);
+    for (of_job, stream) in job.streams.iter().zip(&streams) {
+        let written = |ledger: &RefCell<Ledger>| {
+            Written { target: of_job.target.clone(), content: stream.content, ledger: ledger.borrow().clone() }
+        };
+        measured.written.extend(stream.ledger.as_ref().map(written));
+    }
+    Ok(measured)
 }
 
 /// The pace of `count` workers of which each has this one: schedules are parts of what all have together, so that those of equal

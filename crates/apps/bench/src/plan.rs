@@ -139,5 +139,5 @@ pub fn job(run: &Run, addresses: &[Address], done: &[f64], seed: u64, destructiv
         spans_max: stream.spans_max,
     };
     let streams = run.streams.iter().map(stream).collect();
-    Job { streams, ramp: run.ramp, measure: run.measure, bytes_max: None, destructive }
+    Job { streams, ramp: run.ramp, measure: run.measure, bytes_max: None, verify: false, destructive }
 }

@@ -1,12 +1,12 @@
 //! One job on a thread of its own, with the product's own way to devices.
 
-use cairn_env_linux::{ExecutorConfig, Host, HostConfig, ShardEnd, run_shard};
+use cairn_env_linux::{ExecutorConfig, Host, HostConfig, LinuxEnv, ShardEnd, run_shard};
 use cairn_types::{ClusterId, HostId, Incarnation};
 use futures::channel::oneshot;
 
 use crate::{
-    job::{Job, Measured, RunError},
-    load,
+    job::{Job, Measured, RunError, Verified},
+    load, verify,
 };
 
 /// Runs the job, and returns when it is over: after ramp, measured time, and the end of what was under way.
@@ -15,6 +15,25 @@ use crate::{
 /// What kept it from beginning. What broke it later is in [`Measured::broken`].
 pub fn run(job: &Job) -> Result<Measured, RunError> {
     check(job)?;
+    let job = job.clone();
+    on_shard(|env| async move { load::run(env, &job).await })
+}
+
+/// Reads back what a job that remembered it wrote.
+///
+/// # Errors
+/// A target does not open, or a read fails.
+pub fn read_back(measured: &Measured) -> Result<Verified, RunError> {
+    let written = measured.written.clone();
+    on_shard(|env| async move { verify::read_back(&env, &written).await })
+}
+
+/// Carries out `work` on a thread of its own.
+fn on_shard<T, F>(work: impl FnOnce(LinuxEnv) -> F) -> Result<T, RunError>
+where
+    T: 'static,
+    F: Future<Output = Result<T, RunError>> + 'static,
+{
     let config = HostConfig {
         cluster: ClusterId(0),
         host: HostId(0),
@@ -26,9 +45,11 @@ pub fn run(job: &Job) -> Result<Measured, RunError> {
     };
     let host = Host::new(config).map_err(|error| RunError::Job(error.to_string()))?;
     let (result, taken) = oneshot::channel();
-    let job = job.clone();
-    let ended = run_shard(&host, 0, ExecutorConfig::default(), |env| async move {
-        let _ = result.send(load::run(env, &job).await);
+    let ended = run_shard(&host, 0, ExecutorConfig::default(), |env| {
+        let work = work(env);
+        async move {
+            let _ = result.send(work.await);
+        }
     });
     match ended.map_err(|error| RunError::Job(format!("the system gives no thread: {error}")))? {
         ShardEnd::Panicked(words) => Err(RunError::Job(format!("the load generator failed: {words}"))),

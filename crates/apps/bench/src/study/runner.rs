@@ -232,7 +232,7 @@ fn precondition(plan: &Plan, system: &System, options: &Options) -> Result<u64, 
     // All disks at once keep thousands of requests waiting for nothing: a few at a time.
     for targets in system.targets().chunks(16) {
         let streams = targets.iter().map(stream).collect();
-        let job = Job { streams, ramp: Duration::ZERO, measure, bytes_max: None, destructive: true };
+        let job = Job { streams, ramp: Duration::ZERO, measure, bytes_max: None, verify: false, destructive: true };
         let measured = run::run(&job).map_err(|e| e.to_string())?;
         measured.broken.map_or(Ok(()), |why| Err(format!("while disks were written first: {why}")))?;
     }
@@ -257,6 +257,7 @@ fn job_of(plan: &Plan, test: &Test, repeat: u32, system: &System, options: &Opti
         ramp: Duration::from_millis(plan.ramp_ms),
         measure: Duration::from_millis(plan.measure_ms),
         bytes_max: test.bytes_max,
+        verify: false,
         destructive: true,
     }
 }
