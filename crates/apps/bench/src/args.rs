@@ -231,7 +231,14 @@ impl Load {
         let stream =
             |target: &Address| StreamJob { outstanding, pace, ..StreamJob::new(target.clone(), spec.clone(), content) };
         let streams = self.targets.iter().map(stream).collect();
-        Ok(Job { streams, ramp: self.ramp, measure: self.time, bytes_max: None, verify: false, destructive: self.destructive })
+        Ok(Job {
+            streams,
+            ramp: self.ramp,
+            measure: self.time,
+            bytes_max: None,
+            verify: false,
+            destructive: self.destructive,
+        })
     }
 }
 

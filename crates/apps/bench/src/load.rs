@@ -301,8 +301,10 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     let all_done = shared.bytes_left.get() == 0 || streams.iter().all(|stream| stream.bytes_left.get() == 0);
     let mut measured = shared.result(all_done);
     for (of_job, stream) in job.streams.iter().zip(&streams) {
-        let written = |ledger: &RefCell<Ledger>| {
-            Written { target: of_job.target.clone(), content: stream.content, ledger: ledger.borrow().clone() }
+        let written = |ledger: &RefCell<Ledger>| Written {
+            target: of_job.target.clone(),
+            content: stream.content,
+            ledger: ledger.borrow().clone(),
         };
         measured.written.extend(stream.ledger.as_ref().map(written));
     }

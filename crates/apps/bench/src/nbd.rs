@@ -43,11 +43,21 @@ pub(crate) enum Command {
     Write,
 }
 
-type Answer = Result<(), String>;
+/// What was read, where it is asked for.
+type Answer = Result<Bytes, String>;
 
 struct Waiting {
     /// Bytes that follow a good answer.
     read_bytes: u32,
+    /// Whether somebody wants to see them.
+    keep: bool,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// Data that is still to come, and who is answered then.
+struct Coming {
+    left: usize,
+    kept: Option<BytesMut>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -149,14 +159,29 @@ impl NbdClient {
     }
 
     /// One request; what is read is thrown away.
-    pub(crate) async fn request(&self, command: Command, offset: u64, len_bytes: u32, data: Bytes) -> Answer {
+    pub(crate) async fn request(
+        &self,
+        command: Command,
+        offset: u64,
+        len_bytes: u32,
+        data: Bytes,
+    ) -> Result<(), String> {
+        self.ask(command, offset, len_bytes, data, false).await.map(drop)
+    }
+
+    /// Reads, and shows what was read.
+    pub(crate) async fn read(&self, offset: u64, len_bytes: u32) -> Answer {
+        self.ask(Command::Read, offset, len_bytes, Bytes::new(), true).await
+    }
+
+    async fn ask(&self, command: Command, offset: u64, len_bytes: u32, data: Bytes, keep: bool) -> Answer {
         if let Some(why) = &*self.shared.ended.borrow() {
             return Err(why.clone());
         }
         let cookie = self.next_cookie.replace(self.next_cookie.get() + 1);
         let (answer, answered) = oneshot::channel();
         let read_bytes = if command == Command::Read { len_bytes } else { 0 };
-        self.shared.waiting.borrow_mut().insert(cookie, Waiting { read_bytes, answer });
+        self.shared.waiting.borrow_mut().insert(cookie, Waiting { read_bytes, keep, answer });
         let _ = self.queue.unbounded_send((cookie, command, offset, len_bytes, data));
         answered.await.unwrap_or_else(|_| Err("the connection is gone".into()))
     }
@@ -204,23 +229,28 @@ fn error_words(code: u32) -> String {
 async fn read_until_end(from: &mut (impl AsyncRead + Unpin), shared: &Shared) -> Result<(), String> {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     let told = |error: std::io::Error| format!("the connection broke: {error}");
-    // Bytes of data that are still to come, and who is answered then.
-    let mut data: Option<(usize, oneshot::Sender<Answer>)> = None;
+    let mut data: Option<Coming> = None;
     loop {
-        if let Some((left, _)) = &mut data {
-            let here = (*left).min(buffer.len());
-            buffer.advance(here);
-            *left -= here;
+        if let Some(coming) = &mut data {
+            let here = coming.left.min(buffer.len());
+            match &mut coming.kept {
+                Some(kept) => kept.unsplit(buffer.split_to(here)),
+                None => buffer.advance(here),
+            }
+            coming.left -= here;
         }
-        if let Some((_, answer)) = data.take_if(|(left, _)| *left == 0) {
-            let _ = answer.send(Ok(()));
+        if let Some(done) = data.take_if(|coming| coming.left == 0) {
+            let _ = done.answer.send(Ok(done.kept.unwrap_or_default().freeze()));
         }
         if data.is_none() && buffer.len() >= 16 {
             let (magic, error, cookie) = (buffer.get_u32(), buffer.get_u32(), buffer.get_u64());
             let waiting = shared.waiting.borrow_mut().remove(&cookie);
             let waiting = waiting.filter(|_| magic == SIMPLE_REPLY_MAGIC).ok_or("an answer out of the protocol")?;
             match error {
-                0 => data = Some((waiting.read_bytes as usize, waiting.answer)),
+                0 => {
+                    let kept = waiting.keep.then(BytesMut::new);
+                    data = Some(Coming { left: waiting.read_bytes as usize, kept, answer: waiting.answer });
+                }
                 code => drop(waiting.answer.send(Err(error_words(code)))),
             }
             continue;

@@ -29,9 +29,9 @@ pub fn read_back(measured: &Measured) -> Result<Verified, RunError> {
 }
 
 /// Carries out `work` on a thread of its own.
-fn on_shard<T, F>(work: impl FnOnce(LinuxEnv) -> F) -> Result<T, RunError>
+fn on_shard<T, F>(work: impl FnOnce(LinuxEnv) -> F + Send + 'static) -> Result<T, RunError>
 where
-    T: 'static,
+    T: Send + 'static,
     F: Future<Output = Result<T, RunError>> + 'static,
 {
     let config = HostConfig {

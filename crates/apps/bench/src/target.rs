@@ -68,4 +68,12 @@ impl Target {
             }
         }
     }
+
+    /// Reads, and shows what was read.
+    pub(crate) async fn read(&self, offset: u64, len_bytes: u32) -> Result<Bytes, String> {
+        match self {
+            Self::Nbd(client) => client.read(offset, len_bytes).await,
+            Self::Disk(disk) => disk.read(offset, len_bytes).await.map_err(|e| e.to_string()),
+        }
+    }
 }

@@ -106,11 +106,6 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// IOPS, and mean latency of reads and of writes in ms, of a result in fio's form.
 fn numbers(result: &Value) -> [f64; 3] {
     let job = &result["jobs"][0];
@@ -119,7 +114,13 @@ fn numbers(result: &Value) -> [f64; 3] {
     [side("read", "iops") + side("write", "iops"), mean("read"), mean("write")]
 }
 
-/// One file through fio and through this, in turns, on a target of known latency.
+/// Where a busy machine disturbs a round, the numbers of the best one tell what the target is: most IOPS, least means.
+fn best(rounds: &[[f64; 3]]) -> [f64; 3] {
+    let least = |at: usize| rounds.iter().map(|round| round[at]).fold(f64::INFINITY, f64::min);
+    [rounds.iter().map(|round| round[0]).fold(0.0, f64::max), least(1), least(2)]
+}
+
+/// One file through fio and through this, in turns, on a target of known latency: three rounds, more while they do not agree.
 #[test]
 fn fio_and_this_agree_on_fio_s_file() {
     let _alone = alone();
@@ -127,9 +128,9 @@ fn fio_and_this_agree_on_fio_s_file() {
     let text = "[global]\nioengine=nbd\nuri=${URI}\ntime_based\nruntime=2\nramp_time=1\nnorandommap\n\
                 [mix]\nrw=randrw\nrwmixread=70\nbs=4k\niodepth=8\nsize=64m\n";
     let file = written(&dir, "mix.fio", text);
-    let server = Server::start(&["--filter=delay", "memory", "64M", "rdelay=8ms", "wdelay=16ms"]);
+    let server = Server::start(&["--filter=delay", "memory", "64M", "rdelay=10ms", "wdelay=20ms"]);
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
+    let off = loop {
         let mut fio = Command::new("fio");
         let result = dir.path().join("result");
         fio.args(["--output-format=json+", &file, "--output"]).arg(&result).env("URI", server.uri()).current_dir(&dir);
@@ -138,12 +139,12 @@ fn fio_and_this_agree_on_fio_s_file() {
         let uri = format!("URI={}", server.uri());
         let output = bench(&["job", &file, "--set", &uri, "--destructive", "--style", "fio"]).output().unwrap();
         ours.push(numbers(&json(&output)));
-    }
-    for (at, what) in ["IOPS", "mean of reads", "mean of writes"].iter().enumerate() {
-        let of = |all: &[[f64; 3]]| median(all.iter().map(|one| one[at]).collect());
-        let off = of(&ours) / of(&theirs) - 1.0;
-        assert!(off.abs() < 0.05, "{what}: {} here, {} by fio", of(&ours), of(&theirs));
-    }
+        let off = [0, 1, 2].map(|at| best(&ours)[at] / best(&theirs)[at] - 1.0);
+        if ours.len() >= 7 || (ours.len() >= 3 && off.iter().all(|off| off.abs() < 0.05)) {
+            break off;
+        }
+    };
+    assert!(off.iter().all(|off| off.abs() < 0.05), "IOPS, mean of reads, of writes: {ours:?} here, {theirs:?} by fio");
 }
 
 /// Doubts of a run, and how late 1 % of its requests began (ns; none of a closed loop).

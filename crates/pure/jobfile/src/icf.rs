@@ -38,6 +38,8 @@ struct File {
     ramp_s: u64,
     run_s: u64,
     spawn: u64,
+    /// Where it says that there are as many workers as processors.
+    spawn_line: Option<usize>,
     access: Vec<Access>,
     manager: String,
     workers: Vec<Worker>,
@@ -89,7 +91,7 @@ impl File {
             }
             "ramp up time (s)" => self.ramp_s = number::at_most(line, 10_000_000).map_err(told)?,
             "default disk workers to spawn" if line == "NUMBER_OF_CPUS" => {
-                self.note(number, "NUMBER_OF_CPUS workers are one here, where the file has no list of workers");
+                self.spawn_line = Some(number);
             }
             "default disk workers to spawn" => {
                 self.spawn = number::at_most(line, WORKERS_MAX as u64).map_err(told)?.max(1)
@@ -210,6 +212,9 @@ impl File {
             }
         }
         if self.workers.is_empty() {
+            if let Some(line) = self.spawn_line {
+                self.note(line, "NUMBER_OF_CPUS workers are one here, as the file has no list of workers");
+            }
             let specs: Vec<(usize, String)> = self.access.iter().map(|access| (0, access.name.clone())).collect();
             let worker = |n: u64| Worker {
                 name: format!("worker {n}"),

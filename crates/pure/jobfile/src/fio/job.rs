@@ -152,6 +152,10 @@ fn engine(section: &Section, options: &Options<'_>, notes: &mut Vec<Note>) -> Re
     if outstanding != depth {
         note("iodepth", &format!("iodepth={depth} is 1, as {engine} waits for each request (as in fio)"));
     }
+    let other = if engine == "nbd" { "filename" } else { "uri" };
+    if let Some(item) = options.get(other) {
+        return Err(item.error(format!("does not go with ioengine={engine}: nbd has uri=, all others have filename=")));
+    }
     if engine == "nbd" {
         let uri = options.get("uri").map(|item| item.value.clone());
         return Ok((outstanding, NamedTarget { name: uri.clone().unwrap_or(section.name.clone()), address: uri }));

@@ -186,12 +186,16 @@ impl Loops {
 
 /// Rates, each with what tells it in the run's name. `before`: runs of the plan so far.
 fn totals(fields: &Fields<'_>, before: usize) -> Result<Vec<(Total, Option<String>)>, FileError> {
-    let Some(word) = fields.get("iorate").or_else(|| fields.get("foriorate")) else {
-        return Ok(vec![(Total::None, None)]);
+    let word = match (fields.get("iorate"), fields.get("foriorate")) {
+        (Some(_), Some(word)) => return Err(word.error("and iorate= are both told: take one")),
+        (word, other) => word.or(other),
     };
-    if fields.get("curve").is_some() && word.values != ["curve"] {
-        return Err(word.error("has a curve= beside it, which goes with iorate=curve"));
+    if let Some(curve) = fields.get("curve")
+        && word.is_none_or(|word| word.values != ["curve"])
+    {
+        return Err(curve.error("goes with iorate=curve"));
     }
+    let Some(word) = word else { return Ok(vec![(Total::None, None)]) };
     match &word.values[..] {
         [one] if one == "max" => Ok(vec![(Total::None, None)]),
         [one] if one == "curve" => {
