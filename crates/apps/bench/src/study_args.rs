@@ -5,9 +5,9 @@ use std::{path::PathBuf, time::Duration};
 use cairn_bench::{
     address::Address,
     report,
-    study::{self, Given, Options, PowerSource, Record},
+    study::{self, Given, Hooks, Options, PowerSource, Record},
 };
-use cairn_study::{Plan, STUDIES, Scale};
+use cairn_study::{Plan, Resilience, STUDIES, Scale};
 use cairn_types::format_bytes;
 use clap::{Args, Subcommand};
 
@@ -71,6 +71,12 @@ pub struct Run {
     /// A command that clears the caches of what serves the targets.
     #[arg(long, requires = "target", conflicts_with = "api")]
     clear_command: Option<String>,
+    /// For resilience on given targets: the command that ends what serves them, or a part of it.
+    #[arg(long, requires = "target")]
+    kill_command: Option<String>,
+    /// And the command that starts it again.
+    #[arg(long, requires = "kill_command")]
+    restart_command: Option<String>,
     /// The targets' data may be lost.
     #[arg(long)]
     destructive: bool,
@@ -181,6 +187,9 @@ fn show(plan: &Plan) -> u8 {
 }
 
 fn measure(run: &Run) -> Result<u8, (u8, String)> {
+    if run.which.study == "resilience" {
+        return resilience(run);
+    }
     let plan = plan(&run.which).map_err(|why| (USAGE, why))?;
     let given = (!run.target.is_empty()).then(|| Given {
         targets: run.target.clone(),
@@ -201,10 +210,56 @@ fn measure(run: &Run) -> Result<u8, (u8, String)> {
     let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
     let record = study::run(&plan, &options, &say).map_err(|why| (REFUSED, why))?;
     judge(&record);
-    let files = report::write(&folder).map_err(|why| (REFUSED, why.to_string()))?;
+    reported(&record)?;
+    Ok(DONE)
+}
+
+/// Writes the reports, and says where they are.
+fn reported(record: &Record) -> Result<(), (u8, String)> {
+    let folder = record.folder();
+    let files = report::write(folder).map_err(|why| (REFUSED, why.to_string()))?;
     println!("{} runs are in {}:", record.results.cells.len(), folder.display());
     files.iter().for_each(|file| println!("  {}", file.display()));
-    Ok(DONE)
+    Ok(())
+}
+
+/// Its verdict is the result: what a failure did to a load is what it is for.
+fn resilience(run: &Run) -> Result<u8, (u8, String)> {
+    let usage = |why: &str| Err((USAGE, why.to_owned()));
+    if run.resume || run.auto_ramp.is_some() || !run.which.tests.is_empty() || run.which.repeats.is_some() {
+        return usage("resilience is one run: --resume, --auto-ramp, --tests and --repeats have no meaning for it");
+    }
+    let mut plan = Resilience::of(run.which.scale);
+    if let Some(arm) = run.which.arm.first() {
+        plan.media = self::arm(arm, plan.media.dilation).map_err(|why| (USAGE, why))?;
+    }
+    plan.media.dilation = run.which.dilation.unwrap_or(plan.media.dilation);
+    if let Some(time) = run.which.time {
+        let (whole, ms) = (plan.measure_ms as f64, time.as_millis() as u64);
+        let part = ms as f64 / whole;
+        (plan.kill_ms, plan.restart_ms) = ((plan.kill_ms as f64 * part) as u64, (plan.restart_ms as f64 * part) as u64);
+        plan.measure_ms = ms;
+    }
+    plan.ramp_ms = run.which.ramp.map_or(plan.ramp_ms, |ramp| ramp.as_millis() as u64);
+    let hooks = match (&run.kill_command, run.target.is_empty()) {
+        (Some(kill), false) => {
+            let (targets, restart) = (run.target.clone(), run.restart_command.clone());
+            Some(Hooks { targets, kill: kill.clone(), restart })
+        }
+        (None, false) => return usage("given targets need --kill-command: what ends what serves them"),
+        _ => None,
+    };
+    if hooks.is_some() && !run.destructive {
+        let why = "this study writes, and what the targets hold is lost: say --destructive if that is meant";
+        return Err((REFUSED, why.into()));
+    }
+    let folder = run.dir.clone().unwrap_or_else(|| study::folder_of("resilience", &plan.scale.to_string()));
+    let begun = std::time::Instant::now();
+    let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
+    let record = study::run_resilience(&plan, &folder, hooks, run.seed, &say).map_err(|why| (REFUSED, why))?;
+    let held = judge(&record);
+    reported(&record)?;
+    Ok(if held { DONE } else { REFUSED })
 }
 
 fn verify(dir: &std::path::Path) -> Result<u8, String> {

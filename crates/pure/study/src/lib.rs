@@ -8,11 +8,13 @@
 
 mod manifest;
 mod plan;
+mod resilience;
 mod results;
 mod verify;
 
 pub use manifest::{Action, ArmMedia, Counters, Machine, Manifest, Phase, PhaseKind, Step, TargetFacts};
 pub use plan::{Cluster, Plan, STUDIES, Scale, Test};
+pub use resilience::Resilience;
 pub use results::{Cell, Checks, Gauges, Latency, Params, Power, Results, Sample, Side, Verdict, repeats_of};
 pub use verify::verify;
 

@@ -53,6 +53,9 @@ pub struct Cell {
     /// end.
     #[serde(default)]
     pub counted: Option<Counters>,
+    /// The longest time in which no request ended, between the first and the last that did; none where that was not looked at.
+    #[serde(default)]
+    pub longest_silence_ms: Option<f64>,
     /// Whether the row may be believed.
     pub checks: Checks,
     /// What the target drew; none where that is not known.

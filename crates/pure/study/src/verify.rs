@@ -21,12 +21,13 @@ pub fn verify(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
         "iometer-qos" => verdicts.extend(iometer_qos(manifest, results)),
         "optane-mixed" => verdicts.extend(optane_mixed(manifest, results)),
         "optane-seqwrite" => verdicts.extend(optane_seqwrite(results)),
+        "resilience" => return crate::resilience::verify(manifest, results),
         _ => {}
     }
     verdicts
 }
 
-fn verdict(rule: &str, holds: bool, because: impl Into<String>) -> Verdict {
+pub(crate) fn verdict(rule: &str, holds: bool, because: impl Into<String>) -> Verdict {
     Verdict { rule: rule.into(), holds, because: because.into() }
 }
 
@@ -304,6 +305,8 @@ fn knee(cell: &Cell) -> Vec<Verdict> {
         ),
         None => format!("{}: no congestion was seen", cell.id),
     };
-    verdicts.push(verdict("congestion rises before the rate falls", low.is_some_and(|low| low <= begins), because));
+    // Gauges are asked for within a second of a sample's end.
+    let holds = low.is_some_and(|low| low <= begins + 1);
+    verdicts.push(verdict("congestion rises before the rate falls (within a second)", holds, because));
     verdicts
 }

@@ -7,14 +7,14 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Child,
     thread,
     time::{Duration, Instant},
 };
 
 use cairn_study::{ArmMedia, Cluster};
 
-use super::programs::{Cairn, beside};
+use super::programs::{Cairn, beside, kill, last_words, start};
 use crate::address::Address;
 
 /// How long hosts may take to come up; their files are written in full first.
@@ -25,6 +25,20 @@ const STOP_MAX: Duration = Duration::from_secs(60);
 const CONGESTION_DELAY_MS: u64 = 20;
 /// Bytes of a cache file beside log and metadata: superblocks, and room for rounding.
 const CACHE_EXTRA_BYTES: u64 = 64 << 20;
+
+/// Bytes of a cache file that holds such a write buffer.
+pub(super) fn cache_bytes(shape: &Cluster) -> u64 {
+    let metadata_bytes = u64::from(shape.capacity_devices) * shape.capacity_bytes / 50 + (32 << 20);
+    let bytes = shape.buffer_bytes.max(metadata_bytes * 2) + metadata_bytes + CACHE_EXTRA_BYTES;
+    bytes.next_multiple_of(1 << 20)
+}
+
+/// The tuning section of a configuration. A delay of the write buffer is a time like those of the media.
+pub(super) fn tuning(shape: &Cluster, media: &ArmMedia) -> String {
+    let delay_ms = ((CONGESTION_DELAY_MS as f64 * media.dilation) as u64).min(10_000);
+    let (log, read_cache) = (shape.buffer_bytes, shape.read_cache_bytes);
+    format!("[tuning]\nlog = {log}\nread_cache = {read_cache}\ncongestion_delay_max_ms = {delay_ms}\n")
+}
 
 /// A running cluster.
 pub struct OwnCluster {
@@ -49,34 +63,25 @@ impl OwnCluster {
             return Err(format!("{}: too long a path for sockets in it; take a shorter --dir", folder.display()));
         }
         let config = folder.join("cairnd.toml");
-        // A delay of the write buffer is a time like those of the media.
-        let delay_ms = ((CONGESTION_DELAY_MS as f64 * media.dilation) as u64).min(10_000);
-        let (log, read_cache) = (shape.buffer_bytes, shape.read_cache_bytes);
-        let text = format!("[tuning]\nlog = {log}\nread_cache = {read_cache}\ncongestion_delay_max_ms = {delay_ms}\n");
+        let text = tuning(shape, media);
         fs::write(&config, text).map_err(|e| format!("cannot write {}: {e}", config.display()))?;
-        let log = fs::File::create(folder.join("cairnd.log")).map_err(|e| e.to_string())?;
-        let metadata_bytes = u64::from(shape.capacity_devices) * shape.capacity_bytes / 50 + (32 << 20);
-        let cache_bytes = shape.buffer_bytes.max(metadata_bytes * 2) + metadata_bytes + CACHE_EXTRA_BYTES;
-        let cache_bytes = cache_bytes.next_multiple_of(1 << 20);
-        // The kernel ends it with the thread that starts it, should this program be killed.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM"]).arg(beside("cairnd")?);
-        let flag = |name: &str, value: String| [format!("--{name}"), value];
-        command.args(flag("config", config.display().to_string()));
-        command.args(flag("data-dir", folder.display().to_string()));
-        command.args(flag("embedded-hosts", shape.hosts.to_string()));
-        command.args(flag("embedded-cache", cache_bytes.to_string()));
-        command.args(flag("embedded-capacity", shape.capacity_bytes.to_string()));
-        command.args(flag("embedded-capacity-devices", shape.capacity_devices.to_string()));
-        command.args(flag("listen-nbd", String::new())).args(flag("listen-api", String::new()));
+        let mut arguments = Vec::new();
+        let mut flag = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
+        flag("config", config.display().to_string());
+        flag("data-dir", folder.display().to_string());
+        flag("embedded-hosts", shape.hosts.to_string());
+        flag("embedded-cache", cache_bytes(shape).to_string());
+        flag("embedded-capacity", shape.capacity_bytes.to_string());
+        flag("embedded-capacity-devices", shape.capacity_devices.to_string());
+        flag("listen-nbd", String::new());
+        flag("listen-api", String::new());
         for (name, medium) in [("cache", &media.cache), ("capacity", &media.capacity)] {
             if medium != ArmMedia::AS_IT_IS {
-                command.args(flag(&format!("embedded-{name}-medium"), medium.clone()));
+                flag(&format!("embedded-{name}-medium"), medium.clone());
             }
         }
-        command.args(flag("embedded-medium-dilation", media.dilation.to_string()));
-        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(|e| e.to_string())?).stderr(log);
-        let process = command.spawn().map_err(|e| format!("cannot start cairnd through setpriv (util-linux): {e}"))?;
+        flag("embedded-medium-dilation", media.dilation.to_string());
+        let process = start(&beside("cairnd")?, &arguments, &folder.join("cairnd.log"))?;
         let cairn = Cairn::new(format!("unix:{}", socket.display()))?;
         let mut cluster = Self { folder, hosts: shape.hosts, process: Some(process), cairn };
         cluster.wait_up(&socket)?;
@@ -88,10 +93,8 @@ impl OwnCluster {
         while !socket.exists() || self.cairn.done(&["cluster", "status"]).is_err() {
             let ended = self.process.as_mut().and_then(|process| process.try_wait().ok().flatten());
             if ended.is_some() || begun.elapsed() > START_MAX {
-                let log = fs::read_to_string(self.folder.join("cairnd.log")).unwrap_or_default();
-                let last: Vec<&str> = log.lines().rev().take(3).collect();
-                let last: Vec<&str> = last.into_iter().rev().collect();
-                return Err(format!("the study's own cluster did not start: {}", last.join("; ")));
+                let words = last_words(&self.folder.join("cairnd.log"));
+                return Err(format!("the study's own cluster did not start: {words}"));
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -140,8 +143,7 @@ fn pid(process: &Child) -> rustix::process::Pid {
 impl Drop for OwnCluster {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
+            kill(&mut process);
         }
         let _ = fs::remove_dir_all(&self.folder);
     }

@@ -9,13 +9,16 @@
 mod cluster;
 mod machine;
 mod power;
+mod processes;
 mod programs;
 mod record;
+mod resilience;
 mod runner;
 mod sampler;
 mod system;
 
 pub use power::PowerSource;
 pub use record::Record;
+pub use resilience::{Hooks, run as run_resilience};
 pub use runner::{Options, folder_of, run};
 pub use system::Given;

@@ -1,8 +1,9 @@
 //! Programs of Cairn that lie beside this one, and what they answer.
 
 use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
+    fs::{self, OpenOptions},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
 };
 
 use serde::de::DeserializeOwned;
@@ -21,6 +22,32 @@ pub(crate) fn beside(name: &str) -> Result<PathBuf, String> {
             path.display()
         )),
     }
+}
+
+/// Starts a program that ends with the thread that starts it, should this one be killed; what it says goes to `log`.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn start(program: &Path, arguments: &[String], log: &Path) -> Result<Child, String> {
+    let told = |e: std::io::Error| format!("cannot start {} through setpriv (util-linux): {e}", program.display());
+    let log = OpenOptions::new().create(true).append(true).open(log).map_err(told)?;
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM"]).arg(program).args(arguments);
+    command.stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
+    command.spawn().map_err(told)
+}
+
+/// Ends a process that was started, and waits for it.
+pub(crate) fn kill(process: &mut Child) {
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
+/// The last words of a log.
+pub(crate) fn last_words(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(3)..].join("; ")
 }
 
 /// The command line of Cairn, as the client of one cluster's API.

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use cairn_study::{Action, ArmMedia, Cell, Checks, Counters, Manifest, Phase, PhaseKind, Plan, Side, Step, Test};
+use cairn_study::{
+    Action, ArmMedia, Cell, Checks, Counters, Manifest, Params, Phase, PhaseKind, Plan, Side, Step, Test,
+};
 use cairn_workload::{Addresses, Content, Kind, Spec};
 
 use super::{
@@ -20,6 +22,7 @@ use super::{
     system::{Given, System},
 };
 use crate::{
+    address::Address,
     job::{Job, Measured, StreamJob},
     process, run,
 };
@@ -104,7 +107,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
     Record::begin(&options.folder, manifest, caption(plan, &arms, options))
 }
 
-fn as_it_is() -> ArmMedia {
+pub(super) fn as_it_is() -> ArmMedia {
     let name = ArmMedia::AS_IT_IS.to_owned();
     ArmMedia { arm: "target".into(), cache: name.clone(), capacity: name, dilation: 1.0 }
 }
@@ -174,7 +177,7 @@ fn run_arm(
     if plan.precondition_passes > 0 {
         begun = process::unix_ms();
         say(format!("{}: writing every byte of {} disks", arm.arm, plan.disks));
-        let written_bytes = precondition(plan, &system, options)?;
+        let written_bytes = precondition(system.targets(), plan.disk_bytes, plan.precondition_passes, options.seed)?;
         record.step(step(Action::Precondition { passes: plan.precondition_passes, written_bytes }, begun))?;
     }
     for test in left {
@@ -219,27 +222,27 @@ fn told(cell: &Cell, repeats: u32) -> String {
     format!("{} {}/{repeats}: {:.0} IOPS, {bytes:.1} MiB/s, mean {mean}{doubts}", cell.id, cell.repeat, cell.total.iops)
 }
 
-/// Writes every byte of all disks in 128 KiB, as often as the plan has it.
-fn precondition(plan: &Plan, system: &System, options: &Options) -> Result<u64, String> {
-    let bytes = plan.disk_bytes / (128 << 10) * (128 << 10) * u64::from(plan.precondition_passes);
-    let spec = spec(Kind::new(128 << 10, 0, 0), plan.disk_bytes, options.seed);
-    let stream = |target: &crate::address::Address| StreamJob {
+/// Writes every byte of all targets in 128 KiB, `passes` times. Tells the bytes.
+pub(super) fn precondition(targets: &[Address], disk_bytes: u64, passes: u32, seed: u64) -> Result<u64, String> {
+    let bytes = disk_bytes / (128 << 10) * (128 << 10) * u64::from(passes);
+    let spec = spec(Kind::new(128 << 10, 0, 0), disk_bytes, seed);
+    let stream = |target: &Address| StreamJob {
         bytes_max: Some(bytes),
-        ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))
+        ..StreamJob::new(target.clone(), spec.clone(), Content::random(seed, 0))
     };
-    // An hour for a gigabyte and copy is more than any medium needs.
-    let measure = Duration::from_secs(3_600 + plan.precondition_bytes() / 1_000_000);
+    // An hour, and a second for a megabyte: more than any medium needs.
+    let measure = Duration::from_secs(3_600 + bytes * targets.len() as u64 / 1_000_000);
     // All disks at once keep thousands of requests waiting for nothing: a few at a time.
-    for targets in system.targets().chunks(16) {
+    for targets in targets.chunks(16) {
         let streams = targets.iter().map(stream).collect();
         let job = Job { streams, ramp: Duration::ZERO, measure, bytes_max: None, verify: false, destructive: true };
         let measured = run::run(&job).map_err(|e| e.to_string())?;
         measured.broken.map_or(Ok(()), |why| Err(format!("while disks were written first: {why}")))?;
     }
-    Ok(bytes * system.targets().len() as u64)
+    Ok(bytes * targets.len() as u64)
 }
 
-fn spec(kind: Kind, span_bytes: u64, seed: u64) -> Spec {
+pub(super) fn spec(kind: Kind, span_bytes: u64, seed: u64) -> Spec {
     Spec { kinds: vec![kind], addresses: Addresses::Uniform, span_begin: 0, span_bytes, seed }
 }
 
@@ -247,7 +250,7 @@ fn job_of(plan: &Plan, test: &Test, repeat: u32, system: &System, options: &Opti
     let load = &test.load;
     let kind = Kind::new(load.request_bytes, load.read_percent, load.random_percent);
     let spec = spec(kind, load.span_bytes, options.seed.wrapping_add(u64::from(repeat) << 32));
-    let stream = |(number, target): (u32, &crate::address::Address)| StreamJob {
+    let stream = |(number, target): (u32, &Address)| StreamJob {
         // Evenly: the first ones have one more where it does not divide.
         outstanding: load.outstanding / load.disks + u32::from(number < load.outstanding % load.disks),
         ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))
@@ -292,25 +295,31 @@ fn run_one(
         before,
         after,
     };
+    let params = Params { arm: arm.arm.clone(), ..test.load.clone() };
+    let counted = before.zip(after).map(|(before, after)| added(&before, &after));
+    let cell = Cell { samples, counted, power, ..cell_of(id, repeat, params, &job, &measured) };
+    Ok((step, cell))
+}
+
+/// What a load measured, as a cell.
+pub(super) fn cell_of(id: String, repeat: u32, params: Params, job: &Job, measured: &Measured) -> Cell {
     let seconds = measured.measured.as_secs_f64();
     let side = |side: &crate::job::Side| Side::of(&side.latency, side.bytes, seconds);
-    let cell = Cell {
+    Cell {
         id,
         repeat,
-        params: cairn_study::Params { arm: arm.arm.clone(), ..test.load.clone() },
+        params,
         measured_ms: measured.measured.as_millis() as u64,
         reads: side(&measured.reads),
         writes: side(&measured.writes),
         total: side(&measured.both()),
-        samples,
-        counted: before.zip(after).map(|(before, after)| added(&before, &after)),
-        checks: checks(&job, &measured),
-        power,
-    };
-    Ok((step, cell))
+        longest_silence_ms: Some(measured.longest_silence.as_secs_f64() * 1e3),
+        checks: checks(job, measured),
+        ..Cell::default()
+    }
 }
 
-fn phases(measured: &Measured, ramp_ms: u64) -> Vec<Phase> {
+pub(super) fn phases(measured: &Measured, ramp_ms: u64) -> Vec<Phase> {
     let from = measured.began_unix_ms;
     let counts = from + ramp_ms;
     let over = counts + measured.measured.as_millis() as u64;
@@ -335,7 +344,7 @@ fn checks(job: &Job, measured: &Measured) -> Checks {
 }
 
 /// What was counted between two snapshots; gauges are those of the second.
-fn added(before: &Counters, after: &Counters) -> Counters {
+pub(super) fn added(before: &Counters, after: &Counters) -> Counters {
     let diff = |of: fn(&Counters) -> u64| of(after).saturating_sub(of(before));
     Counters {
         guest_written_bytes: diff(|c| c.guest_written_bytes),
