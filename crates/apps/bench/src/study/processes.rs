@@ -84,18 +84,17 @@ impl Processes {
         Cairn::new(format!("unix:{}", self.hosts[number].folder.join("api.sock").display()))
     }
 
-    /// Makes disks, at home on all hosts in turns; their guests are on all hosts but the last.
+    /// Makes disks with their guests on all hosts but the last, in turns.
     ///
     /// # Errors
     /// The refusal.
     pub fn create_disks(&self, count: u32, bytes: u64) -> Result<Vec<Address>, String> {
-        let (cairn, size, hosts) = (self.cairn(0)?, bytes.to_string(), self.hosts.len());
+        let (cairn, size, guests) = (self.cairn(0)?, bytes.to_string(), self.hosts.len() - 1);
         let each = |number: u32| {
-            let (name, home) = (format!("vm-{number}"), &self.hosts[number as usize % hosts]);
+            let (name, home) = (format!("vm-{number}"), &self.hosts[number as usize % guests]);
             cairn.done(&["disk", "create", &name, "--size", &size, "--host", &home.name])?;
             cairn.done(&["disk", "attach", &name, "--host", &home.name])?;
-            let guest = &self.hosts[number as usize % (hosts - 1)];
-            Ok(Address::NbdUnix { socket: guest.folder.join("nbd.sock"), export: name })
+            Ok(Address::NbdUnix { socket: home.folder.join("nbd.sock"), export: name })
         };
         (1..=count).map(each).collect()
     }
