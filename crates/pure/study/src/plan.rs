@@ -200,7 +200,8 @@ fn iometer_qos(scale: Scale) -> Plan {
             capacity_devices: 4,
             capacity_bytes: (span * 32).max(192 * MIB) / MIB * MIB,
             buffer_bytes: span * 32 / MIB * MIB,
-            read_cache_bytes: (span * 4).max(16 * MIB),
+            // An eighth of one disk: nearly every read is the media's. The document's all-flash hosts have no read cache but a little memory.
+            read_cache_bytes: (span / 8).max(MIB),
         },
         disks: 64,
         disk_bytes: span,
