@@ -17,6 +17,11 @@ use crate::{DONE, REFUSED, USAGE, args::seconds};
 pub enum StudyCommand {
     /// Shows the studies that there are.
     List,
+    /// Tells what a study is after, what it does, and what cannot be compared with its document.
+    Describe {
+        /// The study (see `list`).
+        study: String,
+    },
     /// Shows what a study would do: its tests, what it writes, how long it takes.
     Plan(Which),
     /// Runs a study, on a cluster of its own or on given targets; writes manifest, results and histograms to a folder.
@@ -101,6 +106,10 @@ pub fn run(command: StudyCommand) -> u8 {
             STUDIES.iter().for_each(|(name, words)| println!("{name:<16} {words}"));
             Ok(DONE)
         }
+        StudyCommand::Describe { study } => describe(&study).map_err(|why| (USAGE, why)),
+        StudyCommand::Plan(which) if which.study == RESILIENCE => {
+            resilience_of(&which).map(|plan| show_resilience(&plan)).map_err(|why| (USAGE, why))
+        }
         StudyCommand::Plan(which) => plan(&which).map(|plan| show(&plan)).map_err(|why| (USAGE, why)),
         StudyCommand::Run(run) => measure(&run),
         StudyCommand::Verify { dir } => verify(&dir).map_err(|why| (USAGE, why)),
@@ -109,6 +118,24 @@ pub fn run(command: StudyCommand) -> u8 {
         eprintln!("error: {why}");
         code
     })
+}
+
+/// The study that is not made of tests.
+const RESILIENCE: &str = "resilience";
+
+/// The page of each study, as docs/bench/studies has it.
+const PAGES: [(&str, &str); 4] = [
+    ("iometer-qos", include_str!("../../../../docs/bench/studies/iometer-qos.md")),
+    ("optane-mixed", include_str!("../../../../docs/bench/studies/optane-mixed.md")),
+    ("optane-seqwrite", include_str!("../../../../docs/bench/studies/optane-seqwrite.md")),
+    (RESILIENCE, include_str!("../../../../docs/bench/studies/resilience.md")),
+];
+
+fn describe(study: &str) -> Result<u8, String> {
+    let page = PAGES.iter().find(|(name, _)| *name == study).map(|(_, page)| page);
+    let names = || PAGES.map(|(name, _)| name).join(", ");
+    print!("{}", page.ok_or_else(|| format!("{study:?} is no study: take one of {}", names()))?);
+    Ok(DONE)
 }
 
 /// The plan that is asked for.
@@ -187,7 +214,7 @@ fn show(plan: &Plan) -> u8 {
 }
 
 fn measure(run: &Run) -> Result<u8, (u8, String)> {
-    if run.which.study == "resilience" {
+    if run.which.study == RESILIENCE {
         return resilience(run);
     }
     let plan = plan(&run.which).map_err(|why| (USAGE, why))?;
@@ -223,24 +250,62 @@ fn reported(record: &Record) -> Result<(), (u8, String)> {
     Ok(())
 }
 
-/// Its verdict is the result: what a failure did to a load is what it is for.
-fn resilience(run: &Run) -> Result<u8, (u8, String)> {
-    let usage = |why: &str| Err((USAGE, why.to_owned()));
-    if run.resume || run.auto_ramp.is_some() || !run.which.tests.is_empty() || run.which.repeats.is_some() {
-        return usage("resilience is one run: --resume, --auto-ramp, --tests and --repeats have no meaning for it");
+/// The study of a host's death, as it is asked for.
+fn resilience_of(which: &Which) -> Result<Resilience, String> {
+    if !which.tests.is_empty() || which.repeats.is_some() {
+        return Err("resilience is one run: --tests and --repeats have no meaning for it".into());
     }
-    let mut plan = Resilience::of(run.which.scale);
-    if let Some(arm) = run.which.arm.first() {
-        plan.media = self::arm(arm, plan.media.dilation).map_err(|why| (USAGE, why))?;
+    let mut plan = Resilience::of(which.scale);
+    if let Some(arm) = which.arm.first() {
+        plan.media = self::arm(arm, plan.media.dilation)?;
     }
-    plan.media.dilation = run.which.dilation.unwrap_or(plan.media.dilation);
-    if let Some(time) = run.which.time {
+    plan.media.dilation = which.dilation.unwrap_or(plan.media.dilation);
+    if let Some(time) = which.time {
         let (whole, ms) = (plan.measure_ms as f64, time.as_millis() as u64);
         let part = ms as f64 / whole;
         (plan.kill_ms, plan.restart_ms) = ((plan.kill_ms as f64 * part) as u64, (plan.restart_ms as f64 * part) as u64);
         plan.measure_ms = ms;
     }
-    plan.ramp_ms = run.which.ramp.map_or(plan.ramp_ms, |ramp| ramp.as_millis() as u64);
+    plan.ramp_ms = which.ramp.map_or(plan.ramp_ms, |ramp| ramp.as_millis() as u64);
+    Ok(plan)
+}
+
+fn show_resilience(plan: &Resilience) -> u8 {
+    let (cluster, media) = (&plan.cluster, &plan.media);
+    println!("resilience at scale {}", plan.scale);
+    println!(
+        "  {} hosts, a process each, with a write buffer of {} and {} capacity devices of {}; cache {}, capacity {}, times x{}",
+        cluster.hosts,
+        format_bytes(cluster.buffer_bytes),
+        cluster.capacity_devices,
+        format_bytes(cluster.capacity_bytes),
+        media.cache,
+        media.capacity,
+        media.dilation
+    );
+    println!("  {} disks of {}, every byte written once", plan.disks, format_bytes(plan.disk_bytes));
+    println!(
+        "  {} requests of 4 KiB due each second, {} % read: {} s of ramp and {} s that count",
+        plan.rate_per_s,
+        plan.read_percent,
+        plan.ramp_ms as f64 / 1e3,
+        plan.measure_ms as f64 / 1e3
+    );
+    println!(
+        "  after {} s of those a host is killed, after {} s it is started again; then what was written is read back",
+        plan.kill_ms as f64 / 1e3,
+        plan.restart_ms as f64 / 1e3
+    );
+    DONE
+}
+
+/// Its verdict is the result: what a failure did to a load is what it is for.
+fn resilience(run: &Run) -> Result<u8, (u8, String)> {
+    let usage = |why: &str| Err((USAGE, why.to_owned()));
+    if run.resume || run.auto_ramp.is_some() {
+        return usage("resilience is one run: --resume and --auto-ramp have no meaning for it");
+    }
+    let plan = resilience_of(&run.which).map_err(|why| (USAGE, why))?;
     let hooks = match (&run.kill_command, run.target.is_empty()) {
         (Some(kill), false) => {
             let (targets, restart) = (run.target.clone(), run.restart_command.clone());
@@ -253,7 +318,7 @@ fn resilience(run: &Run) -> Result<u8, (u8, String)> {
         let why = "this study writes, and what the targets hold is lost: say --destructive if that is meant";
         return Err((REFUSED, why.into()));
     }
-    let folder = run.dir.clone().unwrap_or_else(|| study::folder_of("resilience", &plan.scale.to_string()));
+    let folder = run.dir.clone().unwrap_or_else(|| study::folder_of(RESILIENCE, &plan.scale.to_string()));
     let begun = std::time::Instant::now();
     let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
     let record = study::run_resilience(&plan, &folder, hooks, run.seed, &say).map_err(|why| (REFUSED, why))?;

@@ -41,6 +41,9 @@ pub enum Bench {
     /// Shows the studies that there are
     #[command(disable_help_flag = true)]
     List(Words),
+    /// Tells what a study is after, what it does, and what cannot be compared
+    #[command(disable_help_flag = true)]
+    Describe(Words),
     /// Shows what a study would do: its tests, what it writes, how long it takes
     ///
     /// `cairn bench plan --help` tells its flags.

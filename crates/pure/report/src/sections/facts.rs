@@ -45,7 +45,7 @@ pub fn measured(source: &Source<'_>) -> Option<Section> {
     };
     let target = &manifest.target;
     fact("target", target.description.clone());
-    fact("addresses", target.addresses.join(", "));
+    fact("addresses", some_of(&target.addresses));
     let known_count = |count: u32| if count == 0 { String::new() } else { count.to_string() };
     fact("hosts", known_count(target.hosts));
     fact("policy", target.policy.clone());
@@ -221,5 +221,15 @@ pub fn what(step: &Step) -> String {
         Action::Healthy => "healthy again".into(),
         Action::Verify { blocks, wrong } => format!("verify: {} blocks, {} wrong", count(*blocks), count(*wrong)),
         Action::Stop => "stop".into(),
+    }
+}
+
+/// A few, and how many more: the manifest has all.
+fn some_of(addresses: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = addresses[..addresses.len().min(SHOWN)].join(", ");
+    match addresses.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more (manifest.json)"),
     }
 }

@@ -30,7 +30,7 @@ pub fn section(source: &Source<'_>) -> Option<Section> {
         "of them wrong",
     ];
     let mut table = Table::new("", 1, &head).note(format!(
-        "Stall: the longest time in which no request ended, in whole samples. Dip: by how much the slowest sample after the kill is below \
+        "Stall: the longest time in which no request of any disk ended; a request of one disk may have waited longer. Dip: by how much the slowest sample after the kill is below \
          the mean of those before it. Times are from the begin of the measurement. {}",
         source.note(&source.arms)
     ));
@@ -87,8 +87,11 @@ fn verified(step: &Step) -> Option<(u64, u64)> {
     }
 }
 
-/// The longest time without an answer; none where there are no samples.
+/// The longest time without an answer, of all disks together; from whole samples where only those are known.
 fn stall_s(cell: &Cell) -> Option<f64> {
+    if let Some(ms) = cell.longest_silence_ms {
+        return Some(ms / 1e3);
+    }
     let (mut now, mut longest) = (0.0, 0.0);
     for piece in pieces(cell) {
         now = if piece.sample.requests == 0 { now + piece.seconds } else { 0.0 };

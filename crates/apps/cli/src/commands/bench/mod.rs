@@ -31,6 +31,7 @@ pub fn run(context: &Context, verb: Bench) -> Result<(), Fail> {
         Bench::Import(words) => return own::run("import", &words),
         Bench::Job(words) => return own::run("job", &words),
         Bench::List(words) => return own::run("list", &words),
+        Bench::Describe(words) => return own::run("describe", &words),
         Bench::Plan(words) => return own::run("plan", &words),
         Bench::Run(words) => return own::run("run", &words),
         Bench::Verify(words) => return own::run("verify", &words),
