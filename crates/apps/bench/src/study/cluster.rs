@@ -58,9 +58,10 @@ impl OwnCluster {
         let metadata_bytes = u64::from(shape.capacity_devices) * shape.capacity_bytes / 50 + (32 << 20);
         let cache_bytes = shape.buffer_bytes.max(metadata_bytes * 2) + metadata_bytes + CACHE_EXTRA_BYTES;
         let cache_bytes = cache_bytes.next_multiple_of(1 << 20);
-        // The kernel ends it with the thread that starts it, should this program be killed.
+        // The kernel ends it with the thread that starts it, should this program be killed; at once, so that it touches nothing of
+        // the cluster that a resumed run makes in this folder.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM"]).arg(beside("cairnd")?);
+        command.args(["--pdeathsig", "KILL"]).arg(beside("cairnd")?);
         let flag = |name: &str, value: String| [format!("--{name}"), value];
         command.args(flag("config", config.display().to_string()));
         command.args(flag("data-dir", folder.display().to_string()));

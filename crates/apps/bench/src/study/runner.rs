@@ -71,7 +71,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
     let parameters = plan.parameters();
     let arms = if options.given.is_some() { vec![as_it_is()] } else { plan.arms.clone() };
     if options.resume {
-        let mut record = Record::read(&options.folder).map_err(|e| e.to_string())?;
+        let mut record = Record::resume(&options.folder)?;
         let manifest = &record.manifest;
         let version = env!("CARGO_PKG_VERSION");
         let why = if (manifest.study.as_str(), manifest.scale.clone()) != (plan.study, plan.scale.to_string()) {
@@ -89,6 +89,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
             return Err(format!("the run in {} cannot be gone on with: {why}", options.folder.display()));
         }
         forget_unfinished(plan, &mut record);
+        record.go_on()?;
         return Ok(record);
     }
     let manifest = Manifest {
@@ -125,11 +126,22 @@ fn caption(plan: &Plan, arms: &[ArmMedia], options: &Options) -> String {
     }
 }
 
+/// A test is finished when each repeat has its cell, unbroken, and its step: a run may have been ended between writing the two.
 fn forget_unfinished(plan: &Plan, record: &mut Record) {
-    let whole = |id: &str| record.results.cells.iter().filter(|c| c.id == id).count() as u32 >= plan.repeats;
-    let ids: Vec<String> = record.results.cells.iter().map(|c| c.id.clone()).filter(|id| !whole(id)).collect();
+    let (cells, steps) = (&record.results.cells, &record.manifest.steps);
+    let measured = |id: &str, repeat| {
+        cells.iter().any(|cell| cell.id == id && cell.repeat == repeat && cell.checks.broken.is_none())
+            && steps.iter().any(|step| is_run_of(step, id, Some(repeat)))
+    };
+    let whole = |id: &str| (1..=plan.repeats).all(|repeat| measured(id, repeat));
+    let ids: Vec<String> = cells.iter().map(|cell| cell.id.clone()).filter(|id| !whole(id)).collect();
     record.results.cells.retain(|cell| !ids.contains(&cell.id));
-    record.manifest.steps.retain(|step| !matches!(&step.action, Action::Run { cell, .. } if ids.contains(cell)));
+    record.manifest.steps.retain(|step| !ids.iter().any(|id| is_run_of(step, id, None)));
+}
+
+fn is_run_of(step: &Step, id: &str, which: Option<u32>) -> bool {
+    let fits = |repeat: u32| which.is_none_or(|which| which == repeat);
+    matches!(&step.action, Action::Run { cell, repeat } if cell == id && fits(*repeat))
 }
 
 /// The id of a test's cells.
