@@ -1,12 +1,14 @@
 //! One job on a thread of its own, with the product's own way to devices.
 
-use cairn_env_linux::{ExecutorConfig, Host, HostConfig, ShardEnd, run_shard};
+use cairn_env_linux::{ExecutorConfig, Host, HostConfig, LinuxEnv, ShardEnd, run_shard};
 use cairn_types::{ClusterId, HostId, Incarnation};
 use futures::channel::oneshot;
 
 use crate::{
+    address::Address,
     job::{Job, Measured, RunError},
     load,
+    target::Target,
 };
 
 /// Runs the job, and returns when it is over: after ramp, measured time, and the end of what was under way.
@@ -15,6 +17,37 @@ use crate::{
 /// What kept it from beginning. What broke it later is in [`Measured::broken`].
 pub fn run(job: &Job) -> Result<Measured, RunError> {
     check(job)?;
+    let job = job.clone();
+    on_shard(|env| async move { load::run(env, &job).await })
+}
+
+/// Bytes of each target, all of which can be written in whole blocks.
+///
+/// # Errors
+/// The first one that cannot be opened, that is empty, or whose last bytes no request can ask for.
+pub(crate) fn sizes(targets: &[Address]) -> Result<Vec<u64>, RunError> {
+    let targets = targets.to_vec();
+    on_shard(|env| async move {
+        let mut sizes = Vec::new();
+        for target in &targets {
+            let error = |why: String| RunError::Open { target: target.to_string(), why };
+            let open = Target::open(&env, target, true).await.map_err(error)?;
+            let (size, block) = (open.size_bytes(), open.block_bytes());
+            if size == 0 || !size.is_multiple_of(block.into()) {
+                return Err(error(format!("it has {size} bytes: take one whose size is a multiple of {block} bytes")));
+            }
+            sizes.push(size);
+        }
+        Ok(sizes)
+    })
+}
+
+/// Carries out `work` on a thread of its own.
+fn on_shard<T, F>(work: impl FnOnce(LinuxEnv) -> F + Send + 'static) -> Result<T, RunError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, RunError>> + 'static,
+{
     let config = HostConfig {
         cluster: ClusterId(0),
         host: HostId(0),
@@ -26,9 +59,11 @@ pub fn run(job: &Job) -> Result<Measured, RunError> {
     };
     let host = Host::new(config).map_err(|error| RunError::Job(error.to_string()))?;
     let (result, taken) = oneshot::channel();
-    let job = job.clone();
-    let ended = run_shard(&host, 0, ExecutorConfig::default(), |env| async move {
-        let _ = result.send(load::run(env, &job).await);
+    let ended = run_shard(&host, 0, ExecutorConfig::default(), |env| {
+        let work = work(env);
+        async move {
+            let _ = result.send(work.await);
+        }
     });
     match ended.map_err(|error| RunError::Job(format!("the system gives no thread: {error}")))? {
         ShardEnd::Panicked(words) => Err(RunError::Job(format!("the load generator failed: {words}"))),

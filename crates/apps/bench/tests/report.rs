@@ -283,7 +283,7 @@ fn a_browser_shows_long_names_too() {
         format!("{}; {}", results.caption, "a caption that goes on for longer than a line is wide ".repeat(4));
     let mut more = Vec::new();
     for cell in &mut results.cells {
-        let old = std::mem::replace(&mut cell.params.arm, String::new());
+        let old = std::mem::take(&mut cell.params.arm);
         cell.params.arm = name(&old);
         cell.id = cell.id.replace(&old, &cell.params.arm);
         let mut other = cell.clone();

@@ -19,7 +19,7 @@ const ONLY_CACHE: &str = "arms differ in the cache medium only";
 const GAIN: &str = "latency falls as the gain implies (within 5 points)";
 const FILL: &str = "the write buffer is never over its size";
 const PLATEAUS: &str = "two plateaus: the buffer's speed, then destage's (within 25 %)";
-const CONGESTION: &str = "congestion rises before the rate falls";
+const CONGESTION: &str = "congestion rises before the rate falls (within a second)";
 
 /// The rules that are broken, each once.
 fn broken(run: &Believable) -> Vec<String> {

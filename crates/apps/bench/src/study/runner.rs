@@ -20,7 +20,9 @@ use super::{
     system::{Given, System},
 };
 use crate::{
+    address::Address,
     job::{Job, Measured, StreamJob},
+    precondition::Precondition,
     process, run,
 };
 
@@ -186,7 +188,7 @@ fn run_arm(
     if plan.precondition_passes > 0 {
         begun = process::unix_ms();
         say(format!("{}: writing every byte of {} disks", arm.arm, plan.disks));
-        let written_bytes = precondition(plan, &system, options)?;
+        let written_bytes = precondition(system.targets(), plan.disk_bytes, plan.precondition_passes, options.seed)?;
         record.step(step(Action::Precondition { passes: plan.precondition_passes, written_bytes }, begun))?;
     }
     for test in left {
@@ -231,24 +233,23 @@ fn told(cell: &Cell, repeats: u32) -> String {
     format!("{} {}/{repeats}: {:.0} IOPS, {bytes:.1} MiB/s, mean {mean}{doubts}", cell.id, cell.repeat, cell.total.iops)
 }
 
-/// Writes every byte of all disks in 128 KiB, as often as the plan has it.
-fn precondition(plan: &Plan, system: &System, options: &Options) -> Result<u64, String> {
-    let bytes = plan.disk_bytes / (128 << 10) * (128 << 10) * u64::from(plan.precondition_passes);
-    let spec = spec(Kind::new(128 << 10, 0, 0), plan.disk_bytes, options.seed);
-    let stream = |target: &crate::address::Address| StreamJob {
-        bytes_max: Some(bytes),
-        ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))
-    };
-    // An hour for a gigabyte and copy is more than any medium needs.
-    let measure = Duration::from_secs(3_600 + plan.precondition_bytes() / 1_000_000);
+/// Writes every byte of all targets in 128 KiB, `passes` times. Tells the bytes.
+pub(super) fn precondition(targets: &[Address], disk_bytes: u64, passes: u32, seed: u64) -> Result<u64, String> {
+    let mut written_bytes = 0;
     // All disks at once keep thousands of requests waiting for nothing: a few at a time.
-    for targets in system.targets().chunks(16) {
-        let streams = targets.iter().map(stream).collect();
-        let job = Job { streams, ramp: Duration::ZERO, measure, bytes_max: None, destructive: true };
-        let measured = run::run(&job).map_err(|e| e.to_string())?;
-        measured.broken.map_or(Ok(()), |why| Err(format!("while disks were written first: {why}")))?;
+    for (number, targets) in targets.chunks(16).enumerate() {
+        let precondition = Precondition {
+            targets: targets.to_vec(),
+            bytes_each: Some(disk_bytes),
+            passes,
+            block_bytes: 128 << 10,
+            content: Content::random(seed.wrapping_add((number as u64) << 32), 0),
+            destructive: true,
+        };
+        let written = precondition.run(&|_, _| {});
+        written_bytes += written.map_err(|why| format!("while disks were written first: {why}"))?.bytes;
     }
-    Ok(bytes * system.targets().len() as u64)
+    Ok(written_bytes)
 }
 
 fn spec(kind: Kind, span_bytes: u64, seed: u64) -> Spec {
@@ -259,7 +260,7 @@ fn job_of(plan: &Plan, test: &Test, repeat: u32, system: &System, options: &Opti
     let load = &test.load;
     let kind = Kind::new(load.request_bytes, load.read_percent, load.random_percent);
     let spec = spec(kind, load.span_bytes, options.seed.wrapping_add(u64::from(repeat) << 32));
-    let stream = |(number, target): (u32, &crate::address::Address)| StreamJob {
+    let stream = |(number, target): (u32, &Address)| StreamJob {
         // Evenly: the first ones have one more where it does not divide.
         outstanding: load.outstanding / load.disks + u32::from(number < load.outstanding % load.disks),
         ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))

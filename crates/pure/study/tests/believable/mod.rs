@@ -121,7 +121,7 @@ fn cell(plan: &Plan, arm: &ArmMedia, test: &Test, (id, repeat): (String, u32), e
             harness_cpu: 0.1,
             ..Checks::default()
         },
-        power: None,
+        ..Cell::default()
     }
 }
 
