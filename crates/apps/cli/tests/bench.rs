@@ -176,10 +176,13 @@ fn help_says_units_and_defaults() {
     insta::assert_snapshot!("bench_help", transcripts(&lines));
 }
 
+/// `load`, `report` and `compare` are another program's: here stands only that they are passed on.
 #[test]
-fn bench_tells_its_verbs() {
-    let output = Command::new(env!("CARGO_BIN_EXE_cairn")).args(["bench", "--help"]).output().unwrap();
-    insta::assert_snapshot!("bench_verbs", String::from_utf8(output.stdout).unwrap());
+fn the_verbs_of_bench() {
+    let mut help = Command::new(env!("CARGO_BIN_EXE_cairn"));
+    let output = help.args(["bench", "-h"]).env_remove("CAIRN_API").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    insta::assert_snapshot!("bench_verbs", text.split("\n\nOptions:").next().unwrap());
 }
 
 /// The load generator is the program beside this one; it gets the verb and every word behind it, flags too.
