@@ -23,6 +23,8 @@ pub struct Cli {
 pub enum Command {
     /// Puts one load on one or more targets, and tells what it took.
     Load(Box<Load>),
+    /// Writes every byte of targets before they are measured, and tells how long that took.
+    Precondition(Precondition),
     /// Reads a job file of another tool, and tells the plan that it comes to. Nothing is run.
     Import(Import),
     /// Runs a job file of another tool: Vdbench's, fio's, IOMeter's, HCIBench's.
@@ -190,6 +192,68 @@ pub struct Load {
     pub style: Style,
 }
 
+#[derive(Debug, Args)]
+pub struct Precondition {
+    /// nbd+unix:///EXPORT?socket=PATH, nbd://HOST:PORT/EXPORT, a block device or a file; several are written at the same time.
+    #[arg(required = true)]
+    pub targets: Vec<Address>,
+    /// How often every byte is written.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub passes: u32,
+    /// Bytes of each request; the last one of a target may be smaller.
+    #[arg(long, short = 'b', default_value = "128k", value_parser = request_bytes)]
+    pub block: u32,
+    /// Deduplication ratio of what is written: 2 is 2:1.
+    #[arg(long, default_value_t = 1.0)]
+    pub dedupe: f64,
+    /// How many different 4 KiB units the duplicates are drawn from.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub dedupe_sets: u64,
+    /// Compression ratio of what is written: 2 is 2:1.
+    #[arg(long, default_value_t = 1.0)]
+    pub compress: f64,
+    /// Of all that is drawn: one seed is one content.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The targets' data may be lost. Always needed.
+    #[arg(long)]
+    pub destructive: bool,
+}
+
+impl Precondition {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// What cannot be, in words.
+    pub fn work(&self) -> Result<cairn_bench::precondition::Precondition, String> {
+        if self.block == 0 || !self.block.is_multiple_of(512) || self.block > 32 << 20 {
+            return Err(format!("a request of {} bytes: take a multiple of 512 up to 32 MiB", self.block));
+        }
+        Ok(cairn_bench::precondition::Precondition {
+            targets: self.targets.clone(),
+            bytes_each: None,
+            passes: self.passes,
+            block_bytes: self.block,
+            content: content(self.seed, (self.dedupe, self.dedupe_sets), self.compress)?,
+            destructive: self.destructive,
+        })
+    }
+}
+
+/// What is written, by ratios and the number of different duplicates.
+fn content(seed: u64, (dedupe, duplicates): (f64, u64), compress: f64) -> Result<Content, String> {
+    let ratio = |what: &str, ratio: f64| match ratio >= 1.0 && ratio.is_finite() {
+        true => Ok(1.0 / ratio),
+        false => Err(format!("a {what} ratio of {ratio}:1: take 1 (nothing is alike) or more")),
+    };
+    Ok(Content {
+        duplicate_share: 1.0 - ratio("deduplication", dedupe)?,
+        duplicates,
+        random_share: ratio("compression", compress)?,
+        ..Content::random(seed, 0)
+    })
+}
+
 impl Load {
     /// The job that is asked for.
     ///
@@ -200,10 +264,6 @@ impl Load {
             (Some(theta), _) => Addresses::Zipf { theta },
             (None, Some((requests_percent, area_percent))) => Addresses::HotArea { requests_percent, area_percent },
             (None, None) => Addresses::Uniform,
-        };
-        let ratio = |what: &str, ratio: f64| match ratio >= 1.0 && ratio.is_finite() {
-            true => Ok(1.0 / ratio),
-            false => Err(format!("a {what} ratio of {ratio}:1: take 1 (nothing is alike) or more")),
         };
         let each = |per_s: f64| per_s / self.targets.len().max(1) as f64;
         let pace = match (self.rate, self.poisson) {
@@ -221,12 +281,7 @@ impl Load {
             span_bytes: self.span.unwrap_or(0),
             seed: self.seed,
         };
-        let content = Content {
-            duplicate_share: 1.0 - ratio("deduplication", self.dedupe)?,
-            duplicates: self.dedupe_sets,
-            random_share: ratio("compression", self.compress)?,
-            ..Content::random(self.seed, 0)
-        };
+        let content = content(self.seed, (self.dedupe, self.dedupe_sets), self.compress)?;
         let outstanding = self.outstanding;
         let stream =
             |target: &Address| StreamJob { outstanding, pace, ..StreamJob::new(target.clone(), spec.clone(), content) };

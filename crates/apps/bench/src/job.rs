@@ -8,7 +8,7 @@ use cairn_workload::{Content, Direction, Pace, Spec};
 use crate::{address::Address, verify::Written};
 
 /// One measurement: streams that run at the same time, and one time in which they count.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Job {
     /// What runs together. Several streams may go to one target.
     pub streams: Vec<StreamJob>,

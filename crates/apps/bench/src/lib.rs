@@ -16,6 +16,7 @@ mod nbd;
 mod open;
 pub mod output;
 pub mod plan;
+pub mod precondition;
 mod process;
 pub mod report;
 pub mod run;

@@ -23,7 +23,7 @@ use cairn_bench::{
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use args::{Cli, Command, Load, Style};
+use args::{Cli, Command, Load, Precondition, Style};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -37,6 +37,7 @@ const UNREACHABLE: u8 = 3;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Load(load) => measure(&load),
+        Command::Precondition(asked) => precondition(&asked),
         Command::Import(import) => job_file::import(&import),
         Command::Job(job) => job_file::run(&job),
         Command::Report { folder } => return ExitCode::from(told(report::write(&folder).map(listed))),
@@ -85,6 +86,21 @@ fn measure(load: &Load) -> Result<bool, RunError> {
         measured.doubts(&job).iter().for_each(|doubt| eprintln!("! {doubt}"));
     }
     Ok(measured.broken.is_none())
+}
+
+/// Writes all bytes, with a bar on a terminal.
+fn precondition(asked: &Precondition) -> Result<bool, RunError> {
+    let work = asked.work().map_err(RunError::Job)?;
+    let style = ProgressStyle::with_template("{percent:>3} % [{bar:40}] {binary_bytes}/{binary_total_bytes}");
+    // Hidden by itself where stderr is no terminal.
+    let bar = ProgressBar::new(0).with_style(style.expect("a template that parses").progress_chars("=> "));
+    let written = work.run(&|bytes, whole| {
+        bar.set_length(whole);
+        bar.set_position(bytes);
+    });
+    bar.finish_and_clear();
+    println!("{}", work.line(&written?));
+    Ok(true)
 }
 
 fn shown(style: Style, job: &Job, measured: &Measured) -> String {

@@ -95,7 +95,10 @@ pub fn write(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
 fn replace(path: &Path, text: &str) -> Result<PathBuf, ReportError> {
     let new = path.with_extension("new");
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
-    written.map(|()| path.to_owned()).map_err(|why| ReportError::Write { path: path.to_owned(), why })
+    written.map(|()| path.to_owned()).map_err(|why| {
+        let _ = fs::remove_file(&new);
+        ReportError::Write { path: path.to_owned(), why }
+    })
 }
 
 /// The folders beside each other, the first as what others are compared with.

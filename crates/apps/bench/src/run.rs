@@ -5,8 +5,11 @@ use cairn_types::{ClusterId, HostId, Incarnation};
 use futures::channel::oneshot;
 
 use crate::{
+    address::Address,
     job::{Job, Measured, RunError, Verified},
-    load, verify,
+    load,
+    target::Target,
+    verify,
 };
 
 /// Runs the job, and returns when it is over: after ramp, measured time, and the end of what was under way.
@@ -26,6 +29,27 @@ pub fn run(job: &Job) -> Result<Measured, RunError> {
 pub fn read_back(measured: &Measured) -> Result<Verified, RunError> {
     let written = measured.written.clone();
     on_shard(|env| async move { verify::read_back(&env, &written).await })
+}
+
+/// Bytes of each target, all of which can be written in whole blocks.
+///
+/// # Errors
+/// The first one that cannot be opened, that is empty, or whose last bytes no request can ask for.
+pub(crate) fn sizes(targets: &[Address]) -> Result<Vec<u64>, RunError> {
+    let targets = targets.to_vec();
+    on_shard(|env| async move {
+        let mut sizes = Vec::new();
+        for target in &targets {
+            let error = |why: String| RunError::Open { target: target.to_string(), why };
+            let open = Target::open(&env, target, true).await.map_err(error)?;
+            let (size, block) = (open.size_bytes(), open.block_bytes());
+            if size == 0 || !size.is_multiple_of(block.into()) {
+                return Err(error(format!("it has {size} bytes: take one whose size is a multiple of {block} bytes")));
+            }
+            sizes.push(size);
+        }
+        Ok(sizes)
+    })
 }
 
 /// Carries out `work` on a thread of its own.

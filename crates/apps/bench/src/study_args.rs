@@ -150,10 +150,17 @@ fn plan(which: &Which) -> Result<Plan, String> {
             return Err(format!("{} has no test {wrong}: its tests are {}", plan.study, all.join(", ")));
         }
         plan.tests.retain(|test| which.tests.contains(&test.id));
+        // Disks that no test asks are not made, nor written first.
+        plan.disks = plan.tests.iter().map(|test| test.load.disks).max().unwrap_or(plan.disks);
     }
     if !which.arm.is_empty() {
         let dilation = plan.arms.first().map_or(1.0, |arm| arm.dilation);
         plan.arms = which.arm.iter().map(|text| arm(text, dilation)).collect::<Result<_, _>>()?;
+        let mut names: Vec<&str> = plan.arms.iter().map(|arm| arm.arm.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("two arms are named {:?}: give each its own name", twice[0]));
+        }
     }
     if let Some(dilation) = which.dilation {
         plan.arms.iter_mut().for_each(|arm| arm.dilation = dilation);
@@ -172,6 +179,9 @@ fn arm(text: &str, dilation: f64) -> Result<cairn_study::ArmMedia, String> {
     let [name, cache, capacity] = parts[..] else {
         return Err(format!("{text:?} is no arm: write NAME:CACHE:CAPACITY, such as hybrid:optane:hdd10k"));
     };
+    if name.is_empty() || name.contains([',', '/']) {
+        return Err(format!("{text:?}: an arm's name has one character or more, and neither comma nor slash"));
+    }
     Ok(cairn_study::ArmMedia { arm: name.into(), cache: cache.into(), capacity: capacity.into(), dilation })
 }
 

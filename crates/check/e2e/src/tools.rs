@@ -15,6 +15,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("bridge", "iproute2"),
     ("ss", "iproute2"),
     ("setpriv", "util-linux"),
+    ("unshare", "util-linux"),
     ("etcd", "etcd-server"),
     ("fio", "fio"),
     ("nbdinfo", "libnbd-bin"),

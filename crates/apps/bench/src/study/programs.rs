@@ -24,7 +24,8 @@ pub(crate) fn beside(name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Starts a program that ends with the thread that starts it, should this one be killed; what it says goes to `log`.
+/// Starts a program that the kernel ends with the thread that starts it, should this one be killed: at once, so that it touches
+/// nothing of what a resumed run makes in its folder. What it says goes to `log`.
 ///
 /// # Errors
 /// It cannot be started.
@@ -32,7 +33,7 @@ pub(crate) fn start(program: &Path, arguments: &[String], log: &Path) -> Result<
     let told = |e: std::io::Error| format!("cannot start {} through setpriv (util-linux): {e}", program.display());
     let log = OpenOptions::new().create(true).append(true).open(log).map_err(told)?;
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "TERM"]).arg(program).args(arguments);
+    command.args(["--pdeathsig", "KILL"]).arg(program).args(arguments);
     command.stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
     command.spawn().map_err(told)
 }

@@ -1,7 +1,7 @@
 //! The files of a run, written anew after every step.
 
 use std::{
-    fs,
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
 };
 
@@ -20,6 +20,8 @@ pub struct Record {
     pub manifest: Manifest,
     /// What was measured.
     pub results: Results,
+    /// Held by who writes to the folder.
+    _lock: Option<File>,
 }
 
 impl Record {
@@ -35,6 +37,7 @@ impl Record {
             ));
         }
         fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        let lock = lock(folder)?;
         let results = Results {
             schema: SCHEMA,
             study: manifest.study.clone(),
@@ -43,7 +46,7 @@ impl Record {
             ..Results::default()
         };
         let manifest = Manifest { schema: SCHEMA, ..manifest };
-        let mut record = Self { folder: folder.to_owned(), manifest, results };
+        let mut record = Self { folder: folder.to_owned(), manifest, results, _lock: Some(lock) };
         record.end(Some(UNDER_WAY.into()))?;
         Ok(record)
     }
@@ -54,7 +57,27 @@ impl Record {
     /// It holds none, or one of a later version.
     pub fn read(folder: &Path) -> Result<Self, ReportError> {
         let (manifest, results) = report::read(folder)?;
-        Ok(Self { folder: folder.to_owned(), manifest, results })
+        Ok(Self { folder: folder.to_owned(), manifest, results, _lock: None })
+    }
+
+    /// Reads the run that `folder` holds, to go on with it; nothing is written yet.
+    ///
+    /// # Errors
+    /// As [`Record::read`]; or it is still under way.
+    pub fn resume(folder: &Path) -> Result<Self, String> {
+        let read = || Self::read(folder).map_err(|e| e.to_string());
+        read()?;
+        // Read again: what was there before may have been written to until now.
+        let lock = lock(folder)?;
+        Ok(Self { _lock: Some(lock), ..read()? })
+    }
+
+    /// The run is under way again.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    pub fn go_on(&mut self) -> Result<(), String> {
+        self.end(Some(UNDER_WAY.into()))
     }
 
     /// Where it is.
@@ -97,10 +120,23 @@ impl Record {
     }
 }
 
+/// One run at a time; it ends with its process.
+fn lock(folder: &Path) -> Result<File, String> {
+    let open = File::open(folder).map_err(|e| format!("cannot open {}: {e}", folder.display()))?;
+    match open.try_lock() {
+        Ok(()) => Ok(open),
+        Err(TryLockError::WouldBlock) => Err(format!("the run in {} is still under way", folder.display())),
+        Err(TryLockError::Error(e)) => Err(format!("cannot lock {}: {e}", folder.display())),
+    }
+}
+
 /// A new file in the place of the old one, whole at any moment.
 fn write(path: &Path, what: &impl Serialize) -> Result<(), String> {
     let draft = path.with_extension("new");
     let text = serde_json::to_vec_pretty(what).map_err(|e| e.to_string())?;
     let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, path));
-    written.map_err(|e| format!("cannot write {}: {e}", path.display()))
+    written.map_err(|e| {
+        let _ = fs::remove_file(&draft);
+        format!("cannot write {}: {e}", path.display())
+    })
 }

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     address::Address,
     job::{Job, Measured, StreamJob},
+    precondition::Precondition,
     process, run,
 };
 
@@ -74,7 +75,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
     let parameters = plan.parameters();
     let arms = if options.given.is_some() { vec![as_it_is()] } else { plan.arms.clone() };
     if options.resume {
-        let mut record = Record::read(&options.folder).map_err(|e| e.to_string())?;
+        let mut record = Record::resume(&options.folder)?;
         let manifest = &record.manifest;
         let version = env!("CARGO_PKG_VERSION");
         let why = if (manifest.study.as_str(), manifest.scale.clone()) != (plan.study, plan.scale.to_string()) {
@@ -92,6 +93,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
             return Err(format!("the run in {} cannot be gone on with: {why}", options.folder.display()));
         }
         forget_unfinished(plan, &mut record);
+        record.go_on()?;
         return Ok(record);
     }
     let manifest = Manifest {
@@ -128,11 +130,22 @@ fn caption(plan: &Plan, arms: &[ArmMedia], options: &Options) -> String {
     }
 }
 
+/// A test is finished when each repeat has its cell, unbroken, and its step: a run may have been ended between writing the two.
 fn forget_unfinished(plan: &Plan, record: &mut Record) {
-    let whole = |id: &str| record.results.cells.iter().filter(|c| c.id == id).count() as u32 >= plan.repeats;
-    let ids: Vec<String> = record.results.cells.iter().map(|c| c.id.clone()).filter(|id| !whole(id)).collect();
+    let (cells, steps) = (&record.results.cells, &record.manifest.steps);
+    let measured = |id: &str, repeat| {
+        cells.iter().any(|cell| cell.id == id && cell.repeat == repeat && cell.checks.broken.is_none())
+            && steps.iter().any(|step| is_run_of(step, id, Some(repeat)))
+    };
+    let whole = |id: &str| (1..=plan.repeats).all(|repeat| measured(id, repeat));
+    let ids: Vec<String> = cells.iter().map(|cell| cell.id.clone()).filter(|id| !whole(id)).collect();
     record.results.cells.retain(|cell| !ids.contains(&cell.id));
-    record.manifest.steps.retain(|step| !matches!(&step.action, Action::Run { cell, .. } if ids.contains(cell)));
+    record.manifest.steps.retain(|step| !ids.iter().any(|id| is_run_of(step, id, None)));
+}
+
+fn is_run_of(step: &Step, id: &str, which: Option<u32>) -> bool {
+    let fits = |repeat: u32| which.is_none_or(|which| which == repeat);
+    matches!(&step.action, Action::Run { cell, repeat } if cell == id && fits(*repeat))
 }
 
 /// The id of a test's cells.
@@ -155,36 +168,22 @@ fn run_arm(
     }
     let mut begun = process::unix_ms();
     say(format!("{}: starting", arm.arm));
-    let system = match &options.given {
-        Some(given) => System::Given(given.clone()),
-        None => {
-            let cluster = OwnCluster::start(&options.folder.join("cluster"), &plan.cluster, arm)?;
-            let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
-            System::Own(cluster, targets)
-        }
-    };
+    let system = start(plan, arm, options)?;
     record.manifest.target = system.facts(plan.stripe_width);
-    let step = |action, began_ms| Step {
-        arm: arm.arm.clone(),
-        action,
-        began_ms,
-        ended_ms: process::unix_ms(),
-        phases: Vec::new(),
-        before: None,
-        after: system.counters(),
-    };
-    record.step(step(Action::Start, begun))?;
+    record.step(step(arm, Action::Start, begun, system.counters()))?;
     if plan.precondition_passes > 0 {
         begun = process::unix_ms();
         say(format!("{}: writing every byte of {} disks", arm.arm, plan.disks));
         let written_bytes = precondition(system.targets(), plan.disk_bytes, plan.precondition_passes, options.seed)?;
-        record.step(step(Action::Precondition { passes: plan.precondition_passes, written_bytes }, begun))?;
+        let action = Action::Precondition { passes: plan.precondition_passes, written_bytes };
+        record.step(step(arm, action, begun, system.counters()))?;
     }
     for test in left {
         begun = process::unix_ms();
         say(format!("{}: {}: clearing caches", arm.arm, test.id));
         if let Some((buffered_before_bytes, buffered_after_bytes)) = system.clear()? {
-            record.step(step(Action::Clear { buffered_before_bytes, buffered_after_bytes }, begun))?;
+            let action = Action::Clear { buffered_before_bytes, buffered_after_bytes };
+            record.step(step(arm, action, begun, system.counters()))?;
         }
         for repeat in 1..=plan.repeats {
             let (step, cell) = run_one(plan, arm, test, repeat, &system, options)?;
@@ -200,17 +199,23 @@ fn run_arm(
     if let System::Own(cluster, _) = system {
         cluster.stop();
     }
-    let ended_ms = process::unix_ms();
-    let arm = arm.arm.clone();
-    record.step(Step {
-        arm,
-        action: Action::Stop,
-        began_ms: begun,
-        ended_ms,
-        phases: vec![],
-        before: None,
-        after: None,
-    })
+    record.step(step(arm, Action::Stop, begun, None))
+}
+
+/// The cluster of an arm with its disks, or the targets that were given.
+fn start(plan: &Plan, arm: &ArmMedia, options: &Options) -> Result<System, String> {
+    if let Some(given) = &options.given {
+        return Ok(System::Given(given.clone()));
+    }
+    let cluster = OwnCluster::start(&options.folder.join("cluster"), &plan.cluster, arm)?;
+    let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
+    Ok(System::Own(cluster, targets))
+}
+
+/// A step without phases, which ends now.
+fn step(arm: &ArmMedia, action: Action, began_ms: u64, after: Option<Counters>) -> Step {
+    let (arm, ended_ms) = (arm.arm.clone(), process::unix_ms());
+    Step { arm, action, began_ms, ended_ms, phases: Vec::new(), before: None, after }
 }
 
 /// One line for who waits.
@@ -224,22 +229,21 @@ fn told(cell: &Cell, repeats: u32) -> String {
 
 /// Writes every byte of all targets in 128 KiB, `passes` times. Tells the bytes.
 pub(super) fn precondition(targets: &[Address], disk_bytes: u64, passes: u32, seed: u64) -> Result<u64, String> {
-    let bytes = disk_bytes / (128 << 10) * (128 << 10) * u64::from(passes);
-    let spec = spec(Kind::new(128 << 10, 0, 0), disk_bytes, seed);
-    let stream = |target: &Address| StreamJob {
-        bytes_max: Some(bytes),
-        ..StreamJob::new(target.clone(), spec.clone(), Content::random(seed, 0))
-    };
-    // An hour, and a second for a megabyte: more than any medium needs.
-    let measure = Duration::from_secs(3_600 + bytes * targets.len() as u64 / 1_000_000);
+    let mut written_bytes = 0;
     // All disks at once keep thousands of requests waiting for nothing: a few at a time.
-    for targets in targets.chunks(16) {
-        let streams = targets.iter().map(stream).collect();
-        let job = Job { streams, ramp: Duration::ZERO, measure, bytes_max: None, verify: false, destructive: true };
-        let measured = run::run(&job).map_err(|e| e.to_string())?;
-        measured.broken.map_or(Ok(()), |why| Err(format!("while disks were written first: {why}")))?;
+    for (number, targets) in targets.chunks(16).enumerate() {
+        let precondition = Precondition {
+            targets: targets.to_vec(),
+            bytes_each: Some(disk_bytes),
+            passes,
+            block_bytes: 128 << 10,
+            content: Content::random(seed.wrapping_add((number as u64) << 32), 0),
+            destructive: true,
+        };
+        let written = precondition.run(&|_, _| {});
+        written_bytes += written.map_err(|why| format!("while disks were written first: {why}"))?.bytes;
     }
-    Ok(bytes * targets.len() as u64)
+    Ok(written_bytes)
 }
 
 pub(super) fn spec(kind: Kind, span_bytes: u64, seed: u64) -> Spec {

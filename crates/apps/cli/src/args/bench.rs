@@ -18,6 +18,11 @@ pub enum Bench {
     /// `cairn bench load --help` tells its flags.
     #[command(disable_help_flag = true)]
     Load(Words),
+    /// Writes every byte of NBD exports, block devices or files before they are measured
+    ///
+    /// `cairn bench precondition --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Precondition(Words),
     /// Writes the reports of a study's folder anew
     ///
     /// `cairn bench report --help` tells more.

@@ -26,6 +26,7 @@ pub fn run(context: &Context, verb: Bench) -> Result<(), Fail> {
     let calc = match verb {
         Bench::Calc(calc) => calc,
         Bench::Load(words) => return own::run("load", &words),
+        Bench::Precondition(words) => return own::run("precondition", &words),
         Bench::Report(words) => return own::run("report", &words),
         Bench::Compare(words) => return own::run("compare", &words),
         Bench::Import(words) => return own::run("import", &words),
