@@ -78,6 +78,12 @@ impl StreamJob {
 }
 
 impl Job {
+    /// Without a stream, a time or a leave to write.
+    pub fn nothing() -> Self {
+        let (ramp, measure) = (Duration::ZERO, Duration::ZERO);
+        Self { streams: Vec::new(), ramp, measure, bytes_max: None, verify: false, destructive: false }
+    }
+
     /// Whether any stream writes.
     pub fn writes(&self) -> bool {
         self.streams.iter().any(|stream| stream.spec.writes())
@@ -345,7 +351,7 @@ impl Measured {
             ));
         }
         let still = |measured: &StreamMeasured| measured.both().latency.count() == 0;
-        if self.streams.iter().all(still) {
+        if !self.streams.is_empty() && self.streams.iter().all(still) {
             doubts.push("nothing ended in the measured time".into());
         } else {
             let streams = job.streams.iter().zip(&self.streams).filter(|(_, measured)| still(measured));

@@ -122,8 +122,7 @@ mod tests {
 
     #[test]
     fn every_line_has_the_columns_of_the_header() {
-        let job =
-            Job { streams: Vec::new(), ramp: Duration::ZERO, measure: Duration::from_secs(1), destructive: false };
+        let job = Job { measure: Duration::from_secs(1), ..Job::nothing() };
         let measured = Measured::nothing(job.measure, 0);
         let text = iometer("a, b", &job, &measured);
         let columns: Vec<usize> = text.lines().skip(1).map(|line| line.split(',').count()).collect();

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn rows_are_sums_of_seconds_and_are_numbered_from_the_ramp_on() {
         let ramp = Duration::from_secs(2);
-        let job = Job { streams: Vec::new(), ramp, measure: Duration::from_secs(4), destructive: false };
+        let job = Job { ramp, measure: Duration::from_secs(4), ..Job::nothing() };
         let mut measured = Measured::nothing(job.measure, 0);
         for n in 0..4 {
             let mut second = Second::default();
