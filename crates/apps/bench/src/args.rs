@@ -29,6 +29,8 @@ pub enum Command {
     Import(Import),
     /// Runs a job file of another tool: Vdbench's, fio's, IOMeter's, HCIBench's.
     Job(Box<JobFile>),
+    /// Replays an I/O log of fio, each request when it was recorded, and tells what it took.
+    Replay(Box<Replay>),
     /// Writes report.md, report.html and results.csv of a study's folder anew, from its manifest.json and results.json.
     Report {
         /// The folder.
@@ -172,6 +174,22 @@ pub struct Load {
     /// How many there are; the whole target where not told.
     #[arg(long, value_parser = size)]
     pub span: Option<u64>,
+    #[command(flatten)]
+    pub content: Written,
+    /// Remembers what it writes, and reads it back after the run: a place that holds anything else is told, with exit code 1.
+    #[arg(long)]
+    pub verify: bool,
+    /// The targets' data may be lost. Needed for every load that writes.
+    #[arg(long)]
+    pub destructive: bool,
+    /// The form of the result.
+    #[arg(long, default_value = "table")]
+    pub style: Style,
+}
+
+/// What is written.
+#[derive(Debug, Args)]
+pub struct Written {
     /// Deduplication ratio of what is written: 2 is 2:1.
     #[arg(long, default_value_t = 1.0)]
     pub dedupe: f64,
@@ -184,7 +202,46 @@ pub struct Load {
     /// Of all that is drawn: one seed is one load.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The targets' data may be lost. Needed for every load that writes.
+}
+
+impl Written {
+    /// # Errors
+    /// A ratio that is none.
+    pub fn content(&self) -> Result<Content, String> {
+        let ratio = |what: &str, ratio: f64| match ratio >= 1.0 && ratio.is_finite() {
+            true => Ok(1.0 / ratio),
+            false => Err(format!("a {what} ratio of {ratio}:1: take 1 (nothing is alike) or more")),
+        };
+        Ok(Content {
+            duplicate_share: 1.0 - ratio("deduplication", self.dedupe)?,
+            duplicates: self.dedupe_sets,
+            random_share: ratio("compression", self.compress)?,
+            ..Content::random(self.seed, 0)
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// An I/O log of fio, version 2 or 3 (`fio --write_iolog`).
+    pub log: PathBuf,
+    /// Where the log's files are, in the order in which it first names them: all of those that --map leaves.
+    pub targets: Vec<Address>,
+    /// Where one of its files is; may be repeated.
+    #[arg(long = "map", value_name = "NAME=ADDRESS")]
+    pub maps: Vec<String>,
+    /// Divides the log's times by this: 2 is twice as fast as recorded, 0.5 half as fast.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = faster)]
+    pub time_scale: f64,
+    /// As fast as requests end, whatever the log's times are; latency counts from when each began.
+    #[arg(long, conflicts_with = "time_scale")]
+    pub no_stall: bool,
+    /// Requests that may be under way at once, over all targets; a request that waits for room is late.
+    #[arg(long, short = 'q', default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub outstanding: u32,
+    #[command(flatten)]
+    pub content: Written,
+    /// The targets' data may be lost. Needed for every log that writes or trims.
     #[arg(long)]
     pub destructive: bool,
     /// The form of the result.
@@ -203,18 +260,8 @@ pub struct Precondition {
     /// Bytes of each request; the last one of a target may be smaller.
     #[arg(long, short = 'b', default_value = "128k", value_parser = request_bytes)]
     pub block: u32,
-    /// Deduplication ratio of what is written: 2 is 2:1.
-    #[arg(long, default_value_t = 1.0)]
-    pub dedupe: f64,
-    /// How many different 4 KiB units the duplicates are drawn from.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub dedupe_sets: u64,
-    /// Compression ratio of what is written: 2 is 2:1.
-    #[arg(long, default_value_t = 1.0)]
-    pub compress: f64,
-    /// Of all that is drawn: one seed is one content.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    #[command(flatten)]
+    pub content: Written,
     /// The targets' data may be lost. Always needed.
     #[arg(long)]
     pub destructive: bool,
@@ -234,24 +281,10 @@ impl Precondition {
             bytes_each: None,
             passes: self.passes,
             block_bytes: self.block,
-            content: content(self.seed, (self.dedupe, self.dedupe_sets), self.compress)?,
+            content: self.content.content()?,
             destructive: self.destructive,
         })
     }
-}
-
-/// What is written, by ratios and the number of different duplicates.
-fn content(seed: u64, (dedupe, duplicates): (f64, u64), compress: f64) -> Result<Content, String> {
-    let ratio = |what: &str, ratio: f64| match ratio >= 1.0 && ratio.is_finite() {
-        true => Ok(1.0 / ratio),
-        false => Err(format!("a {what} ratio of {ratio}:1: take 1 (nothing is alike) or more")),
-    };
-    Ok(Content {
-        duplicate_share: 1.0 - ratio("deduplication", dedupe)?,
-        duplicates,
-        random_share: ratio("compression", compress)?,
-        ..Content::random(seed, 0)
-    })
 }
 
 impl Load {
@@ -279,21 +312,15 @@ impl Load {
             addresses,
             span_begin: self.offset,
             span_bytes: self.span.unwrap_or(0),
-            seed: self.seed,
+            seed: self.content.seed,
         };
-        let content = content(self.seed, (self.dedupe, self.dedupe_sets), self.compress)?;
+        let content = self.content.content()?;
         let outstanding = self.outstanding;
         let stream =
             |target: &Address| StreamJob { outstanding, pace, ..StreamJob::new(target.clone(), spec.clone(), content) };
         let streams = self.targets.iter().map(stream).collect();
-        Ok(Job {
-            streams,
-            ramp: self.ramp,
-            measure: self.time,
-            bytes_max: None,
-            verify: false,
-            destructive: self.destructive,
-        })
+        let (ramp, measure, verify, destructive) = (self.ramp, self.time, self.verify, self.destructive);
+        Ok(Job { streams, ramp, measure, bytes_max: None, verify, destructive })
     }
 }
 
@@ -330,4 +357,9 @@ fn pair(text: &str) -> Result<(String, String), String> {
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (1.0..=1e6).contains(factor));
     factor.ok_or_else(|| format!("{text:?}: take a number from 1 on"))
+}
+
+fn faster(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.01..=1e6).contains(factor));
+    factor.ok_or_else(|| format!("{text:?}: take a number from 0.01 on"))
 }

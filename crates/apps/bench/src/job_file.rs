@@ -53,7 +53,7 @@ pub fn import(import: &Import) -> Result<bool, RunError> {
 /// Runs all; false where one broke.
 pub fn run(told: &JobFile) -> Result<bool, RunError> {
     let plan = read(&told.file, told.targets.len())?;
-    let addresses = plan::addresses(&plan, &told.maps, &told.targets).map_err(RunError::Job)?;
+    let addresses = plan::addresses(&plan.targets, &told.maps, &told.targets).map_err(RunError::Job)?;
     if plan.writes() && !told.destructive {
         let why = "this file writes, and what the targets hold is lost: say --destructive if that is meant";
         return Err(RunError::Refused(why.into()));

@@ -10,7 +10,6 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_env_linux::{LinuxEnv, Timer};
-use cairn_measure::{Histogram, Quantile};
 use cairn_workload::{Content, Direction, Pace, Request, Requests, Schedule};
 use futures::{
     FutureExt,
@@ -18,97 +17,14 @@ use futures::{
 };
 
 use crate::{
-    job::{Job, Measured, RunError, Second},
+    job::{Job, Measured, RunError},
     ledger::Ledger,
+    meter::Meter,
     open::{self, Open},
-    process,
+    room::Room,
     target::Target,
     verify::Written,
 };
-
-/// All that the requests of a run share.
-struct Shared {
-    /// What ends between these counts.
-    counts: (Instant, Instant),
-    measured: RefCell<Measured>,
-    stop: Cell<bool>,
-    bytes_left: Cell<u64>,
-    cpu_before: Cell<Option<Duration>>,
-    /// What ended in the current second, and which that is.
-    current: RefCell<(usize, Histogram)>,
-    last_end: Cell<Option<Instant>>,
-}
-
-impl Shared {
-    /// `all_done`: every stream has begun all that it may, so that the measured time is over, too.
-    fn result(&self, all_done: bool) -> Measured {
-        self.close_second(usize::MAX);
-        let mut measured = self.measured.borrow().clone();
-        measured.ended_unix_ms = process::unix_ms();
-        let took = self.counts.1.min(Instant::now()).saturating_duration_since(self.counts.0);
-        if let Some(before) = self.cpu_before.get().filter(|_| !took.is_zero()) {
-            measured.harness_cpu = (process::cpu_time() - before).as_secs_f64() / took.as_secs_f64();
-        }
-        if measured.broken.is_some() || all_done {
-            measured.measured = took;
-        }
-        measured
-    }
-
-    fn ended(&self, stream: usize, request: &Request, began: Instant, ended: Instant) {
-        let (from, until) = self.counts;
-        if ended < from || ended >= until {
-            return;
-        }
-        if self.cpu_before.get().is_none() {
-            self.cpu_before.set(Some(process::cpu_time()));
-        }
-        let took_ns = ended.saturating_duration_since(began).as_nanos() as u64;
-        let bytes = u64::from(request.len_bytes);
-        let second = (ended - from).as_secs() as usize;
-        self.close_second(second);
-        self.current.borrow_mut().1.record(took_ns);
-        let silence =
-            self.last_end.replace(Some(ended)).map_or(Duration::ZERO, |last| ended.saturating_duration_since(last));
-        let mut measured = self.measured.borrow_mut();
-        let measured = &mut *measured;
-        measured.longest_silence = measured.longest_silence.max(silence);
-        if measured.seconds.len() <= second {
-            measured.seconds.resize(second + 1, Second::default());
-        }
-        let (of_second, of_stream) = (&mut measured.seconds[second], &mut measured.streams[stream]);
-        let (tally, side, of_stream) = match request.direction {
-            Direction::Read => (&mut of_second.reads, &mut measured.reads, &mut of_stream.reads),
-            Direction::Write => (&mut of_second.writes, &mut measured.writes, &mut of_stream.writes),
-        };
-        tally.record(bytes, took_ns);
-        for side in [side, of_stream] {
-            side.latency.record(took_ns);
-            side.bytes += bytes;
-        }
-    }
-
-    /// What ends from now on ends in `second`: requests end in the order of time.
-    fn close_second(&self, second: usize) {
-        let mut current = self.current.borrow_mut();
-        if current.0 == second {
-            return;
-        }
-        let p99_ns = current.1.quantile_ns(Quantile::P99).unwrap_or_default();
-        if let Some(closed) = self.measured.borrow_mut().seconds.get_mut(current.0) {
-            closed.p99_ns = p99_ns;
-        }
-        *current = (second, Histogram::default());
-    }
-
-    fn broke(&self, target: &str, request: &Request, why: &str) {
-        self.stop.set(true);
-        let act = if request.direction == Direction::Read { "read" } else { "write" };
-        let why = format!("{act} of {} bytes at {}: {why}", request.len_bytes, request.offset);
-        let broken = &mut self.measured.borrow_mut().broken;
-        broken.get_or_insert(RunError::Request { target: target.to_owned(), why });
-    }
-}
 
 /// The requests of one stream, and what its writes hold.
 struct Stream {
@@ -120,7 +36,9 @@ struct Stream {
     writes: Cell<u64>,
     bytes_left: Cell<u64>,
     ledger: Option<RefCell<Ledger>>,
-    shared: Rc<Shared>,
+    /// Of all streams together.
+    all_bytes_left: Rc<Cell<u64>>,
+    meter: Rc<Meter>,
 }
 
 /// A request with what it writes.
@@ -140,12 +58,12 @@ impl Stream {
         if self.bytes_left.get() == 0 {
             return None;
         }
-        if self.shared.bytes_left.get() == 0 {
-            self.shared.stop.set(true);
+        if self.all_bytes_left.get() == 0 {
+            self.meter.stop.set(true);
             return None;
         }
         let request = self.draw()?;
-        self.shared.bytes_left.set(self.shared.bytes_left.get().saturating_sub(request.len_bytes.into()));
+        self.all_bytes_left.set(self.all_bytes_left.get().saturating_sub(request.len_bytes.into()));
         self.bytes_left.set(self.bytes_left.get().saturating_sub(request.len_bytes.into()));
         if request.direction == Direction::Read {
             return Some(Begun { request, data: Bytes::new(), generation: 0 });
@@ -165,7 +83,12 @@ impl Stream {
         let Some(ledger) = &self.ledger else { return requests.next() };
         let busy = |request: &Request| request.direction == Direction::Write && ledger.borrow().is_open(request.offset);
         let drawn = requests.by_ref().take(DRAWN_ANEW_MAX).find(|request| !busy(request));
-        Some(drawn.expect("a span with places that are not being written"))
+        if drawn.is_none() {
+            let why = "more writes are asked for at once than there are places that are not being written, and \
+                       what is to be read back is written once at a time: take fewer outstanding, or a wider span";
+            self.meter.ends(RunError::Request { target: self.name.clone(), why: why.into() });
+        }
+        drawn
     }
 
     async fn carry_out(&self, begun: Begun, began: Instant) {
@@ -176,14 +99,17 @@ impl Stream {
                 if let Some(ledger) = self.ledger.as_ref().filter(|_| request.direction == Direction::Write) {
                     ledger.borrow_mut().acknowledge(request.offset, generation);
                 }
-                self.shared.ended(self.number, &request, began, Instant::now());
+                self.meter.ended(self.number, &request, began, Instant::now());
             }
-            Err(why) => self.shared.broke(&self.name, &request, &why),
+            Err(why) => {
+                let act = if request.direction == Direction::Read { "read" } else { "write" };
+                self.meter.broke(&self.name, act, request.len_bytes, request.offset, &why);
+            }
         }
     }
 
     fn is_over(&self) -> bool {
-        self.shared.stop.get() || Instant::now() >= self.shared.counts.1
+        self.meter.stop.get() || Instant::now() >= self.meter.counts.1
     }
 
     /// One of the requests that a closed loop keeps outstanding, again and again.
@@ -200,7 +126,7 @@ impl Stream {
         let (began, timer, room) = (Instant::now(), Timer::new()?, Rc::new(Room::new(outstanding)));
         for due_ns in schedule {
             let due = began + Duration::from_nanos(due_ns);
-            if due >= self.shared.counts.1 {
+            if due >= self.meter.counts.1 {
                 break;
             }
             timer.until(due).await?;
@@ -209,9 +135,9 @@ impl Stream {
                 room.leave();
                 break;
             }
-            let late_ns = due.elapsed().as_nanos() as u64;
-            if due >= self.shared.counts.0 {
-                self.shared.measured.borrow_mut().lag.get_or_insert_default().record(late_ns);
+            let late = due.elapsed();
+            if due >= self.meter.counts.0 {
+                self.meter.late(late);
             }
             let (stream, room) = (self.clone(), room.clone());
             env.spawn(async move {
@@ -226,37 +152,6 @@ impl Stream {
     }
 }
 
-/// Counts what is outstanding.
-struct Room {
-    max: u32,
-    inside: Cell<u32>,
-    left: tokio::sync::Notify,
-}
-
-impl Room {
-    fn new(max: u32) -> Self {
-        Self { max: max.max(1), inside: Cell::new(0), left: tokio::sync::Notify::new() }
-    }
-
-    async fn enter(&self) {
-        while self.inside.get() >= self.max {
-            self.left.notified().await;
-        }
-        self.inside.set(self.inside.get() + 1);
-    }
-
-    fn leave(&self) {
-        self.inside.set(self.inside.get() - 1);
-        self.left.notify_one();
-    }
-
-    async fn empty(&self) {
-        while self.inside.get() > 0 {
-            self.left.notified().await;
-        }
-    }
-}
-
 /// Runs the job to its end.
 ///
 /// # Errors
@@ -264,16 +159,9 @@ impl Room {
 pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> {
     let open = open::all(&env, job).await?;
     let begin = Instant::now();
-    let shared = Rc::new(Shared {
-        counts: (begin + job.ramp, begin + job.ramp + job.measure),
-        measured: RefCell::new(Measured::nothing(job.measure, open.len())),
-        stop: Cell::new(false),
-        bytes_left: Cell::new(job.bytes_max.unwrap_or(u64::MAX)),
-        cpu_before: Cell::new(None),
-        current: RefCell::default(),
-        last_end: Cell::new(None),
-    });
-    shared.measured.borrow_mut().began_unix_ms = process::unix_ms();
+    let counts = (begin + job.ramp, begin + job.ramp + job.measure);
+    let meter = Rc::new(Meter::new(counts, open.len()));
+    let all_bytes_left = Rc::new(Cell::new(job.bytes_max.unwrap_or(u64::MAX)));
     let count = open.len() as u64;
     let mut loops: Vec<LocalBoxFuture<'static, io::Result<()>>> = Vec::new();
     let mut streams = Vec::new();
@@ -287,7 +175,8 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
             writes: Cell::new(0),
             bytes_left: Cell::new(bytes_max),
             ledger: job.verify.then(RefCell::default),
-            shared: shared.clone(),
+            all_bytes_left: all_bytes_left.clone(),
+            meter: meter.clone(),
         });
         streams.push(stream.clone());
         let outstanding = of_job.outstanding.max(1);
@@ -298,8 +187,8 @@ pub(crate) async fn run(env: LinuxEnv, job: &Job) -> Result<Measured, RunError> 
     }
     let paced = join_all(loops).await.into_iter().collect::<io::Result<Vec<()>>>();
     paced.map_err(|error| RunError::Job(format!("the system gives no timer: {error}")))?;
-    let all_done = shared.bytes_left.get() == 0 || streams.iter().all(|stream| stream.bytes_left.get() == 0);
-    let mut measured = shared.result(all_done);
+    let all_done = all_bytes_left.get() == 0 || streams.iter().all(|stream| stream.bytes_left.get() == 0);
+    let mut measured = meter.result(all_done);
     for (of_job, stream) in job.streams.iter().zip(&streams) {
         let written = |ledger: &RefCell<Ledger>| Written {
             target: of_job.target.clone(),

@@ -3,6 +3,7 @@
 
 mod args;
 mod job_file;
+mod log_file;
 mod study_args;
 
 use std::{
@@ -15,13 +16,14 @@ use std::{
 };
 
 use cairn_bench::{
-    job::{Job, Measured, RunError},
+    job::{Job, Measured, RunError, Verified},
     output,
     report::{self, ReportError},
     run,
 };
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 
 use args::{Cli, Command, Load, Precondition, Style};
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Precondition(asked) => precondition(&asked),
         Command::Import(import) => job_file::import(&import),
         Command::Job(job) => job_file::run(&job),
+        Command::Replay(replay) => log_file::run(&replay),
         Command::Report { folder } => return ExitCode::from(told(report::write(&folder).map(listed))),
         Command::Compare { folders } => return ExitCode::from(told(report::beside(&folders))),
         Command::Study(study) => return ExitCode::from(study_args::run(study)),
@@ -77,15 +80,32 @@ fn told(told: Result<String, ReportError>) -> u8 {
     }
 }
 
-/// One load; false where it broke.
+/// One load; false where it broke, and where a target does not hold what was written.
 fn measure(load: &Load) -> Result<bool, RunError> {
     let job = load.job().map_err(RunError::Job)?;
     let measured = run_with_progress(&job)?;
-    println!("{}", shown(load.style, &job, &measured).trim_end());
+    let verified = load.verify.then(|| run::read_back(&measured));
+    println!("{}", shown(load.style, &job, &measured, verified.as_ref()).trim_end());
     if load.style != Style::Table {
         measured.doubts(&job).iter().for_each(|doubt| eprintln!("! {doubt}"));
     }
-    Ok(measured.broken.is_none())
+    let good = match verified {
+        None => true,
+        Some(Ok(verified)) => {
+            let line = output::verified_line(&verified);
+            if load.style == Style::Table {
+                println!("{line}")
+            } else {
+                eprintln!("{line}")
+            }
+            verified.wrong == 0
+        }
+        Some(Err(why)) => {
+            eprintln!("error: not read back: {why}");
+            false
+        }
+    };
+    Ok(good && measured.broken.is_none())
 }
 
 /// Writes all bytes, with a bar on a terminal.
@@ -103,11 +123,20 @@ fn precondition(asked: &Precondition) -> Result<bool, RunError> {
     Ok(true)
 }
 
-fn shown(style: Style, job: &Job, measured: &Measured) -> String {
+/// `verified`: what reading back came to, or why it did not, where it was asked for.
+fn shown(style: Style, job: &Job, measured: &Measured, verified: Option<&Result<Verified, RunError>>) -> String {
     const NAME: &str = "load";
     match style {
         Style::Table => output::table(job, measured, false),
-        Style::Json => format!("{:#}", output::json(job, measured)),
+        Style::Json => {
+            let mut told = output::json(job, measured);
+            told["verified"] = match verified {
+                None => Value::Null,
+                Some(Ok(verified)) => output::verified_json(verified),
+                Some(Err(why)) => json!({ "error": why.to_string() }),
+            };
+            format!("{told:#}")
+        }
         Style::Fio => format!("{:#}", output::fio(job, measured)),
         Style::Vdbench => output::vdbench::vdbench(NAME, job, measured, Duration::from_secs(1)),
         Style::Hcibench => output::hcibench::hcibench(NAME, measured),
@@ -118,25 +147,30 @@ fn shown(style: Style, job: &Job, measured: &Measured) -> String {
 
 /// Runs it, with a bar on a terminal.
 fn run_with_progress(job: &Job) -> Result<Measured, RunError> {
+    with_progress(job.ramp, job.measure, || run::run(job))
+}
+
+/// Does `work`, which takes `ramp` and `measure`, with a bar on a terminal.
+fn with_progress<T>(ramp: Duration, measure: Duration, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
-        return run::run(job);
+        return work();
     }
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| progress(job, &over));
-        let measured = run::run(job);
+        scope.spawn(|| progress(ramp, measure, &over));
+        let done = work();
         over.store(true, Ordering::Relaxed);
-        measured
+        done
     })
 }
 
-fn progress(job: &Job, over: &AtomicBool) {
-    let (began, whole) = (Instant::now(), job.ramp + job.measure);
+fn progress(ramp: Duration, measure: Duration, over: &AtomicBool) {
+    let (began, whole) = (Instant::now(), ramp + measure);
     let style = ProgressStyle::with_template("{msg:>8} [{bar:40}] {pos}/{len} s").expect("a template that parses");
     let bar = ProgressBar::new(whole.as_secs()).with_style(style.progress_chars("=> "));
     while !over.load(Ordering::Relaxed) {
         let now = began.elapsed();
-        bar.set_message(if now < job.ramp { "ramp" } else { "measure" });
+        bar.set_message(if now < ramp { "ramp" } else { "measure" });
         bar.set_position(now.min(whole).as_secs());
         thread::sleep(Duration::from_millis(100));
     }

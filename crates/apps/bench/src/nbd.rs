@@ -2,7 +2,7 @@
 //!
 //! Promises    requests leave in the order in which they were made, those of one turn in one write
 //!             whoever waits when the connection ends is told why
-//! Not here    structured replies, TLS, block status: loads need reads, writes and flushes
+//! Not here    structured replies, TLS, block status: loads need reads, writes, flushes and trims
 //! Source      the NBD protocol, doc/proto.md: fixed newstyle, NBD_OPT_GO, simple replies
 
 use std::{
@@ -32,6 +32,8 @@ const REP_ACK: u32 = 1;
 const REP_INFO: u32 = 3;
 const INFO_EXPORT: u16 = 0;
 const FLAG_READ_ONLY: u16 = 1 << 1;
+const FLAG_SEND_FLUSH: u16 = 1 << 2;
+const FLAG_SEND_TRIM: u16 = 1 << 5;
 const FIXED_NEWSTYLE_NO_ZEROES: u32 = 3;
 const OPTION_BYTES_MAX: u32 = 1 << 16;
 const READ_BUFFER: usize = 256 << 10;
@@ -41,6 +43,20 @@ const READ_BUFFER: usize = 256 << 10;
 pub(crate) enum Command {
     Read,
     Write,
+    Flush,
+    Trim,
+}
+
+impl Command {
+    /// On the wire.
+    fn number(self) -> u16 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Flush => 3,
+            Self::Trim => 4,
+        }
+    }
 }
 
 /// What was read, where it is asked for.
@@ -85,6 +101,8 @@ pub(crate) struct NbdClient {
     next_cookie: Rc<Cell<u64>>,
     pub(crate) size_bytes: u64,
     pub(crate) read_only: bool,
+    pub(crate) can_flush: bool,
+    pub(crate) can_trim: bool,
 }
 
 impl NbdClient {
@@ -154,8 +172,9 @@ impl NbdClient {
         let (queue, requests) = mpsc::unbounded();
         env.spawn(write_requests(to, requests, shared.clone()));
         env.spawn(read_answers(from, shared.clone()));
-        let read_only = flags & FLAG_READ_ONLY != 0;
-        Ok(Self { shared, queue, next_cookie: Rc::default(), size_bytes, read_only })
+        let has = |flag: u16| flags & flag != 0;
+        let (read_only, can_flush, can_trim) = (has(FLAG_READ_ONLY), has(FLAG_SEND_FLUSH), has(FLAG_SEND_TRIM));
+        Ok(Self { shared, queue, next_cookie: Rc::default(), size_bytes, read_only, can_flush, can_trim })
     }
 
     /// One request; what is read is thrown away.
@@ -198,7 +217,7 @@ async fn write_requests(
         while let Some((cookie, command, offset, len_bytes, data)) = next {
             buffer.put_u32(REQUEST_MAGIC);
             buffer.put_u16(0);
-            buffer.put_u16(if command == Command::Read { 0 } else { 1 });
+            buffer.put_u16(command.number());
             buffer.put_u64(cookie);
             buffer.put_u64(offset);
             buffer.put_u32(len_bytes);

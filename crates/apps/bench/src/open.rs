@@ -13,6 +13,26 @@ use crate::{
     target::Target,
 };
 
+/// Opens targets, each path once.
+#[derive(Default)]
+pub(crate) struct Door(Vec<(Address, Target)>);
+
+impl Door {
+    /// # Errors
+    /// It does not open, or it takes no writes where there are some.
+    pub(crate) async fn open(&mut self, env: &LinuxEnv, address: &Address, writes: bool) -> Result<Target, RunError> {
+        if let Some((_, open)) = self.0.iter().find(|(path, _)| path == address) {
+            return Ok(open.clone());
+        }
+        let opened = Target::open(env, address, writes).await;
+        let target = opened.map_err(|why| RunError::Open { target: address.to_string(), why })?;
+        if matches!(target, Target::Disk(_)) {
+            self.0.push((address.clone(), target.clone()));
+        }
+        Ok(target)
+    }
+}
+
 /// A stream that may begin.
 pub(crate) struct Open {
     pub(crate) target: Target,
@@ -27,20 +47,11 @@ pub(crate) struct Open {
 /// # Errors
 /// The first one that cannot be.
 pub(crate) async fn all(env: &LinuxEnv, job: &Job) -> Result<Vec<Open>, RunError> {
-    let mut paths: Vec<(&Address, Target)> = Vec::new();
+    let mut door = Door::default();
     let mut specs = Vec::new();
     for (number, stream) in job.streams.iter().enumerate() {
         let open_error = |why: String| RunError::Open { target: stream.target.to_string(), why };
-        let target = match paths.iter().find(|(address, _)| *address == &stream.target) {
-            Some((_, open)) => open.clone(),
-            None => {
-                let target = Target::open(env, &stream.target, stream.spec.writes()).await.map_err(open_error)?;
-                if matches!(target, Target::Disk(_)) {
-                    paths.push((&stream.target, target.clone()));
-                }
-                target
-            }
-        };
+        let target = door.open(env, &stream.target, stream.spec.writes()).await?;
         let spec = spec(stream, number as u64, target.size_bytes(), target.block_bytes()).map_err(open_error)?;
         specs.push((target, spec));
     }

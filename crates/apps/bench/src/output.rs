@@ -7,16 +7,18 @@
 mod fio;
 pub mod hcibench;
 pub mod iometer;
+mod replay;
 pub mod vdbench;
 
 pub use fio::{fio, fio_of};
+pub use replay::{replay_json, replay_table};
 
 use cairn_measure::{Histogram, Quantile};
 use cairn_workload::{Kind, Pace, Spec};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 
-use crate::job::{Job, Measured, Side, StreamJob, Tally};
+use crate::job::{Job, Measured, Side, StreamJob, Tally, Verified};
 
 const QUANTILES: [(&str, Quantile); 5] = [
     ("p50", Quantile::P50),
@@ -145,25 +147,32 @@ fn qos(latency: &Histogram) -> Value {
     [1, 2, 5, 10, 30].map(share).into_iter().collect::<Map<_, _>>().into()
 }
 
+/// What reading back came to, in the terms of results.
+pub fn verified_json(verified: &Verified) -> Value {
+    let Verified { places, bytes, wrong, first_wrong } = verified;
+    json!({ "places": places, "bytes": bytes, "wrong": wrong, "first_wrong": first_wrong })
+}
+
+/// What reading back came to, in one line.
+pub fn verified_line(verified: &Verified) -> String {
+    let Verified { places, bytes, wrong, first_wrong } = verified;
+    let bytes = cairn_types::format_bytes(*bytes);
+    match first_wrong {
+        Some(first) => format!(
+            "! read back: {wrong} of {places} places ({bytes}) do not hold what was acknowledged last, nor anything later; the first: {first}"
+        ),
+        None => format!("read back: {places} places ({bytes}), each as it was acknowledged last or written after that"),
+    }
+}
+
 /// For people; `by_stream` adds a row for each stream.
 pub fn table(job: &Job, measured: &Measured, by_stream: bool) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
-        "", "IOPS", "MiB/s", "MB/s", "MEAN MS", "P50", "P95", "P99", "P99.9", "MAX", "<=1 MS", "<=5 MS", "<=30 MS",
-    ]);
-    let both = measured.both();
-    for (name, side) in [("read", &measured.reads), ("write", &measured.writes), ("total", &both)] {
-        if side.latency.count() > 0 || name == "total" {
-            table.add_row(row(name, measured, side));
-        }
-    }
+    let mut rows = sides(measured);
     if by_stream && job.streams.len() > 1 {
-        for (stream, of_stream) in job.streams.iter().zip(&measured.streams) {
-            table.add_row(row(&stream.name, measured, &of_stream.both()));
-        }
+        let streams = job.streams.iter().zip(&measured.streams);
+        rows.extend(streams.map(|(stream, of_stream)| (stream.name.as_str(), of_stream.both())));
     }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    let table = table_of(measured, &rows);
     let mut text = format!("{}\n{table}\n", title(job));
     if measured.broken.is_none() && measured.measured < job.measure {
         text.push_str(&format!("all bytes were done after {:.1} s\n", measured.measured.as_secs_f64()));
@@ -172,6 +181,25 @@ pub fn table(job: &Job, measured: &Measured, by_stream: bool) -> String {
         text.push_str(&format!("! {doubt}\n"));
     }
     text
+}
+
+/// Reads, writes and both together; what there was none of is left out.
+fn sides<'a>(measured: &Measured) -> Vec<(&'a str, Side)> {
+    let sides = [("read", measured.reads.clone()), ("write", measured.writes.clone()), ("total", measured.both())];
+    sides.into_iter().filter(|(name, side)| side.latency.count() > 0 || *name == "total").collect()
+}
+
+fn table_of(measured: &Measured, rows: &[(&str, Side)]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "", "IOPS", "MiB/s", "MB/s", "MEAN MS", "P50", "P95", "P99", "P99.9", "MAX", "<=1 MS", "<=5 MS", "<=30 MS",
+    ]);
+    for (name, side) in rows {
+        table.add_row(row(name, measured, side));
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
 }
 
 /// What was asked for, in one line.

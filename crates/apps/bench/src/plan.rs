@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use cairn_jobfile::{Dialect, Plan, Run, fio, hcibench, icf, vdbench};
+use cairn_jobfile::{Dialect, NamedTarget, Plan, Run, fio, hcibench, icf, vdbench};
 
 use crate::{
     address::Address,
@@ -71,12 +71,12 @@ fn looks_like(path: &Path, text: &str) -> Option<Dialect> {
     }
 }
 
-/// Where the plan's targets are: by `maps` (`NAME=ADDRESS`), the others by `given` in their order, or all by what the file says.
+/// Where the targets of a file are: by `maps` (`NAME=ADDRESS`), the others by `given` in their order, or all by what the file says.
 ///
 /// # Errors
-/// A name that the plan does not have, or a target without an address.
-pub fn addresses(plan: &Plan, maps: &[String], given: &[Address]) -> Result<Vec<Address>, String> {
-    let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
+/// A name that the file does not have, or a target without an address.
+pub fn addresses(targets: &[NamedTarget], maps: &[String], given: &[Address]) -> Result<Vec<Address>, String> {
+    let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
     let mut found: Vec<Option<Address>> = vec![None; names.len()];
     for map in maps {
         // Names may have a = in them, so may addresses: the longest name counts.
@@ -99,7 +99,7 @@ pub fn addresses(plan: &Plan, maps: &[String], given: &[Address]) -> Result<Vec<
         })?;
         told.parse().map_err(|why| format!("target {}: {why}", target.name))
     };
-    found.into_iter().zip(&plan.targets).map(one).collect()
+    found.into_iter().zip(targets).map(one).collect()
 }
 
 /// Times of a run, divided by `factor`.

@@ -6,8 +6,9 @@ use futures::channel::oneshot;
 
 use crate::{
     address::Address,
-    job::{Job, Measured, RunError, Verified},
+    job::{Job, Measured, RunError, StreamJob, Verified},
     load,
+    replay::{self, Replay, Replayed},
     target::Target,
     verify,
 };
@@ -20,6 +21,22 @@ pub fn run(job: &Job) -> Result<Measured, RunError> {
     check(job)?;
     let job = job.clone();
     on_shard(|env| async move { load::run(env, &job).await })
+}
+
+/// Replays a log, and returns when its last request has ended.
+///
+/// # Errors
+/// What kept it from beginning. What broke it later is in [`Measured::broken`].
+pub fn replay(replay: &Replay) -> Result<Replayed, RunError> {
+    if replay.targets.len() != replay.log.files.len() {
+        return Err(RunError::Job("each file of a log has one target".into()));
+    }
+    if replay.log.destroys() && !replay.destructive {
+        let why = "this log writes, and what the targets hold is lost: say --destructive if that is meant";
+        return Err(RunError::Refused(why.into()));
+    }
+    let replay = replay.clone();
+    on_shard(|env| async move { replay::run(env, &replay).await })
 }
 
 /// Reads back what a job that remembered it wrote.
@@ -92,6 +109,30 @@ fn check(job: &Job) -> Result<(), RunError> {
     if job.writes() && !job.destructive {
         let why = "this load writes, and what the targets hold is lost: say --destructive if that is meant";
         return Err(RunError::Refused(why.into()));
+    }
+    if job.verify { check_verify(job) } else { Ok(()) }
+}
+
+/// What a ledger assumes: a place is known by where it begins, and by one stream.
+fn check_verify(job: &Job) -> Result<(), RunError> {
+    let writers: Vec<&StreamJob> = job.streams.iter().filter(|stream| stream.spec.writes()).collect();
+    if writers.is_empty() {
+        return Err(RunError::Job("nothing is written, so there is nothing to read back: leave --verify out".into()));
+    }
+    for (number, writer) in writers.iter().enumerate() {
+        if writers[..number].iter().any(|other| other.target == writer.target) {
+            let why =
+                "two streams write it: which of them wrote a place last cannot be told, so nothing could be judged";
+            return Err(RunError::Job(format!("{}: {why}", writer.target)));
+        }
+        let mut sizes: Vec<u32> =
+            writer.spec.kinds.iter().filter(|kind| kind.read_percent < 100).map(|kind| kind.request_bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.len() > 1 {
+            let why = "its writes are of several sizes, so that one may cover a part of another: what is there could not be judged";
+            return Err(RunError::Job(format!("{}: {why}", writer.target)));
+        }
     }
     Ok(())
 }

@@ -10,6 +10,8 @@ use crate::{
     nbd::{Command, NbdClient},
 };
 
+const NO_TRIM: &str = "nothing is trimmed in devices and files here, only over NBD";
+
 /// An open target. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Target {
@@ -31,7 +33,7 @@ impl Target {
             address => {
                 let client = NbdClient::connect(env, address).await?;
                 if writes && client.read_only {
-                    return Err("the export is read-only: take a load without writes (--read 100)".into());
+                    return Err("the export is read-only: take what only reads (a load of --read 100)".into());
                 }
                 Ok(Self::Nbd(client))
             }
@@ -66,6 +68,36 @@ impl Target {
             (Self::Disk(disk), Direction::Write) => {
                 disk.write(offset, vec![data], Durability::Durable).await.map_err(|e| e.to_string())
             }
+        }
+    }
+
+    /// Makes what was written stable.
+    pub(crate) async fn flush(&self) -> Result<(), String> {
+        match self {
+            Self::Nbd(client) => client.request(Command::Flush, 0, 0, Bytes::new()).await,
+            Self::Disk(disk) => disk.flush().await.map_err(|e| e.to_string()),
+        }
+    }
+
+    /// Gives space back.
+    pub(crate) async fn trim(&self, offset: u64, len_bytes: u32) -> Result<(), String> {
+        match self {
+            Self::Nbd(client) => client.request(Command::Trim, offset, len_bytes, Bytes::new()).await,
+            Self::Disk(_) => Err(NO_TRIM.into()),
+        }
+    }
+
+    /// Why it cannot flush, where it cannot.
+    pub(crate) fn refuses_flush(&self) -> Option<&'static str> {
+        matches!(self, Self::Nbd(client) if !client.can_flush).then_some("the export takes no flush")
+    }
+
+    /// Why it cannot trim, where it cannot.
+    pub(crate) fn refuses_trim(&self) -> Option<&'static str> {
+        match self {
+            Self::Nbd(client) if client.can_trim => None,
+            Self::Nbd(_) => Some("the export takes no trim"),
+            Self::Disk(_) => Some(NO_TRIM),
         }
     }
 

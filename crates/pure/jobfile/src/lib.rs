@@ -12,6 +12,7 @@ mod error;
 pub mod fio;
 pub mod hcibench;
 pub mod icf;
+pub mod iolog;
 mod number;
 mod plan;
 mod tell;
