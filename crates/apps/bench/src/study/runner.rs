@@ -174,16 +174,7 @@ fn run_arm(
     }
     let mut begun = process::unix_ms();
     say(format!("{}: starting", arm.arm));
-    let system = match &options.given {
-        Some(given) => System::Given(given.clone()),
-        None => {
-            let folder = options.folder.join("cluster");
-            let cluster = OwnCluster::start(&folder, &plan.cluster, arm);
-            let cluster = cluster.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
-            let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
-            System::Own(cluster, targets)
-        }
-    };
+    let system = start(plan, arm, options)?;
     record.manifest.target = system.facts(plan.stripe_width);
     let step = |action, began_ms| Step {
         arm: arm.arm.clone(),
@@ -232,6 +223,18 @@ fn run_arm(
         before: None,
         after: None,
     })
+}
+
+/// What the arm is measured on, with its disks.
+fn start(plan: &Plan, arm: &ArmMedia, options: &Options) -> Result<System, String> {
+    if let Some(given) = &options.given {
+        return Ok(System::Given(given.clone()));
+    }
+    let folder = options.folder.join("cluster");
+    let cluster = OwnCluster::start(&folder, &plan.cluster, arm);
+    let cluster = cluster.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
+    let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
+    Ok(System::Own(cluster, targets))
 }
 
 /// One line for who waits.
