@@ -163,6 +163,9 @@ fn plan(which: &Which) -> Result<Plan, String> {
         }
     }
     if let Some(dilation) = which.dilation {
+        if !(1.0..=10_000.0).contains(&dilation) {
+            return Err(format!("a dilation of {dilation}: take 1 to 10,000"));
+        }
         plan.arms.iter_mut().for_each(|arm| arm.dilation = dilation);
     }
     plan.repeats = which.repeats.unwrap_or(plan.repeats);

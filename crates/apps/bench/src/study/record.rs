@@ -88,19 +88,27 @@ impl Record {
     /// One more thing was done.
     ///
     /// # Errors
-    /// It cannot be written down.
+    /// It cannot be written down: it is forgotten, so that what is there and why it ended may still be.
     pub fn step(&mut self, step: Step) -> Result<(), String> {
         self.manifest.steps.push(step);
-        self.save()
+        let saved = self.save();
+        if saved.is_err() {
+            self.manifest.steps.pop();
+        }
+        saved
     }
 
     /// One more thing was done, which measured something.
     ///
     /// # Errors
-    /// It cannot be written down.
+    /// As [`Record::step`].
     pub fn measured(&mut self, step: Step, cell: Cell) -> Result<(), String> {
         self.results.cells.push(cell);
-        self.step(step)
+        let saved = self.step(step);
+        if saved.is_err() {
+            self.results.cells.pop();
+        }
+        saved
     }
 
     /// The run is over: early, and why, or at its end.
@@ -111,6 +119,15 @@ impl Record {
         self.manifest.ended_early.clone_from(&early);
         self.results.ended_early = early;
         self.save()
+    }
+
+    /// Takes a run away in which nothing was done, so that the next one may begin in its folder.
+    pub fn withdraw(self) {
+        for file in ["results.json", "manifest.json"] {
+            let _ = fs::remove_file(self.folder.join(file));
+        }
+        // Not where it holds anything else.
+        let _ = fs::remove_dir(&self.folder);
     }
 
     /// Results before the manifest: a step that stands there has its cell.

@@ -4,6 +4,7 @@
 //!             a test of which not every repeat was measured is run again as a whole when a run is gone on with
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -50,13 +51,20 @@ pub struct Options {
 /// Runs `plan`, and says on the way what it does.
 ///
 /// # Errors
-/// What ended it; what was measured until then is in its folder.
+/// What ended it; what was done until then is in its folder.
 pub fn run(plan: &Plan, options: &Options, say: &(dyn Fn(String) + Sync)) -> Result<Record, String> {
     check(plan, options)?;
     let mut record = begin(plan, options)?;
     let outcome = plan.arms.iter().try_for_each(|arm| run_arm(plan, arm, options, &mut record, say));
-    record.end(outcome.as_ref().err().cloned())?;
-    outcome.map(|()| record)
+    if let Err(why) = outcome.as_ref()
+        && record.manifest.steps.is_empty()
+    {
+        let why = why.clone();
+        record.withdraw();
+        return Err(why);
+    }
+    let ended = record.end(outcome.as_ref().err().cloned());
+    outcome.and(ended).map(|()| record)
 }
 
 fn check(plan: &Plan, options: &Options) -> Result<(), String> {
@@ -216,6 +224,18 @@ fn start(plan: &Plan, arm: &ArmMedia, options: &Options) -> Result<System, Strin
 fn step(arm: &ArmMedia, action: Action, began_ms: u64, after: Option<Counters>) -> Step {
     let (arm, ended_ms) = (arm.arm.clone(), process::unix_ms());
     Step { arm, action, began_ms, ended_ms, phases: Vec::new(), before: None, after }
+}
+
+/// What the arm is measured on, with its disks.
+fn start(plan: &Plan, arm: &ArmMedia, options: &Options) -> Result<System, String> {
+    if let Some(given) = &options.given {
+        return Ok(System::Given(given.clone()));
+    }
+    let folder = options.folder.join("cluster");
+    let cluster = OwnCluster::start(&folder, &plan.cluster, arm);
+    let cluster = cluster.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
+    let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
+    Ok(System::Own(cluster, targets))
 }
 
 /// One line for who waits.
