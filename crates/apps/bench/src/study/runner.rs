@@ -210,16 +210,6 @@ fn run_arm(
     record.step(step(arm, Action::Stop, begun, None))
 }
 
-/// The cluster of an arm with its disks, or the targets that were given.
-fn start(plan: &Plan, arm: &ArmMedia, options: &Options) -> Result<System, String> {
-    if let Some(given) = &options.given {
-        return Ok(System::Given(given.clone()));
-    }
-    let cluster = OwnCluster::start(&options.folder.join("cluster"), &plan.cluster, arm)?;
-    let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
-    Ok(System::Own(cluster, targets))
-}
-
 /// A step without phases, which ends now.
 fn step(arm: &ArmMedia, action: Action, began_ms: u64, after: Option<Counters>) -> Step {
     let (arm, ended_ms) = (arm.arm.clone(), process::unix_ms());
