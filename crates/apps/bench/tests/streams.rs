@@ -18,7 +18,8 @@ fn stream(target: &str, kinds: &[Kind]) -> StreamJob {
 }
 
 fn job(streams: Vec<StreamJob>) -> Job {
-    Job { streams, ramp: Duration::from_millis(200), measure: Duration::from_secs(2), destructive: true }
+    let (ramp, measure) = (Duration::from_millis(200), Duration::from_secs(2));
+    Job { streams, ramp, measure, destructive: true, ..Job::nothing() }
 }
 
 #[test]
