@@ -293,6 +293,9 @@ impl Load {
     /// # Errors
     /// What cannot be, in words.
     pub fn job(&self) -> Result<Job, String> {
+        if self.verify && self.read == 100 {
+            return Err("nothing is written, so there is nothing to read back: leave --verify out".into());
+        }
         let addresses = match (self.zipf, self.hot) {
             (Some(theta), _) => Addresses::Zipf { theta },
             (None, Some((requests_percent, area_percent))) => Addresses::HotArea { requests_percent, area_percent },

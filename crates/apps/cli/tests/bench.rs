@@ -192,8 +192,20 @@ fn words_go_on_to_the_load_generator() {
     let program = dir.path().join("cairn");
     std::fs::hard_link(env!("CARGO_BIN_EXE_cairn"), &program).unwrap();
     std::os::unix::fs::symlink("/bin/echo", dir.path().join("cairn-bench")).unwrap();
-    let verbs =
-        ["load", "precondition", "import", "job", "list", "describe", "plan", "run", "verify", "report", "compare"];
+    let verbs = [
+        "load",
+        "precondition",
+        "import",
+        "job",
+        "replay",
+        "list",
+        "describe",
+        "plan",
+        "run",
+        "verify",
+        "report",
+        "compare",
+    ];
     for verb in verbs {
         let output = Command::new(&program).args(["bench", verb, "a b", "--style", "json", "--help"]).output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{verb} a b --style json --help\n"));

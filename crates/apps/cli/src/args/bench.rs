@@ -43,6 +43,11 @@ pub enum Bench {
     /// `cairn bench job --help` tells its flags.
     #[command(disable_help_flag = true)]
     Job(Words),
+    /// Replays an I/O log of fio, each request when it was recorded, and measures it
+    ///
+    /// `cairn bench replay --help` tells its flags.
+    #[command(disable_help_flag = true)]
+    Replay(Words),
     /// Shows the studies that there are
     #[command(disable_help_flag = true)]
     List(Words),

@@ -31,6 +31,7 @@ pub fn run(context: &Context, verb: Bench) -> Result<(), Fail> {
         Bench::Compare(words) => return own::run("compare", &words),
         Bench::Import(words) => return own::run("import", &words),
         Bench::Job(words) => return own::run("job", &words),
+        Bench::Replay(words) => return own::run("replay", &words),
         Bench::List(words) => return own::run("list", &words),
         Bench::Describe(words) => return own::run("describe", &words),
         Bench::Plan(words) => return own::run("plan", &words),
