@@ -148,7 +148,7 @@ mod tests {
             let spec = Spec { kinds, addresses: Addresses::Uniform, span_begin: 0, span_bytes: 0, seed: 1 };
             StreamJob::new(Address::Path((*target).into()), spec, Content::random(1, 0))
         };
-        Job { streams: streams.iter().map(stream).collect(), verify: true, ..Job::nothing() }
+        Job { streams: streams.iter().map(stream).collect(), verify: true, ..Job::default() }
     }
 
     #[test]

@@ -177,7 +177,7 @@ fn run_arm(
     let mut begun = process::unix_ms();
     say(format!("{}: starting", arm.arm));
     let system = start(plan, arm, options)?;
-    record.manifest.target = system.facts(plan.stripe_width);
+    record.manifest.target = system.facts(plan);
     record.step(step(arm, Action::Start, begun, system.counters()))?;
     if plan.precondition_passes > 0 {
         begun = process::unix_ms();

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use cairn_api::v1;
-use cairn_study::{Counters, Gauges, TargetFacts};
+use cairn_study::{Counters, Gauges, Plan, TargetFacts};
 
 use super::{cluster::OwnCluster, programs::Cairn};
 use crate::address::Address;
@@ -72,7 +72,7 @@ impl System {
     }
 
     /// Facts for the manifest.
-    pub fn facts(&self, stripe_width: u32) -> TargetFacts {
+    pub fn facts(&self, plan: &Plan) -> TargetFacts {
         let addresses = self.targets().iter().map(ToString::to_string).collect();
         let all: Option<v1::Counters> = self.cairn().and_then(|cairn| cairn.call(&["counters"]).ok());
         let groups = || all.iter().flat_map(|all| &all.hosts).flat_map(|host| &host.disk_groups);
@@ -84,10 +84,10 @@ impl System {
             },
             addresses,
             hosts,
-            policy: if own { format!("mirror, FTT 1, stripe width {stripe_width}") } else { String::new() },
+            policy: if own { format!("mirror, FTT 1, stripe width {}", plan.stripe_width) } else { String::new() },
             copies: if own { 2 } else { 0 },
             buffer_bytes: groups().filter_map(|group| group.gauges).map(|gauges| gauges.log_bytes).sum(),
-            read_cache_bytes: 0,
+            read_cache_bytes: if own { plan.cluster.read_cache_bytes * u64::from(hosts) } else { 0 },
         }
     }
 }
