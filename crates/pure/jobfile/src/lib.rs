@@ -1,4 +1,5 @@
-//! Job files of other tools, as plans of runs: Vdbench's parameter files, fio's job files, IOMeter's `.icf`, HCIBench's flags.
+//! Job files of other tools, as plans of runs: Vdbench's parameter files, fio's job files, IOMeter's `.icf`, HCIBench's flags. fio's
+//! I/O logs as requests and their times.
 //!
 //! Promises    J1  what a file asks for and is not done here is an error that names line and keyword; what changes no number is a
 //!                 note of the plan; nothing is left out in silence                                    (tests/)

@@ -253,7 +253,8 @@ fn optane_mixed(scale: Scale) -> Plan {
     }
 }
 
-/// Four hosts that hold `data_bytes` twice, with a write buffer of half of that.
+/// Four hosts that hold `data_bytes` twice, with write buffers that a test's writes do not fill to where congestion begins: what is
+/// compared is how fast cache media take requests, not how destage keeps up.
 fn two_tier(data_bytes: u64, capacity_devices: u32) -> Cluster {
     let host = data_bytes * 2 / 4;
     Cluster {
@@ -261,7 +262,7 @@ fn two_tier(data_bytes: u64, capacity_devices: u32) -> Cluster {
         capacity_devices,
         // Twice the data: room for cleaning, and for disks that do not spread evenly.
         capacity_bytes: (host * 2 / u64::from(capacity_devices)).max(192 * MIB) / MIB * MIB,
-        buffer_bytes: (host / 2).max(64 * MIB) / MIB * MIB,
+        buffer_bytes: (host * 3 / 2).clamp(64 * MIB, 1_200 * GB) / MIB * MIB,
         read_cache_bytes: (host / 16).max(16 * MIB),
     }
 }
