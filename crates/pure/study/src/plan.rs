@@ -277,7 +277,8 @@ fn optane_seqwrite(scale: Scale) -> Plan {
     let disks = vms * 4;
     // Two copies of each byte: a half of the buffers of four hosts, three times and a half.
     let written = buffer * 4 / 2 * 7 / 2;
-    let disk = written / u64::from(disks) / MIB * MIB;
+    // Twice its share: a disk that is written faster than others does not come round to what is still buffered.
+    let disk = written * 2 / u64::from(disks) / MIB * MIB;
     let (sizes, each): (&[u32], &[u32]) = match scale {
         Scale::Quick => (&[64, 256], &[2]),
         _ => (&[64, 256, 1024], &[1, 4, 16]),
@@ -342,9 +343,12 @@ mod tests {
             for test in &writes.tests {
                 let buffers = writes.cluster.buffer_bytes * u64::from(writes.cluster.hosts);
                 assert!(test.bytes_max.unwrap() * 2 >= 3 * buffers, "{scale}: less than three buffers");
-                assert!(u64::from(writes.disks) * writes.disk_bytes <= test.bytes_max.unwrap());
+                assert!(
+                    u64::from(writes.disks) * writes.disk_bytes >= test.bytes_max.unwrap() * 3 / 2,
+                    "no disk comes round"
+                );
             }
-            let (host, data) = (writes.cluster.capacity_bytes, u64::from(writes.disks) * writes.disk_bytes);
+            let (host, data) = (writes.cluster.capacity_bytes, writes.tests[0].bytes_max.unwrap());
             assert!(host * 4 >= data * 5, "{scale}: wherever copies go, a host has room for them");
         }
         assert_eq!(
@@ -361,7 +365,8 @@ mod tests {
                 let Some(plan) = Plan::of(name, scale) else { continue };
                 let capacity =
                     u64::from(plan.cluster.hosts * plan.cluster.capacity_devices) * plan.cluster.capacity_bytes;
-                let copies = u64::from(plan.disks) * plan.disk_bytes * 2;
+                let most = plan.tests.iter().filter_map(|test| test.bytes_max).max();
+                let copies = most.unwrap_or(u64::from(plan.disks) * plan.disk_bytes) * 2;
                 assert!(copies * 3 / 2 <= capacity, "{name} at {scale}: {copies} in {capacity}");
                 assert_eq!(plan.disks % plan.cluster.hosts, 0, "{name}: disks spread evenly");
                 assert!(plan.tests.iter().all(|t| t.load.disks <= plan.disks && t.load.outstanding >= t.load.disks));
