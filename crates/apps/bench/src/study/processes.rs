@@ -68,6 +68,10 @@ impl Processes {
                 if status.is_ok_and(|status| u64::from(status.hosts_up) == all) {
                     break;
                 }
+                if self.etcd.try_wait().is_ok_and(|ended| ended.is_some()) {
+                    let words = last_words(&self.folder.join("etcd.log"));
+                    return Err(format!("etcd, which this study needs, did not start: {words}"));
+                }
                 let host = &mut self.hosts[number];
                 let ended = host.process.as_mut().and_then(|process| process.try_wait().ok().flatten());
                 if ended.is_some() || begun.elapsed() > START_MAX {

@@ -121,8 +121,24 @@ impl Record {
         self.save()
     }
 
+    /// The run is over, as `outcome` says. One in which nothing was done is taken away, so that the next may begin in its folder.
+    ///
+    /// # Errors
+    /// Those of the run, or it cannot be written down.
+    pub fn finish(mut self, outcome: Result<(), String>) -> Result<Self, String> {
+        if let Err(why) = &outcome
+            && self.manifest.steps.is_empty()
+        {
+            let why = why.clone();
+            self.withdraw();
+            return Err(why);
+        }
+        let ended = self.end(outcome.as_ref().err().cloned());
+        outcome.and(ended).map(|()| self)
+    }
+
     /// Takes a run away in which nothing was done, so that the next one may begin in its folder.
-    pub fn withdraw(self) {
+    fn withdraw(self) {
         for file in ["results.json", "manifest.json"] {
             let _ = fs::remove_file(self.folder.join(file));
         }

@@ -114,8 +114,7 @@ pub fn run(
     let mut record = Record::begin(folder, manifest, system)?;
     let outcome = prepared(plan, &media, hooks, seed, &mut record, say)
         .and_then(|system| measured(plan, &media, system, seed, &mut record, say));
-    record.end(outcome.as_ref().err().cloned())?;
-    outcome.map(|()| record)
+    record.finish(outcome)
 }
 
 fn step(media: &ArmMedia, action: Action, began_ms: u64) -> Step {
@@ -195,7 +194,6 @@ fn measured(
         let load = load.join().unwrap_or_else(|_| Err(RunError::Job("the load generator failed".into())));
         (load, failures)
     });
-    failures?;
     let load = load.map_err(|e| e.to_string())?;
     let id = format!("{}/rate", media.arm);
     let params = Params {
@@ -215,6 +213,8 @@ fn measured(
     let ended_ms = load.ended_unix_ms;
     let run = Step { began_ms, ended_ms, phases: phases(&load, plan.ramp_ms), ..step(media, action, began_ms) };
     record.measured(run, cell)?;
+    // Only now: what was measured until a hook failed is kept.
+    failures?;
     if let Some(why) = &load.broken {
         say(format!("the load broke: {why}"));
     }

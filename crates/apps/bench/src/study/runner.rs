@@ -56,15 +56,7 @@ pub fn run(plan: &Plan, options: &Options, say: &(dyn Fn(String) + Sync)) -> Res
     check(plan, options)?;
     let mut record = begin(plan, options)?;
     let outcome = plan.arms.iter().try_for_each(|arm| run_arm(plan, arm, options, &mut record, say));
-    if let Err(why) = outcome.as_ref()
-        && record.manifest.steps.is_empty()
-    {
-        let why = why.clone();
-        record.withdraw();
-        return Err(why);
-    }
-    let ended = record.end(outcome.as_ref().err().cloned());
-    outcome.and(ended).map(|()| record)
+    record.finish(outcome)
 }
 
 fn check(plan: &Plan, options: &Options) -> Result<(), String> {

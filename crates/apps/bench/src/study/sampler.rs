@@ -13,7 +13,10 @@ use cairn_api::v1;
 use cairn_study::{Gauges, Sample};
 
 use super::{programs::Cairn, system::gauges_of};
-use crate::{job::Measured, process};
+use crate::{
+    job::{Measured, RunError},
+    process,
+};
 
 /// How often it asks.
 const EVERY: Duration = Duration::from_millis(500);
@@ -62,7 +65,12 @@ impl Sampler {
                 gauges,
             }
         };
-        measured.seconds.iter().enumerate().map(sample).collect()
+        let mut samples: Vec<Sample> = measured.seconds.iter().enumerate().map(sample).collect();
+        // A load ends with its first request that fails.
+        if let (Some(RunError::Request { .. }), Some(last)) = (&measured.broken, samples.last_mut()) {
+            last.failed = 1;
+        }
+        samples
     }
 }
 

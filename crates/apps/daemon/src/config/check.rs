@@ -116,9 +116,11 @@ impl Config {
     fn check_tuning(&self) -> Result<(), ConfigError> {
         let tuning = &self.tuning;
         let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
-        if !(1..high).contains(&low) || high > CONGESTION_HIGH_MAX_PERCENT {
+        // Below the mark where destage begins guests would wait for room that nobody makes.
+        let destage = cairn_store::StoreOptions::default().destage_percent;
+        if !(destage..high).contains(&low) || high > CONGESTION_HIGH_MAX_PERCENT {
             let why = format!(
-                "{low} and {high}: from 1 to {CONGESTION_HIGH_MAX_PERCENT}, and the low mark below the high one"
+                "{low} and {high}: from {destage}, where destage begins, to {CONGESTION_HIGH_MAX_PERCENT}, the low mark below the high one"
             );
             return Err(bad("tuning.congestion_low_percent, congestion_high_percent", &why));
         }

@@ -45,6 +45,9 @@ pub struct MediumError {
     pub why: String,
 }
 
+/// The longest access time of a medium; dilated by the most that is allowed it is still far from what a clock can hold.
+const ACCESS_MAX_NS: u64 = 10_000_000_000;
+
 impl Medium {
     /// Whether it can be calculated with.
     ///
@@ -64,7 +67,8 @@ impl Medium {
             if !points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1) {
                 return refuse(format!("access times of {what} ascend, shares and nanoseconds"));
             }
-            if points.iter().any(|point| point.1 > 10_000_000_000) {
+            let longest_ns = points.iter().map(|point| point.1).chain(service.following_ns).max();
+            if longest_ns > Some(ACCESS_MAX_NS) {
                 return refuse(format!("an access time of {what} of more than 10 s"));
             }
             if service.lanes == 0 || service.lanes > 4096 {
@@ -238,6 +242,7 @@ mod tests {
         assert!(wrong(|m| m.reads.lanes = 0).contains("lanes"));
         assert!(wrong(|m| m.writes.bytes_per_s = 0).contains("bytes a second"));
         assert!(wrong(|m| m.reads.access = vec![(0.0, 1)]).contains("share 0"));
+        assert!(wrong(|m| m.reads.following_ns = Some(u64::MAX)).contains("more than 10 s"));
         assert!(wrong(|m| m.reads.access = vec![(0.0, 2), (1.0, 1)]).contains("ascend"));
     }
 }
