@@ -360,7 +360,9 @@ fn no_room_for_the_results() {
             let text = fs::read(kept.join(file)).map_err(|e| format!("{file}: {e}"))?;
             let whole: Value = serde_json::from_slice(&text).map_err(|e| format!("{file} is no whole JSON: {e}"))?;
             let early = whole["ended_early"].as_str().unwrap_or_default();
-            check(early.contains("No space left"), || format!("{file}: ended early: {early:?}"))?;
+            // Why, where there was room to write it; that it is not whole, in any case.
+            let marked = early.contains("No space left") || early.contains("interrupted");
+            check(marked, || format!("{file}: ended early: {early:?}"))?;
             cells += whole["cells"].as_array().map_or(0, Vec::len);
         }
         println!("{cells} cells were kept");
