@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -29,9 +29,60 @@ pub struct Door {
 #[derive(Debug)]
 struct Shared {
     targets: Mutex<Vec<Target>>,
-    /// What is open, so that it can be shut.
-    open: Mutex<Vec<UnixStream>>,
+    /// Both sides of what is open, with the connection's number, so that they can be shut: a side whose host stands still and whose
+    /// buffer is full holds the thread that writes to it, and with it the other side.
+    open: Mutex<Vec<(u64, Arc<End>)>>,
+    next: AtomicU64,
     closed: AtomicBool,
+}
+
+/// One side of a connection.
+#[derive(Debug)]
+enum End {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl End {
+    fn connect(target: &Target) -> Option<Self> {
+        match target {
+            Target::Unix(path) => UnixStream::connect(path).ok().map(Self::Unix),
+            Target::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, Duration::from_secs(1)).ok()?;
+                let _ = stream.set_nodelay(true);
+                Some(Self::Tcp(stream))
+            }
+        }
+    }
+
+    fn shut(&self) {
+        let _ = match self {
+            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl Read for &End {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            End::Unix(stream) => (&mut &*stream).read(into),
+            End::Tcp(stream) => (&mut &*stream).read(into),
+        }
+    }
+}
+
+impl Write for &End {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            End::Unix(stream) => (&mut &*stream).write(bytes),
+            End::Tcp(stream) => (&mut &*stream).write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Door {
@@ -42,8 +93,12 @@ impl Door {
     pub fn open(socket: &Path, targets: Vec<Target>) -> Outcome<Self> {
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).map_err(|e| format!("cannot listen at {}: {e}", socket.display()))?;
-        let shared =
-            Arc::new(Shared { targets: Mutex::new(targets), open: Mutex::default(), closed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            targets: Mutex::new(targets),
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        });
         let door = Self { socket: socket.to_owned(), shared: shared.clone() };
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -67,9 +122,7 @@ impl Door {
     }
 
     fn shut_open(&self) {
-        for stream in self.shared.open.lock().expect("no holder panics").drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.shared.open.lock().expect("no holder panics").drain(..).for_each(|(_, end)| end.shut());
     }
 }
 
@@ -84,51 +137,34 @@ impl Drop for Door {
 
 impl Shared {
     fn join(&self, client: UnixStream) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let targets = self.targets.lock().expect("no holder panics").clone();
-        let Ok(kept) = client.try_clone() else { return };
-        self.open.lock().expect("no holder panics").push(kept);
-        for target in targets {
-            match target {
-                Target::Unix(path) => {
-                    let Ok(server) = UnixStream::connect(path) else {
-                        continue;
-                    };
-                    let (Ok(back), Ok(client_back)) = (server.try_clone(), client.try_clone()) else {
-                        return;
-                    };
-                    return both(client, server, back, client_back, |s| drop(s.shutdown(Shutdown::Both)));
-                }
-                Target::Tcp(address) => {
-                    let Ok(server) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) else {
-                        continue;
-                    };
-                    let _ = server.set_nodelay(true);
-                    let (Ok(back), Ok(client_back)) = (server.try_clone(), client.try_clone()) else {
-                        return;
-                    };
-                    return both(client, server, back, client_back, |s| drop(s.shutdown(Shutdown::Both)));
-                }
-            }
+        // Kept before the way to a host is looked for: who leads elsewhere meanwhile finds it.
+        let client = self.keep(number, End::Unix(client));
+        if let Some(server) = targets.iter().find_map(End::connect) {
+            let server = self.keep(number, server);
+            both(&client, &server);
         }
-        let _ = client.shutdown(Shutdown::Both);
+        client.shut();
+        // All of it is closed now: QEMU, where it waits until it may write, is not woken by a socket that was only shut.
+        self.open.lock().expect("no holder panics").retain(|(of, _)| *of != number);
+    }
+
+    fn keep(&self, number: u64, end: End) -> Arc<End> {
+        let end = Arc::new(end);
+        self.open.lock().expect("no holder panics").push((number, end.clone()));
+        end
     }
 }
 
 /// Copies both ways until either side ends, then ends both.
-fn both<S: Read + Write + Send + 'static>(
-    client: UnixStream,
-    server: S,
-    back: S,
-    client_back: UnixStream,
-    shut: fn(&S),
-) {
+fn both(client: &Arc<End>, server: &Arc<End>) {
+    let (from, to) = (client.clone(), server.clone());
     let there = thread::spawn(move || {
-        let (mut client, mut server) = (client, server);
-        let _ = std::io::copy(&mut client, &mut server);
-        shut(&server);
+        let _ = std::io::copy(&mut &*from, &mut &*to);
+        to.shut();
     });
-    let (mut back, mut client_back) = (back, client_back);
-    let _ = std::io::copy(&mut back, &mut client_back);
-    let _ = client_back.shutdown(Shutdown::Both);
+    let _ = std::io::copy(&mut &**server, &mut &**client);
+    client.shut();
     let _ = there.join();
 }
