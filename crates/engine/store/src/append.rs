@@ -2,15 +2,22 @@
 //!
 //! Promises    a refused operation leaves no trace (I9); an acknowledged one is on stable media (I3)
 //!             operations of one class take effect in the order in which they were asked for
-//! Assumes     one writer task per disk group: one durable write in flight, its followers gather meanwhile
+//! Assumes     one writer task per disk group: its batches are written in order, followers gather meanwhile
 //!
 //! When the log is full, writes wait for destage; small operations (undo, settle, trims, deletes, records) then
 //! overtake them within a reserve, so that failover and freeing space never hang behind a full log.
 
-use std::{collections::VecDeque, future::Future, rc::Rc, time::Duration};
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use cairn_env::{BUFFER_ALIGN, Disk, Durability, Env, PageBuf};
+use cairn_env::{BUFFER_ALIGN, Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
 use cairn_format::{
     BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, block_crcs, encode_batch,
 };
@@ -31,8 +38,18 @@ use crate::{
 ///
 /// Napkin: 1 MiB takes about 1 ms on a SATA device: larger batches add latency, not throughput.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
+/// Batches on their way to the device: one that is written, and one that follows it without a pause.
+///
+/// The second is begun once as many operations wait as the first has. Written one after the other all the same: two at
+/// once would be smaller, and each costs wake-ups, system calls and a flush.
+const BATCHES_MAX: usize = 2;
 /// Operations of a batch that room is made for at once.
 const BATCH_EXPECTED: usize = 64;
+/// Free blocks from which on a write is charged for all of its blocks, without a look at which of them have space already: the
+/// index is large, and the charge is given back when the record is applied. Above what waits for a log at once, unless many
+/// hosts write here at their most (64 MiB each): then a group that is nearly full refuses new space that much early.
+/// Overwrites are never refused for it: below this they are charged nothing.
+const AMPLE_BLOCKS: u64 = (1 << 30) / BLOCK_BYTES as u64;
 /// Bytes of an object record, at most: what a batch header has room for beside it.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
@@ -133,31 +150,59 @@ impl<E: Env> Inner<E> {
 
     /// The writer task: runs until the group closes.
     pub(crate) async fn run_writer(self: Rc<Self>) {
+        let mut under_way: VecDeque<Writing> = VecDeque::new();
         loop {
-            if self.state.borrow_mut().close_if_wanted() {
-                self.destager.raise();
-            }
-            let next = self.state.borrow_mut().next_batch(self.open_count, &self.tuning, &self.pins);
-            match next {
-                Next::Batch(batch) => {
-                    let offset = batch.device_offset;
-                    let parts = batch.parts.clone();
-                    let durability =
-                        if Canary::AckBeforeFlush.sings() { Durability::Buffered } else { Durability::Durable };
-                    let result = self.cache.write(offset, parts, durability).await;
-                    self.batch_done(batch, result.err().map(|e| StoreError::media("write the log", &e)));
-                }
-                Next::Full => {
-                    self.destager.raise();
-                    self.writer.wait().await;
-                }
-                Next::Empty => self.writer.wait().await,
-                Next::End => {
+            match self.start_batches(&mut under_way) {
+                Started::End => {
                     self.writer_ended.raise();
                     return;
                 }
+                Started::Full => self.destager.raise(),
+                Started::Enough => {}
+            }
+            let mut more = pin!(self.writer.wait());
+            poll_fn(|cx| {
+                // All of them, so that each is with the device; they end in order.
+                under_way.iter_mut().for_each(|writing| writing.poll(cx));
+                let first_is_done = under_way.front().is_some_and(|first| first.result.is_some());
+                if first_is_done { Poll::Ready(()) } else { more.as_mut().poll(cx) }
+            })
+            .await;
+            while let Some(done) = under_way.pop_front_if(|first| first.result.is_some()) {
+                let result = done.result.expect("just seen");
+                self.batch_done(done.batch, result.err().map(|e| StoreError::media("write the log", &e)));
             }
         }
+    }
+
+    /// Gives the device what it is to write now.
+    fn start_batches(&self, under_way: &mut VecDeque<Writing>) -> Started {
+        while under_way.len() < BATCHES_MAX {
+            let next = {
+                let mut state = self.state.borrow_mut();
+                if let Some(last) = under_way.back() {
+                    // A segment is left between batches, and a small batch costs as much as a large one.
+                    if state.close_wanted || state.queue.len() < last.batch.operations.len() {
+                        return Started::Enough;
+                    }
+                } else if state.close_if_wanted() {
+                    self.destager.raise();
+                }
+                state.next_batch(self.open_count, &self.tuning, &self.pins)
+            };
+            match next {
+                Next::Batch(batch) => {
+                    let durability =
+                        if Canary::AckBeforeFlush.sings() { Durability::Buffered } else { Durability::InOrder };
+                    let write = self.cache.write(batch.device_offset, batch.parts.clone(), durability);
+                    under_way.push_back(Writing { batch, write: Box::pin(write), result: None });
+                }
+                Next::Full => return Started::Full,
+                Next::End if under_way.is_empty() => return Started::End,
+                Next::End | Next::Empty => return Started::Enough,
+            }
+        }
+        Started::Enough
     }
 
     fn batch_done(self: &Rc<Self>, batch: Batch, error: Option<StoreError>) {
@@ -169,7 +214,7 @@ impl<E: Env> Inner<E> {
             self.destager.raise();
             return;
         }
-        state.ring.advance(&batch.header);
+        state.ring.written(&batch.header);
         state.last_batch_ns = self.env.now().0;
         state.counters.batches += 1;
         state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
@@ -255,6 +300,33 @@ pub(crate) struct Batch {
     device_offset: u64,
     parts: Vec<Bytes>,
     operations: Vec<(Written, Done)>,
+}
+
+/// A batch on its way to the device.
+struct Writing {
+    batch: Batch,
+    write: LocalBoxFuture<'static, Result<(), DiskError>>,
+    result: Option<Result<(), DiskError>>,
+}
+
+impl Writing {
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        if self.result.is_none()
+            && let Poll::Ready(result) = self.write.as_mut().poll(cx)
+        {
+            self.result = Some(result);
+        }
+    }
+}
+
+/// Why no further batch was started.
+enum Started {
+    /// The device has enough, or nothing waits.
+    Enough,
+    /// The log has no room.
+    Full,
+    /// The group closes, and nothing is on its way.
+    End,
 }
 
 /// What the writer does next.
@@ -450,7 +522,13 @@ impl State {
 
     /// Sets space aside for what a record may add, or refuses it.
     fn charge(&mut self, record: &LogRecord) -> Result<Option<(ComponentId, u64)>, StoreError> {
-        let new = |id: &ComponentId, range| self.components[id].blocks_to_allocate(range, &self.records);
+        let new = |id: &ComponentId, range: BlockRange| {
+            let component = &self.components[id];
+            match self.room(component.device) >= AMPLE_BLOCKS {
+                true => u64::from(range.count),
+                false => component.blocks_to_allocate(range, &self.records),
+            }
+        };
         let (id, blocks): (ComponentId, u64) = match record {
             LogRecord::Write { component, first_block, crcs, .. } => {
                 (*component, new(component, BlockRange::new(*first_block, crcs.len() as u32)))
@@ -566,8 +644,8 @@ impl State {
             position,
             previous_position: self.ring.previous_position,
             previous_crc: self.ring.previous_crc,
-            // One write is in flight at a time: all before this one is durable.
-            durable_position: self.ring.durable,
+            // Written in order: all before this one is durable before it is on the medium.
+            durable_position: self.ring.durable_before_next(),
             open_count,
             header_bytes: 0,
             data_bytes: 0,
@@ -588,7 +666,7 @@ impl State {
         let (header, bytes) = encode_batch(header, &records);
         // Smaller it may be, perhaps so much that the rest of the segment before would have done: that stays unused.
         assert!(header.end() - position <= bytes_max, "the bound of a batch's size holds");
-        self.ring.in_flight = Some(position);
+        self.ring.begin(&header);
         parts[0] = PageBuf::copy_of(&bytes).freeze();
         let operations = records
             .into_iter()

@@ -2,7 +2,10 @@
 //!
 //! Promises    a batch never crosses a segment; a position is never used twice; a segment is entered only when the
 //!             tail has left it (I6) and no read of its old contents is under way
-//! Assumes     one write is in flight at a time: everything before a batch's position is durable when it is written
+//! Assumes     batches are written in order ([`cairn_env::Durability::InOrder`]): everything before a batch's position is
+//!             durable before the batch is on the medium
+
+use std::collections::VecDeque;
 
 use cairn_format::{BatchHeader, CacheRegions};
 
@@ -21,10 +24,10 @@ pub(crate) struct Ring {
     pub head: u64,
     pub previous_position: u64,
     pub previous_crc: u32,
-    /// End of the last batch: all before it is on stable media.
+    /// End of the last batch that was written: all before it is on stable media.
     pub durable: u64,
-    /// Where the batch stands that is being written, or whose write failed.
-    pub in_flight: Option<u64>,
+    /// Where the batches stand that are being written, in order, or whose write failed: position and end.
+    pub in_flight: VecDeque<(u64, u64)>,
 }
 
 /// What asks for room in the log.
@@ -48,7 +51,7 @@ impl Ring {
             previous_position: u64::MAX,
             previous_crc: 0,
             durable: tail,
-            in_flight: None,
+            in_flight: VecDeque::new(),
         }
     }
     pub fn size(&self) -> u64 {
@@ -90,20 +93,30 @@ impl Ring {
     }
     /// Segments from the tail that no batch will be added to, nor is being written.
     pub fn closed_segments(&self) -> u64 {
-        self.segment_of(self.in_flight.unwrap_or(self.head)) - self.segment_of(self.tail)
+        let first = self.in_flight.front().map_or(self.head, |(position, _)| *position);
+        self.segment_of(first) - self.segment_of(self.tail)
     }
-    /// A batch was written.
-    pub fn advance(&mut self, header: &BatchHeader) {
+    /// A batch is being written: the next one goes behind it.
+    pub fn begin(&mut self, header: &BatchHeader) {
         assert!(header.position >= self.head, "positions only grow");
-        self.in_flight = None;
+        self.in_flight.push_back((header.position, header.end()));
         self.head = header.end();
-        self.durable = self.head;
         self.previous_position = header.position;
         self.previous_crc = header.crc;
     }
+    /// The first of the batches that are being written is on the medium.
+    pub fn written(&mut self, header: &BatchHeader) {
+        let first = self.in_flight.pop_front();
+        assert_eq!(first, Some((header.position, header.end())), "batches are written in order");
+        self.durable = header.end();
+    }
+    /// What will be durable when the next batch is written: the end of the one before it.
+    pub fn durable_before_next(&self) -> u64 {
+        self.in_flight.back().map_or(self.durable, |(_, end)| *end)
+    }
     /// Leaves the rest of the head's segment unused, so that destage may take it.
     pub fn close_segment(&mut self) {
-        assert!(self.in_flight.is_none(), "a segment is closed between batches");
+        assert!(self.in_flight.is_empty(), "a segment is closed between batches");
         self.head = self.head.next_multiple_of(self.segment_bytes);
     }
     /// Begins a new chain at the head: nothing before it is read again.
@@ -159,7 +172,7 @@ mod tests {
             previous_position: u64::MAX,
             previous_crc: 0,
             durable: 0,
-            in_flight: None,
+            in_flight: VecDeque::new(),
         }
     }
 

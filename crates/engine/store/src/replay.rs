@@ -2,7 +2,7 @@
 //!
 //! Promises    L1  everything that was acknowledged is found, or the log is reported damaged
 //!             L2  a batch that was never acknowledged may be found or not; when found it is whole
-//! Assumes     one write was in flight: only the last batch can be torn
+//! Assumes     batches were written in order: only the last one on the medium can be torn
 //! Memory      one log segment at a time
 //!
 //! A batch is *torn* if nothing says that it was ever durable. It was durable if a header that claims a later durable
@@ -94,7 +94,8 @@ fn apply(state: &mut State, held: Held) {
     let header = held.header;
     let mut data = header.position + u64::from(header.header_bytes);
     state.ring.head = state.ring.head.max(header.position);
-    state.ring.advance(&header);
+    state.ring.begin(&header);
+    state.ring.written(&header);
     for record in held.records {
         let at = At { position: header.position, data };
         data += record.data_blocks() * PAGE;

@@ -8,7 +8,7 @@
 use std::{cell::Cell, future::Future, path::Path, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::{Buf, Bytes};
-use cairn_env::{BUFFER_ALIGN, BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf};
+use cairn_env::{BUFFER_ALIGN, BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf, Turn, Turns};
 
 use crate::{
     DiskOptions, LinuxEnv, OpenError,
@@ -16,7 +16,7 @@ use crate::{
     device::{self, Device},
     io::{Backend, InFlight, Request, Sync},
     medium::{Access, Drive, Timers},
-    threads::SLICES_MAX,
+    threads::{Lane, SLICES_MAX},
 };
 
 /// A raw block device, or a preallocated file. Cheap to clone; all clones are the same device.
@@ -32,6 +32,10 @@ struct Inner {
     durable: Cell<usize>,
     /// For the model of its medium.
     timers: Timers,
+    /// Writes in order, where threads do them.
+    lane: Arc<Lane>,
+    /// The same where this shard does.
+    turns: Turns,
 }
 
 impl LinuxDisk {
@@ -49,6 +53,8 @@ impl LinuxDisk {
             blocking,
             durable: Cell::new(0),
             timers: Timers::default(),
+            lane: Arc::default(),
+            turns: Turns::default(),
         })))
     }
 
@@ -111,6 +117,8 @@ impl LinuxDisk {
             Durability::Buffered => Sync::Later,
             Durability::Durable if self.0.durable.get() < BY_THREAD_MAX => self.0.device.sync,
             Durability::Durable => Sync::ByDevice,
+            // One at a time.
+            Durability::InOrder => self.0.device.sync,
         };
         let _counted = (durability == Durability::Durable).then(|| DurableUnderWay::new(self.clone()));
         let mut at = offset;
@@ -137,6 +145,43 @@ impl LinuxDisk {
         Ok(())
     }
 
+    /// A write in order; queued before this returns.
+    fn write_in_order(
+        &self,
+        offset: u64,
+        parts: Vec<Bytes>,
+    ) -> impl Future<Output = Result<(), DiskError>> + 'static + use<> {
+        let (disk, inner) = (self.clone(), &self.0);
+        let len = parts.iter().map(Bytes::len).sum();
+        let sync = inner.device.sync;
+        // A medium's model reckons from when a write begins: that is known here only.
+        let threads = inner.backend.in_order(sync).filter(|_| inner.device.drive.is_none());
+        let way = match (self.check_range("write", offset, len), threads) {
+            (Err(error), _) => InOrder::Refused(error),
+            (Ok(()), Some(threads)) => {
+                let request = Request::Write { offset, parts: as_device_takes(parts, len), sync };
+                let file = inner.device.file.clone();
+                InOrder::ByThread(threads.run_in_order(&inner.lane, file, request, inner.in_flight.enter()))
+            }
+            (Ok(()), None) => InOrder::Here(inner.turns.queue(), parts),
+        };
+        async move {
+            let result = match way {
+                InOrder::Refused(error) => return Err(error),
+                InOrder::ByThread(answer) => answer.await.result.map(|_| ()),
+                InOrder::Here(turn, _) if !turn.begin().await => {
+                    Err(std::io::Error::other("a write that came before it failed"))
+                }
+                InOrder::Here(turn, parts) => {
+                    let written = disk.clone().write_all(offset, parts, Durability::InOrder).await;
+                    turn.end(written.is_ok());
+                    return written;
+                }
+            };
+            result.map_err(|cause| disk.error("write", offset, len, &cause))
+        }
+    }
+
     async fn flush_all(self) -> Result<(), DiskError> {
         loop {
             match self.run(Request::Flush).await.0 {
@@ -157,6 +202,13 @@ impl LinuxDisk {
         }
         (answer.result, answer.request)
     }
+}
+
+/// The way of a write in order.
+enum InOrder<F> {
+    Refused(DiskError),
+    ByThread(F),
+    Here(Turn, Vec<Bytes>),
 }
 
 /// When the model of a medium has done the request; a flush waits for nothing, as every write is on its medium when it ends.
@@ -216,7 +268,7 @@ fn as_device_takes(mut parts: Vec<Bytes>, len: usize) -> Vec<Bytes> {
 }
 
 /// Takes `count` written bytes off the front.
-fn advance(parts: &mut Vec<Bytes>, mut count: usize) {
+pub(crate) fn advance(parts: &mut Vec<Bytes>, mut count: usize) {
     let mut whole = 0;
     for part in parts.iter_mut() {
         if count < part.len() {
@@ -261,7 +313,17 @@ impl Disk for LinuxDisk {
         parts: Vec<Bytes>,
         durability: Durability,
     ) -> impl Future<Output = Result<(), DiskError>> + 'static {
-        self.clone().write_all(offset, parts, durability)
+        let disk = self.clone();
+        let in_order = match durability {
+            Durability::InOrder => Ok(self.write_in_order(offset, parts)),
+            _ => Err(parts),
+        };
+        async move {
+            match in_order {
+                Ok(written) => written.await,
+                Err(parts) => disk.write_all(offset, parts, durability).await,
+            }
+        }
     }
 
     fn flush(&self) -> impl Future<Output = Result<(), DiskError>> + 'static {

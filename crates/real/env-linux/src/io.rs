@@ -107,6 +107,17 @@ impl Backend {
     }
 }
 
+impl Backend {
+    /// The threads that write in order without a word between two writes, where such a write goes to a thread.
+    pub fn in_order(&self, sync: Sync) -> Option<&Threads> {
+        match self {
+            Self::Ring(_, threads) if sync == Sync::ByWorker => threads.get_or_init(start_threads).as_ref(),
+            Self::Ring(..) => None,
+            Self::Threads(threads) => Some(threads),
+        }
+    }
+}
+
 /// Threads beside a ring; without them the ring does everything.
 fn start_threads() -> Option<Threads> {
     Threads::start()
