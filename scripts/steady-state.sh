@@ -72,7 +72,7 @@ sum() { # counter -> how much it grew over all disk groups
     done | paste -sd' ' | awk '{ printf "%d", $2 - $1 }'
 }
 mb() { awk -v b="$1" 'BEGIN { printf "%.1f", b / 1e6 }'; }
-part() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b > 0 ? a / b : 0 }'; }
+part() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", (b > 0 ? a / b : 0) }'; }
 guest=$(jq '.write.bytes // ([.seconds[].write.bytes] | add)' "$dir/load.json")
 written=$(sum write_bytes) destaged=$(sum destaged_bytes) rounds=$(sum destage_rounds)
 echo "4 KiB random writes, $outstanding outstanding over $hosts disks of $disk_mib MiB, two copies; $hosts hosts, each a log of $log_mib MiB on"
@@ -89,8 +89,8 @@ awk -v a="$cpu_before" -v b="$cpu_after" -v t="$time_s" 'BEGIN { printf "| proce
 echo
 echo "| stage | MB | for each byte of a copy |"
 echo "|---|---|---|"
-echo "| guests | $(mb "$guest") | $(part "$guest" "$written") |"
 row() { echo "| $1 | $(mb "$2") | $(part "$2" "$written") |"; }
+row "guests" "$guest"
 row "copies (two of each)" "$written"
 row "written to the log, headers included" "$(sum log_write_bytes)"
 row "read from the log by destage" "$(sum destage_read_bytes)"
@@ -101,4 +101,4 @@ row "written to capacity by cleaning" "$(sum capacity_write_clean_bytes)"
 row "metadata rows" "$(sum metadata_row_bytes)"
 row "metadata written to the cache device" "$(sum metadata_write_bytes)"
 echo
-echo "Metadata written: $(part "$(sum metadata_write_bytes)" "$destaged") of destaged bytes. $rounds rounds of $(awk -v d="$destaged" -v r="$rounds" 'BEGIN { printf "%.0f", r > 0 ? d / 4096 / r : 0 }') blocks."
+echo "Metadata written: $(part "$(sum metadata_write_bytes)" "$destaged") of destaged bytes. $rounds rounds of $(awk -v d="$destaged" -v r="$rounds" 'BEGIN { printf "%.0f", (r > 0 ? d / 4096 / r : 0) }') blocks."

@@ -182,13 +182,15 @@ impl<E: Env> Inner<E> {
         let order = sorted_order(&blocks);
         let old: Vec<u64> = order.iter().map(|&at| slots[at]).collect();
         blocks.sort_by_key(|b| (b.pending, b.component, b.block));
-        let Some(new) = self.write_blocks(device, &blocks, CapacityWriter::Clean).await else {
-            return Ok(false);
+        let ticket = self.state.borrow_mut().take_ticket();
+        let new = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
+        let Some(new) = new.filter(|new| new.len() == blocks.len()) else {
+            let mut state = self.state.borrow_mut();
+            state.round_over(ticket);
+            // No room, or the device failed.
+            return Ok(state.devices[device as usize].failed);
         };
-        if new.len() < blocks.len() {
-            // The device failed.
-            return Ok(true);
-        }
+        transaction.ends(ticket);
         self.state.borrow_mut().plan_moves(device, &blocks, &old, &new, &mut transaction);
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
@@ -349,7 +351,7 @@ impl State {
                 Some(Owner::Pending(record, index)) => {
                     transaction.add_slot(device, new);
                     transaction.drop_slot(device, old);
-                    transaction.move_pending(record, index, new);
+                    transaction.move_pending(self, record, index, old, new);
                 }
                 None => {}
             }

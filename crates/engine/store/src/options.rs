@@ -37,7 +37,8 @@ pub struct StoreOptions {
     pub congestion_high_percent: u8,
     /// The longest such delay, in microseconds.
     pub congestion_delay_max_us: u64,
-    /// Blocks that one destage round reads and writes, at most (but at least a log segment): bounds its memory.
+    /// Blocks that one destage round reads and writes, at most (but at least a log segment): bounds its memory. The data of two
+    /// rounds is in memory at a time.
     pub destage_blocks_max: u32,
     /// Destage what is buffered when nothing was written for so long, in milliseconds; 0 never.
     pub idle_destage_ms: u64,
@@ -60,7 +61,7 @@ impl Default for StoreOptions {
             congestion_low_percent: 75,
             congestion_high_percent: 90,
             congestion_delay_max_us: 20_000,
-            destage_blocks_max: 8 << 10,
+            destage_blocks_max: 4 << 10,
             idle_destage_ms: 0,
             accept_missing: false,
             force: false,

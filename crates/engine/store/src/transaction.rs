@@ -23,7 +23,6 @@ use crate::{
     meta::Batch,
     read::damaged,
     rows::{self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow},
-    segments::Segments,
     signal::give_way,
     state::State,
     stats::LogHealth,
@@ -65,9 +64,21 @@ pub(crate) struct Transaction {
     bits: Vec<(ComponentId, BlockRange, bool)>,
     folded: Vec<Folded>,
     pending: Vec<MadePending>,
-    moved_pending: Vec<(RecordId, usize, u64)>,
+    moved_pending: Vec<MovedPending>,
     removed_rows: Vec<u64>,
     tail: Option<u64>,
+    /// The round whose blocks it refers to.
+    ticket: Option<u64>,
+}
+
+/// A slot of a pending row that moves.
+#[derive(Debug, Clone, Copy)]
+struct MovedPending {
+    record: RecordId,
+    row: u64,
+    index: usize,
+    from: u64,
+    to: u64,
 }
 
 impl Transaction {
@@ -89,6 +100,10 @@ impl Transaction {
     /// The log's tail moves here.
     pub fn move_tail(&mut self, tail: u64) {
         self.tail = Some(tail);
+    }
+    /// With it the round is over whose blocks it refers to.
+    pub fn ends(&mut self, ticket: u64) {
+        self.ticket = Some(ticket);
     }
     pub fn remove_key(&mut self, key: Vec<u8>) {
         self.batch.insert(key, None);
@@ -186,8 +201,9 @@ impl Transaction {
         self.removed_rows.push(number);
     }
     /// A slot of a pending row moves (cleaning). The row is written by [`Self::gather`].
-    pub fn move_pending(&mut self, record: RecordId, index: usize, slot: u64) {
-        self.moved_pending.push((record, index, slot));
+    pub fn move_pending(&mut self, state: &State, record: RecordId, index: usize, from: u64, to: u64) {
+        let row = state.records.of(record).row.expect("a pending record has a row");
+        self.moved_pending.push(MovedPending { record, row, index, from, to });
     }
 
     /// Adds everything that the metadata does not have yet.
@@ -231,8 +247,8 @@ impl Transaction {
 
     fn gather_moved(&mut self, state: &State) {
         let mut by_record: BTreeMap<RecordId, Vec<(usize, u64)>> = BTreeMap::new();
-        for &(record, index, slot) in &self.moved_pending {
-            by_record.entry(record).or_default().push((index, slot));
+        for moved in &self.moved_pending {
+            by_record.entry(moved.record).or_default().push((moved.index, moved.to));
         }
         for (id, moves) in by_record {
             let record = state.records.of(id);
@@ -401,10 +417,8 @@ impl Transaction {
         in_steps(inner, self.folded, State::take_fold).await;
         let mut state = inner.state.borrow_mut();
         let state = &mut *state;
-        for (record, index, slot) in self.moved_pending {
-            if let Body::Data { place: Place::Slots(slots), .. } = &mut state.records.of_mut(record).body {
-                slots[index] = slot;
-            }
+        for moved in self.moved_pending {
+            state.records.move_slot(moved.record, moved.row, moved.index, (moved.from, moved.to));
         }
         for made in self.pending {
             state.take_pending(made);
@@ -416,7 +430,9 @@ impl Transaction {
         for (device, slot) in self.dropped {
             state.devices[device as usize].drop_live(slot);
         }
-        state.devices.iter_mut().for_each(Segments::free_unused);
+        if let Some(ticket) = self.ticket {
+            state.round_over(ticket);
+        }
         if let Some(tail) = self.tail {
             let segment = state.ring.segment_of(tail);
             state.ring.move_tail(tail);
