@@ -33,7 +33,7 @@ disk_mib=$((log_mib * 4 / 2))
 metadata_mib=$((capacity_mib / 50 + 32))
 cache_mib=$((log_mib + metadata_mib * 3 + 64))
 # What processors take is not stretched, the delays of a filling buffer are.
-delay_ms=$((20 * dilation < 10000 ? 20 * dilation : 10000))
+delay_ms=$((${DELAY:-100} * dilation < 10000 ? ${DELAY:-100} * dilation : 10000))
 printf '[tuning]\nlog = "%sMiB"\nread_cache = "16MiB"\ncongestion_delay_max_ms = %s\n' "$log_mib" "$delay_ms" >"$dir/cairnd.toml"
 "$bin/cairnd" --config "$dir/cairnd.toml" --data-dir "$dir" --embedded-hosts $hosts --embedded-cache "${cache_mib}MiB" \
     --embedded-capacity "${capacity_mib}MiB" --listen-nbd "" --listen-api "" --embedded-cache-medium "$cache_medium" \
@@ -45,9 +45,11 @@ for _ in $(seq 1200); do
     kill -0 "$pid" || { tail -3 "$dir/cairnd.log" >&2; exit 1; }
     sleep 0.1
 done
+# Two stripes of two copies: a part on each host, so that all groups have the same to do.
+cairn policy create even --stripe-width 2 >/dev/null
 disks=()
 for n in $(seq $hosts); do
-    cairn disk create "vm-$n" --size "${disk_mib}MiB" --host "host-$n" >/dev/null
+    cairn disk create "vm-$n" --size "${disk_mib}MiB" --policy even --host "host-$n" >/dev/null
     cairn disk attach "vm-$n" --host "host-$n" >/dev/null
     disks+=("nbd+unix:///vm-$n?socket=$dir/host-$n/nbd.sock")
 done

@@ -302,8 +302,13 @@ impl<E: Env> Inner<E> {
     /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
     async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
         let Placed { ticket, new_tail, items, slots } = round;
-        let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = BTreeMap::new();
-        let transaction = loop {
+        let folded = {
+            let mut state = self.state.borrow_mut();
+            let log_blocks = state.ring.size() / PAGE;
+            state.deltas.to_fold(slots.len() as u64, log_blocks)
+        };
+        let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = self.fetch_leaves(&folded).await?.into_iter().collect();
+        let mut transaction = loop {
             let missing = self.state.borrow().leaves_missing(&items, &leaves);
             if missing.is_empty() {
                 let leaves = std::mem::take(&mut leaves).into_iter().collect();
@@ -312,6 +317,7 @@ impl<E: Env> Inner<E> {
             }
             leaves.extend(self.fetch_leaves(&missing).await?);
         };
+        folded.into_iter().for_each(|key| transaction.write_whole(key));
         let tail = self.state.borrow().ring.tail;
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();

@@ -17,6 +17,7 @@ mod clear;
 mod clock;
 mod component;
 mod create;
+mod deltas;
 mod destage;
 mod disk_group;
 mod error;

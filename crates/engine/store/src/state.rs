@@ -14,6 +14,7 @@ use futures::channel::oneshot;
 use crate::{
     append::Queue,
     component::Component,
+    deltas::Deltas,
     error::StoreError,
     index::{Body, Place, Record, Records},
     log::Ring,
@@ -57,6 +58,8 @@ pub(crate) struct State {
     pub log_id: u64,
     pub devices: Vec<Segments>,
     pub leaves: LeafCache,
+    /// What the leaves in the metadata lack.
+    pub deltas: Deltas,
     /// Counts the changes of the map: a leaf read under an older one may be out of date.
     pub map_generation: u64,
     /// A transaction is being written: the metadata may be ahead of memory.

@@ -16,6 +16,7 @@ use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, RegionIndex};
 use crate::{
     bitmap::BaseBits,
     component::Component,
+    deltas::{Delta, WHOLE_FROM_BLOCKS},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     index::{Body, Place, Record, RecordId},
@@ -57,6 +58,12 @@ pub(crate) struct Transaction {
     batch: Batch,
     /// Leaves as they will be, each shared with nobody until the transaction takes effect.
     leaves: BTreeMap<LeafKey, Arc<Leaf>>,
+    /// What of them changes: a bit for each block that gets another entry.
+    put: BTreeMap<LeafKey, u64>,
+    /// Leaves that are written as they are, with all that waits for them.
+    whole: BTreeSet<LeafKey>,
+    /// Leaves that are removed.
+    gone: Vec<LeafKey>,
     /// Slots that something refers to from now on, or not any more.
     added: Vec<(u8, u64)>,
     dropped: Vec<(u8, u64)>,
@@ -69,6 +76,8 @@ pub(crate) struct Transaction {
     tail: Option<u64>,
     /// The round whose blocks it refers to.
     ticket: Option<u64>,
+    /// What it added to leaves that it did not write as a whole.
+    deltas: Vec<(LeafKey, Delta)>,
 }
 
 /// A slot of a pending row that moves.
@@ -101,6 +110,15 @@ impl Transaction {
     pub fn move_tail(&mut self, tail: u64) {
         self.tail = Some(tail);
     }
+    /// A leaf that it brought along is written as it is, with all that waits for it.
+    pub fn write_whole(&mut self, key: LeafKey) {
+        self.whole.insert(key);
+    }
+    /// A leaf goes, with all that waits for it.
+    pub fn remove_leaf(&mut self, key: LeafKey) {
+        self.batch.insert(rows::leaf_key(key.0, key.1), None);
+        self.gone.push(key);
+    }
     /// With it the round is over whose blocks it refers to.
     pub fn ends(&mut self, ticket: u64) {
         self.ticket = Some(ticket);
@@ -129,13 +147,10 @@ impl Transaction {
     /// [`Self::set_entry`] for `op`, unless the block holds a later one: then false. A component never applies an
     /// operation to a block that holds a later one.
     pub fn set_entry_of(&mut self, component: &Component, block: u64, op: OpId, entry: Option<Entry>) -> bool {
-        let leaf = self.leaf(component.id, block);
-        let old = leaf.get(block);
-        if old.is_some_and(|old| old.op > op) {
+        if self.entry(component.id, block).is_some_and(|old| old.op > op) {
             return false;
         }
-        leaf.set(block, entry);
-        self.entry_changed(component, block, old, entry);
+        self.set_entry(component, block, entry);
         true
     }
     /// Changes the map's entry; the slot that it named before is given up.
@@ -146,6 +161,14 @@ impl Transaction {
         self.entry_changed(component, block, old, entry);
     }
     fn entry_changed(&mut self, component: &Component, block: u64, old: Option<Entry>, entry: Option<Entry>) {
+        let key = (component.id, block / LEAF_BLOCKS);
+        match entry {
+            Some(_) => *self.put.entry(key).or_default() |= 1 << (block % LEAF_BLOCKS),
+            // A delta has entries only.
+            None => {
+                self.whole.insert(key);
+            }
+        }
         if let Some(old) = old {
             self.drop_slot(component.device, old.slot);
         }
@@ -377,6 +400,24 @@ impl Transaction {
         }
     }
 
+    /// Which leaves are written as a whole, and of the others what changed. With the former their deltas go.
+    fn split_leaves(&mut self, batch: &mut Batch, state: &mut State) -> Vec<(LeafKey, u64)> {
+        let mut parts = Vec::with_capacity(self.put.len());
+        for (key, put) in std::mem::take(&mut self.put) {
+            if put.count_ones() < WHOLE_FROM_BLOCKS && !self.whole.contains(&key) {
+                parts.push((key, put));
+            } else {
+                self.whole.insert(key);
+            }
+        }
+        for &(component, leaf) in self.whole.iter().chain(&self.gone) {
+            for delta in state.deltas.of((component, leaf)) {
+                batch.insert(rows::delta_key(delta.number, component, leaf), None);
+            }
+        }
+        parts
+    }
+
     fn gather_objects(&mut self, state: &mut State) {
         let tail = self.tail.unwrap_or(state.ring.tail);
         for object in std::mem::take(&mut state.dirty_objects) {
@@ -400,6 +441,12 @@ impl Transaction {
     async fn take_effect<E: Env>(self, inner: &Inner<E>) {
         {
             let mut state = inner.state.borrow_mut();
+            for key in self.whole.into_iter().chain(self.gone) {
+                state.deltas.remove(key);
+            }
+            for (key, delta) in self.deltas {
+                state.deltas.add(key, delta);
+            }
             for (key, leaf) in self.leaves {
                 state.leaves.insert(key, leaf);
             }
@@ -507,20 +554,30 @@ impl<E: Env> Inner<E> {
         transaction.check_segments(&self.state.borrow())?;
         transaction.gather(&mut self.state.borrow_mut());
         let mut batch = std::mem::take(&mut transaction.batch);
-        let leaves = std::mem::take(&mut transaction.leaves);
+        let parts = transaction.split_leaves(&mut batch, &mut self.state.borrow_mut());
+        let (leaves, whole) = (std::mem::take(&mut transaction.leaves), std::mem::take(&mut transaction.whole));
+        let number = self.state.borrow_mut().deltas.take_number();
         let meta = self.meta.clone();
         self.state.borrow_mut().committing = true;
         // Leaves are most of the bytes: they are encoded where it delays nobody.
         let job = move || {
-            for (&(component, leaf), contents) in &leaves {
+            for &(component, leaf) in &whole {
+                let contents = &leaves[&(component, leaf)];
                 let value = (!contents.is_empty()).then(|| contents.encode());
                 batch.insert(rows::leaf_key(component, leaf), value);
             }
+            let mut deltas = Vec::with_capacity(parts.len());
+            for ((component, leaf), part) in parts {
+                let row = leaves[&(component, leaf)].encode_part(part);
+                let delta = Delta { number, row: row.as_slice().into(), entries: part.count_ones() };
+                deltas.push(((component, leaf), delta));
+                batch.insert(rows::delta_key(number, component, leaf), Some(row));
+            }
             let bytes: u64 = batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum();
-            meta.commit(batch).map(|()| (leaves, bytes))
+            meta.commit(batch).map(|()| (leaves, whole, deltas, bytes))
         };
         let result = self.env.run_blocking(job).await;
-        let (leaves, bytes) = match result {
+        let (leaves, whole, deltas, bytes) = match result {
             Ok(done) => done,
             Err(error) => {
                 self.state.borrow_mut().committing = false;
@@ -528,7 +585,7 @@ impl<E: Env> Inner<E> {
             }
         };
         self.state.borrow_mut().counters.metadata_row_bytes += bytes;
-        transaction.leaves = leaves;
+        (transaction.leaves, transaction.whole, transaction.deltas) = (leaves, whole, deltas);
         transaction.take_effect(self).await;
         self.state.borrow_mut().committing = false;
         Ok(())
