@@ -13,7 +13,6 @@ use std::{
     pin::pin,
     rc::Rc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,7 +26,7 @@ use futures::channel::oneshot;
 use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
-    log::{Class, congestion_delay_us},
+    log::Class,
     operation::{CopyPiece, Operation, REMEMBERED_MAX},
     segments::LOG,
     state::{Applied, At, State},
@@ -219,12 +218,8 @@ impl<E: Env> Inner<E> {
         state.counters.batches += 1;
         state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let fill = state.ring.fill_permille();
-        let delay = congestion_delay_us(
-            fill,
-            self.tuning.congestion_low_percent,
-            self.tuning.congestion_high_percent,
-            self.tuning.congestion_delay_max_us,
-        );
+        let bytes = batch.header.end() - batch.header.position;
+        let delay = state.acknowledge_after(self.env.now().0, bytes, &self.tuning);
         let mut data = batch.header.position + u64::from(batch.header.header_bytes);
         let mut later = Vec::new();
         let mut now = Vec::new();
@@ -234,7 +229,7 @@ impl<E: Env> Inner<E> {
             state.uncharge(queued.charged);
             state.counters.operation(&queued.record, queued.data_bytes);
             let result = outcome(state.apply(queued.record, at));
-            let list = if delay > 0 && queued.class == Class::Normal { &mut later } else { &mut now };
+            let list = if !delay.is_zero() && queued.class == Class::Normal { &mut later } else { &mut now };
             list.push((done, result));
         }
         let work = state.tidy || state.drain_to.is_some();
@@ -249,7 +244,7 @@ impl<E: Env> Inner<E> {
         if !later.is_empty() {
             let env = self.env.clone();
             self.env.spawn(async move {
-                env.sleep(Duration::from_micros(delay)).await;
+                env.sleep(delay).await;
                 answer(later);
             });
         }

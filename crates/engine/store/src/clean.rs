@@ -52,6 +52,10 @@ impl<E: Env> Inner<E> {
 
     /// Removes a bounded part of a deleted component's rows. False when none are left.
     async fn empty_part(&self, id: ComponentId) -> Result<bool, StoreError> {
+        let waiting = self.state.borrow().deltas.of_component(id, TRIM_LEAVES_MAX);
+        if !waiting.is_empty() {
+            return self.empty_leaves(id, waiting).await.map(|()| true);
+        }
         let mut found = Vec::new();
         for kind in [rows::LEAF, rows::REGION, rows::CLIENT] {
             let key = rows::key(kind, &[&id.0.to_be_bytes()]);
@@ -84,6 +88,19 @@ impl<E: Env> Inner<E> {
         self.commit(transaction).await?;
         self.state.borrow_mut().leaves.remove_range((id, 0)..=(id, u64::MAX));
         Ok(!last)
+    }
+
+    /// Removes leaves of a deleted component whose rows are not all of them.
+    async fn empty_leaves(&self, id: ComponentId, keys: Vec<LeafKey>) -> Result<(), StoreError> {
+        let device = self.state.borrow().deleted[&id].device;
+        let mut transaction = Transaction::default();
+        for (key, leaf) in self.fetch_leaves(&keys).await? {
+            leaf.entries().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
+            transaction.remove_leaf(key);
+        }
+        self.commit(transaction).await?;
+        keys.into_iter().for_each(|key| self.state.borrow_mut().leaves.remove_range(key..=key));
+        Ok(())
     }
 
     /// Takes what settled zeroes of this round cover out of the map.
@@ -182,13 +199,15 @@ impl<E: Env> Inner<E> {
         let order = sorted_order(&blocks);
         let old: Vec<u64> = order.iter().map(|&at| slots[at]).collect();
         blocks.sort_by_key(|b| (b.pending, b.component, b.block));
-        let Some(new) = self.write_blocks(device, &blocks, CapacityWriter::Clean).await else {
-            return Ok(false);
+        let ticket = self.state.borrow_mut().take_ticket();
+        let new = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
+        let Some(new) = new.filter(|new| new.len() == blocks.len()) else {
+            let mut state = self.state.borrow_mut();
+            state.round_over(ticket);
+            // No room, or the device failed.
+            return Ok(state.devices[device as usize].failed);
         };
-        if new.len() < blocks.len() {
-            // The device failed.
-            return Ok(true);
-        }
+        transaction.ends(ticket);
         self.state.borrow_mut().plan_moves(device, &blocks, &old, &new, &mut transaction);
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
@@ -349,7 +368,7 @@ impl State {
                 Some(Owner::Pending(record, index)) => {
                     transaction.add_slot(device, new);
                     transaction.drop_slot(device, old);
-                    transaction.move_pending(record, index, new);
+                    transaction.move_pending(self, record, index, old, new);
                 }
                 None => {}
             }

@@ -1,13 +1,17 @@
 //! Destage: whole oldest log segments to the capacity tier, live versions only, then one metadata transaction.
 //!
 //! Promises    the tail moves only past records whose effect is durable in segments and metadata, or whose component
-//!             is durably lost (I6); an unsettled operation is never folded into the map, it becomes a pending row
-//!             that undo or `settled` decides later
-//! Assumes     one round at a time, with cleaning in the same task
+//!             is durably lost (I6), so rounds commit in the order of the log
+//!             one transaction at a time; blocks that wait for theirs are neither reused nor cleaned away
+//! Assumes     rounds and cleaning are one task
+//! Memory      the data of two rounds: one that is read, one that is written
+//! Not here    what of a round is still live when it commits (`fold.rs`)
 //! Source      log-structured writing: Rosenblum & Ousterhout, SOSP 1991
 //!
-//! A round: gather the live versions; read their log segments; write them in order of (device, component, block) as
-//! runs; flush; look again what is still live, as undo and overwrites go on meanwhile; commit; make memory follow.
+//! A round has three stages: gather the live versions and read their log segments; write them in order of (device, component,
+//! block) as runs, and flush; look again what is still live, as undo and overwrites go on meanwhile, commit, make memory
+//! follow. Three rounds are under way at once, each in its stage, so that the cache device, the capacity devices and the metadata
+//! are busy at the same time. Between two steps, with no transaction under way, zeroed ranges leave the map and segments are cleaned.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,17 +24,20 @@ use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
 use cairn_format::{RunEntry, RunHeader, encode_run_header};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
-use futures::{channel::oneshot, future::join_all};
+use futures::{
+    channel::oneshot,
+    future::{join_all, join3},
+};
 
 use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
-    index::{Body, Crcs, Place, Record, RecordId},
-    map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
-    segments::{RunPlace, Segments},
+    index::{Body, Place, RecordId},
+    map::{Leaf, LeafKey, NO_SLOT},
+    segments::RunPlace,
     signal::give_way,
     state::State,
-    transaction::{Folded, MadePending, Transaction},
+    transaction::Transaction,
 };
 
 const PAGE: u64 = BLOCK_BYTES as u64;
@@ -40,8 +47,12 @@ const PAGE: u64 = BLOCK_BYTES as u64;
 /// 7 ms of wait for it (p99 of 4 KiB writes at QD 32), where 256 KiB are 0.2 ms. Large enough to be sequential on a disk.
 const PIECE_BYTES: u64 = 256 << 10;
 const PIECE_PARTS: usize = (PIECE_BYTES / PAGE) as usize;
-/// A round takes at most this part of the log.
-const ROUNDS_PER_LOG: u64 = 16;
+/// Pieces that are read at once while guests are held back: the device's bytes, not its access times, are the limit then.
+const READS_AT_ONCE: usize = 4;
+/// Pieces that are written at once to each capacity device then: one is transferred while the next is accessed.
+const WRITES_AT_ONCE: usize = 2;
+/// A round takes at most this part of the log. Three may be under way: a tenth of the log.
+const ROUNDS_PER_LOG: u64 = 32;
 /// Records that are looked at before the thread's other tasks have a turn.
 const GATHERED_AT_ONCE: usize = 512;
 /// Wait before a round is tried again that found no room.
@@ -71,38 +82,83 @@ pub(crate) struct OutBlock {
     pub data: Bytes,
 }
 
-/// Who writes to a capacity device.
+/// Who writes to a capacity device, with the ticket of what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CapacityWriter {
-    Destage,
-    Clean,
+    Destage(u64),
+    Clean(u64),
 }
 
 /// What the destager does next.
 enum Work {
-    Round { new_tail: u64 },
+    /// Begin a round; those that are under way go on.
+    Round {
+        new_tail: u64,
+    },
+    /// A transaction for what is not in the log.
+    Tidy {
+        tail: u64,
+    },
+    /// No round is to begin: finish those that are under way, then rest.
     Wait,
     End,
 }
 
+/// A round whose data was read.
+struct Gathered {
+    ticket: u64,
+    new_tail: u64,
+    items: Vec<Item>,
+    pieces: BTreeMap<u64, Bytes>,
+}
+
+/// A round whose data stands in the capacity tier, flushed, with nothing that refers to it.
+struct Placed {
+    ticket: u64,
+    new_tail: u64,
+    items: Vec<Item>,
+    slots: Slots,
+}
+
+/// The rounds under way, at most one between two stages.
+#[derive(Default)]
+struct Line {
+    gathered: Option<Gathered>,
+    placed: Option<Placed>,
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.gathered.is_none() && self.placed.is_none()
+    }
+}
+
 /// Slots that the blocks of a round's items were written to, one item's after the other's; [`NO_SLOT`] where none was.
-type Slots = Vec<u64>;
+pub(crate) type Slots = Vec<u64>;
 
 impl<E: Env> Inner<E> {
     /// The destage task: runs until the group closes or stops.
     pub(crate) async fn run_destager(self: Rc<Self>) {
+        let mut line = Line::default();
         loop {
-            let work = self.state.borrow_mut().next_work(&self.tuning);
+            let work = self.state.borrow_mut().next_work(&self.tuning, line.is_empty());
             let result = match work {
+                // What is under way is carried to its end: the next opening has less to read.
+                Work::End if !line.is_empty() && self.state.borrow().stopped.is_none() => {
+                    self.advance(&mut line, None).await
+                }
                 Work::End => break,
-                Work::Wait => {
+                Work::Wait if line.is_empty() => {
                     if self.state.borrow().close_wanted {
                         self.writer.raise();
                     }
                     self.destager.wait().await;
+                    self.state.borrow_mut().pace.begun(self.env.now().0);
                     continue;
                 }
-                Work::Round { new_tail } => self.round(new_tail).await,
+                Work::Tidy { tail } => self.round_alone(tail).await,
+                Work::Wait => self.advance(&mut line, None).await,
+                Work::Round { new_tail } => self.advance(&mut line, Some(new_tail)).await,
             };
             match result {
                 Ok(true) => {}
@@ -146,7 +202,7 @@ impl<E: Env> Inner<E> {
         };
         while self.state.borrow().ring.tail < closed {
             let part = self.state.borrow().ring.tail + self.state.borrow().round_bytes(&self.tuning);
-            if !self.round(part.min(closed)).await? {
+            if !self.round_alone(part.min(closed)).await? {
                 return Err(StoreError::new(StoreErrorKind::NoSpace, "no room to destage the rest of a damaged log"));
             }
         }
@@ -157,63 +213,130 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    /// One round up to `new_tail`. False when there is no room to write to.
-    async fn round(&self, new_tail: u64) -> Result<bool, StoreError> {
+    /// Moves every round in the line a stage on, all at once, and begins the round up to `next`. False when there is no room to
+    /// write to.
+    async fn advance(&self, line: &mut Line, next: Option<u64>) -> Result<bool, StoreError> {
+        let Line { gathered, placed } = std::mem::take(line);
+        if let Some(round) = &gathered
+            && !self.make_ready(&round.items).await?
         {
-            let mut state = self.state.borrow_mut();
-            // A round before that found no room left blocks that nobody waits for.
-            state.devices.iter_mut().for_each(Segments::free_unused);
-            state.records.hold();
+            self.state.borrow_mut().give_up(round.ticket);
+            if let Some(round) = placed {
+                self.commit_round(round).await?;
+            }
+            // A smaller round needs less room at once.
+            let (tail, segment_bytes) = (self.state.borrow().ring.tail, self.state.borrow().ring.segment_bytes);
+            return self.round_alone(tail + segment_bytes).await;
         }
-        let result = self.round_held(new_tail).await;
-        self.state.borrow_mut().records.unhold();
-        result
+        let commit = async { if let Some(round) = placed { self.commit_round(round).await } else { Ok(()) } };
+        let place = async { if let Some(round) = gathered { Some(self.place(round).await) } else { None } };
+        let gather = async { if let Some(new_tail) = next { Some(self.gather(new_tail).await) } else { None } };
+        let (committed, placed, gathered) = join3(commit, place, gather).await;
+        committed?;
+        if let Some(None) = placed {
+            // What comes after it must not be committed before it.
+            if let Some(round) = gathered {
+                self.state.borrow_mut().give_up(round.ticket);
+            }
+            return Ok(false);
+        }
+        *line = Line { gathered, placed: placed.flatten() };
+        Ok(true)
     }
 
-    async fn round_held(&self, new_tail: u64) -> Result<bool, StoreError> {
-        self.empty_deleted().await?;
-        let mut new_tail = new_tail;
-        let mut items = self.gather_items(new_tail).await;
-        let zeroes = self.state.borrow().settled_zeroes(&items);
-        self.trim_zeroes(&zeroes).await?;
-        if !self.make_room(&items).await? {
-            // A smaller round needs less room at once.
-            new_tail = new_tail.min(self.state.borrow().ring.tail + self.state.borrow().ring.segment_bytes);
-            items = self.gather_items(new_tail).await;
-            if !self.make_room(&items).await? {
+    /// One round up to `new_tail`, stage by stage, with none beside it. False when there is no room to write to.
+    async fn round_alone(&self, new_tail: u64) -> Result<bool, StoreError> {
+        let mut round = self.gather(new_tail).await;
+        if !self.make_ready(&round.items).await? {
+            self.state.borrow_mut().give_up(round.ticket);
+            let (tail, segment_bytes) = (self.state.borrow().ring.tail, self.state.borrow().ring.segment_bytes);
+            round = self.gather(new_tail.min(tail + segment_bytes)).await;
+            if !self.make_ready(&round.items).await? {
+                self.state.borrow_mut().give_up(round.ticket);
                 return Ok(false);
             }
         }
-        let pieces = self.read_log(&items).await?;
-        let Some(slots) = self.write_items(&items, &pieces).await? else {
-            return Ok(false);
+        match self.place(round).await {
+            Some(round) => self.commit_round(round).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// First stage: what is live between the rounds before and `new_tail`, and the pieces of the log that hold it.
+    async fn gather(&self, new_tail: u64) -> Gathered {
+        let (ticket, from) = {
+            let mut state = self.state.borrow_mut();
+            let ticket = state.take_ticket();
+            state.records.hold(ticket);
+            let from = state.gathered_to.max(state.ring.tail);
+            state.gathered_to = new_tail.max(from);
+            (ticket, from)
         };
-        drop(pieces);
-        let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = BTreeMap::new();
-        let transaction = loop {
+        let items = self.gather_items(from, new_tail).await;
+        let pieces = self.read_log(&items).await;
+        Gathered { ticket, new_tail, items, pieces }
+    }
+
+    /// Between the stages, with no other transaction under way: what the round's zeroes cover leaves the map, and room is made for
+    /// its data. False when that cannot be had.
+    async fn make_ready(&self, items: &[Item]) -> Result<bool, StoreError> {
+        self.empty_deleted().await?;
+        let zeroes = self.state.borrow().settled_zeroes(items);
+        self.trim_zeroes(&zeroes).await?;
+        self.make_room(items).await
+    }
+
+    /// Second stage: the data is written to the capacity devices and flushed. None when a device has no room; the round is given up
+    /// then.
+    async fn place(&self, round: Gathered) -> Option<Placed> {
+        let Gathered { ticket, new_tail, items, pieces } = round;
+        match self.write_items(ticket, &items, &pieces).await {
+            Some(slots) => Some(Placed { ticket, new_tail, items, slots }),
+            None => {
+                self.state.borrow_mut().give_up(ticket);
+                None
+            }
+        }
+    }
+
+    /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
+    async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
+        let Placed { ticket, new_tail, items, slots } = round;
+        let folded = {
+            let mut state = self.state.borrow_mut();
+            let log_blocks = state.ring.size() / PAGE;
+            state.deltas.to_fold(slots.len() as u64, log_blocks)
+        };
+        let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = self.fetch_leaves(&folded).await?.into_iter().collect();
+        let mut transaction = loop {
             let missing = self.state.borrow().leaves_missing(&items, &leaves);
             if missing.is_empty() {
                 let leaves = std::mem::take(&mut leaves).into_iter().collect();
                 let transaction = Transaction::with_leaves(leaves);
-                break self.state.borrow_mut().plan_round(&items, &slots, transaction, new_tail);
+                break self.state.borrow_mut().plan_round(&items, &slots, transaction, (ticket, new_tail));
             }
             leaves.extend(self.fetch_leaves(&missing).await?);
         };
+        folded.into_iter().for_each(|key| transaction.write_whole(key));
+        let tail = self.state.borrow().ring.tail;
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.counters.destage_rounds += 1;
         state.counters.destaged_blocks += slots.iter().filter(|slot| **slot != NO_SLOT).count() as u64;
         state.round += 1;
-        Ok(true)
+        if new_tail > tail {
+            state.pace.freed(self.env.now().0, new_tail - tail);
+        }
+        Ok(())
     }
 
-    /// The live versions in the log segments below `new_tail`, in the order of the capacity tier: what follows walks the
+    /// The live versions in the log segments from `from` to `new_tail`, in the order of the capacity tier: what follows walks the
     /// index and the map beside them, not across. What changes meanwhile is looked at again before the commit.
-    async fn gather_items(&self, new_tail: u64) -> Vec<Item> {
+    async fn gather_items(&self, from: u64, new_tail: u64) -> Vec<Item> {
         let ids = {
             let state = self.state.borrow();
-            let end = state.ring.segment_of(new_tail);
-            state.records.in_segments_below(end, state.ring.segment_bytes)
+            let segments = state.ring.segment_of(from)..state.ring.segment_of(new_tail);
+            state.records.in_segments(segments, state.ring.segment_bytes)
         };
         let mut items = Vec::with_capacity(ids.len());
         for part in ids.chunks(GATHERED_AT_ONCE) {
@@ -245,7 +368,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// The pieces of the log that hold the items' data, by start.
-    async fn read_log(&self, items: &[Item]) -> Result<BTreeMap<u64, Bytes>, StoreError> {
+    async fn read_log(&self, items: &[Item]) -> BTreeMap<u64, Bytes> {
         let segment_bytes = self.state.borrow().ring.segment_bytes;
         // A piece lies within one segment: the next one may stand elsewhere on the device.
         let piece_of = |position: u64| position - position % segment_bytes % PIECE_BYTES;
@@ -254,21 +377,35 @@ impl<E: Env> Inner<E> {
             let pages = (0..u64::from(item.range.count)).map(|page| data + page * PAGE);
             wanted.extend(pages.map(piece_of));
         }
-        let mut pieces = BTreeMap::new();
-        for start in wanted {
-            let segment_end = (start / segment_bytes + 1) * segment_bytes;
-            let len = (start + PIECE_BYTES).min(segment_end) - start;
-            let offset = self.state.borrow().ring.device_offset(start);
-            self.state.borrow_mut().counters.destage_read_bytes += len;
-            let data = match self.cache.read(offset, len as u32).await {
-                Ok(data) => data,
-                // What cannot be read is carried on with the CRC that it should have: reads report it, and it is
-                // repaired from another copy.
-                Err(_) => self.read_pages(offset, len).await,
-            };
-            pieces.insert(start, data);
+        let wanted: Vec<u64> = wanted.into_iter().collect();
+        let (mut pieces, mut rest) = (BTreeMap::new(), wanted.as_slice());
+        while !rest.is_empty() {
+            let at_once = if self.hurries() { READS_AT_ONCE } else { 1 };
+            let (now, later) = rest.split_at(at_once.min(rest.len()));
+            let read = join_all(now.iter().map(|&start| self.read_piece(start, segment_bytes))).await;
+            pieces.extend(now.iter().copied().zip(read));
+            rest = later;
         }
-        Ok(pieces)
+        pieces
+    }
+
+    async fn read_piece(&self, start: u64, segment_bytes: u64) -> Bytes {
+        let segment_end = (start / segment_bytes + 1) * segment_bytes;
+        let len = (start + PIECE_BYTES).min(segment_end) - start;
+        let offset = self.state.borrow().ring.device_offset(start);
+        self.state.borrow_mut().counters.destage_read_bytes += len;
+        match self.cache.read(offset, len as u32).await {
+            Ok(data) => data,
+            // What cannot be read is carried on with the CRC that it should have: reads report it, and it is
+            // repaired from another copy.
+            Err(_) => self.read_pages(offset, len).await,
+        }
+    }
+
+    /// Guests wait for room already: what destage adds to the queues of devices delays them less than a slower destage.
+    fn hurries(&self) -> bool {
+        let low = u64::from(self.tuning.congestion_low_percent) * 10;
+        self.state.borrow().ring.fill_permille() > low
     }
 
     async fn read_pages(&self, offset: u64, len: u64) -> Bytes {
@@ -282,7 +419,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Writes the data of all items, device by device in parallel, and flushes. None when a device has no room.
-    async fn write_items(&self, items: &[Item], pieces: &BTreeMap<u64, Bytes>) -> Result<Option<Slots>, StoreError> {
+    async fn write_items(&self, ticket: u64, items: &[Item], pieces: &BTreeMap<u64, Bytes>) -> Option<Slots> {
         let blocks = items.last().map_or(0, |last| last.slots_from + last.slots());
         let mut by_device: BTreeMap<u8, Vec<(usize, OutBlock)>> = BTreeMap::new();
         for item in items {
@@ -311,20 +448,18 @@ impl<E: Env> Inner<E> {
         let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
             blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
             let (places, blocks): (Vec<usize>, Vec<OutBlock>) = blocks.into_iter().unzip();
-            let slots = self.write_blocks(device, &blocks, CapacityWriter::Destage).await;
+            let slots = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await;
             (places, slots)
         });
         let mut slots = vec![NO_SLOT; blocks];
         for (places, written) in join_all(writes).await {
-            let Some(written) = written else {
-                return Ok(None);
-            };
+            let written = written?;
             // Empty when the device failed: its components are lost.
             for (place, slot) in places.into_iter().zip(written) {
                 slots[place] = slot;
             }
         }
-        Ok(Some(slots))
+        Some(slots)
     }
 
     /// Writes blocks as runs and flushes. The slots in order; none when there is no room; fewer when the device failed.
@@ -339,31 +474,22 @@ impl<E: Env> Inner<E> {
         if self.state.borrow().devices[device as usize].failed {
             return Some(Vec::new());
         }
+        let (CapacityWriter::Destage(ticket) | CapacityWriter::Clean(ticket)) = writer;
         while !rest.is_empty() {
             let (place, offset, log_id) = {
                 let mut state = self.state.borrow_mut();
                 let (round, log_id) = (state.round, state.log_id);
                 let segments = &mut state.devices[device as usize];
-                let place = segments.take_run(rest.len() as u32, round, &self.pins)?;
+                let place = segments.take_run(rest.len() as u32, round, ticket, &self.pins)?;
                 (place, segments.device_offset(place.page), log_id)
             };
             let (now, later) = rest.split_at(place.entries as usize);
             rest = later;
             let run = assemble(place, u32::from(device), log_id, now);
             slots.extend((0..u64::from(place.entries)).map(|at| place.first_slot() + at));
-            let mut at = offset;
-            for parts in run.chunks(PIECE_PARTS) {
-                let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-                if self.write_capacity(device, at, parts.to_vec()).await.is_err() {
-                    self.state.borrow_mut().fail_device(device);
-                    return Some(Vec::new());
-                }
-                let counters = &mut self.state.borrow_mut().counters;
-                match writer {
-                    CapacityWriter::Destage => counters.destage_write_bytes += bytes,
-                    CapacityWriter::Clean => counters.clean_write_bytes += bytes,
-                }
-                at += bytes;
+            if self.write_run(device, offset, &run, writer).await.is_err() {
+                self.state.borrow_mut().fail_device(device);
+                return Some(Vec::new());
             }
         }
         let flush = !blocks.is_empty() && !Canary::SegmentsNotFlushed.sings();
@@ -374,12 +500,42 @@ impl<E: Env> Inner<E> {
         Some(slots)
     }
 
+    /// Writes a run in pieces.
+    async fn write_run(&self, device: u8, mut at: u64, run: &[Bytes], writer: CapacityWriter) -> Result<(), DiskError> {
+        let mut rest = run;
+        while !rest.is_empty() {
+            let at_once = if self.hurries() { WRITES_AT_ONCE } else { 1 };
+            let (now, later) = rest.split_at((at_once * PIECE_PARTS).min(rest.len()));
+            rest = later;
+            let pieces = now.chunks(PIECE_PARTS).map(|parts| {
+                let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+                at += bytes;
+                self.write_capacity(device, at - bytes, parts.to_vec(), bytes, writer)
+            });
+            for written in join_all(pieces).await {
+                written?;
+            }
+        }
+        Ok(())
+    }
+
     /// The one place that writes to a capacity device of an open group: what is counted here and is neither destage's nor the
     /// cleaner's went past the log.
-    async fn write_capacity(&self, device: u8, offset: u64, parts: Vec<Bytes>) -> Result<(), DiskError> {
-        let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+    async fn write_capacity(
+        &self,
+        device: u8,
+        offset: u64,
+        parts: Vec<Bytes>,
+        bytes: u64,
+        writer: CapacityWriter,
+    ) -> Result<(), DiskError> {
         self.disk(device).write(offset, parts, Durability::Buffered).await?;
-        self.state.borrow_mut().counters.capacity_write_bytes += bytes;
+        let counters = &mut self.state.borrow_mut().counters;
+        counters.capacity_write_bytes += bytes;
+        match writer {
+            CapacityWriter::Destage(_) => counters.destage_write_bytes += bytes,
+            CapacityWriter::Clean(_) => counters.clean_write_bytes += bytes,
+        }
         Ok(())
     }
 }
@@ -407,41 +563,48 @@ impl Item {
 impl State {
     /// Bytes of the log that one round takes, at least a segment. A round gives its room back in one piece at its end: in a small
     /// log a large one is a stop and a burst for guests that wait for it (a quarter of a log of 128 MiB: one second in two).
-    fn round_bytes(&self, tuning: &crate::StoreOptions) -> u64 {
+    pub fn round_bytes(&self, tuning: &crate::StoreOptions) -> u64 {
         let part = self.ring.segments / ROUNDS_PER_LOG * self.ring.segment_bytes;
         let bytes = (u64::from(tuning.destage_blocks_max) * PAGE).min(part);
         (bytes / self.ring.segment_bytes).max(1) * self.ring.segment_bytes
     }
 
-    fn next_work(&mut self, tuning: &crate::StoreOptions) -> Work {
+    /// `idle`: no round is under way.
+    fn next_work(&mut self, tuning: &crate::StoreOptions, idle: bool) -> Work {
         if self.closing || self.stopped.is_some() {
             return Work::End;
         }
-        let fill = self.ring.fill_permille();
-        let full = fill >= u64::from(tuning.destage_percent) * 10;
+        let from = self.gathered_to.max(self.ring.tail);
         let closed = self.ring.tail + self.ring.closed_segments() * self.ring.segment_bytes;
-        let part = self.ring.tail + self.round_bytes(tuning);
+        let part = from + self.round_bytes(tuning);
         if let Some(target) = self.drain_to {
-            if self.ring.tail >= target {
+            if self.ring.tail >= target && idle {
                 // All is in segments; one more transaction for what is not in the log: marks, deletions, losses.
                 self.drain_to = None;
-                return Work::Round { new_tail: self.ring.tail };
+                return Work::Tidy { tail: self.ring.tail };
             }
             if closed < target {
                 self.close_wanted = true;
             }
-            if closed == self.ring.tail {
-                return Work::Wait;
+            if from < closed.min(target) {
+                return Work::Round { new_tail: part.min(closed) };
             }
+            return Work::Wait;
+        }
+        let full = self.ring.fill_permille_from(from) >= u64::from(tuning.destage_percent) * 10;
+        if full && closed > from {
             return Work::Round { new_tail: part.min(closed) };
         }
-        if full && closed > self.ring.tail {
-            return Work::Round { new_tail: part.min(closed) };
-        }
-        if std::mem::take(&mut self.tidy) {
-            return Work::Round { new_tail: self.ring.tail };
+        if idle && std::mem::take(&mut self.tidy) {
+            return Work::Tidy { tail: self.ring.tail };
         }
         Work::Wait
+    }
+
+    /// A round comes to nothing: what it wrote is free again, and what it took is gathered anew.
+    fn give_up(&mut self, ticket: u64) {
+        self.gathered_to = self.ring.tail;
+        self.round_over(ticket);
     }
 
     fn answer_drains(&mut self) {
@@ -473,179 +636,5 @@ impl State {
                 slots_from: 0,
             });
         });
-    }
-
-    /// The settled zeroes among the items and the pending rows: what they cover leaves the map first, in bounded steps.
-    fn settled_zeroes(&self, items: &[Item]) -> Vec<Item> {
-        let zero = |item: &&Item| item.data.is_none() && !item.pending;
-        let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
-        for id in self.resolvable() {
-            let record = self.records.of(id);
-            if let Body::Zero { keep_allocated: false } = record.body {
-                let device = self.components[&record.component].device;
-                let (component, range) = (record.component, record.range);
-                zeroes.push(Item { record: id, component, device, range, pending: false, data: None, slots_from: 0 });
-            }
-        }
-        zeroes
-    }
-
-    /// Leaves that the transaction will change and that are not in `have`.
-    fn leaves_missing(&self, items: &[Item], have: &BTreeMap<LeafKey, Arc<Leaf>>) -> Vec<LeafKey> {
-        let mut keys = Vec::new();
-        let mut want = |component: ComponentId, range: BlockRange| {
-            for leaf in range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS {
-                // Items come in order: most name the leaf of the one before.
-                if keys.last() != Some(&(component, leaf)) {
-                    keys.push((component, leaf));
-                }
-            }
-        };
-        let ranges = items.iter().map(|item| (item.record, item.component, item.range));
-        let resolved =
-            self.resolvable().into_iter().map(|id| (id, self.records.of(id).component, self.records.of(id).range));
-        for (id, component, range) in ranges.chain(resolved) {
-            let (Some(record), Some(known)) = (self.records.get(id), self.components.get(&component)) else {
-                continue;
-            };
-            match record.allocates() {
-                true => want(component, range),
-                // What is mapped under a zero was trimmed before, unless it was settled only now.
-                false if record.op <= known.settled => {
-                    known.base.runs(range).into_iter().for_each(|run| want(component, run));
-                }
-                false => {}
-            }
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        keys.retain(|key| !have.contains_key(key));
-        keys
-    }
-
-    /// Pending records that were settled since.
-    fn resolvable(&self) -> Vec<RecordId> {
-        let settled = |id: &RecordId| {
-            let record = self.records.of(*id);
-            self.components.get(&record.component).is_some_and(|c| record.op <= c.settled)
-        };
-        self.records.pending.iter().copied().filter(settled).collect()
-    }
-
-    /// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
-    fn plan_round(
-        &mut self,
-        items: &[Item],
-        slots: &Slots,
-        mut transaction: Transaction,
-        new_tail: u64,
-    ) -> Transaction {
-        transaction.move_tail(new_tail);
-        transaction.reserve(slots.len());
-        for id in self.resolvable() {
-            self.plan_resolve(id, &mut transaction);
-        }
-        for item in items {
-            self.plan_item(item, slots, &mut transaction);
-        }
-        transaction
-    }
-
-    fn plan_resolve(&mut self, id: RecordId, transaction: &mut Transaction) {
-        let record = self.records.of(id).clone();
-        let spans = self.live_spans(id, record.component, record.range);
-        let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
-        transaction.resolve(self, id, live);
-        let slot_of = |block: u64| match &record.body {
-            Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
-            Body::Zero { keep_allocated: true } => ZERO_SLOT,
-            _ => NO_SLOT,
-        };
-        for span in &spans {
-            self.plan_fold(&record, id, *span, &slot_of, false, transaction);
-        }
-    }
-
-    /// Where `id` still stands among the versions.
-    fn live_spans(&self, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
-        let Some(component) = self.components.get(&component) else {
-            return Vec::new();
-        };
-        let mut live = Vec::new();
-        component.extents.each(range, |part, versions| {
-            if versions.contains(&id) {
-                live.push(part);
-            }
-        });
-        live
-    }
-
-    fn plan_item(&mut self, item: &Item, slots: &Slots, transaction: &mut Transaction) {
-        let Some(record) = self.records.get(item.record) else {
-            return;
-        };
-        let Some(component) = self.components.get(&item.component) else {
-            return;
-        };
-        let zero = matches!(record.body, Body::Zero { .. });
-        let zero_slot = if record.allocates() { ZERO_SLOT } else { NO_SLOT };
-        let slot_of = |block: u64| {
-            if zero {
-                return zero_slot;
-            }
-            let slot = slots[item.slots_from + (block - item.range.first) as usize];
-            assert_ne!(slot, NO_SLOT, "what is live was written");
-            slot
-        };
-        let spans = self.live_spans(item.record, item.component, item.range);
-        if record.op <= component.settled || Canary::UnsettledFolded.sings() {
-            for span in spans {
-                self.plan_fold(record, item.record, span, &slot_of, true, transaction);
-            }
-            return;
-        }
-        let client = component.window.get(&record.op).map(|u| u.info.client).unwrap_or_default();
-        let record = record.clone();
-        for span in spans {
-            let body = match &record.body {
-                Body::Data { crcs, .. } => {
-                    let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
-                    list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
-                    let from = (span.first - record.range.first) as usize;
-                    let crcs = Crcs::from_slice(&crcs[from..from + span.count as usize]);
-                    Body::Data { place: Place::Slots(list), crcs }
-                }
-                zero => zero.clone(),
-            };
-            let number = self.next_pending;
-            self.next_pending += 1;
-            let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
-            transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
-        }
-    }
-
-    /// Puts a settled run into the map. `new` slots have no reference yet.
-    fn plan_fold(
-        &self,
-        record: &Record,
-        id: RecordId,
-        span: BlockRange,
-        slot_of: &dyn Fn(u64) -> u64,
-        new: bool,
-        transaction: &mut Transaction,
-    ) {
-        let component = &self.components[&record.component];
-        // A zero may span a whole disk: only what is mapped changes.
-        let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
-        for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
-            let slot = slot_of(block);
-            let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
-            match transaction.set_entry_of(component, block, record.op, entry) {
-                true if new => transaction.add_slot(component.device, slot),
-                false if !new => transaction.drop_slot(component.device, slot),
-                _ => {}
-            }
-        }
-        transaction.fold(Folded { record: id, component: record.component, range: span });
     }
 }

@@ -13,7 +13,7 @@ use cairn_types::{BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, Ho
 use crate::{
     clear::Cleared,
     error::StoreError,
-    log::{congestion, congestion_delay_us},
+    log::congestion,
     meta::Meta,
     operation::{ComponentInfo, Operation, ReadPiece, UnsettledOp},
     options::StoreOptions,
@@ -273,7 +273,8 @@ impl<E: Env> DiskGroup<E> {
             congestion_low_bytes: mark(low),
             congestion_high_bytes: mark(high),
             congestion: congestion(fill, low, high),
-            congestion_delay_us: congestion_delay_us(fill, low, high, tuning.congestion_delay_max_us),
+            // What the last batch met, as long as the log is as full.
+            congestion_delay_us: if congestion(fill, low, high) > 0 { state.delay_us } else { 0 },
             read_cache_bytes: state.cache.bytes(),
             counters: StoreCounters { metadata_write_bytes: inner.meta.written_bytes(), ..state.counters },
             stopped: state.stopped.as_ref().map(ToString::to_string),

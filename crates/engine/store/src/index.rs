@@ -7,7 +7,10 @@
 //!             5 bytes per block of a large one
 //! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`map.rs`)
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
+    ops::Range,
+};
 
 use cairn_types::{BlockRange, ComponentId, OpId};
 use smallvec::SmallVec;
@@ -88,8 +91,11 @@ pub(crate) struct Garbage {
 pub(crate) struct Records {
     slots: Vec<Option<Record>>,
     free: Vec<RecordId>,
-    /// While a round refers to records across waiting, freed ids are not reused: they would name others.
-    held: Option<Vec<RecordId>>,
+    /// Rounds that refer to records across waiting, by ticket.
+    rounds: BTreeSet<u64>,
+    /// Ids that were freed meanwhile, with the youngest round of then: reused before that and all older ones are over, they would
+    /// name others there.
+    held: VecDeque<(u64, RecordId)>,
     /// Records that are pending rows.
     pub pending: BTreeSet<RecordId>,
     /// Ids by the log segment that their batch stands in; may name ids that were freed and reused since.
@@ -112,10 +118,7 @@ impl Records {
         assert!(record.live == 0 && record.row.is_some());
         self.pending.remove(&id);
         self.count -= 1;
-        match &mut self.held {
-            Some(held) => held.push(id),
-            None => self.free.push(id),
-        }
+        self.give_back(id);
         self.garbage.push(Garbage { row: record.row.expect("just seen"), component: record.component, slots });
     }
     /// The record's row goes to the caller.
@@ -145,20 +148,32 @@ impl Records {
         }
         id
     }
-    /// Ids of records whose batch stands in a segment below `end`, each still there, once.
-    pub fn in_segments_below(&self, end: u64, segment_bytes: u64) -> Vec<RecordId> {
-        let mut ids: Vec<RecordId> = self.by_segment.range(..end).flat_map(|(_, ids)| ids.iter().copied()).collect();
+    /// Ids of records whose batch stands in one of these segments, each still there, once.
+    pub fn in_segments(&self, segments: Range<u64>, segment_bytes: u64) -> Vec<RecordId> {
+        let lists = self.by_segment.range(segments.clone());
+        let mut ids: Vec<RecordId> = lists.flat_map(|(_, ids)| ids.iter().copied()).collect();
         ids.sort_unstable();
         ids.dedup();
-        ids.retain(|&id| self.get(id).is_some_and(|r| r.row.is_none() && r.position / segment_bytes < end));
+        let here = |r: &Record| r.row.is_none() && segments.contains(&(r.position / segment_bytes));
+        ids.retain(|&id| self.get(id).is_some_and(here));
         ids
     }
-    /// Keeps ids from being reused until [`Self::unhold`].
-    pub fn hold(&mut self) {
-        self.held.get_or_insert_default();
+    fn give_back(&mut self, id: RecordId) {
+        match self.rounds.last() {
+            Some(&youngest) => self.held.push_back((youngest, id)),
+            None => self.free.push(id),
+        }
     }
-    pub fn unhold(&mut self) {
-        self.free.extend(self.held.take().unwrap_or_default());
+    /// Keeps ids from being reused until [`Self::unhold`]. Tickets only grow.
+    pub fn hold(&mut self, ticket: u64) {
+        self.rounds.insert(ticket);
+    }
+    pub fn unhold(&mut self, ticket: u64) {
+        self.rounds.remove(&ticket);
+        let oldest = self.rounds.first().copied().unwrap_or(u64::MAX);
+        while let Some((_, id)) = self.held.pop_front_if(|(youngest, _)| *youngest < oldest) {
+            self.free.push(id);
+        }
     }
     pub fn forget_segments_below(&mut self, end: u64) {
         self.by_segment = self.by_segment.split_off(&end);
@@ -172,10 +187,7 @@ impl Records {
             return;
         }
         let record = self.slots[id as usize].take().expect("just seen");
-        match &mut self.held {
-            Some(held) => held.push(id),
-            None => self.free.push(id),
-        }
+        self.give_back(id);
         self.count -= 1;
         self.pending.remove(&id);
         if let Some(row) = record.row {
@@ -191,6 +203,16 @@ impl Records {
             _ => Vec::new(),
         };
         self.garbage.push(Garbage { row, component, slots });
+    }
+    /// A slot of a pending row moved. The record may have gone meanwhile: its slots wait among the garbage then.
+    pub fn move_slot(&mut self, id: RecordId, row: u64, index: usize, (from, to): (u64, u64)) {
+        let record = self.slots[id as usize].as_mut().filter(|record| record.row == Some(row));
+        if let Some(Record { body: Body::Data { place: Place::Slots(slots), .. }, .. }) = record {
+            slots[index] = to;
+            return;
+        }
+        let garbage = self.garbage.iter_mut().filter(|garbage| garbage.row == row);
+        garbage.flat_map(|garbage| &mut garbage.slots).filter(|slot| **slot == from).for_each(|slot| *slot = to);
     }
     pub fn iter(&self) -> impl Iterator<Item = (RecordId, &Record)> {
         self.slots.iter().enumerate().filter_map(|(id, r)| Some((id as RecordId, r.as_ref()?)))

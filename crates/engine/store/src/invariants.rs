@@ -16,9 +16,11 @@ use cairn_format::{COMPONENT_BLOCKS_MAX, crc32c};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
 use crate::{
+    deltas::put_over,
     disk_group::{DiskGroup, Inner},
     index::{Body, Place},
-    map::{LEAF_BLOCKS, Leaf, NO_SLOT, ZERO_SLOT},
+    map::{LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    meta::Rows,
     rows,
     segments::LOG,
     state::State,
@@ -66,10 +68,12 @@ struct Check {
 impl<E: Env> Inner<E> {
     async fn check_media(self: &Rc<Self>, contents: bool) -> Result<(), String> {
         let meta = self.meta.clone();
-        let (from, to) = (vec![rows::LEAF], vec![rows::LEAF + 1]);
-        let scan = self.env.run_blocking(move || meta.scan(&from, &to, usize::MAX)).await;
-        let leaves = scan.map_err(|e| e.to_string())?;
-        let checks = self.state.borrow().check_map(&leaves)?;
+        let job = move || {
+            let leaves = meta.scan(&[rows::LEAF], &[rows::LEAF + 1], usize::MAX)?;
+            meta.scan(&[rows::DELTA], &[rows::DELTA + 1], usize::MAX).map(|deltas| (leaves, deltas))
+        };
+        let (leaves, deltas) = self.env.run_blocking(job).await.map_err(|e| e.to_string())?;
+        let checks = self.state.borrow().check_map(&self.state.borrow().check_leaves(&leaves, &deltas)?)?;
         for check in checks.into_iter().filter(|_| contents) {
             let data = self.disk(check.device).read(check.offset, BLOCK_BYTES).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
@@ -135,15 +139,36 @@ impl State {
         Ok(())
     }
 
-    /// Compares the map's leaves with bits and segment counts; returns the blocks to be read.
-    fn check_map(&self, leaves: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Check>, String> {
-        let mut checks = Vec::new();
-        let mut references: BTreeMap<(u8, u64), u32> = BTreeMap::new();
-        let mut mapped: BTreeMap<ComponentId, u64> = BTreeMap::new();
+    /// Puts the deltas over the leaves, and compares those in memory with what is stored.
+    fn check_leaves(&self, leaves: &Rows, deltas: &Rows) -> Result<BTreeMap<LeafKey, Leaf>, String> {
+        let mut found = BTreeMap::new();
         for (key, bytes) in leaves {
             let id = rows::component_of(key).map_err(|e| e.to_string())?;
             let number = rows::number_of(key).map_err(|e| e.to_string())?;
             let leaf = Leaf::decode(bytes).ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
+            found.insert((id, number), leaf);
+        }
+        let in_memory: usize = self.deltas.all().map(|(_, of)| of.len()).sum();
+        if in_memory != deltas.len() {
+            return Err(format!("{in_memory} deltas in memory, {} are stored", deltas.len()));
+        }
+        for (key, bytes) in deltas {
+            let (number, id, leaf) = rows::delta_of(key).map_err(|e| e.to_string())?;
+            let known = self.deltas.of((id, leaf)).iter().find(|delta| delta.number == number);
+            let known = known.filter(|delta| delta.row[..] == bytes[..]);
+            let delta = known.ok_or_else(|| format!("delta {number} of leaf {leaf} of {id:?} is another in memory"))?;
+            put_over(found.entry((id, leaf)).or_default(), std::slice::from_ref(delta))
+                .ok_or_else(|| format!("delta {number} of leaf {leaf} of {id:?} is not readable"))?;
+        }
+        Ok(found)
+    }
+
+    /// Compares the map's leaves with bits and segment counts; returns the blocks to be read.
+    fn check_map(&self, leaves: &BTreeMap<LeafKey, Leaf>) -> Result<Vec<Check>, String> {
+        let mut checks = Vec::new();
+        let mut references: BTreeMap<(u8, u64), u32> = BTreeMap::new();
+        let mut mapped: BTreeMap<ComponentId, u64> = BTreeMap::new();
+        for (&(id, number), leaf) in leaves {
             if number > COMPONENT_BLOCKS_MAX / LEAF_BLOCKS {
                 return Err(format!("leaf {number} of {id:?} is beyond every component"));
             }

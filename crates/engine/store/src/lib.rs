@@ -7,7 +7,7 @@
 //!             the device: not in this release
 //!
 //! Memory: index (`index.rs`), region table and bits (100 bytes per MiB touched), map cache and read cache (options),
-//! metadata page cache (32 MiB), one destage round (64 MiB).
+//! metadata page cache (32 MiB), the blocks of two destage rounds (32 MiB).
 #![forbid(unsafe_code)]
 
 mod append;
@@ -17,9 +17,11 @@ mod clear;
 mod clock;
 mod component;
 mod create;
+mod deltas;
 mod destage;
 mod disk_group;
 mod error;
+mod fold;
 mod index;
 pub mod inspect;
 mod invariants;
@@ -28,6 +30,7 @@ mod map;
 mod meta;
 mod operation;
 mod options;
+mod pace;
 mod read;
 mod read_cache;
 mod recovery;

@@ -133,7 +133,11 @@ impl Ring {
     }
     /// Share of the log in use, 0..=1000.
     pub fn fill_permille(&self) -> u64 {
-        let used = self.segment_of(self.head + self.segment_bytes - 1) - self.segment_of(self.tail);
+        self.fill_permille_from(self.tail)
+    }
+    /// The same with the tail at `from`: as if the rounds up to there were over.
+    pub fn fill_permille_from(&self, from: u64) -> u64 {
+        let used = self.segment_of(self.head + self.segment_bytes - 1) - self.segment_of(from);
         used * 1000 / self.segments
     }
 }

@@ -106,7 +106,12 @@ impl Leaf {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let count = self.slots.iter().filter(|&&slot| slot != NO_SLOT).count();
+        self.encode_part(u64::MAX)
+    }
+
+    /// The same of those blocks only whose bits are set in `part`.
+    pub fn encode_part(&self, part: u64) -> Vec<u8> {
+        let count = (0..LEAF_BLOCKS).filter(|&b| part >> b & 1 == 1 && self.slots[b as usize] != NO_SLOT).count();
         let mut row = LeafRow {
             present: 0,
             slots: Vec::with_capacity(count),
@@ -114,7 +119,7 @@ impl Leaf {
             epochs: Vec::with_capacity(self.epochs.len()),
             ops: Vec::with_capacity(count),
         };
-        for (block, entry) in self.entries() {
+        for (block, entry) in self.entries().filter(|(block, _)| part >> block & 1 == 1) {
             row.present |= 1 << block;
             row.slots.push(entry.slot);
             row.crcs.push(entry.crc.to_le_bytes());

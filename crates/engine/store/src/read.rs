@@ -15,6 +15,7 @@ use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 use futures::future::join_all;
 
 use crate::{
+    deltas::{Delta, put_over},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     index::{Body, Place},
@@ -98,15 +99,18 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    /// Reads leaves from the metadata; one that is not there is empty.
+    /// Reads leaves from the metadata, with their deltas over them; one that is not there is empty.
     pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
-        let (mut ready, mut wanted_rows) = (Vec::new(), Vec::new());
+        let (mut ready, mut wanted_rows, mut deltas) = (Vec::new(), Vec::new(), Vec::new());
         {
             let mut state = self.state.borrow_mut();
             for &key in wanted {
                 match state.leaves.get(key) {
                     Some(leaf) => ready.push((key, leaf.clone())),
-                    None => wanted_rows.push(key),
+                    None => {
+                        wanted_rows.push(key);
+                        deltas.push(state.deltas.of(key).to_vec());
+                    }
                 }
             }
         }
@@ -119,11 +123,13 @@ impl<E: Env> Inner<E> {
         // Decoded there too: a round may want thousands.
         let job = move || {
             let values = meta.get_many(&keys).map_err(damaged)?;
-            let decode = |value: Option<Vec<u8>>| match value {
-                Some(bytes) => Leaf::decode(&bytes).ok_or_else(|| damaged("a leaf of the block map is not readable")),
-                None => Ok(Leaf::default()),
+            let decode = |(value, deltas): (Option<Vec<u8>>, Vec<Delta>)| {
+                let mut leaf = value.map_or_else(|| Some(Leaf::default()), |bytes| Leaf::decode(&bytes))?;
+                put_over(&mut leaf, &deltas)?;
+                Some(Arc::new(leaf))
             };
-            values.into_iter().map(|value| decode(value).map(Arc::new)).collect::<Result<Vec<_>, StoreError>>()
+            let leaves: Option<Vec<Arc<Leaf>>> = values.into_iter().zip(deltas).map(decode).collect();
+            leaves.ok_or_else(|| damaged("a leaf of the block map is not readable"))
         };
         let leaves = self.env.run_blocking(job).await?;
         ready.extend(wanted.into_iter().zip(leaves));

@@ -16,11 +16,12 @@ use cairn_types::{ComponentId, DeviceId, ObjectId};
 use crate::{
     component::{Component, RegionMark},
     create::{Found, find_superblock, write_superblock},
+    deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{StoreError, StoreErrorKind},
     index::{Body, Place, Record},
     log::Ring,
-    map::{LEAF_CACHED_BYTES, LeafCache},
+    map::{LEAF_CACHED_BYTES, Leaf, LeafCache},
     meta::{Meta, MetaError, RedbMeta},
     options::StoreOptions,
     read::damaged,
@@ -255,6 +256,7 @@ async fn load<E: Env>(
             rows::SEGMENT,
             rows::OBJECT,
             rows::CLIENT,
+            rows::DELTA,
         ] {
             let mut from = vec![kind];
             loop {
@@ -293,6 +295,7 @@ impl State {
             log_id: regions.log_id,
             devices: capacity.iter().enumerate().map(segments).collect(),
             leaves: LeafCache::new((options.map_cache_bytes / LEAF_CACHED_BYTES).max(16) as usize),
+            deltas: Default::default(),
             map_generation: 0,
             committing: false,
             next_pending: 0,
@@ -302,6 +305,10 @@ impl State {
             health: LogHealth::Sound,
             counters: StoreCounters::default(),
             round: 1,
+            tickets: 0,
+            gathered_to: 0,
+            pace: Default::default(),
+            delay_us: 0,
             stopped: None,
             closing: false,
             drain_to: None,
@@ -359,6 +366,12 @@ impl State {
                 rows::CLIENT => {
                     let row: ClientRow = rows::decode(&key, &bytes)?;
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row);
+                }
+                rows::DELTA => {
+                    let (number, component, leaf) = rows::delta_of(&key)?;
+                    let entries = Leaf::decode(&bytes).filter(|_| number < COUNTS_MAX);
+                    let entries = entries.ok_or_else(|| rows::malformed(&key))?.entries().count() as u32;
+                    self.deltas.add((component, leaf), Delta { number, row: bytes.into(), entries });
                 }
                 _ => return Err(rows::malformed(&key)),
             }

@@ -12,6 +12,7 @@
 //! | 7 | device, segment | [`SegmentRow`] |
 //! | 8 | object | [`ObjectRow`] |
 //! | 9 | component, number | [`ClientRow`] |
+//! | 10 | number, component, leaf | entries that wait to be written into that leaf, as a leaf (`deltas.rs`) |
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -114,6 +115,7 @@ pub(crate) const PENDING: u8 = 6;
 pub(crate) const SEGMENT: u8 = 7;
 pub(crate) const OBJECT: u8 = 8;
 pub(crate) const CLIENT: u8 = 9;
+pub(crate) const DELTA: u8 = 10;
 
 pub(crate) fn key(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + parts.iter().map(|part| part.len()).sum::<usize>());
@@ -134,6 +136,18 @@ pub(crate) fn deleted_key(component: ComponentId) -> Vec<u8> {
 }
 pub(crate) fn leaf_key(component: ComponentId, leaf: u64) -> Vec<u8> {
     key(LEAF, &[&component.0.to_be_bytes(), &leaf.to_be_bytes()])
+}
+/// By the number first: those of one transaction lie side by side.
+pub(crate) fn delta_key(number: u64, component: ComponentId, leaf: u64) -> Vec<u8> {
+    key(DELTA, &[&number.to_be_bytes(), &component.0.to_be_bytes(), &leaf.to_be_bytes()])
+}
+/// The number, the component and the leaf in a key of kind 10.
+pub(crate) fn delta_of(key: &[u8]) -> Result<(u64, ComponentId, u64), MetaError> {
+    let rest = key.get(1..).and_then(|rest| <&[u8; 32]>::try_from(rest).ok()).ok_or_else(|| malformed(key))?;
+    let (number, rest) = rest.split_first_chunk::<8>().expect("of 32 bytes");
+    let (component, leaf) = rest.split_first_chunk::<16>().expect("of 24 bytes");
+    let leaf = u64::from_be_bytes(leaf.try_into().expect("the last eight of 32 bytes"));
+    Ok((u64::from_be_bytes(*number), ComponentId(u128::from_be_bytes(*component)), leaf))
 }
 pub(crate) fn region_key(component: ComponentId, region: RegionIndex) -> Vec<u8> {
     key(REGION, &[&component.0.to_be_bytes(), &region.to_be_bytes()])

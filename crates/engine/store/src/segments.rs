@@ -36,8 +36,8 @@ pub(crate) struct Segments {
     live: u64,
     /// Segments without a slot in use.
     free: BTreeSet<u32>,
-    /// Segments that were written to the end since the last transaction.
-    left: BTreeSet<u32>,
+    /// Segments with blocks that wait for their transaction, by the round that wrote them.
+    awaited: BTreeMap<u64, BTreeSet<u32>>,
     /// What the components on this device may need, in blocks.
     pub charged: u64,
     pub failed: bool,
@@ -73,7 +73,7 @@ impl Segments {
             dirty: BTreeSet::new(),
             live: 0,
             free: (0..count).collect(),
-            left: BTreeSet::new(),
+            awaited: BTreeMap::new(),
             charged: 0,
             failed: false,
         }
@@ -123,18 +123,16 @@ impl Segments {
         (slot / u64::from(self.segment_pages)) as u32
     }
 
-    /// Takes room for a run of at most `wanted` entries. None when no segment is free.
-    pub fn take_run(&mut self, wanted: u32, round: u64, pins: &Pins) -> Option<RunPlace> {
+    /// Takes room for a run of at most `wanted` entries, of the round `ticket`. None when no segment is free.
+    pub fn take_run(&mut self, wanted: u32, round: u64, ticket: u64, pins: &Pins) -> Option<RunPlace> {
         let left = |s: &Self| s.open.map_or(0, |o| s.segment_pages - s.rows[o as usize].fill);
         if left(self) < 2 {
             let device = self.device;
             let next = self.free.iter().copied().find(|&s| Some(s) != self.open && !pins.held(device, u64::from(s)))?;
             // Not free from now on, though nothing refers to it yet: a crash makes it free again.
             self.free.remove(&next);
-            // The one before may hold blocks of a transaction that is not durable yet: it is not free now, even when
-            // nothing refers to it. Otherwise a round of three segments would overwrite its own first.
             if let Some(old) = self.open.replace(next) {
-                self.left.insert(old);
+                self.free_if_unused(old);
             }
             let row = &mut self.rows[next as usize];
             *row = SegmentRow { generation: row.generation + 1, ..SegmentRow::default() };
@@ -147,15 +145,27 @@ impl Segments {
         row.fill += header_pages + entries;
         row.written = round;
         self.dirty.insert(segment);
+        self.awaited.entry(ticket).or_default().insert(segment);
         Some(RunPlace { segment, generation: row.generation, page, header_pages, entries })
     }
 
-    /// No written block waits for its transaction any more: what nothing refers to by now is free.
-    pub fn free_unused(&mut self) {
-        for segment in std::mem::take(&mut self.left) {
-            if self.rows[segment as usize].live == 0 && self.open != Some(segment) {
-                self.free.insert(segment);
-            }
+    /// What the round wrote waits for no transaction any more: it is durable, or was given up. What nothing refers to by now is
+    /// free.
+    pub fn round_over(&mut self, ticket: u64) {
+        for segment in self.awaited.remove(&ticket).unwrap_or_default() {
+            self.free_if_unused(segment);
+        }
+    }
+
+    /// Blocks of it wait for their transaction: it is not free, even when nothing refers to it. Otherwise a round of three
+    /// segments would overwrite its own first.
+    fn is_awaited(&self, segment: u32) -> bool {
+        self.awaited.values().any(|segments| segments.contains(&segment))
+    }
+
+    fn free_if_unused(&mut self, segment: u32) {
+        if self.rows[segment as usize].live == 0 && self.open != Some(segment) && !self.is_awaited(segment) {
+            self.free.insert(segment);
         }
     }
 
@@ -186,7 +196,8 @@ impl Segments {
         row.live -= 1;
         self.live -= 1;
         let early = Canary::SegmentReusedEarly.sings();
-        if (row.live == 0 || early && row.live < 8) && self.open != Some(segment) && !self.left.contains(&segment) {
+        let unused = row.live == 0 || early && row.live < 8;
+        if unused && self.open != Some(segment) && !self.is_awaited(segment) {
             self.free.insert(segment);
         }
         self.dirty.insert(segment);
@@ -201,7 +212,8 @@ impl Segments {
             if live == 0 || Some(segment) == self.open || live * 100 >= self.slots_per_segment() * 98 {
                 return None;
             }
-            if pins.held(self.device, u64::from(segment)) {
+            // What waits for its transaction would be taken for dead.
+            if pins.held(self.device, u64::from(segment)) || self.is_awaited(segment) {
                 return None;
             }
             let age = round.saturating_sub(row.written) + 1;
@@ -285,19 +297,19 @@ mod tests {
         let regions =
             CapacityRegions { segments_offset: 1 << 20, segment_count: 2, segment_bytes: 16 * 4096, log_id: 1 };
         let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
-        let first = segments.take_run(100, 1, &pins).unwrap();
+        let first = segments.take_run(100, 1, 1, &pins).unwrap();
         assert_eq!((first.entries, first.page, first.first_slot()), (15, 0, 1));
         (1..16).for_each(|slot| segments.add_live(slot));
-        let second = segments.take_run(3, 1, &pins).unwrap();
+        let second = segments.take_run(3, 1, 1, &pins).unwrap();
         assert_eq!((second.segment, second.entries), (1, 3));
         segments.add_live(second.first_slot());
-        assert_eq!(segments.take_run(100, 1, &pins).unwrap().entries, 11);
-        assert_eq!(segments.take_run(1, 1, &pins), None);
+        assert_eq!(segments.take_run(100, 1, 1, &pins).unwrap().entries, 11);
+        assert_eq!(segments.take_run(1, 1, 1, &pins), None);
         (1..16).for_each(|slot| segments.drop_live(slot));
-        segments.free_unused();
+        segments.round_over(1);
         let pin = pins.pin(0, 0);
-        assert_eq!(segments.take_run(1, 1, &pins), None);
+        assert_eq!(segments.take_run(1, 1, 1, &pins), None);
         drop(pin);
-        assert_eq!(segments.take_run(1, 2, &pins).unwrap().generation, 2);
+        assert_eq!(segments.take_run(1, 2, 2, &pins).unwrap().generation, 2);
     }
 }

@@ -14,10 +14,12 @@ use futures::channel::oneshot;
 use crate::{
     append::Queue,
     component::Component,
+    deltas::Deltas,
     error::StoreError,
     index::{Body, Place, Record, Records},
     log::Ring,
     map::LeafCache,
+    pace::Pace,
     read_cache::ReadCache,
     segments::Segments,
     stats::{LogHealth, StoreCounters},
@@ -56,6 +58,8 @@ pub(crate) struct State {
     pub log_id: u64,
     pub devices: Vec<Segments>,
     pub leaves: LeafCache,
+    /// What the leaves in the metadata lack.
+    pub deltas: Deltas,
     /// Counts the changes of the map: a leaf read under an older one may be out of date.
     pub map_generation: u64,
     /// A transaction is being written: the metadata may be ahead of memory.
@@ -69,6 +73,14 @@ pub(crate) struct State {
     pub counters: StoreCounters,
     /// Counts destage and cleaning rounds: the clock of segment ages.
     pub round: u64,
+    /// Counts what is written to capacity devices and waits for its transaction: rounds and cleanings.
+    pub tickets: u64,
+    /// The rounds under way reach up to here, if beyond the tail.
+    pub gathered_to: u64,
+    /// How fast destage is, and guests may be.
+    pub pace: Pace,
+    /// How long the last acknowledgements waited, in microseconds.
+    pub delay_us: u64,
     /// Set when a device that the group cannot do without failed.
     pub stopped: Option<StoreError>,
     pub closing: bool,
@@ -116,6 +128,18 @@ struct Head {
 }
 
 impl State {
+    /// The next number of what is written to capacity devices before its transaction.
+    pub fn take_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// The round, or the cleaning, is over: its transaction is durable, or what it wrote is given up.
+    pub fn round_over(&mut self, ticket: u64) {
+        self.devices.iter_mut().for_each(|segments| segments.round_over(ticket));
+        self.records.unhold(ticket);
+    }
+
     /// Changes a component and keeps its device's charge right. None when it is not here.
     pub fn change<R>(&mut self, id: ComponentId, act: impl FnOnce(&mut Component, &mut Records) -> R) -> Option<R> {
         let component = self.components.get_mut(&id)?;

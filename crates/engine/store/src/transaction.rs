@@ -16,6 +16,7 @@ use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, RegionIndex};
 use crate::{
     bitmap::BaseBits,
     component::Component,
+    deltas::{Delta, WHOLE_FROM_BLOCKS},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     index::{Body, Place, Record, RecordId},
@@ -23,7 +24,6 @@ use crate::{
     meta::Batch,
     read::damaged,
     rows::{self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow},
-    segments::Segments,
     signal::give_way,
     state::State,
     stats::LogHealth,
@@ -58,6 +58,12 @@ pub(crate) struct Transaction {
     batch: Batch,
     /// Leaves as they will be, each shared with nobody until the transaction takes effect.
     leaves: BTreeMap<LeafKey, Arc<Leaf>>,
+    /// What of them changes: a bit for each block that gets another entry.
+    put: BTreeMap<LeafKey, u64>,
+    /// Leaves that are written as they are, with all that waits for them.
+    whole: BTreeSet<LeafKey>,
+    /// Leaves that are removed.
+    gone: Vec<LeafKey>,
     /// Slots that something refers to from now on, or not any more.
     added: Vec<(u8, u64)>,
     dropped: Vec<(u8, u64)>,
@@ -65,9 +71,23 @@ pub(crate) struct Transaction {
     bits: Vec<(ComponentId, BlockRange, bool)>,
     folded: Vec<Folded>,
     pending: Vec<MadePending>,
-    moved_pending: Vec<(RecordId, usize, u64)>,
+    moved_pending: Vec<MovedPending>,
     removed_rows: Vec<u64>,
     tail: Option<u64>,
+    /// The round whose blocks it refers to.
+    ticket: Option<u64>,
+    /// What it added to leaves that it did not write as a whole.
+    deltas: Vec<(LeafKey, Delta)>,
+}
+
+/// A slot of a pending row that moves.
+#[derive(Debug, Clone, Copy)]
+struct MovedPending {
+    record: RecordId,
+    row: u64,
+    index: usize,
+    from: u64,
+    to: u64,
 }
 
 impl Transaction {
@@ -89,6 +109,19 @@ impl Transaction {
     /// The log's tail moves here.
     pub fn move_tail(&mut self, tail: u64) {
         self.tail = Some(tail);
+    }
+    /// A leaf that it brought along is written as it is, with all that waits for it.
+    pub fn write_whole(&mut self, key: LeafKey) {
+        self.whole.insert(key);
+    }
+    /// A leaf goes, with all that waits for it.
+    pub fn remove_leaf(&mut self, key: LeafKey) {
+        self.batch.insert(rows::leaf_key(key.0, key.1), None);
+        self.gone.push(key);
+    }
+    /// With it the round is over whose blocks it refers to.
+    pub fn ends(&mut self, ticket: u64) {
+        self.ticket = Some(ticket);
     }
     pub fn remove_key(&mut self, key: Vec<u8>) {
         self.batch.insert(key, None);
@@ -114,13 +147,10 @@ impl Transaction {
     /// [`Self::set_entry`] for `op`, unless the block holds a later one: then false. A component never applies an
     /// operation to a block that holds a later one.
     pub fn set_entry_of(&mut self, component: &Component, block: u64, op: OpId, entry: Option<Entry>) -> bool {
-        let leaf = self.leaf(component.id, block);
-        let old = leaf.get(block);
-        if old.is_some_and(|old| old.op > op) {
+        if self.entry(component.id, block).is_some_and(|old| old.op > op) {
             return false;
         }
-        leaf.set(block, entry);
-        self.entry_changed(component, block, old, entry);
+        self.set_entry(component, block, entry);
         true
     }
     /// Changes the map's entry; the slot that it named before is given up.
@@ -131,6 +161,14 @@ impl Transaction {
         self.entry_changed(component, block, old, entry);
     }
     fn entry_changed(&mut self, component: &Component, block: u64, old: Option<Entry>, entry: Option<Entry>) {
+        let key = (component.id, block / LEAF_BLOCKS);
+        match entry {
+            Some(_) => *self.put.entry(key).or_default() |= 1 << (block % LEAF_BLOCKS),
+            // A delta has entries only.
+            None => {
+                self.whole.insert(key);
+            }
+        }
         if let Some(old) = old {
             self.drop_slot(component.device, old.slot);
         }
@@ -186,8 +224,9 @@ impl Transaction {
         self.removed_rows.push(number);
     }
     /// A slot of a pending row moves (cleaning). The row is written by [`Self::gather`].
-    pub fn move_pending(&mut self, record: RecordId, index: usize, slot: u64) {
-        self.moved_pending.push((record, index, slot));
+    pub fn move_pending(&mut self, state: &State, record: RecordId, index: usize, from: u64, to: u64) {
+        let row = state.records.of(record).row.expect("a pending record has a row");
+        self.moved_pending.push(MovedPending { record, row, index, from, to });
     }
 
     /// Adds everything that the metadata does not have yet.
@@ -231,8 +270,8 @@ impl Transaction {
 
     fn gather_moved(&mut self, state: &State) {
         let mut by_record: BTreeMap<RecordId, Vec<(usize, u64)>> = BTreeMap::new();
-        for &(record, index, slot) in &self.moved_pending {
-            by_record.entry(record).or_default().push((index, slot));
+        for moved in &self.moved_pending {
+            by_record.entry(moved.record).or_default().push((moved.index, moved.to));
         }
         for (id, moves) in by_record {
             let record = state.records.of(id);
@@ -361,6 +400,24 @@ impl Transaction {
         }
     }
 
+    /// Which leaves are written as a whole, and of the others what changed. With the former their deltas go.
+    fn split_leaves(&mut self, batch: &mut Batch, state: &mut State) -> Vec<(LeafKey, u64)> {
+        let mut parts = Vec::with_capacity(self.put.len());
+        for (key, put) in std::mem::take(&mut self.put) {
+            if put.count_ones() < WHOLE_FROM_BLOCKS && !self.whole.contains(&key) {
+                parts.push((key, put));
+            } else {
+                self.whole.insert(key);
+            }
+        }
+        for &(component, leaf) in self.whole.iter().chain(&self.gone) {
+            for delta in state.deltas.of((component, leaf)) {
+                batch.insert(rows::delta_key(delta.number, component, leaf), None);
+            }
+        }
+        parts
+    }
+
     fn gather_objects(&mut self, state: &mut State) {
         let tail = self.tail.unwrap_or(state.ring.tail);
         for object in std::mem::take(&mut state.dirty_objects) {
@@ -384,6 +441,12 @@ impl Transaction {
     async fn take_effect<E: Env>(self, inner: &Inner<E>) {
         {
             let mut state = inner.state.borrow_mut();
+            for key in self.whole.into_iter().chain(self.gone) {
+                state.deltas.remove(key);
+            }
+            for (key, delta) in self.deltas {
+                state.deltas.add(key, delta);
+            }
             for (key, leaf) in self.leaves {
                 state.leaves.insert(key, leaf);
             }
@@ -401,10 +464,8 @@ impl Transaction {
         in_steps(inner, self.folded, State::take_fold).await;
         let mut state = inner.state.borrow_mut();
         let state = &mut *state;
-        for (record, index, slot) in self.moved_pending {
-            if let Body::Data { place: Place::Slots(slots), .. } = &mut state.records.of_mut(record).body {
-                slots[index] = slot;
-            }
+        for moved in self.moved_pending {
+            state.records.move_slot(moved.record, moved.row, moved.index, (moved.from, moved.to));
         }
         for made in self.pending {
             state.take_pending(made);
@@ -416,7 +477,9 @@ impl Transaction {
         for (device, slot) in self.dropped {
             state.devices[device as usize].drop_live(slot);
         }
-        state.devices.iter_mut().for_each(Segments::free_unused);
+        if let Some(ticket) = self.ticket {
+            state.round_over(ticket);
+        }
         if let Some(tail) = self.tail {
             let segment = state.ring.segment_of(tail);
             state.ring.move_tail(tail);
@@ -491,20 +554,30 @@ impl<E: Env> Inner<E> {
         transaction.check_segments(&self.state.borrow())?;
         transaction.gather(&mut self.state.borrow_mut());
         let mut batch = std::mem::take(&mut transaction.batch);
-        let leaves = std::mem::take(&mut transaction.leaves);
+        let parts = transaction.split_leaves(&mut batch, &mut self.state.borrow_mut());
+        let (leaves, whole) = (std::mem::take(&mut transaction.leaves), std::mem::take(&mut transaction.whole));
+        let number = self.state.borrow_mut().deltas.take_number();
         let meta = self.meta.clone();
         self.state.borrow_mut().committing = true;
         // Leaves are most of the bytes: they are encoded where it delays nobody.
         let job = move || {
-            for (&(component, leaf), contents) in &leaves {
+            for &(component, leaf) in &whole {
+                let contents = &leaves[&(component, leaf)];
                 let value = (!contents.is_empty()).then(|| contents.encode());
                 batch.insert(rows::leaf_key(component, leaf), value);
             }
+            let mut deltas = Vec::with_capacity(parts.len());
+            for ((component, leaf), part) in parts {
+                let row = leaves[&(component, leaf)].encode_part(part);
+                let delta = Delta { number, row: row.as_slice().into(), entries: part.count_ones() };
+                deltas.push(((component, leaf), delta));
+                batch.insert(rows::delta_key(number, component, leaf), Some(row));
+            }
             let bytes: u64 = batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum();
-            meta.commit(batch).map(|()| (leaves, bytes))
+            meta.commit(batch).map(|()| (leaves, whole, deltas, bytes))
         };
         let result = self.env.run_blocking(job).await;
-        let (leaves, bytes) = match result {
+        let (leaves, whole, deltas, bytes) = match result {
             Ok(done) => done,
             Err(error) => {
                 self.state.borrow_mut().committing = false;
@@ -512,7 +585,7 @@ impl<E: Env> Inner<E> {
             }
         };
         self.state.borrow_mut().counters.metadata_row_bytes += bytes;
-        transaction.leaves = leaves;
+        (transaction.leaves, transaction.whole, transaction.deltas) = (leaves, whole, deltas);
         transaction.take_effect(self).await;
         self.state.borrow_mut().committing = false;
         Ok(())

@@ -22,7 +22,7 @@ const START_MAX: Duration = Duration::from_secs(600);
 /// How long they may take to stop in order.
 const STOP_MAX: Duration = Duration::from_secs(60);
 /// What `cairnd` has as its longest delay where nothing is configured.
-const CONGESTION_DELAY_MS: u64 = 20;
+const CONGESTION_DELAY_MS: u64 = 100;
 /// Bytes of a cache file beside log and metadata: superblocks, and room for rounding.
 const CACHE_EXTRA_BYTES: u64 = 64 << 20;
 

@@ -1,0 +1,195 @@
+//! What of a round the map takes over, what becomes a pending row, and what died meanwhile. Plain functions.
+//!
+//! Promises    decided from the state of one moment, the one in which the transaction is put together (I6): undo, settling and
+//!             overwrites go on until then
+//!             an unsettled operation is never folded into the map, it becomes a pending row that undo or `settled` decides later
+//! Not here    reading, writing and the order of rounds (`destage.rs`), what a transaction is (`transaction.rs`)
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cairn_types::{BlockRange, Canary, ComponentId};
+
+use crate::{
+    destage::{Item, Slots},
+    index::{Body, Crcs, Place, Record, RecordId},
+    map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    state::State,
+    transaction::{Folded, MadePending, Transaction},
+};
+
+impl State {
+    /// The settled zeroes among the items and the pending rows: what they cover leaves the map first, in bounded steps.
+    pub fn settled_zeroes(&self, items: &[Item]) -> Vec<Item> {
+        let zero = |item: &&Item| item.data.is_none() && !item.pending;
+        let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
+        for id in self.resolvable() {
+            let record = self.records.of(id);
+            if let Body::Zero { keep_allocated: false } = record.body {
+                let device = self.components[&record.component].device;
+                let (component, range) = (record.component, record.range);
+                zeroes.push(Item { record: id, component, device, range, pending: false, data: None, slots_from: 0 });
+            }
+        }
+        zeroes
+    }
+
+    /// Leaves that the transaction will change and that are not in `have`.
+    pub fn leaves_missing(&self, items: &[Item], have: &BTreeMap<LeafKey, Arc<Leaf>>) -> Vec<LeafKey> {
+        let mut keys = Vec::new();
+        let mut want = |component: ComponentId, range: BlockRange| {
+            for leaf in range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS {
+                // Items come in order: most name the leaf of the one before.
+                if keys.last() != Some(&(component, leaf)) {
+                    keys.push((component, leaf));
+                }
+            }
+        };
+        let ranges = items.iter().map(|item| (item.record, item.component, item.range));
+        let resolved =
+            self.resolvable().into_iter().map(|id| (id, self.records.of(id).component, self.records.of(id).range));
+        for (id, component, range) in ranges.chain(resolved) {
+            let (Some(record), Some(known)) = (self.records.get(id), self.components.get(&component)) else {
+                continue;
+            };
+            match record.allocates() {
+                true => want(component, range),
+                // What is mapped under a zero was trimmed before, unless it was settled only now.
+                false if record.op <= known.settled => {
+                    known.base.runs(range).into_iter().for_each(|run| want(component, run));
+                }
+                false => {}
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| !have.contains_key(key));
+        keys
+    }
+
+    /// Pending records that were settled since.
+    fn resolvable(&self) -> Vec<RecordId> {
+        let settled = |id: &RecordId| {
+            let record = self.records.of(*id);
+            self.components.get(&record.component).is_some_and(|c| record.op <= c.settled)
+        };
+        self.records.pending.iter().copied().filter(settled).collect()
+    }
+
+    /// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
+    pub fn plan_round(
+        &mut self,
+        items: &[Item],
+        slots: &Slots,
+        mut transaction: Transaction,
+        (ticket, new_tail): (u64, u64),
+    ) -> Transaction {
+        transaction.move_tail(new_tail);
+        transaction.ends(ticket);
+        transaction.reserve(slots.len());
+        for id in self.resolvable() {
+            self.plan_resolve(id, &mut transaction);
+        }
+        for item in items {
+            self.plan_item(item, slots, &mut transaction);
+        }
+        transaction
+    }
+
+    fn plan_resolve(&mut self, id: RecordId, transaction: &mut Transaction) {
+        let record = self.records.of(id).clone();
+        let spans = self.live_spans(id, record.component, record.range);
+        let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
+        transaction.resolve(self, id, live);
+        let slot_of = |block: u64| match &record.body {
+            Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
+            Body::Zero { keep_allocated: true } => ZERO_SLOT,
+            _ => NO_SLOT,
+        };
+        for span in &spans {
+            self.plan_fold(&record, id, *span, &slot_of, false, transaction);
+        }
+    }
+
+    /// Where `id` still stands among the versions.
+    fn live_spans(&self, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
+        let Some(component) = self.components.get(&component) else {
+            return Vec::new();
+        };
+        let mut live = Vec::new();
+        component.extents.each(range, |part, versions| {
+            if versions.contains(&id) {
+                live.push(part);
+            }
+        });
+        live
+    }
+
+    fn plan_item(&mut self, item: &Item, slots: &Slots, transaction: &mut Transaction) {
+        let Some(record) = self.records.get(item.record) else {
+            return;
+        };
+        let Some(component) = self.components.get(&item.component) else {
+            return;
+        };
+        let zero = matches!(record.body, Body::Zero { .. });
+        let zero_slot = if record.allocates() { ZERO_SLOT } else { NO_SLOT };
+        let slot_of = |block: u64| {
+            if zero {
+                return zero_slot;
+            }
+            let slot = slots[item.slots_from + (block - item.range.first) as usize];
+            assert_ne!(slot, NO_SLOT, "what is live was written");
+            slot
+        };
+        let spans = self.live_spans(item.record, item.component, item.range);
+        if record.op <= component.settled || Canary::UnsettledFolded.sings() {
+            for span in spans {
+                self.plan_fold(record, item.record, span, &slot_of, true, transaction);
+            }
+            return;
+        }
+        let client = component.window.get(&record.op).map(|u| u.info.client).unwrap_or_default();
+        let record = record.clone();
+        for span in spans {
+            let body = match &record.body {
+                Body::Data { crcs, .. } => {
+                    let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
+                    list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
+                    let from = (span.first - record.range.first) as usize;
+                    let crcs = Crcs::from_slice(&crcs[from..from + span.count as usize]);
+                    Body::Data { place: Place::Slots(list), crcs }
+                }
+                zero => zero.clone(),
+            };
+            let number = self.next_pending;
+            self.next_pending += 1;
+            let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
+            transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
+        }
+    }
+
+    /// Puts a settled run into the map. `new` slots have no reference yet.
+    fn plan_fold(
+        &self,
+        record: &Record,
+        id: RecordId,
+        span: BlockRange,
+        slot_of: &dyn Fn(u64) -> u64,
+        new: bool,
+        transaction: &mut Transaction,
+    ) {
+        let component = &self.components[&record.component];
+        // A zero may span a whole disk: only what is mapped changes.
+        let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
+        for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
+            let slot = slot_of(block);
+            let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
+            match transaction.set_entry_of(component, block, record.op, entry) {
+                true if new => transaction.add_slot(component.device, slot),
+                false if !new => transaction.drop_slot(component.device, slot),
+                _ => {}
+            }
+        }
+        transaction.fold(Folded { record: id, component: record.component, range: span });
+    }
+}
