@@ -31,6 +31,7 @@ use crate::{
     },
     segments::{COUNTS_MAX, Pins, Segments},
     signal::Signal,
+    stages::Stages,
     state::{Deleted, ObjectState, State},
     stats::{LogHealth, StoreCounters},
 };
@@ -301,6 +302,7 @@ impl State {
             queue: Default::default(),
             health: LogHealth::Sound,
             counters: StoreCounters::default(),
+            stages: Stages::default(),
             round: 1,
             stopped: None,
             closing: false,

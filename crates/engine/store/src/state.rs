@@ -20,6 +20,7 @@ use crate::{
     map::LeafCache,
     read_cache::ReadCache,
     segments::Segments,
+    stages::Stages,
     stats::{LogHealth, StoreCounters},
 };
 
@@ -67,6 +68,7 @@ pub(crate) struct State {
     pub queue: Queue,
     pub health: LogHealth,
     pub counters: StoreCounters,
+    pub stages: Stages,
     /// Counts destage and cleaning rounds: the clock of segment ages.
     pub round: u64,
     /// Set when a device that the group cannot do without failed.
