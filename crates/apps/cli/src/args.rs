@@ -214,6 +214,17 @@ pub enum Disk {
         #[arg(long)]
         host: Option<String>,
     },
+    /// Where the time of its reads and writes goes: each stage, each copy, and the slowest
+    Latency {
+        /// Name or id
+        disk: String,
+        /// Show what was measured since its hosts were started
+        #[arg(long, conflicts_with = "seconds")]
+        since_start: bool,
+        /// Show what is measured within so many seconds from now
+        #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        seconds: u64,
+    },
     /// Say each change of a disk's state, until it is healthy
     Watch {
         /// Name or id

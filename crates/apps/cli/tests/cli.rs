@@ -54,6 +54,8 @@ fn tables_for_people() {
         "resync list",
         "resync settings",
         "counters",
+        "disk latency wounded --since-start",
+        "disk latency wounded --seconds 1",
         "cache clear --host host-1",
         "cache clear --disk-group 00000020 --wait 5",
         "version",
@@ -101,6 +103,8 @@ fn refusals_say_cause_and_remedy() {
         "cache clear",
         "cache clear --host host-9",
         "counters --since /nonexistent.json",
+        "disk latency nothing",
+        "disk latency wounded --seconds 1 --since-start",
     ];
     let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
     insta::assert_snapshot!("refusals", all.join("\n"));
@@ -123,6 +127,8 @@ fn json_is_what_the_api_says() {
         "resync list",
         "counters",
         "counters --seconds 1",
+        "disk latency wounded --since-start",
+        "disk latency wounded --seconds 1",
         "cache clear --host host-1",
         "disk create j --size 1G",
         "disk resize j --size 2G",
@@ -145,6 +151,9 @@ fn exit_codes_tell_refused_from_usage_from_unreachable() {
     let cases = [
         ("disk list", 0),
         ("disk show nothing", 1),
+        ("disk latency nothing", 1),
+        ("disk latency wounded --seconds 0", 2),
+        ("disk latency", 2),
         ("health", 1),
         ("", 2),
         ("disk", 2),

@@ -47,6 +47,7 @@ fn every_kind_of_error_has_its_status_and_says_what_and_why() {
     #[rustfmt::skip]
     let cases = [
         ("GET", "/api/v1/disks/nope", Value::Null, 404, "not-found", "no disk nope"),
+        ("GET", "/api/v1/disks/nope/latencies", Value::Null, 404, "not-found", "no disk nope"),
         ("POST", "/api/v1/disks", small, 409, "conflict", "a disk a already"),
         ("POST", "/api/v1/disks", json!({"name": "b", "size_bytes": 1048576, "policy": "gold"}), 422, "refused", "5 fault domains"),
         ("POST", "/api/v1/disks", json!({"name": "b", "size_bytes": 1}), 400, "invalid", "sectors"),
@@ -136,6 +137,8 @@ fn every_read_route_answers() {
         "/api/v1/resyncs",
         "/api/v1/resyncs/settings",
         "/api/v1/counters",
+        "/api/v1/latencies",
+        "/api/v1/disks/wounded/latencies",
         "/openapi.json",
     ] {
         let (status, _) = ask_json(&server, "GET", path, Value::Null);

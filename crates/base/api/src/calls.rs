@@ -67,6 +67,10 @@ macro_rules! management_calls {
 
             /// Counters and gauges of all hosts that answer: of guests, and of every disk group.
             fn counters() -> $crate::v1::Counters;
+            /// How long each stage of a disk's reads and writes took, at all hosts that answer.
+            fn disk_latencies(disk: String) -> $crate::v1::Latencies;
+            /// An overview of the same for the disks with the most requests.
+            fn latencies() -> $crate::v1::Latencies;
             /// Destages the write buffers and empties the read caches; returns when that is done, or the time is over.
             fn caches_clear(request: $crate::v1::CacheClear) -> $crate::v1::CachesCleared;
             /// Counters of this host in the text format of Prometheus.

@@ -22,6 +22,7 @@ use crate::{
     local_store::LocalStore,
     owner::{Ended, OpError, Origin, Owned, SeizeError},
     shard::{GuestCounters, Shard},
+    stages::{IoKind, StagesCell, Tries},
 };
 
 /// Leases that a request may wait for where a cut could hide that its guest has gone on elsewhere. Above one lease and a
@@ -46,6 +47,8 @@ struct Inner<E: Env, S: LocalStore> {
     guest: RefCell<Option<Rc<dyn Guest>>>,
     /// Of all sessions of this host with the disk.
     counted: Rc<Cell<GuestCounters>>,
+    /// How long its requests took at this host.
+    stages: StagesCell,
     /// Standstills of this process before the session began.
     standstills: u64,
 }
@@ -103,6 +106,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 owner: Cell::new(None),
                 hints: RefCell::new(hints),
                 guest: RefCell::default(),
+                stages: StagesCell::default(),
                 counted: shard.inner.guests.borrow_mut().entry(object).or_default().clone(),
                 standstills: shard.inner.leases.standstills(),
             }),
@@ -126,8 +130,8 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
 
     async fn read_bytes(&self, offset: u64, len_bytes: u32) -> Result<Vec<Bytes>, VolumeError> {
         let remote = |_| GuestRequest::Read { offset, len_bytes };
-        let local = async |owned: Rc<Owned<E, S>>, _| owned.guest_read(offset, len_bytes).await;
-        self.request(None, remote, local, |answer, data| checked(answer, data, len_bytes)).await
+        let local = async |owned: Rc<Owned<E, S>>, at: Tries| owned.guest_read(offset, len_bytes, at.last).await;
+        self.request(Some(IoKind::Read), None, remote, local, |answer, data| checked(answer, data, len_bytes)).await
     }
 
     /// Whether a request that came at `began` may be begun, or begun again; else why not.
@@ -163,9 +167,10 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
 
     async fn request<T>(
         &self,
+        kind: Option<IoKind>,
         payload: Option<Bytes>,
         remote: impl Fn(bool) -> GuestRequest,
-        local: impl AsyncFn(Rc<Owned<E, S>>, bool) -> Result<T, OpError>,
+        local: impl AsyncFn(Rc<Owned<E, S>>, Tries) -> Result<T, OpError>,
         answer: impl Fn(Answer, Bytes) -> Option<T>,
     ) -> Result<T, VolumeError> {
         let inner = &self.inner;
@@ -174,14 +179,19 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let mut tries = 0u32;
         let mut again = false;
         let mut why = String::new();
+        let mut at = Tries { began, last: began, retry: false, forwarded: false };
         loop {
-            self.check_wanted(began, std::mem::replace(&mut again, true))?;
+            let before = std::mem::replace(&mut again, true);
+            self.check_wanted(began, before)?;
             let retry = tries > 0;
+            let last = if before { shard.inner.env.now() } else { began };
+            at = Tries { last, retry, forwarded: false, ..at };
             let outcome = if let Some(owned) = shard.owned(inner.object) {
-                local(owned, retry).await.map_err(Try::from)
+                local(owned, at).await.map_err(Try::from)
             } else if let Some(owner) =
                 inner.owner.get().filter(|o| shard.inner.rpc.is_up(*o) && *o != shard.inner.env.host())
             {
+                at.forwarded = true;
                 self.forward(owner, remote(retry), payload.clone(), &answer).await
             } else {
                 match self.find_owner().await {
@@ -193,6 +203,9 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 Ok(value) => {
                     let now = shard.inner.env.now();
                     shard.inner.throttle.borrow_mut().on_guest(now, now.since(began));
+                    if let Some(kind) = kind {
+                        shard.inner.answered(inner.object, &inner.stages, kind, at, now);
+                    }
                     return Ok(value);
                 }
                 Err(Try::Fail(error)) => return Err(error),
@@ -320,10 +333,11 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
                 let crc = crc.get().unwrap_or_else(|| block_crc(&data));
                 GuestRequest::Write { offset, crc, client: tag, retry }
             };
-            let local = async |owned: Rc<Owned<E, S>>, retry| {
-                owned.guest_write(offset, data.clone(), Origin { client: tag, retry }).await
+            let local = async |owned: Rc<Owned<E, S>>, at: Tries| {
+                let origin = Origin { client: tag, retry: at.retry, began: Some(at.last) };
+                owned.guest_write(offset, data.clone(), origin).await
             };
-            let written = client.request(Some(data.clone()), remote, local, done).await;
+            let written = client.request(Some(IoKind::Write), Some(data.clone()), remote, local, done).await;
             client.count(written, |counters| {
                 counters.write_requests += 1;
                 counters.write_bytes += data.len() as u64;
@@ -341,10 +355,11 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
         async move {
             let tag = client.tag();
             let remote = |retry| GuestRequest::Zero { offset, len_bytes, keep_allocated, client: tag, retry };
-            let local = async |owned: Rc<Owned<E, S>>, retry| {
-                owned.guest_zero(offset, len_bytes, keep_allocated, Origin { client: tag, retry }).await
+            let local = async |owned: Rc<Owned<E, S>>, at: Tries| {
+                let origin = Origin { client: tag, retry: at.retry, began: None };
+                owned.guest_zero(offset, len_bytes, keep_allocated, origin).await
             };
-            let zeroed = client.request(None, remote, local, done).await;
+            let zeroed = client.request(None, None, remote, local, done).await;
             client.count(zeroed, |counters| {
                 counters.zero_requests += 1;
                 counters.zero_bytes += len_bytes;
@@ -371,7 +386,7 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
             let remote = |_| GuestRequest::Status { offset, len_bytes };
             let local = async |owned: Rc<Owned<E, S>>, _| owned.guest_status(offset, len_bytes).await;
             let pieces = client
-                .request(None, remote, local, |answer, _| match answer {
+                .request(None, None, remote, local, |answer, _| match answer {
                     Answer::Allocated(pieces) => Some(pieces),
                     _ => None,
                 })

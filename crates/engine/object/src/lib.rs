@@ -16,6 +16,7 @@ mod serve;
 mod serving;
 mod shard;
 mod signal;
+mod stages;
 mod throttle;
 
 pub use client::DiskClient;
@@ -25,3 +26,4 @@ pub use owner::{Command, Ended, ObjectStatus, Owned, ResyncStatus, SeizeError};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};
 pub use shard::{GuestCounters, MemberChange, ObjectEvent, ObjectOptions, Placer, Shard};
+pub use stages::{CopyLatencies, DiskLatencies, IoKind, Stage};

@@ -14,6 +14,7 @@ use crate::{
     seats::Served,
     serving::Asked,
     shard::Shard,
+    stages::IoKind,
 };
 
 /// How soon seats that have not heard of a hand-over are asked again.
@@ -71,17 +72,25 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let Some(owned) = self.owned(object) else {
             return Err(self.not_owner(object));
         };
+        let began = self.inner.env.now();
+        let kind = match request {
+            GuestRequest::Read { .. } => Some(IoKind::Read),
+            GuestRequest::Write { .. } => Some(IoKind::Write),
+            _ => None,
+        };
         let served = match request {
-            GuestRequest::Read { offset, len_bytes } => owned.guest_read(offset, len_bytes).await.map(with_checksums),
+            GuestRequest::Read { offset, len_bytes } => {
+                owned.guest_read(offset, len_bytes, began).await.map(with_checksums)
+            }
             GuestRequest::Write { offset, crc, client, retry } => {
                 if block_crc(&payload) != crc {
                     return Err(Refusal::Lost);
                 }
-                let origin = Origin { client, retry };
+                let origin = Origin { client, retry, began: Some(began) };
                 owned.guest_write(offset, payload, origin).await.map(|()| (Answer::Done, Vec::new()))
             }
             GuestRequest::Zero { offset, len_bytes, keep_allocated, client, retry } => {
-                let origin = Origin { client, retry };
+                let origin = Origin { client, retry, began: None };
                 let zeroed = owned.guest_zero(offset, len_bytes, keep_allocated, origin).await;
                 zeroed.map(|()| (Answer::Done, Vec::new()))
             }
@@ -89,6 +98,9 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 owned.guest_status(offset, len_bytes).await.map(|pieces| (Answer::Allocated(pieces), Vec::new()))
             }
         };
+        if let (Some(kind), Ok(_)) = (kind, &served) {
+            owned.served(kind, began);
+        }
         served.map_err(|error| match error {
             OpError::Ended(Ended::Inaccessible(text)) => Refusal::Inaccessible(text),
             OpError::Ended(_) => self.not_owner(object),

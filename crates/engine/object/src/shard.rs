@@ -21,6 +21,7 @@ use crate::{
     seats::Seats,
     serving::Serving,
     signal::Signal,
+    stages::AllStages,
     throttle::Throttle,
 };
 
@@ -152,6 +153,8 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) front_ends: RefCell<BTreeMap<ObjectId, usize>>,
     /// What guests asked here, by object, since the shard began. Those of deleted objects stay: sums must not fall.
     pub(crate) guests: RefCell<BTreeMap<ObjectId, Rc<Cell<GuestCounters>>>>,
+    /// How long the stages of requests took here, of disks that had any and are not deleted.
+    pub(crate) stages: AllStages,
     /// Bytes of data that owners here sent to components that are being filled.
     pub(crate) resync_out_bytes: Cell<u64>,
     /// Objects that this shard is seizing just now; others wait for the outcome.
@@ -190,6 +193,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 throttle: RefCell::default(),
                 front_ends: RefCell::default(),
                 guests: RefCell::default(),
+                stages: AllStages::default(),
                 resync_out_bytes: Cell::new(0),
                 seizing: RefCell::default(),
                 seized: Signal::default(),
@@ -201,6 +205,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     /// Ends an ownership that has outlived its object: the catalogue has a tombstone, so a majority has seen it deleted, and an
     /// owner without guests asks nobody whether it still is one.
     pub fn end_deleted(&self, object: ObjectId) {
+        self.inner.stages.borrow_mut().remove(&object);
         if let Some(owned) = self.owned(object) {
             owned.finish_owner(crate::owner::Ended::Deleted);
         }

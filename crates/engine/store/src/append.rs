@@ -20,7 +20,7 @@ use cairn_env::{BUFFER_ALIGN, Disk, DiskError, Durability, Env, LocalBoxFuture, 
 use cairn_format::{
     BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, block_crcs, encode_batch,
 };
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Time};
 use futures::channel::oneshot;
 
 use crate::{
@@ -58,6 +58,8 @@ type Done = oneshot::Sender<Result<(), StoreError>>;
 #[derive(Debug)]
 pub(crate) struct Queued {
     number: u64,
+    /// When it was asked for.
+    since: Time,
     record: LogRecord,
     data: Vec<Bytes>,
     data_bytes: u64,
@@ -132,7 +134,7 @@ impl<E: Env> Inner<E> {
         self: &Rc<Self>,
         operation: Operation,
     ) -> impl Future<Output = Result<(), StoreError>> + use<E> {
-        let admitted = self.state.borrow_mut().admit(operation);
+        let admitted = self.state.borrow_mut().admit(operation, self.env.now());
         self.writer.raise();
         if matches!(&admitted, Err(error) if error.kind == StoreErrorKind::NoSpace) {
             // Space that trims and deletes gave up comes back with destage.
@@ -156,7 +158,10 @@ impl<E: Env> Inner<E> {
                     self.writer_ended.raise();
                     return;
                 }
-                Started::Full => self.destager.raise(),
+                Started::Full => {
+                    self.state.borrow_mut().stages.on_full(self.env.now());
+                    self.destager.raise();
+                }
                 Started::Enough => {}
             }
             let mut more = pin!(self.writer.wait());
@@ -169,7 +174,7 @@ impl<E: Env> Inner<E> {
             .await;
             while let Some(done) = under_way.pop_front_if(|first| first.result.is_some()) {
                 let result = done.result.expect("just seen");
-                self.batch_done(done.batch, result.err().map(|e| StoreError::media("write the log", &e)));
+                self.batch_done(done.batch, done.began, result.err().map(|e| StoreError::media("write the log", &e)));
             }
         }
     }
@@ -194,7 +199,8 @@ impl<E: Env> Inner<E> {
                     let durability =
                         if Canary::AckBeforeFlush.sings() { Durability::Buffered } else { Durability::InOrder };
                     let write = self.cache.write(batch.device_offset, batch.parts.clone(), durability);
-                    under_way.push_back(Writing { batch, write: Box::pin(write), result: None });
+                    let began = self.env.now();
+                    under_way.push_back(Writing { batch, began, write: Box::pin(write), result: None });
                 }
                 Next::Full => return Started::Full,
                 Next::End if under_way.is_empty() => return Started::End,
@@ -204,7 +210,7 @@ impl<E: Env> Inner<E> {
         Started::Enough
     }
 
-    fn batch_done(self: &Rc<Self>, batch: Batch, error: Option<StoreError>) {
+    fn batch_done(self: &Rc<Self>, batch: Batch, began: Time, error: Option<StoreError>) {
         let mut state = self.state.borrow_mut();
         if let Some(error) = error {
             // A failed write is never retried: what is on the medium is unknown until it is read at the next opening.
@@ -214,24 +220,31 @@ impl<E: Env> Inner<E> {
             return;
         }
         state.ring.written(&batch.header);
-        state.last_batch_ns = self.env.now().0;
+        let (began, written) = (began.max(Time(state.last_batch_ns)), self.env.now());
+        state.last_batch_ns = written.0;
         state.counters.batches += 1;
         state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let fill = state.ring.fill_permille();
         let bytes = batch.header.end() - batch.header.position;
-        let delay = state.acknowledge_after(self.env.now().0, bytes, &self.tuning);
+        let delay = state.acknowledge_after(written.0, bytes, &self.tuning);
         let mut data = batch.header.position + u64::from(batch.header.header_bytes);
         let mut later = Vec::new();
         let mut now = Vec::new();
+        let mut writes = 0;
         for (queued, done) in batch.operations {
             let at = At { position: batch.header.position, data };
             data += queued.data_bytes;
             state.uncharge(queued.charged);
             state.counters.operation(&queued.record, queued.data_bytes);
+            if let LogRecord::Write { .. } = queued.record {
+                state.stages.left_queue(queued.since, began);
+                writes += 1;
+            }
             let result = outcome(state.apply(queued.record, at));
             let list = if !delay.is_zero() && queued.class == Class::Normal { &mut later } else { &mut now };
             list.push((done, result));
         }
+        state.stages.on_written(began, written, writes, delay);
         let work = state.tidy || state.drain_to.is_some();
         drop(state);
         if work || fill >= u64::from(self.tuning.destage_percent) * 10 {
@@ -283,6 +296,7 @@ fn outcome(applied: Applied) -> Result<(), StoreError> {
 
 /// What of a queued operation is needed after its write.
 pub(crate) struct Written {
+    since: Time,
     record: LogRecord,
     data_bytes: u64,
     class: Class,
@@ -300,6 +314,8 @@ pub(crate) struct Batch {
 /// A batch on its way to the device.
 struct Writing {
     batch: Batch,
+    /// When it was given to the device, which may have had another one to write.
+    began: Time,
     write: LocalBoxFuture<'static, Result<(), DiskError>>,
     result: Option<Result<(), DiskError>>,
 }
@@ -335,7 +351,11 @@ pub(crate) enum Next {
 
 impl State {
     /// Checks an operation against everything that is known now, and queues it.
-    fn admit(&mut self, operation: Operation) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+    fn admit(
+        &mut self,
+        operation: Operation,
+        since: Time,
+    ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
         if let Some(error) = &self.stopped {
             return Err(StoreError::new(StoreErrorKind::Media, format!("the disk group takes no writes: {error}")));
         }
@@ -360,7 +380,7 @@ impl State {
         let (done, answer) = oneshot::channel();
         let number = self.queue.next_number;
         self.queue.next_number += 1;
-        self.queue.push(Queued { number, record, data, data_bytes, header_bytes, class, charged, done });
+        self.queue.push(Queued { number, since, record, data, data_bytes, header_bytes, class, charged, done });
         Ok(answer)
     }
 
@@ -593,6 +613,7 @@ impl State {
     /// Gathers the next batch.
     fn next_batch(&mut self, open_count: u64, tuning: &crate::StoreOptions, pins: &crate::segments::Pins) -> Next {
         if self.queue.is_empty() {
+            self.stages.on_empty();
             return if self.closing { Next::End } else { Next::Empty };
         }
         let congested = self.ring.fill_permille() >= u64::from(tuning.congestion_high_percent) * 10;
@@ -655,7 +676,7 @@ impl State {
         for queued in chosen {
             parts.extend(queued.data);
             records.push(queued.record);
-            let rest = (queued.data_bytes, queued.class, queued.charged, queued.done);
+            let rest = (queued.since, queued.data_bytes, queued.class, queued.charged, queued.done);
             operations.push(rest);
         }
         let (header, bytes) = encode_batch(header, &records);
@@ -666,7 +687,9 @@ impl State {
         let operations = records
             .into_iter()
             .zip(operations)
-            .map(|(record, (data_bytes, class, charged, done))| (Written { record, data_bytes, class, charged }, done))
+            .map(|(record, (since, data_bytes, class, charged, done))| {
+                (Written { since, record, data_bytes, class, charged }, done)
+            })
             .collect();
         Batch { header, device_offset: self.ring.device_offset(position), parts, operations }
     }

@@ -4,7 +4,7 @@
 //! Assumes     one thread; one process per disk group (the host's lock on its disks)
 //! Not here    who may write what (`object`)
 
-use std::{cell::RefCell, future::Future, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, future::Future, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::Env;
@@ -19,6 +19,7 @@ use crate::{
     options::StoreOptions,
     segments::{LOG, Pins},
     signal::Signal,
+    stages::{LogLatencies, ReadLatencies},
     state::State,
     stats::{DeviceStats, LogHealth, StoreCounters, StoreStats},
 };
@@ -279,6 +280,17 @@ impl<E: Env> DiskGroup<E> {
             counters: StoreCounters { metadata_write_bytes: inner.meta.written_bytes(), ..state.counters },
             stopped: state.stopped.as_ref().map(ToString::to_string),
         }
+    }
+
+    /// How long guests' writes took in the log since the group was opened.
+    pub fn log_latencies(&self) -> LogLatencies {
+        self.inner().state.borrow().stages.log()
+    }
+
+    /// How long reads took since then, by object; of one where it is named.
+    pub fn read_latencies(&self, only: Option<ObjectId>) -> BTreeMap<ObjectId, ReadLatencies> {
+        let state = self.inner().state.borrow();
+        state.stages.reads(&state.components, only)
     }
 
     /// Destages everything that is in the log now.

@@ -24,6 +24,7 @@ use crate::{
     read_cache::CACHED_READ_BLOCKS_MAX,
     rows,
     segments::{LOG, Pin},
+    stages::ReadSource,
     state::State,
     stats::StoreCounters,
 };
@@ -63,7 +64,9 @@ impl<E: Env> Inner<E> {
         // Twice: bytes that were wrong on their way from the device are right the second time.
         for _ in 0..2 {
             let sources = self.plan(id, range).await?;
+            let watch = self.read_begins(slowest(&sources));
             let (pieces, wrong) = self.fetch(id, range, sources).await?;
+            self.read_ended(id, watch);
             if wrong.is_empty() {
                 return Ok(pieces);
             }
@@ -85,7 +88,9 @@ impl<E: Env> Inner<E> {
                 Plan::Sources(sources) => return Ok(sources),
                 Plan::Leaves(wanted) => wanted,
             };
+            let began = self.env.now();
             let leaves = self.fetch_leaves(&wanted).await?;
+            self.map_was_read(id, began);
             let mut state = self.state.borrow_mut();
             if state.map_generation == generation {
                 for (key, leaf) in leaves {
@@ -242,6 +247,16 @@ impl StoreCounters {
             }
         }
     }
+}
+
+/// The slowest of the places that a read comes from.
+fn slowest(sources: &[Source]) -> ReadSource {
+    let place = |source: &Source| match source {
+        Source::Hole(_) | Source::Ready(_) => ReadSource::Memory,
+        Source::Device(stretch) if stretch.device == LOG => ReadSource::Log,
+        Source::Device(_) => ReadSource::Capacity,
+    };
+    sources.iter().map(place).max().unwrap_or(ReadSource::Memory)
 }
 
 fn bad_blocks(id: ComponentId, blocks: Vec<u64>) -> StoreError {

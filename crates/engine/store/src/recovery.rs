@@ -32,6 +32,7 @@ use crate::{
     },
     segments::{COUNTS_MAX, Pins, Segments},
     signal::Signal,
+    stages::Stages,
     state::{Deleted, ObjectState, State},
     stats::{LogHealth, StoreCounters},
 };
@@ -304,6 +305,7 @@ impl State {
             queue: Default::default(),
             health: LogHealth::Sound,
             counters: StoreCounters::default(),
+            stages: Stages::default(),
             round: 1,
             tickets: 0,
             gathered_to: 0,

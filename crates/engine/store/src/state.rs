@@ -22,6 +22,7 @@ use crate::{
     pace::Pace,
     read_cache::ReadCache,
     segments::Segments,
+    stages::Stages,
     stats::{LogHealth, StoreCounters},
 };
 
@@ -71,6 +72,7 @@ pub(crate) struct State {
     pub queue: Queue,
     pub health: LogHealth,
     pub counters: StoreCounters,
+    pub stages: Stages,
     /// Counts destage and cleaning rounds: the clock of segment ages.
     pub round: u64,
     /// Counts what is written to capacity devices and waits for its transaction: rounds and cleanings.

@@ -11,10 +11,12 @@ mod bins;
 mod histogram;
 mod iometer;
 mod repeats;
+mod stage;
 mod steady;
 
 pub use bins::{BINS, BinError, bin_of, middle_ns, upper_ns};
 pub use histogram::{CurvePoint, Histogram, Quantile};
 pub use iometer::{EDGES_US, IOMETER_BINS, LABELS};
 pub use repeats::{Little, Spread, little, spread};
+pub use stage::{Latencies, STAGE_BINS, StageBin};
 pub use steady::{ROUNDS, Steadiness, steadiness};

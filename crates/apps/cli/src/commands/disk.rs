@@ -6,7 +6,7 @@ use cairn_api::v1::{
 };
 use cairn_types::format_bytes;
 
-use super::{Context, watch};
+use super::{Context, latency, watch};
 use crate::{args::Disk as Verb, client::segment, confirm::confirm, fail::Fail, output, units::duration};
 
 /// Carries out a verb.
@@ -24,6 +24,10 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         Verb::Delete { disk, yes } => return delete(context, &disk, yes).await,
         Verb::Watch { disk, forever, interval_ms } => {
             return watch::disk(context, &path(&disk), forever, interval_ms).await;
+        }
+        Verb::Latency { disk, since_start, seconds } => {
+            let seconds = (!since_start).then_some(seconds);
+            return latency::disk(context, &disk, &path(&disk), seconds).await;
         }
         Verb::Show { disk } => client.get(&path(&disk)).await?,
         Verb::Create { name, size, policy, host } => {

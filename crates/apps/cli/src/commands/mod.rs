@@ -10,6 +10,7 @@ mod disk_group;
 mod health;
 mod host;
 mod inspect;
+mod latency;
 mod policy;
 mod resync;
 mod watch;

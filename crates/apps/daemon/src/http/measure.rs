@@ -1,9 +1,12 @@
-//! Routes for measuring: counters, and caches that are cleared before.
+//! Routes for measuring: counters, latencies, and caches that are cleared before.
 
 use axum::{Json, extract::State};
-use cairn_api::v1::{CacheClear, CachesCleared, Counters};
+use cairn_api::v1::{CacheClear, CachesCleared, Counters, Latencies};
 
-use super::{Api, Failure, json::Body};
+use super::{
+    Api, Failure,
+    json::{Body, Name},
+};
 
 /// Counters and gauges of all hosts that answer.
 #[utoipa::path(get, path = "/counters", tag = "measure", operation_id = "counters",
@@ -11,6 +14,23 @@ use super::{Api, Failure, json::Body};
         body = Counters), Failure))]
 pub async fn counters(State(api): State<Api>) -> Result<Json<Counters>, Failure> {
     Ok(Json(api.counters().await?))
+}
+
+/// How long each stage of a disk's reads and writes took, at every host that took part and answers.
+#[utoipa::path(get, path = "/disks/{disk}/latencies", tag = "measure", operation_id = "disk_latencies",
+    params(("disk" = String, Path, description = "Name or id")),
+    responses((status = 200, description = "Latencies since each host was started and each disk group was opened",
+        body = Latencies), Failure))]
+pub async fn disk_latencies(State(api): State<Api>, Name(disk): Name<String>) -> Result<Json<Latencies>, Failure> {
+    Ok(Json(api.disk_latencies(disk).await?))
+}
+
+/// An overview of the latencies of all disks: of each host those with the most requests, without bins but for whole requests.
+#[utoipa::path(get, path = "/latencies", tag = "measure", operation_id = "latencies",
+    responses((status = 200, description = "Latencies since each host was started and each disk group was opened",
+        body = Latencies), Failure))]
+pub async fn latencies(State(api): State<Api>) -> Result<Json<Latencies>, Failure> {
+    Ok(Json(api.latencies().await?))
 }
 
 /// Destages the write buffers, then empties the read caches. Answers when that is done or the time is over: look at `clear`.

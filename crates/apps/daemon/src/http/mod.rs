@@ -54,6 +54,8 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(resync::list))
         .routes(routes!(resync::settings, resync::settings_set))
         .routes(routes!(measure::counters))
+        .routes(routes!(measure::disk_latencies))
+        .routes(routes!(measure::latencies))
         .routes(routes!(measure::caches_clear));
     OpenApiRouter::new().nest("/api/v1", v1).routes(routes!(health::metrics))
 }

@@ -7,6 +7,8 @@ use std::{cell::RefCell, collections::BTreeMap};
 use cairn_api::{ApiError, ApiResult, LocalManagement, v1::*};
 use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, ObjectId, Policy as Stored};
 
+use super::latencies::host_latencies;
+
 /// The cluster.
 pub struct MemoryCluster(RefCell<State>);
 
@@ -17,6 +19,8 @@ struct State {
     groups: Vec<DiskGroup>,
     disks: BTreeMap<String, Disk>,
     policies: BTreeMap<String, PolicyRules>,
+    /// How often latencies were asked for.
+    asked: u64,
     next: u128,
 }
 
@@ -47,6 +51,7 @@ impl MemoryCluster {
             hosts,
             disks: BTreeMap::new(),
             policies: BTreeMap::from([(DEFAULT_POLICY.to_owned(), PolicyRules::default())]),
+            asked: 0,
             next: 1,
         };
         let mut wounded = state.disk("wounded", 1 << 30, DEFAULT_POLICY);
@@ -422,6 +427,17 @@ impl LocalManagement for MemoryCluster {
         let (up, down): (Vec<&Host>, Vec<&Host>) = state.hosts.iter().partition(|host| host.up);
         let hosts = up.into_iter().map(|host| host_counters(host, &state.groups)).collect();
         Ok(Counters { hosts, hosts_silent: down.into_iter().map(|host| host.name.clone()).collect() })
+    }
+    async fn disk_latencies(&self, disk: String) -> ApiResult<Latencies> {
+        self.0.borrow_mut().disk_named(&disk)?;
+        self.latencies().await
+    }
+    async fn latencies(&self) -> ApiResult<Latencies> {
+        let state = &mut *self.0.borrow_mut();
+        state.asked += 1;
+        let (up, down): (Vec<&Host>, Vec<&Host>) = state.hosts.iter().partition(|host| host.up);
+        let hosts = up.into_iter().map(|host| host_latencies(host, &state.groups, state.asked)).collect();
+        Ok(Latencies { hosts, hosts_silent: down.into_iter().map(|host| host.name.clone()).collect() })
     }
     async fn caches_clear(&self, request: CacheClear) -> ApiResult<CachesCleared> {
         request.validate()?;

@@ -5,8 +5,10 @@ mod cluster;
 mod counters;
 mod disk;
 mod disk_group;
+mod explain;
 mod health;
 mod host;
+mod latency;
 mod policy;
 mod record;
 mod resync;
@@ -20,8 +22,12 @@ pub use disk::{
     Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize, DiskSummary,
 };
 pub use disk_group::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState, LogFill};
+pub use explain::{Explained, ExplainedStage};
 pub use health::{Check, Health, Severity};
 pub use host::{Host, HostMaintenance};
+pub use latency::{
+    CopyPlace, DiskGroupLatencies, DiskLatencies, HostLatencies, IoOperation, IoStage, Latencies, StageLatencies,
+};
 pub use policy::{DEFAULT_POLICY, Policy, PolicyCreate, PolicyRules, RulesMethod};
 pub use record::{ObjectRecord, SeatReport};
 pub use resync::{Resync, ResyncKind, ResyncSettings};

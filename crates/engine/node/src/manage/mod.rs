@@ -9,6 +9,7 @@ mod counters;
 mod create;
 mod disks;
 mod hosts;
+mod latency;
 mod policies;
 mod remote;
 
@@ -116,6 +117,12 @@ impl<E: Env> LocalManagement for Node<E> {
     }
     async fn counters(&self) -> ApiResult<v1::Counters> {
         Ok(self.all_counters().await)
+    }
+    async fn disk_latencies(&self, disk: String) -> ApiResult<v1::Latencies> {
+        self.latencies_of_disk(&disk).await
+    }
+    async fn latencies(&self) -> ApiResult<v1::Latencies> {
+        Ok(self.latencies_of(None).await)
     }
     async fn caches_clear(&self, request: v1::CacheClear) -> ApiResult<v1::CachesCleared> {
         self.clear_caches(request).await

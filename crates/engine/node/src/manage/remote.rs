@@ -19,6 +19,10 @@ pub(crate) enum HostCommand {
     Owned,
     ResyncLimit(u64),
     Counters,
+    /// An overview of all disks where none is named.
+    Latencies {
+        only: Option<ObjectId>,
+    },
     /// All disk groups where none is named.
     ClearCaches {
         only: Option<DiskGroupId>,
@@ -35,6 +39,7 @@ pub(crate) enum HostAnswer {
     Resyncs(Vec<ResyncStatus>),
     Owned(Vec<ObjectStatus>),
     Counters(Box<v1::HostCounters>),
+    Latencies(Box<v1::HostLatencies>),
     Cleared(Vec<v1::DiskGroupCache>),
 }
 
@@ -102,6 +107,7 @@ impl<E: Env> Node<E> {
             }
             HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
             HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
+            HostCommand::Latencies { only } => HostAnswer::Latencies(Box::new(self.latencies_here(only))),
             HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = shard.options();

@@ -21,6 +21,7 @@ use crate::{
         write::{Body, Lock, OpError, Operation},
     },
     shard::ObjectEvent,
+    stages::{IoKind, Stage, Watch, mark},
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -30,6 +31,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub(crate) struct Origin {
     pub(crate) client: ClientTag,
     pub(crate) retry: bool,
+    /// When its last try began; none where its stages are not kept.
+    pub(crate) began: Option<Time>,
 }
 
 impl Origin {
@@ -46,16 +49,27 @@ impl Origin {
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Reads bytes.
-    pub(crate) async fn guest_read(self: &Rc<Self>, offset: u64, len_bytes: u32) -> Result<Vec<Bytes>, OpError> {
+    pub(crate) async fn guest_read(
+        self: &Rc<Self>,
+        offset: u64,
+        len_bytes: u32,
+        began: Time,
+    ) -> Result<Vec<Bytes>, OpError> {
         let blocks = self.check(offset, u64::from(len_bytes))?;
         if len_bytes == 0 {
             return Ok(Vec::new());
         }
+        let mut watch = self.watch(IoKind::Read, Some(began));
         self.pace(u64::from(len_bytes)).await;
         let _budget = self.shard.admit(u64::from(len_bytes)).await;
+        mark(&mut watch, Stage::Admission);
         let _guard = self.locks.lock(blocks, false).await;
-        let parts = self.read_blocks(blocks).await?;
-        self.check_lease().await?;
+        mark(&mut watch, Stage::Lock);
+        let parts = self.read_blocks(blocks, watch.as_ref()).await?;
+        mark(&mut watch, Stage::Copies);
+        if self.check_lease().await? {
+            mark(&mut watch, Stage::Lease);
+        }
         let skip = (offset - blocks.first * BLOCK) as usize;
         Ok(cut(parts, skip, len_bytes as usize))
     }
@@ -66,15 +80,23 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if data.is_empty() {
             return Ok(());
         }
+        let mut watch = self.watch(IoKind::Write, origin.began);
         self.pace(data.len() as u64).await;
         self.not_draining().await?;
         let _budget = self.shard.admit(blocks.bytes()).await;
+        mark(&mut watch, Stage::Admission);
         let lock = Rc::new(self.locks.lock(blocks, true).await);
-        let data = match offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes() {
-            true => aligned(data),
-            false => self.with_edges(blocks, offset, &data).await?,
+        mark(&mut watch, Stage::Lock);
+        let data = if offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes() {
+            aligned(data)
+        } else {
+            let whole = self.with_edges(blocks, offset, &data).await?;
+            mark(&mut watch, Stage::Edges);
+            whole
         };
-        self.write_blocks(blocks, data, origin, &lock).await
+        self.write_blocks(blocks, data, origin, &lock, watch.as_ref()).await?;
+        mark(&mut watch, Stage::Copies);
+        Ok(())
     }
 
     /// Zeroes bytes; whole blocks give their space back unless `keep_allocated`.
@@ -165,14 +187,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             .map_err(|_| OpError::Io(format!("{len_bytes} bytes are too many for one request")))
     }
 
-    async fn read_blocks(self: &Rc<Self>, blocks: BlockRange) -> Result<Vec<Bytes>, OpError> {
+    async fn read_blocks(self: &Rc<Self>, blocks: BlockRange, watch: Option<&Watch<E>>) -> Result<Vec<Bytes>, OpError> {
         let mut pieces = cairn_geometry::split(&self.layout(), self.size_bytes(), blocks);
         let first = pieces.next().expect("a range of at least one block");
         let rest: Vec<Piece> = pieces.collect();
         if rest.is_empty() {
-            return Ok(self.read_piece(first).await?.into_bytes());
+            return Ok(self.read_piece(first, watch).await?.into_bytes());
         }
-        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece));
+        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece, watch));
         let mut parts = Vec::new();
         for read in join_all(reads).await {
             parts.extend(read.map(Contents::into_bytes)?);
@@ -194,7 +216,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             edges.push(last);
         }
         for block in edges {
-            let old = self.read_blocks(BlockRange::new(block, 1)).await?;
+            let old = self.read_blocks(BlockRange::new(block, 1), None).await?;
             let mut at = ((block - blocks.first) * BLOCK) as usize;
             for part in old {
                 whole[at..at + part.len()].copy_from_slice(&part);
@@ -213,6 +235,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         data: Bytes,
         origin: Origin,
         lock: &Lock,
+        watch: Option<&Watch<E>>,
     ) -> Result<(), OpError> {
         let op_blocks = self.shard.inner.options.borrow().op_bytes_max / BLOCK_BYTES;
         let mut operations = Vec::new();
@@ -230,7 +253,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     continue;
                 }
                 let crcs = part.chunks_exact(BLOCK as usize).map(block_crc).collect();
-                operations.push(self.start(piece.set, range, client, Body::Write { crcs, data: part }, lock.clone()));
+                let body = Body::Write { crcs, data: part };
+                operations.push(self.start_watched(piece.set, range, client, body, lock.clone(), watch));
             }
         }
         all_acknowledged(operations).await

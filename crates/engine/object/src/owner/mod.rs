@@ -30,6 +30,7 @@ use crate::{
     locks::RangeLocks,
     shard::{ObjectEvent, Shard},
     signal::Signal,
+    stages::StagesCell,
 };
 
 pub(crate) use guest::Origin;
@@ -57,6 +58,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     doubted: RefCell<BTreeSet<Seat>>,
     /// Components that are being made and that no config in effect names yet.
     pub(crate) admitting: RefCell<BTreeSet<ComponentId>>,
+    /// How long the stages of its requests took.
+    pub(crate) stages: StagesCell,
     /// When the IOPS limit lets the next request pass.
     next_io: Cell<Time>,
     /// Commands of administrators that the keeper carries out between config changes.
@@ -77,6 +80,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             resyncs: RefCell::default(),
             doubted: RefCell::default(),
             admitting: RefCell::default(),
+            stages: StagesCell::default(),
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),
         });
@@ -111,11 +115,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.shard.tell(ObjectEvent::GivenUp { object: self.id, name: self.name(), why });
     }
 
-    /// Waits for a lease; after one lease time without, the object is given up.
-    pub(crate) async fn check_lease(&self) -> Result<(), OpError> {
+    /// Waits for a lease; after one lease time without, the object is given up. True where it had to wait.
+    pub(crate) async fn check_lease(&self) -> Result<bool, OpError> {
         let leases = &self.shard.inner.leases;
         let env = &self.shard.inner.env;
-        let since = env.now();
+        let mut since = None;
         loop {
             let (config, epoch) = {
                 let state = self.state.borrow();
@@ -125,9 +129,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 (state.config.clone(), state.epoch)
             };
             if leases.holds(&config, epoch) || Canary::LeaseUnchecked.sings() {
-                return Ok(());
+                return Ok(since.is_some());
             }
-            if env.now().since(since) > leases.lease() {
+            let now = env.now();
+            if now.since(*since.get_or_insert(now)) > leases.lease() {
                 let why = Ended::Inaccessible("the leases of more than half of the votes are lost".into());
                 self.finish_owner(why.clone());
                 return Err(OpError::Ended(why));

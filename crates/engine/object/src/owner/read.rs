@@ -21,6 +21,7 @@ use crate::{
         write::{Body, OpError},
     },
     shard::ObjectEvent,
+    stages::Watch,
 };
 
 /// What a copy holds of a run of blocks: pieces in order, and the bytes of all data pieces back to back in parts.
@@ -99,7 +100,11 @@ impl Contents {
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Reads one piece from a good copy; bad ones on the way are queued for repair.
-    pub(crate) async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Contents, OpError> {
+    pub(crate) async fn read_piece(
+        self: &Rc<Self>,
+        piece: Piece,
+        watch: Option<&Watch<E>>,
+    ) -> Result<Contents, OpError> {
         let mut bad: Vec<(Leg, Vec<BlockRange>)> = Vec::new();
         let mut tried = Vec::new();
         loop {
@@ -107,7 +112,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 return Err(self.no_copy(piece.set, &bad));
             };
             tried.push(leg.component);
-            match self.read_leg(leg, piece.range).await {
+            let contents = self.read_leg(leg, piece.range).await;
+            if let Some(watch) = watch {
+                watch.copy_was_read((leg.link.host, leg.link.target.disk_group));
+            }
+            match contents {
                 Ok(contents) => {
                     for (leg, ranges) in bad {
                         self.repair_later(leg, piece.set, ranges);

@@ -173,7 +173,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;
             let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
-            let contents = self.read_piece(piece).await.ok()?;
+            let contents = self.read_piece(piece, None).await.ok()?;
             let (pieces, data) = contents.joined();
             let bytes = data.len() as u64;
             let copy = self.start_copy(component, set, piece.range, Body::Copy { pieces, data }, lock.clone());

@@ -25,6 +25,7 @@ use crate::{
     locks::Guard,
     owner::{Ended, Owned, state::Leg},
     shard::PartsReply,
+    stages::{CopyWatch, Watch},
 };
 
 /// What an operation does to its blocks.
@@ -122,8 +123,21 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         body: Body,
         lock: Lock,
     ) -> Operation<E> {
+        self.start_watched(set, range, client, body, lock, None)
+    }
+
+    /// The same for a guest's write whose stages are kept.
+    pub(crate) fn start_watched(
+        self: &Rc<Self>,
+        set: ReplicaSetIndex,
+        range: BlockRange,
+        client: ClientTag,
+        body: Body,
+        lock: Lock,
+        watch: Option<&Watch<E>>,
+    ) -> Operation<E> {
         let begun = self.state.borrow_mut().begin(set);
-        self.send(begun, range, client, &body, lock)
+        self.send(begun, range, client, &body, lock, watch.map(Watch::copies))
     }
 
     /// Sends a region to one component (resync); the set's other copies are the source.
@@ -137,7 +151,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Operation<E> {
         let (op, settled, legs) = self.state.borrow_mut().begin(set);
         let legs = legs.iter().filter(|l| l.component == component).copied().collect();
-        self.send((op, settled, legs), range, ClientTag::default(), &body, lock)
+        self.send((op, settled, legs), range, ClientTag::default(), &body, lock, None)
     }
 
     fn send(
@@ -147,6 +161,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         client: ClientTag,
         body: &Body,
         lock: Lock,
+        watch: Option<CopyWatch<E>>,
     ) -> Operation<E> {
         let ask = |&leg: &Leg| {
             let (request, payload) = body.request(leg, op, settled, client, range);
@@ -154,7 +169,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let answers = Answers(legs.iter().map(ask).collect());
         let owned = self.clone();
-        let steps = Box::pin(async move { owned.finish(op, legs, answers, lock).await });
+        let steps = Box::pin(async move { owned.finish(op, legs, answers, lock, watch).await });
         Operation { op, env: self.shard.inner.env.clone(), steps: Some(steps) }
     }
 
@@ -165,16 +180,23 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         legs: Rc<[Leg]>,
         mut answers: Answers,
         lock: Lock,
+        mut watch: Option<CopyWatch<E>>,
     ) -> Result<(), OpError> {
         let mut outcome = Outcome::default();
         while answers.wait_for_any(|c| self.state.borrow().requires(c)) {
             let Some((leg, reply)) = answers.next().await else {
                 break;
             };
+            if let Some(watch) = &mut watch {
+                watch.answered((leg.link.host, leg.link.target.disk_group), leg.link.required);
+            }
             outcome.take(self.judge(op, leg, reply), leg.component);
             if Canary::AckFirstCopy.sings() {
                 break;
             }
+        }
+        if let Some(watch) = &watch {
+            watch.all_answered();
         }
         if outcome.no_space || outcome.refused.is_some() {
             // The copies still unheard of may hold it: they are undone too.
@@ -189,6 +211,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return result;
         }
         self.wait_recorded(&outcome.failed).await.map_err(OpError::Ended)?;
+        if let Some(watch) = watch.filter(|_| !outcome.failed.is_empty()) {
+            watch.recorded();
+        }
         drop(lock);
         if answers.is_empty() {
             self.end_op(op);
