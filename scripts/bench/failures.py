@@ -101,9 +101,10 @@ class Scene:
                 raise ProcessError(f"the disk is not healthy {HEALTHY_PATIENCE_S} s after the death: {disk['reasons']}")
             time.sleep(0.1)
 
-    def copied_mib(self, host):
-        """MiB that owners have sent to components that were filled, so far, of the hosts that answer."""
-        return sum(h["resync_out_bytes"] for h in self.cluster.counters(host)["hosts"]) / (1 << 20)
+    def copied_mib(self, owner):
+        """MiB that this host, as owner, has sent to components that are filled. Its own count: that of a host ends with its process."""
+        hosts = self.cluster.counters(owner)["hosts"]
+        return next(h["resync_out_bytes"] for h in hosts if h["host_name"] == self.cluster.host_name(owner)) / (1 << 20)
 
     def kill(self, host, words):
         """Kills a host; gives its name and when."""
@@ -120,7 +121,7 @@ class Scene:
 
 def rebuild_rate(copied_mib, filling, healthy):
     """MiB/s of a rebuild; ProcessError where it was too short to be timed."""
-    if filling is None or copied_mib == 0:
+    if filling is None or copied_mib <= 0:
         raise ProcessError("the copy was there again before anybody saw it being filled: nothing can be timed")
     return copied_mib / (healthy - filling)
 

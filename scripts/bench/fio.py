@@ -54,6 +54,9 @@ def command(job, targets, output):
     """The command line: one fio job for each target, which is a list of arguments (engine, address, range)."""
     line = ["fio", "--thread", f"--percentile_list={':'.join(map(str, PERCENTILES))}", "--output-format=json+"]
     line += [f"--output={output}", f"--rw={job.rw}", f"--bs={job.block}", f"--iodepth={job.depth}"]
+    # The same addresses in every run, but other ones in every pass over the range: with randrepeat fio begins each pass of a job
+    # that ends by an amount with the same seed, so that a mixed job would never read what it has written.
+    line += ["--randrepeat=0", "--randseed=1"]
     if job.rw == "randrw":
         line.append(f"--rwmixread={job.read_percent}")
     if job.seconds:

@@ -172,7 +172,7 @@ def _method(made):
         "- Systems take turns within every round, another one first in each; the same processes serve all rounds of a stage. A row runs for the",
         "  seconds above (`sustained`: twice as long). All latencies and CPU seconds are from the first request on: nothing is left out as warm-up.",
         f"- Cairn's settings are the defaults but for sizes: devices of {main.cache_mib} MiB (cache) and {main.capacity_mib} MiB (capacity) in each host.",
-        f"- *cached*: reads of {CACHED_MIB} MiB that were read before. *capacity tier*: after `cairn cache clear`; `coldread` reads no block twice as long as",
+        f"- *cached*: reads of {CACHED_MIB} MiB that were read before; what a mixed row writes there, it reads from the log. *capacity tier*: after `cairn cache clear`; `coldread` reads no block twice as long as",
         "  it does not read all of them.",
         f"- Writes of the main rows begin with an empty write buffer and end, on Cairn, after {INSIDE_BUFFER_MIB} MiB, before destage begins: they tell what the",
         "  buffer does, and leave out what destage costs. `sustained` tells that: there the write buffer has 256 MiB and the disk four times as",

@@ -100,7 +100,7 @@ def _mixed():
     for kib in (4, 32):
         yield Row(
             f"mix-{kib}k-qd32",
-            f"{kib} KiB random 70/30 QD32, reads cached",
+            f"{kib} KiB random 70/30 QD32, begun with cached reads",
             "randrw",
             f"{kib}k",
             32,

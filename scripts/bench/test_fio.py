@@ -83,6 +83,11 @@ class Command(unittest.TestCase):
         self.assertIn("--io_size=430080k", line)
         self.assertNotIn("--time_based", line)
 
+    def test_a_second_pass_over_the_range_is_not_the_first_one_again(self):
+        line = self.line(Job("randrw", "4k", 32, mib=100))
+        self.assertIn("--randrepeat=0", line)
+        self.assertIn("--randseed=1", line)
+
     def test_an_amount_is_shared_by_the_jobs(self):
         line = self.line(Job("write", "4k", 1, mib=64), [["--x"], ["--y"]])
         self.assertIn("--io_size=32768k", line)
