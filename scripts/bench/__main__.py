@@ -38,7 +38,8 @@ def arguments(words):
     parser.add_argument("--systems", type=lambda text: text.split(","), help="only these")
     parser.add_argument("--rounds", type=whole, default=5, help="default 5")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each row in each round; default 3")
-    parser.add_argument("--out", type=Path, help=f"the result; its page is beside it. Default {PAGE}.json, of a selection target/{PAGE.name}.json")
+    out = f"the result; its page is beside it. Default {PAGE}.json, of a selection target/{PAGE.name}.json"
+    parser.add_argument("--out", type=Path, help=out)
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="print ratios to this earlier result")
     parser.add_argument("--from", dest="source", type=Path, metavar="RESULT.json", help="measure nothing: take this result")
     chosen = parser.parse_args(words)
@@ -72,7 +73,8 @@ def run(chosen):
         measure.check_space(desk.folder, chosen.chosen)
         wanted = measure.estimate_s(chosen.chosen, chosen.rounds, chosen.seconds)
         cells = sum(len(row.systems) for row in chosen.chosen)
-        desk.say(f"{len(chosen.chosen)} rows, {cells} cells, {chosen.rounds} rounds of {chosen.seconds:g} s: about {wanted / 60:.0f} minutes")
+        size = f"{len(chosen.chosen)} rows, {cells} cells, {chosen.rounds} rounds of {chosen.seconds:g} s"
+        desk.say(f"{size}: about {wanted / 60:.0f} minutes")
         made = desk.made(chosen.rounds, chosen.seconds, chosen.out.name)
         begin, times = time.monotonic(), machine.processor_times()
         measured, memory = measure.run(desk, chosen.chosen, chosen.rounds, chosen.seconds)

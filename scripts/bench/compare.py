@@ -4,6 +4,8 @@ Promises  a change is called one only where the rounds of the two do not overlap
           says what differs in how they were measured; other systems stand beside Cairn, as they show what the machine did
 """
 
+import math
+
 from figures import overlap, ratio
 
 _QUANTITIES = (("iops", "IOPS"), ("mean_us", "mean"), ("p99_us", "p99"), ("cpu_s_per_1000", "CPU"))
@@ -13,6 +15,8 @@ def compare(earlier, later):
     """Lines of text with a table: each cell that both have, later / earlier."""
     lines = [f"{later.made['date']} ({later.made['commit']}) / {earlier.made['date']} ({earlier.made['commit']}); ratios of medians."]
     lines += [f"differs: {words}" for words in differences(earlier.made, later.made)]
+    one_in = math.comb(earlier.made["rounds"] + later.made["rounds"], later.made["rounds"]) / 2
+    lines.append(f"Rounds of a cell that did not change lie apart by chance in one of {one_in:.0f} cells.")
     lines += ["", "| row | system | " + " | ".join(words for _, words in _QUANTITIES) + " | rounds of IOPS |"]
     lines.append("|---|---|" + "---|" * (len(_QUANTITIES) + 1))
     for cell in later.cells:

@@ -224,15 +224,25 @@ def main(words):
     parser.add_argument("--repeats", type=whole, default=3, help="of each scenario; default 3, about two minutes each")
     parser.add_argument("--rate", type=whole, default=2000, help="writes of 4 KiB per second; default 2000")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/bench/failures.json", help="the result; its page is beside it")
+    parser.add_argument("--from", dest="source", type=Path, metavar="RESULT.json", help="measure nothing: write this result's page anew")
     chosen = parser.parse_args(words)
-    with Desk("failures") as desk:
-        made = desk.made(chosen.repeats, 0, chosen.out.name)
-        begin = time.monotonic()
-        found = measure(desk, chosen.repeats, chosen.rate)
-        made |= {"rate": chosen.rate, "elapsed_s": round(time.monotonic() - begin), "load_end": machine.load_average()}
-    chosen.out.write_text(json.dumps({"format": 1, "made": made, "repeats": found}, indent=1) + "\n")
-    written(chosen.out.with_suffix(".md"), page(made, found))
+    out = chosen.source or chosen.out
+    if not chosen.source:
+        with Desk("failures") as desk:
+            result = run(desk, chosen)
+        out.write_text(json.dumps(result, indent=1) + "\n")
+    result = json.loads(out.read_text())
+    written(out.with_suffix(".md"), page(result["made"], result["repeats"]))
     return 0
+
+
+def run(desk, chosen):
+    """Measures everything; gives what the JSON file holds."""
+    made = desk.made(chosen.repeats, 0, chosen.out.name)
+    begin = time.monotonic()
+    found = measure(desk, chosen.repeats, chosen.rate)
+    made |= {"rate": chosen.rate, "elapsed_s": round(time.monotonic() - begin), "load_end": machine.load_average()}
+    return {"format": 1, "made": made, "repeats": found}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Promises  figures of others say whose they are, and that they are of another day
 """
 
 from figures import median, ratio
+from prose import items, paragraph
 
 _ROWS = (
     ("A copy's host dies: longest time without any answer, s", "replica_stall_s", max),
@@ -33,10 +34,12 @@ def page(made, repeats):
     lines = [
         "# What failures cost",
         "",
-        f"Made by `{made['command']}` on {made['date']} in {made['elapsed_s'] / 60:.0f} minutes.",
-        f"{made['version']}; this tree is at commit {made['commit']}, and cairnd is the program with SHA-256 {made['sha256']}.",
-        f"Machine: {machine['processors']} processors ({machine['model']}), {machine['memory']}, kernel {machine['kernel']}.",
-        f"Load average at the begin {begin}, at the end {end}. Hosts, client and files share the machine.",
+        *paragraph(
+            f"""Made by `{made['command']}` on {made['date']} in {made['elapsed_s'] / 60:.0f} minutes. {made['version']}; this tree is at
+            commit {made['commit']}, and cairnd is the program with SHA-256 {made['sha256']}. Machine: {machine['processors']} processors
+            ({machine['model']}), {machine['memory']}, kernel {machine['kernel']}. Load average at the begin {begin}, at the end {end}. Hosts,
+            client and files share the machine."""
+        ),
         "",
         f"| | {' | '.join(str(number + 1) for number in range(count))} | median | worst |",
         "|---|" + "---|" * (count + 2),
@@ -64,16 +67,20 @@ def _others():
     return [
         "## Others",
         "",
-        "Measured on 2026-11-20, another day, on a like machine (2 processors, AMD EPYC, 24 GiB, kernel 6.18, everything on it), under 4 KiB random",
-        "writes at QD32, one storage daemon killed:",
+        *paragraph(
+            """Measured on 2026-11-20, another day, on a like machine (2 processors, AMD EPYC, 24 GiB, kernel 6.18, everything on it), under 4 KiB
+            random writes at QD32, one storage daemon killed:"""
+        ),
         "",
         "| system | longest time without service | redundancy back |",
         "|---|---|---|",
-        "| Ceph 16.2.15 (1 monitor, 3 OSDs, size 2) | 1.2 s and 1.8 s in two runs | 16 to 19 s after it was told to act; by default it waits 600 s |",
-        "| Vitastor 3.0.8 (3 OSDs, 2 copies) | 13.8 s (one run; slowest request 14.0 s) | not measured |",
+        "| Ceph 16.2.15 (1 monitor, 3 OSDs, size 2) | 1.2 s and 1.8 s in two runs | 16 to 19 s after it was told to act; it waits 600 s by itself |",
+        "| Vitastor 3.0.8 (3 OSDs, 2 copies) | 13.8 s in one run; slowest request 14.0 s | not measured |",
         "",
-        "Those loads were closed loops of as many requests as there was room for, this one has a fixed rate: stalls can be held beside each",
-        "other, throughput and percentiles cannot.",
+        *paragraph(
+            """Those loads were closed loops of as many requests as there was room for, this one has a fixed rate: stalls can be held beside
+            each other, throughput and percentiles cannot."""
+        ),
     ]
 
 
@@ -81,14 +88,21 @@ def _method(made):
     return [
         "## How this was measured",
         "",
-        "- Four hosts as four processes on loopback, mirror FTT 1 (two copies, a witness, one host to spare), one etcd beside them that never",
-        "  dies. Defaults but for `repair_delay_s = 2` and sizes: a disk of 1 GiB, 64 MiB of which the load writes.",
-        f"- The load: {made['rate']:,} writes of 4 KiB a second at random places, at most 32 under way, in a process of its own. Latency counts from when a request",
-        "  was due. It prefers the owner's host; when its connection ends it goes to the next host and sends again what has no answer.",
-        "  After each scenario it reads back every block that it wrote and compares.",
-        "- A death is SIGKILL of the host's daemon. Its peers and guests learn of it by connections that close, as when a process dies; a host",
-        "  that loses its power is noticed by silence instead, which takes up to a lease (2 s) longer.",
-        "- Write buffers are destaged before each scenario, so that rebuilds read from capacity devices.",
-        "- A rebuild is timed from when a component is first seen being filled until the disk is healthy; what was copied is the owner's counter.",
-        f"- Scenarios take turns; every repeat has all of them. All values: [{made['json']}]({made['json']}).",
+        *items(
+            [
+                """Four hosts as four processes on loopback, mirror FTT 1 (two copies, a witness, one host to spare), one etcd beside them that
+                never dies. Defaults but for `repair_delay_s = 2` and sizes: a disk of 1 GiB, 64 MiB of which the load writes.""",
+                f"""The load: {made['rate']:,} writes of 4 KiB a second at random places, at most 32 under way, in a process of its own.
+                Latency counts from when a request was due. It prefers the owner's host; when its connection ends it goes to the next host and
+                sends again what has no answer. At the end of each scenario it reads back every block that it wrote and compares.""",
+                """A death is SIGKILL of the host's daemon. Its peers and guests learn of it by connections that close, as when a process dies; a
+                host that loses its power is noticed by silence instead, which takes up to a lease (2 s) longer.""",
+                """Write buffers are destaged before each scenario, so that rebuilds read from capacity devices.""",
+                """Without load nobody writes to the disk, so that the death of its copy is found out by looking after it now and then: most of
+                the time until both copies are there again is that.""",
+                """A rebuild is timed from when a component is first seen being filled until the disk is healthy, by looking ten times a second;
+                what was copied is the owner's count.""",
+                f"Scenarios take turns; every repeat has all of them. All values: [{made['json']}]({made['json']}).",
+            ]
+        ),
     ]

@@ -6,6 +6,7 @@ Promises  every number is a median of the rounds, with how far the rounds lie ap
 
 import aims
 from figures import median, ratio
+from prose import items, paragraph
 from rows import CACHED_MIB, INSIDE_BUFFER_MIB, STAGES, every_row
 from systems import SYSTEMS
 
@@ -59,14 +60,21 @@ def _conditions(result):
     others = [median(cell["values"]["others_percent"]) for cell in result.cells]
     stolen = [value for cell in result.cells for value in cell["values"]["steal_percent"]]
     return [
-        f"Made by `{made['command']}` on {made['date']} in {made['elapsed_s'] / 60:.0f} minutes: {made['rounds']} rounds, {made['seconds']:g} s each.",
-        f"{made['version']}; this tree is at commit {made['commit']}, and cairnd is the program with SHA-256 {made['sha256']}.",
-        f"Machine: {machine['processors']} processors ({machine['model']}), {machine['memory']}, kernel {machine['kernel']}. {made['tools']}.",
-        f"Load average at the begin {begin}, at the end {end}. Processor time stolen by the hypervisor: {made['steal_percent']:.1f} % over all,",
-        f"{max(stolen):.0f} % in the worst cell. Processor time that neither the measured programs nor fio used: {median(others):.0f} % of the machine in the",
-        f"median cell (kernel threads that work for them are in it), {max(others):.0f} % in the median round of the worst.",
+        *paragraph(
+            f"""Made by `{made['command']}` on {made['date']} in {made['elapsed_s'] / 60:.0f} minutes: {made['rounds']} rounds,
+            {made['seconds']:g} s each. {made['version']}; this tree is at commit {made['commit']}, and cairnd is the program with
+            SHA-256 {made['sha256']}."""
+        ),
         "",
-        "Client, servers and files share the machine: compare within this page only, or by `--compare` on the same machine.",
+        *paragraph(
+            f"""Machine: {machine['processors']} processors ({machine['model']}), {machine['memory']}, kernel {machine['kernel']}.
+            {made['tools']}. Load average at the begin {begin}, at the end {end}. Processor time stolen by the hypervisor:
+            {made['steal_percent']:.1f} % over all, {max(stolen):.0f} % in the worst cell. Processor time that neither the measured programs
+            nor fio used: {median(others):.0f} % of the machine in the median cell (kernel threads that work for them are in it),
+            {max(others):.0f} % in the median round of the worst."""
+        ),
+        "",
+        *paragraph("Client, servers and files share the machine: compare within this page only, or by `--compare` on the same machine."),
     ]
 
 
@@ -87,9 +95,11 @@ _QUANTITIES = ("iops", "mib_s", "mean_us", "p50_us", "p99_us", "p999_us", "cpu_s
 
 def _details(result):
     lines = [
-        "Latency in microseconds, from fio's submission to completion. CPU: seconds of all server processes per 1,000 requests, etcd",
-        "included. Spread: (highest - lowest IOPS of the rounds) / median. Others: processor time of the machine that is neither the",
-        "servers' nor fio's.",
+        *paragraph(
+            """Latency in microseconds, from fio's submission to completion. CPU: seconds of all server processes per 1,000 requests, etcd
+            included. Spread: (highest - lowest IOPS of the rounds) / median. Others: processor time of the machine that is neither the
+            servers' nor fio's."""
+        ),
         "",
         "| row | system | IOPS | MiB/s | mean | p50 | p99 | p99.9 | CPU s | spread | others |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -108,20 +118,27 @@ def _several_disks(result):
     """Sentences about many disks, for every system: what fio's 64 threads cost, a server without storage shows."""
     cells = [(cell["row"], cell["system"]) for cell in result.cells if "worst_of_best" in cell["values"]]
     fairness = [f"{key} {system} {result.median(key, system, 'worst_of_best'):.2f}" for key, system in cells]
-    scaling = [(system, ratio(result.median(key, system, "iops"), result.median("disk-qd64", system, "iops"))) for key, system in cells if key == "disks-64"]
+    scaling = [
+        (system, ratio(result.median(key, system, "iops"), result.median("disk-qd64", system, "iops")))
+        for key, system in cells
+        if key == "disks-64"
+    ]
     lines = []
     if fairness:
         lines += ["", f"Worst disk's mean latency over the best's: {', '.join(fairness)}."]
     if any(share is not None for _, share in scaling):
         shares = ", ".join(f"{system} {_percent(share)}" for system, share in scaling)
-        lines += ["", f"IOPS of 64 disks at QD1 over those of one at QD64: {shares}. What fio's 64 threads cost is in it: see nbdkit's."]
+        words = f"IOPS of 64 disks at QD1 over those of one at QD64: {shares}. What fio's 64 threads cost is in it: see nbdkit's."
+        lines += ["", *paragraph(words)]
     return lines
 
 
 def _told(result):
     lines = [
-        "By the daemons' own counters. Reads: where their blocks came from. Destaged: bytes moved to capacity devices meanwhile, of the bytes",
-        "written, all copies. Log: how full the fullest write buffer was when the row began.",
+        *paragraph(
+            """By the daemons' own counters. Reads: where their blocks came from. Destaged: bytes moved to capacity devices meanwhile, of the
+            bytes written, all copies. Log: how full the fullest write buffer was when the row began."""
+        ),
         "",
         "| row | system | from cache | from log | from capacity | destaged of written | log at begin |",
         "|---|---|---|---|---|---|---|",
@@ -130,10 +147,10 @@ def _told(result):
         key, system = cell["row"], cell["system"]
         if "told_write_mib" not in cell["values"]:
             continue
-        told = {name: result.median(key, system, f"told_{name}") for name in ("read_cache_mib", "read_log_mib", "read_capacity_mib", "write_mib", "destaged_mib")}
-        reads = [told["read_cache_mib"], told["read_log_mib"], told["read_capacity_mib"]]
+        names = ("read_cache", "read_log", "read_capacity", "write", "destaged")
+        *reads, write, destaged = (result.median(key, system, f"told_{name}_mib") for name in names)
         cells = [_percent(ratio(value, sum(reads))) for value in reads]
-        cells.append(_percent(ratio(told["destaged_mib"], told["write_mib"])))
+        cells.append(_percent(ratio(destaged, write)))
         cells.append(f"{result.median(key, system, 'told_log_fill_percent'):.0f} %")
         lines.append(f"| {key} | {system} | {' | '.join(cells)} |")
     return lines
@@ -141,9 +158,11 @@ def _told(result):
 
 def _memory(result):
     lines = [
-        "MiB, after all of the disk was read once, so that read caches are full. Anonymous is heap, stacks and buffers; file is the program",
-        "itself. The daemons tell of their memory only what the read cache holds; the records of the write buffer, which are indexed in memory,",
-        "are told as a count.",
+        *paragraph(
+            """MiB, after all of the disk was read once, so that read caches are full. Anonymous is heap, stacks and buffers; file is the program
+            itself. The daemons tell of their memory only what the read cache holds; the records of the write buffer, which are indexed in
+            memory, are told as a count."""
+        ),
         "",
         "| stage | system | process | resident | peak | anonymous | file |",
         "|---|---|---|---|---|---|---|",
@@ -154,34 +173,44 @@ def _memory(result):
             cells = " | ".join(number(mib.get(kind), 0) for kind in ("rss", "peak", "anonymous", "file"))
             lines.append(f"| {entry['stage']} | {entry['system']} | {name} | {cells} |")
         if "told" in entry:
-            gauges = entry["told"]
             caches, records, logs = (
-                ", ".join(f"{value:,.0f}" for value in gauges[name]) for name in ("read_cache_mib", "records_buffered", "log_used_mib")
+                ", ".join(f"{value:,.0f}" for value in entry["told"][name])
+                for name in ("read_cache_mib", "records_buffered", "log_used_mib")
             )
-            told.append(
-                f"- {entry['stage']}, {entry['system']}, per host: read cache {caches} MiB; {records} records in {logs} MiB of write buffer."
-            )
+            words = f"per host: read cache {caches} MiB; {records} records in {logs} MiB of write buffer."
+            told.append(f"- {entry['stage']}, {entry['system']}, {words}")
     return [*lines, "", *told] if told else lines
 
 
 def _method(made):
-    lines = [f"- *{key}*: {system.title}." for key, system in SYSTEMS.items()]
     main, steady = STAGES["main"], STAGES["steady"]
-    lines += [
-        f"- Every disk is written in full with noise first: {main.disk_mib} MiB, and {steady.disk_mib} MiB for the rows `coldread` and `sustained`.",
-        "- Systems take turns within every round, another one first in each; the same processes serve all rounds of a stage. A row runs for the",
-        "  seconds above (`sustained`: twice as long). All latencies and CPU seconds are from the first request on: nothing is left out as warm-up.",
-        f"- Cairn's settings are the defaults but for sizes: devices of {main.cache_mib} MiB (cache) and {main.capacity_mib} MiB (capacity) in each host.",
-        f"- *cached*: reads of {CACHED_MIB} MiB that were read before; what a mixed row writes there, it reads from the log. *capacity tier*: after `cairn cache clear`; `coldread` reads no block twice as long as",
-        "  it does not read all of them.",
-        f"- Writes of the main rows begin with an empty write buffer and end, on Cairn, after {INSIDE_BUFFER_MIB} MiB, before destage begins: they tell what the",
-        "  buffer does, and leave out what destage costs. `sustained` tells that: there the write buffer has 256 MiB and the disk four times as",
-        "  much, and the row's own writes have gone over the whole buffer once when measuring begins.",
-        "- *64 disks*: one fio with a thread for each disk; nbdkit has one export, and each thread a connection and a range of its own.",
+    return [
+        *(f"- *{key}*: {system.title}." for key, system in SYSTEMS.items()),
+        *items(
+            [
+                f"""Every disk is written in full with noise first: {main.disk_mib} MiB, and {steady.disk_mib} MiB for the rows `coldread`
+                and `sustained`.""",
+                """Systems take turns within every round, another one first in each; the same processes serve all rounds of a stage. A row runs
+                for the seconds above (`sustained`: twice as long). All latencies and CPU seconds are from the first request on: nothing is
+                left out as warm-up.""",
+                f"""Cairn's settings are the defaults but for sizes: devices of {main.cache_mib} MiB (cache) and {main.capacity_mib} MiB
+                (capacity) in each host.""",
+                f"""*cached*: reads of {CACHED_MIB} MiB that were read before; what a mixed row writes there, it reads from the log. *capacity
+                tier*: after `cairn cache clear`; `coldread` reads no block twice as long as it does not read all of them.""",
+                f"""Writes of the main rows begin with an empty write buffer and end, on Cairn, after {INSIDE_BUFFER_MIB} MiB, before destage
+                begins: they tell what the buffer does, and leave out what destage costs. `sustained` tells that: there the write buffer has
+                {steady.log_mib} MiB and the disk four times as much, and the row's own writes have gone over the whole buffer once when
+                measuring begins.""",
+                """*64 disks*: one fio with a thread for each disk; nbdkit has one export, and each thread a connection and a range of its
+                own.""",
+            ]
+        ),
         "",
-        f"All values of all rounds: [{made['json']}]({made['json']}). A later run prints its ratios to them with `python3 scripts/bench --compare docs/bench/{made['json']}`.",
+        *paragraph(
+            f"""All values of all rounds: [{made['json']}]({made['json']}). A later run prints its ratios to them with
+            `python3 scripts/bench --compare docs/bench/{made['json']}`."""
+        ),
     ]
-    return lines
 
 
 def disturbed(result):
