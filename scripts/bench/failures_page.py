@@ -58,7 +58,7 @@ def _number(value):
 def _ratios(middle):
     idle, loaded = (ratio(middle(name), middle("medium_mib_s")) for name in ("idle_mib_s", "rebuild_loaded_mib_s"))
     return [
-        f"Rebuild, of the medium's sequential write rate: {100 * idle:.0f} % without load, {100 * loaded:.0f} % beside it.",
+        f"Rebuild, of the medium's sequential write rate: {100 * idle:.1f} % without load, {100 * loaded:.1f} % beside it.",
         f"Guest's p99 during the rebuild: {ratio(middle('rebuild_p99_ms'), middle('undisturbed_p99_ms')):.1f} times the undisturbed one.",
     ]
 
@@ -100,7 +100,8 @@ def _method(made):
                 """Write buffers are destaged before each scenario, so that rebuilds read from capacity devices.""",
                 """Without load nobody writes to the disk, so that the death of its copy is found out by looking after it now and then: most of
                 the time until both copies are there again is that.""",
-                """A rebuild is timed from when a component is first seen being filled until the disk is healthy, by looking ten times a second;
+                """A rebuild is timed from when a component is first seen being filled until the disk is healthy, by looking
+                some five times a second, as is done in the undisturbed time too;
                 what was copied is the owner's count.""",
                 f"Scenarios take turns; every repeat has all of them. All values: [{made['json']}]({made['json']}).",
             ]

@@ -31,7 +31,7 @@ class Failures(unittest.TestCase):
         self.assertIn("| The owner's host dies: longest time without any answer, s | 2 | 3 | 1.5 | 2 | 3 |", text)
         # The least is the worst of rates.
         self.assertIn("| Rebuild without load: MiB/s | 400 | 300 | 500 | 400 | 300 |", text)
-        self.assertIn("40 % without load, 10 % beside it", text)
+        self.assertIn("40.0 % without load, 10.0 % beside it", text)
         self.assertIn("2.5 times the undisturbed one", text)
 
     def test_a_rebuild_that_nobody_saw_has_no_rate(self):
