@@ -8,12 +8,13 @@
 #   make sim       the stories and 1,000 seeds of the whole cluster in the simulator (docs/sim)
 #   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
-#   make bench     the table of docs/bench, of those
+#   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
+#   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist test test-unit test-e2e demo sim canaries fuzz bench verify fix
+.PHONY: help setup build dist test test-unit test-e2e demo sim canaries fuzz bench bench-failures verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -39,7 +40,10 @@ demo: setup
 	@scripts/demo.sh
 
 bench: setup
-	@scripts/bench.sh
+	@python3 scripts/bench $(ARGS)
+
+bench-failures: setup
+	@python3 scripts/bench/failures.py $(ARGS)
 
 # Runs take and free much memory: the allocator keeps it for the next one.
 sim: setup

@@ -8,13 +8,13 @@ set -euo pipefail
 
 # Why each is there: fio, libnbd-bin (nbdinfo, nbdcopy), nbdkit and qemu-utils drive and measure the NBD door; QEMU, a
 # kernel, busybox and e2fsprogs make the guest of the VM test; etcd is the directory of a real cluster; protoc compiles
-# the etcd client's messages; iproute2 makes the network namespaces; jq reads JSON in scripts; chromium, with a font, shows
+# the etcd client's messages; iproute2 makes the network namespaces; python3 runs the benchmark; chromium, with a font, shows
 # the reports of studies and measures whether their pictures can be read.
 packages=(
     make gcc
     fio libnbd-bin nbdkit qemu-utils qemu-system-x86
     etcd-server etcd-client protobuf-compiler libprotobuf-dev
-    e2fsprogs iproute2 busybox-static linux-image-cloud-amd64 jq
+    e2fsprogs iproute2 busybox-static linux-image-cloud-amd64 python3
     chromium fonts-dejavu-core
 )
 

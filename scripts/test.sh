@@ -17,5 +17,7 @@ cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-target}
 log=$target/test.log
 code=0
 "$cargo" test --release --locked --no-fail-fast "$@" -- --show-output 2>&1 | tee "$log" || code=$?
+# The benchmark's arithmetic, which is Python: it ends with a line like that of cargo's test programs.
+python3 -B scripts/bench/tests.py 2>&1 | tee -a "$log" || code=$?
 awk -f scripts/test-summary.awk "$log"
 exit "$code"
