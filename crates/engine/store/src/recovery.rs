@@ -369,12 +369,7 @@ impl State {
                     let row: ClientRow = rows::decode(&key, &bytes)?;
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row);
                 }
-                rows::DELTA => {
-                    let (number, component, leaf) = rows::delta_of(&key)?;
-                    let entries = Leaf::decode(&bytes).filter(|_| number < COUNTS_MAX);
-                    let entries = entries.ok_or_else(|| rows::malformed(&key))?.entries().count() as u32;
-                    self.deltas.add((component, leaf), Delta { number, row: bytes.into(), entries });
-                }
+                rows::DELTA => self.load_delta(&key, &bytes)?,
                 _ => return Err(rows::malformed(&key)),
             }
         }
@@ -407,6 +402,14 @@ impl State {
         let deleted =
             Deleted { device: row.device, position: row.position, base_blocks: 0, emptied: row.emptied, dirty: false };
         self.deleted.insert(id, deleted);
+    }
+
+    fn load_delta(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), MetaError> {
+        let (number, component, leaf) = rows::delta_of(key)?;
+        let entries = Leaf::decode(bytes).filter(|_| number < COUNTS_MAX);
+        let entries = entries.ok_or_else(|| rows::malformed(key))?.entries().count() as u32;
+        self.deltas.add((component, leaf), Delta { number, row: bytes.into(), entries });
+        Ok(())
     }
 
     fn load_region(&mut self, id: ComponentId, region: u32, row: RegionRow) {
