@@ -367,12 +367,7 @@ impl State {
                     let row: ClientRow = rows::decode(&key, &bytes)?;
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row);
                 }
-                rows::DELTA => {
-                    let (number, component, leaf) = rows::delta_of(&key)?;
-                    let entries = Leaf::decode(&bytes).filter(|_| number < COUNTS_MAX);
-                    let entries = entries.ok_or_else(|| rows::malformed(&key))?.entries().count() as u32;
-                    self.deltas.add((component, leaf), Delta { number, row: bytes.into(), entries });
-                }
+                rows::DELTA => self.load_delta(&key, &bytes)?,
                 _ => return Err(rows::malformed(&key)),
             }
         }
@@ -441,6 +436,14 @@ impl State {
         let record =
             Record { component: component_id, op, range, position: row.position, body, live: 0, row: Some(number) };
         component.put(record, row.client, None, &mut self.records);
+        Ok(())
+    }
+
+    fn load_delta(&mut self, key: &[u8], row: &[u8]) -> Result<(), MetaError> {
+        let (number, component, leaf) = rows::delta_of(key)?;
+        let entries = Leaf::decode(row).filter(|_| number < COUNTS_MAX).ok_or_else(|| rows::malformed(key))?;
+        let entries = entries.entries().count() as u32;
+        self.deltas.add((component, leaf), Delta { number, row: row.into(), entries });
         Ok(())
     }
 
