@@ -45,13 +45,15 @@ for _ in $(seq 1200); do
     kill -0 "$pid" || { tail -3 "$dir/cairnd.log" >&2; exit 1; }
     sleep 0.1
 done
-# Two stripes of two copies: a part on each host, so that all groups have the same to do.
-cairn policy create even --stripe-width 2 >/dev/null
+# All of it is set aside, so that the parts are placed by what is free: two on each host.
+cairn policy create even --reservation 100 >/dev/null
 disks=()
 for n in $(seq $hosts); do
     cairn disk create "vm-$n" --size "${disk_mib}MiB" --policy even --host "host-$n" >/dev/null
     cairn disk attach "vm-$n" --host "host-$n" >/dev/null
     disks+=("nbd+unix:///vm-$n?socket=$dir/host-$n/nbd.sock")
+    # What is free is told with heartbeats.
+    sleep 3
 done
 cpu() { sed 's/.*) //' "/proc/$pid/stat" | awk '{ print ($12 + $13) / 100 }'; }
 # Written in order once, and then as it will be measured.
@@ -103,4 +105,7 @@ row "written to capacity by cleaning" "$(sum capacity_write_clean_bytes)"
 row "metadata rows" "$(sum metadata_row_bytes)"
 row "metadata written to the cache device" "$(sum metadata_write_bytes)"
 echo
+echo "Copies written by host: $(for n in before after; do
+    jq -c '[.. | objects | select(has("write_bytes") and has("destage_rounds")) | .write_bytes]' "$dir/$n.json"
+done | jq -sr 'transpose | map((.[1] - .[0]) / 1e6 | round | tostring) | join(", ")') MB."
 echo "Metadata written: $(part "$(sum metadata_write_bytes)" "$destaged") of destaged bytes. $rounds rounds of $(awk -v d="$destaged" -v r="$rounds" 'BEGIN { printf "%.0f", (r > 0 ? d / 4096 / r : 0) }') blocks."

@@ -177,19 +177,22 @@ impl<E: Env> Inner<E> {
                 None => return Ok(true),
             }
         }
+        let folded = self.state.borrow_mut().leaves_to_fold(found.len());
         let keys: Vec<LeafKey> = {
             let state = self.state.borrow();
-            let mut keys: Vec<LeafKey> = found
+            let mut keys = folded.clone();
+            let moved = found
                 .iter()
                 .filter(|(_, b)| state.components.contains_key(&b.component))
-                .map(|(_, b)| (b.component, b.block / LEAF_BLOCKS))
-                .collect();
+                .map(|(_, b)| (b.component, b.block / LEAF_BLOCKS));
+            keys.extend(moved);
             keys.sort_unstable();
             keys.dedup();
             keys
         };
         let leaves = self.fetch_leaves(&keys).await?;
         let mut transaction = Transaction::with_leaves(leaves);
+        folded.into_iter().for_each(|key| transaction.write_whole(key));
         let live: Vec<(u64, OutBlock)> = {
             let state = self.state.borrow();
             let pending = state.pending_slots(device);

@@ -302,11 +302,7 @@ impl<E: Env> Inner<E> {
     /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
     async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
         let Placed { ticket, new_tail, items, slots } = round;
-        let folded = {
-            let mut state = self.state.borrow_mut();
-            let log_blocks = state.ring.size() / PAGE;
-            state.deltas.to_fold(slots.len() as u64, log_blocks)
-        };
+        let folded = self.state.borrow_mut().leaves_to_fold(slots.len());
         let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = self.fetch_leaves(&folded).await?.into_iter().collect();
         let mut transaction = loop {
             let missing = self.state.borrow().leaves_missing(&items, &leaves);

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cairn_types::{BlockRange, Canary, ComponentId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 
 use crate::{
     destage::{Item, Slots},
@@ -64,6 +64,12 @@ impl State {
         keys.dedup();
         keys.retain(|key| !have.contains_key(key));
         keys
+    }
+
+    /// Leaves that a transaction takes up which adds `blocks` entries to the map, so that what waits keeps its bound.
+    pub fn leaves_to_fold(&mut self, blocks: usize) -> Vec<LeafKey> {
+        let log_blocks = self.ring.size() / u64::from(BLOCK_BYTES);
+        self.deltas.to_fold(blocks as u64, log_blocks)
     }
 
     /// Pending records that were settled since.

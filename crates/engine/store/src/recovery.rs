@@ -449,6 +449,14 @@ impl State {
         Ok(())
     }
 
+    fn load_delta(&mut self, key: &[u8], row: &[u8]) -> Result<(), MetaError> {
+        let (number, component, leaf) = rows::delta_of(key)?;
+        let entries = Leaf::decode(row).filter(|_| number < COUNTS_MAX).ok_or_else(|| rows::malformed(key))?;
+        let entries = entries.entries().count() as u32;
+        self.deltas.add((component, leaf), Delta { number, row: row.into(), entries });
+        Ok(())
+    }
+
     fn load_client(&mut self, id: ComponentId, number: u64, row: ClientRow) {
         if let Some(component) = self.components.get_mut(&id) {
             if component.clients.is_empty() {
