@@ -404,14 +404,6 @@ impl State {
         self.deleted.insert(id, deleted);
     }
 
-    fn load_delta(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), MetaError> {
-        let (number, component, leaf) = rows::delta_of(key)?;
-        let entries = Leaf::decode(bytes).filter(|_| number < COUNTS_MAX);
-        let entries = entries.ok_or_else(|| rows::malformed(key))?.entries().count() as u32;
-        self.deltas.add((component, leaf), Delta { number, row: bytes.into(), entries });
-        Ok(())
-    }
-
     fn load_region(&mut self, id: ComponentId, region: u32, row: RegionRow) {
         if let Some(component) = self.components.get_mut(&id) {
             component.regions.insert(region, RegionMark { op: row.op, dirty: false });
