@@ -58,6 +58,8 @@ pub enum Noun {
     Resync(Resync),
     /// What guests asked and where their bytes went, per host and disk group (per disk with --output json)
     Counters(Counters),
+    /// The busiest disks with the slowest stage of each, and how full the logs are, again and again
+    Top(Top),
     /// Write buffers and read caches
     #[command(subcommand)]
     Cache(Cache),
@@ -330,6 +332,20 @@ pub struct Counters {
     /// Show what is added within so many seconds from now
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
+}
+
+/// The busiest disks.
+#[derive(Debug, clap::Args)]
+pub struct Top {
+    /// Seconds of an interval
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Show one interval, and end
+    #[arg(long)]
+    pub once: bool,
+    /// Disks that are shown, at most
+    #[arg(long, value_name = "DISKS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    pub rows: u16,
 }
 
 /// Caches.

@@ -154,6 +154,10 @@ fn exit_codes_tell_refused_from_usage_from_unreachable() {
         ("disk latency nothing", 1),
         ("disk latency wounded --seconds 0", 2),
         ("disk latency", 2),
+        ("top --once --seconds 1", 0),
+        ("top --once --seconds 0", 2),
+        ("top --rows 0", 2),
+        ("top vm-1", 2),
         ("health", 1),
         ("", 2),
         ("disk", 2),
@@ -202,6 +206,31 @@ fn counters_since_a_file_are_what_was_added() {
     assert_eq!(added, [0, 0, then[2]], "gauges stay those of now");
     std::fs::write(&file, "{}").unwrap();
     assert_eq!(cairn(&server, &format!("counters --since {}", file.display())).0, 2, "a file that is no snapshot");
+}
+
+/// Goal: one interval is one line of JSON, and the table has the same. The cluster in memory had 2000 reads and 1000 writes more
+/// with each look.
+#[test]
+fn top_names_the_busiest_disk_and_its_slowest_stage() {
+    let server = TestServer::start(None);
+    let Ran(code, out, err) = cairn(&server, "top --once --seconds 1 -o json");
+    assert_eq!((code, err.as_str(), out.lines().count()), (0, "", 1));
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let disk = &told["disks"][0];
+    let requests = |of: &str| disk[of]["per_s"].as_f64().unwrap() * told["seconds"].as_f64().unwrap();
+    assert_eq!((requests("reads").round(), requests("writes").round()), (2000.0, 1000.0));
+    assert_eq!((&disk["name"], &disk["writes"]["mean_us"]), (&"wounded".into(), &1200.0.into()));
+    assert_eq!((&disk["slowest"]["stage"], &disk["slowest"]["host"]), (&"log-device".into(), &"host-2".into()));
+    assert_eq!(told["hosts"].as_array().unwrap().len(), 3);
+    assert_eq!(told["hosts"][0]["disk_groups"][0]["gauges"]["congestion"], 0);
+    assert_eq!(told["hosts_silent"][0], "host-4");
+
+    let Ran(code, out, _) = cairn(&server, "top --once --seconds 1");
+    assert_eq!(code, 0);
+    let row: Vec<&str> = out.lines().find(|line| line.starts_with("wounded")).unwrap().split_whitespace().collect();
+    assert_eq!(row[3..8], ["0.0", "160", "160", "1200", "1200"]);
+    assert_eq!(row[8..].join(" "), "log device of host-2 (disk group 00000020), 75 % of writes");
+    assert!(out.contains("not answering, and missing here: host-4"), "{out}");
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct Shape {
     pub cache_mib: u64,
     /// Size of each capacity file.
     pub capacity_mib: u64,
+    /// A host whose cache file takes so many microseconds for every request.
+    pub slow_cache: Option<(u8, u64)>,
 }
 
 impl Default for Shape {
@@ -50,6 +52,7 @@ impl Default for Shape {
             repair_delay_s: 3600,
             cache_mib: 256,
             capacity_mib: 1024,
+            slow_cache: None,
         }
     }
 }

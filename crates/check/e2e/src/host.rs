@@ -86,6 +86,10 @@ impl Host {
                  cache_size = \"{}MiB\"\ncapacity_size = \"{}MiB\"\n",
                 shape.cache_mib, shape.capacity_mib
             );
+            if let Some((_, us)) = shape.slow_cache.filter(|(slow, _)| *slow == n) {
+                let times = format!("{{ access_us = [[0.0, {us}.0], [1.0, {us}.0]], lanes = 16, mb_per_s = 1000 }}");
+                let _ = write!(text, "cache_medium = \"slow\"\n[medium.slow]\nreads = {times}\nwrites = {times}\n");
+            }
         }
         text
     }

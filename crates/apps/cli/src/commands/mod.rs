@@ -13,6 +13,7 @@ mod inspect;
 mod latency;
 mod policy;
 mod resync;
+mod top;
 mod watch;
 
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Health => health::run(&context).await,
         Noun::Resync(verb) => resync::run(&context, verb).await,
         Noun::Counters(what) => counters::run(&context, &what).await,
+        Noun::Top(what) => top::run(&context, &what).await,
         Noun::Cache(verb) => cache::run(&context, verb).await,
         Noun::Inspect(what) => inspect::run(&context, &what),
         Noun::Bench(verb) => bench::run(&context, *verb),

@@ -207,7 +207,7 @@ pub struct HostLatencies {
     pub unix_ms: u64,
     /// Disks that guests used through this host, or that it owned while they did: of an overview those with the most requests.
     pub disks: Vec<DiskLatencies>,
-    /// How many more there are, which an overview leaves out.
+    /// How many more there are, which an overview leaves out, here or below.
     pub disks_left_out: u64,
     /// Its disk groups, by id; those that hold a part of the disk, where one was asked for.
     pub disk_groups: Vec<DiskGroupLatencies>,

@@ -7,6 +7,7 @@ mod caches;
 mod clones;
 mod idle;
 mod large;
+mod latencies;
 mod owners;
 mod refusals;
 mod resyncs;
@@ -148,6 +149,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         clones::all(),
         space::all(),
         caches::all(),
+        latencies::all(),
         large::all(objects),
     ];
     lists.into_iter().flatten().collect()

@@ -77,16 +77,18 @@ impl<E: Env> Node<E> {
             stages: stages(&latencies, detail),
         });
         let disks: Vec<v1::DiskLatencies> = told.take_while(|disk| take(&mut left, disk, detail)).collect();
+        let mut left_out = all - disks.len();
         let mut stores = inner.seats.stores();
         stores.retain(|store| only.is_none_or(|object| !store.components_of(object).is_empty()));
-        let mut disk_groups: Vec<_> = stores.iter().map(|store| self.group_latencies(store, only, &mut left)).collect();
+        let groups = stores.iter().map(|store| self.group_latencies(store, only, (&mut left, &mut left_out)));
+        let mut disk_groups: Vec<v1::DiskGroupLatencies> = groups.collect();
         disk_groups.sort_by_key(|group| group.id);
         v1::HostLatencies {
             host: self.me(),
             host_name: self.host_name(self.me()),
             incarnation: inner.env.incarnation().0,
             unix_ms: inner.env.unix_ms(),
-            disks_left_out: (all - disks.len()) as u64,
+            disks_left_out: left_out as u64,
             disks,
             disk_groups,
         }
@@ -96,7 +98,7 @@ impl<E: Env> Node<E> {
         &self,
         store: &GroupStore<E>,
         only: Option<ObjectId>,
-        left: &mut usize,
+        (left, left_out): (&mut usize, &mut usize),
     ) -> v1::DiskGroupLatencies {
         let (group, detail) = (store.group(), only.is_some());
         let log = group.log_latencies();
@@ -107,16 +109,20 @@ impl<E: Env> Node<E> {
             write(v1::IoStage::LogDevice, &log.device),
             write(v1::IoStage::Congestion, &log.congestion),
         ];
-        let reads = group.read_latencies(only).into_iter().map(|(disk, latencies)| v1::DiskLatencies {
+        let found = group.read_latencies(only);
+        let all = found.len();
+        let told = found.into_iter().map(|(disk, latencies)| v1::DiskLatencies {
             disk,
             name: self.disk_name(disk),
             stages: reads(&latencies, detail),
         });
+        let reads: Vec<v1::DiskLatencies> = told.take_while(|disk| take(left, disk, detail)).collect();
+        *left_out += all - reads.len();
         v1::DiskGroupLatencies {
             id: store.disk_group(),
             open_count: group.open_count(),
             log: log.into_iter().filter(|stage| stage.count > 0).collect(),
-            reads: reads.take_while(|disk| take(left, disk, detail)).collect(),
+            reads,
         }
     }
 

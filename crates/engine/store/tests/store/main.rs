@@ -6,5 +6,6 @@ mod caches;
 mod counters;
 mod faults;
 mod full;
+mod latencies;
 mod refusals;
 mod support;
