@@ -2,15 +2,18 @@
 //!
 //! Promises    a leaf is what its row says with its deltas over it, in their order, whatever is under way; a delta goes in the
 //!             transaction that writes its leaf as a whole
-//!             no more than a bounded number of entries waits ([`Deltas::to_fold`])
+//!             no more than a bounded number of entries waits ([`Deltas::take_due`])
 //! Assumes     one transaction at a time
-//! Memory      about 100 bytes an entry; a quarter of the log's blocks at most
+//! Memory      about 100 bytes an entry; half of the log's blocks at most
 //! Source      deferred, sorted application of updates: O'Neil et al., The log-structured merge-tree, Acta Informatica 33, 1996
 //!
 //! A round of random writes changes one block in nearly every leaf that it meets, and a leaf is 1.3 KB in a page of 4 KiB. So a
-//! transaction writes what changed, one row beside the other, and takes up as many old entries as it adds new ones, in the order of
-//! leaves: by the time that the hand comes by again a leaf has gathered several. With a quarter of the log waiting and blocks spread
-//! evenly over four logs, a leaf is written for every eight blocks or so.
+//! transaction writes what changed, one row beside the other. When too many entries wait, some are taken up in the order of leaves, on
+//! from the last one: by the time that the hand comes by again a leaf has gathered several. With half of the log waiting and blocks
+//! spread evenly over four logs, a leaf is written for every 16 blocks or so.
+//!
+//! Not a few leaves with each transaction but many with some: their deltas go as well, and those of one leaf lie in the pages of as many
+//! transactions as wait.
 
 use std::{
     collections::BTreeMap,
@@ -23,9 +26,11 @@ use cairn_types::ComponentId;
 use crate::map::{Leaf, LeafKey};
 
 /// Part of the log's blocks that may wait: more costs memory, less writes leaves more often.
-const PARTS_OF_LOG: u64 = 4;
-/// Leaves that one transaction takes up, at most.
-const FOLDED_LEAVES_MAX: usize = 1024;
+const PARTS_OF_LOG: u64 = 2;
+/// Once more than that wait, this part of them is taken up.
+const PARTS_FOLDED: u64 = 4;
+/// Leaves that one transaction takes up, at most: some 5 MB of rows.
+const FOLDED_LEAVES_MAX: usize = 4096;
 /// From so many changed blocks on a leaf is written as a whole: what follows on is not taken up twice.
 pub(crate) const WHOLE_FROM_BLOCKS: u32 = 16;
 
@@ -86,10 +91,14 @@ impl Deltas {
         self.by_leaf.range(all).map(|(key, _)| *key).take(limit).collect()
     }
 
-    /// Leaves to take up with a transaction that adds `blocks` entries, so that no more wait than a part of `log_blocks`: on from
-    /// those of the last time, as they have gathered most.
-    pub fn to_fold(&mut self, blocks: u64, log_blocks: u64) -> Vec<LeafKey> {
-        let mut over = (self.entries + blocks).saturating_sub(log_blocks / PARTS_OF_LOG);
+    /// Leaves to take up with a transaction that adds `blocks` entries: none, or as many as bring those that wait well below their
+    /// bound, a part of `log_blocks`. On from those of the last time, as they have gathered most.
+    pub fn take_due(&mut self, blocks: u64, log_blocks: u64) -> Vec<LeafKey> {
+        let most = log_blocks / PARTS_OF_LOG;
+        if self.entries + blocks <= most {
+            return Vec::new();
+        }
+        let mut over = self.entries + blocks - (most - most / PARTS_FOLDED);
         let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
         let to = self.hand.map_or(Bound::Unbounded, Bound::Included);
         let behind = self.by_leaf.range((from, Bound::Unbounded));
@@ -149,7 +158,7 @@ mod tests {
         let log_blocks = 800;
         for at in 0..10_000u64 {
             let number = deltas.take_number();
-            for key in deltas.to_fold(1, log_blocks) {
+            for key in deltas.take_due(1, log_blocks) {
                 *folded.entry(key.1).or_default() += 1;
                 deltas.remove(key);
             }
@@ -157,7 +166,7 @@ mod tests {
             assert!(deltas.entries <= log_blocks / PARTS_OF_LOG + 1, "{} wait", deltas.entries);
         }
         let (least, most) = (folded.values().min().unwrap(), folded.values().max().unwrap());
-        assert!(folded.len() == 100 && most - least <= 2, "{least} to {most}");
+        assert!(folded.len() == 100 && most - least <= 3, "{least} to {most}");
         assert!(u64::from(folded.values().sum::<u32>()) * 3 < 10_000, "each time several entries");
         let counted: u64 = deltas.all().flat_map(|(_, of)| of).map(|delta| u64::from(delta.entries)).sum();
         assert_eq!(deltas.entries, counted);

@@ -69,7 +69,7 @@ impl State {
     /// Leaves that a transaction takes up which adds `blocks` entries to the map, so that what waits keeps its bound.
     pub fn leaves_to_fold(&mut self, blocks: usize) -> Vec<LeafKey> {
         let log_blocks = self.ring.size() / u64::from(BLOCK_BYTES);
-        self.deltas.to_fold(blocks as u64, log_blocks)
+        self.deltas.take_due(blocks as u64, log_blocks)
     }
 
     /// Pending records that were settled since.
