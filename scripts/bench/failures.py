@@ -94,7 +94,7 @@ class Scene:
         """
         filling = None
         while True:
-            disk = self.cluster.cairn("disk", "show", DISK, host=host)
+            disk = self.cluster.get(f"disks/{DISK}", host)
             now = time.monotonic()
             if any(component["state"] == "resyncing" for component in disk["components"]):
                 filling = filling or now
@@ -137,7 +137,7 @@ def replica_dies(scene):
         time.sleep(1)
         calm = time.monotonic()
         while time.monotonic() < calm + UNDISTURBED_S:
-            scene.cluster.cairn("disk", "show", DISK, host=owner)
+            scene.cluster.get(f"disks/{DISK}", owner)
             time.sleep(LOOK_S)
         before = scene.copied_mib(owner)
         dead, died = scene.kill(other, "a copy, under load")
@@ -155,6 +155,7 @@ def replica_dies(scene):
         "replica_redundancy_s": healthy - died,
         "undisturbed_p50_ms": latency_percentile(records, calm, died, 50) * 1000,
         "undisturbed_p99_ms": latency_percentile(records, calm, died, 99) * 1000,
+        "rebuild_silence_s": longest_silence(records, filling, healthy),
         "rebuild_p50_ms": latency_percentile(records, filling, healthy, 50) * 1000,
         "rebuild_p99_ms": latency_percentile(records, filling, healthy, 99) * 1000,
         "rebuild_loaded_mib": copied,

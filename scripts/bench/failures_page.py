@@ -15,6 +15,7 @@ _ROWS = (
     ("Rebuild without load: MiB/s", "idle_mib_s", min),
     ("Rebuild without load: both copies there again after the death, s", "idle_redundancy_s", max),
     ("Rebuild beside the load: MiB/s", "rebuild_loaded_mib_s", min),
+    ("Rebuild beside the load: longest time without any answer, s", "rebuild_silence_s", max),
     ("Sequential write of the medium (1 MiB, QD4, O_DSYNC): MiB/s", "medium_mib_s", min),
     ("Guest's p50, undisturbed, ms", "undisturbed_p50_ms", max),
     ("Guest's p50 during the rebuild, ms", "rebuild_p50_ms", max),

@@ -5,8 +5,10 @@ Promises  every host listens on loopback and unix sockets only, in a network of 
 Assumes   cairnd and cairn in one folder; etcd is installed
 """
 
+import http.client
 import json
 import os
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +22,19 @@ CLEAR_PATIENCE_S = 120
 
 class Refused(Exception):
     """A call of `cairn` failed."""
+
+
+class _ApiConnection(http.client.HTTPConnection):
+    """HTTP on a unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=30)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
 
 
 class Cluster:
@@ -48,6 +63,21 @@ class Cluster:
         if done.returncode:
             raise Refused(f"cairn {' '.join(map(str, arguments))}: exit {done.returncode}: {done.stderr.strip()}")
         return json.loads(done.stdout) if done.stdout.strip() else None
+
+    def get(self, path, host=1):
+        """A call of the management API without a program: for looking often, as starting one costs more than the answer."""
+        connection = _ApiConnection(self.api_socket(host))
+        try:
+            connection.request("GET", f"/api/v1/{path}")
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        except OSError as error:
+            raise Refused(f"GET {path} of host {host}: {error}") from error
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise Refused(f"GET {path} of host {host}: {answer.status} {text.strip()}")
+        return json.loads(text)
 
     def wait_up(self):
         """Waits until every host sees every other one, and has its disk group."""

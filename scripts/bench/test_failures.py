@@ -16,6 +16,7 @@ REPEAT = {
     "idle_mib_s": 400,
     "idle_redundancy_s": 30,
     "rebuild_loaded_mib_s": 100,
+    "rebuild_silence_s": 0.1,
     "medium_mib_s": 1000,
     "undisturbed_p50_ms": 1,
     "rebuild_p50_ms": 1,
