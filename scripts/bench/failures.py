@@ -15,6 +15,7 @@ from pathlib import Path
 
 import fio
 import machine
+import processes
 from desk import ROOT, Desk, desk_errors, whole, written
 from failures_page import page
 from fio import Job
@@ -52,6 +53,10 @@ class Scene:
         self.cluster.create_disk(DISK, DISK_MIB)
         target = ["--ioengine=nbd", f"--uri={self.cluster.uri(DISK)}", f"--offset={LOAD_MIB}m", f"--size={DISK_MIB - LOAD_MIB}m"]
         fio.run(Job("write", "1m", 4, mib=DISK_MIB - LOAD_MIB), [target], self.desk.folder)
+
+    def cpu_s(self):
+        """CPU seconds of all that was started here, with what has ended, and of this program."""
+        return machine.own_cpu_s() + sum(processes.cpu_s(pid) for pid in self.cluster.pids().values())
 
     def roles(self):
         """(owner, the host of the other copy): the disk is attached where a copy is; write buffers and caches are clear."""
@@ -218,7 +223,10 @@ def measure(desk, repeats, rate):
         scene.start()
         found = []
         for number in range(repeats):
+            times, used = machine.processor_times(), scene.cpu_s()
             values = medium(desk) | replica_dies(scene) | owner_dies(scene) | idle_rebuild(scene)
+            stolen, others = machine.shares(times, machine.processor_times(), scene.cpu_s() - used)
+            values |= {"steal_percent": stolen, "others_percent": others}
             found.append({name: float(f"{value:.4g}") for name, value in values.items()})
             desk.say(f"repeat {number + 1} of {repeats}: " + ", ".join(f"{name} {value:g}" for name, value in found[-1].items()))
         return found

@@ -21,6 +21,8 @@ _ROWS = (
     ("Guest's p50 during the rebuild, ms", "rebuild_p50_ms", max),
     ("Guest's p99, undisturbed, ms", "undisturbed_p99_ms", max),
     ("Guest's p99 during the rebuild, ms", "rebuild_p99_ms", max),
+    ("Processor time that others took, % of the machine", "others_percent", max),
+    ("Processor time stolen by the hypervisor, %", "steal_percent", max),
 )
 
 

@@ -22,6 +22,8 @@ REPEAT = {
     "rebuild_p50_ms": 1,
     "undisturbed_p99_ms": 2,
     "rebuild_p99_ms": 5,
+    "others_percent": 3,
+    "steal_percent": 0.2,
 }
 
 
