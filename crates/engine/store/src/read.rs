@@ -189,12 +189,11 @@ impl<E: Env> Inner<E> {
     fn keep(&self, id: ComponentId, stretch: &Stretch, data: &Bytes) {
         let mut state = self.state.borrow_mut();
         for (at, &crc) in stretch.crcs.iter().enumerate() {
-            let from = at * BLOCK_BYTES as usize;
             // The block may have changed since the plan; a later hit compares the CRC, and a change forgets it, so
             // it is kept only while the plan still holds.
             let block = stretch.first_block + at as u64;
             if state.crc_now(id, block) == Some(crc) {
-                state.cache.insert(id, block, &data[from..from + BLOCK_BYTES as usize], crc);
+                state.cache.insert(id, block, data, at, crc);
             }
         }
     }

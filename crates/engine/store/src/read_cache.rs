@@ -11,6 +11,7 @@ use crate::clock::ClockCache;
 
 /// Blocks of a read that is cached, at most: 64 KiB.
 pub(crate) const CACHED_READ_BLOCKS_MAX: u32 = 16;
+const BLOCK: usize = BLOCK_BYTES as usize;
 /// Bytes of a cached block with its place in the tree.
 const ENTRY_BYTES: u64 = BLOCK_BYTES as u64 + 128;
 
@@ -29,9 +30,13 @@ impl ReadCache {
     pub fn get(&mut self, component: ComponentId, block: u64, crc: u32) -> Option<Bytes> {
         self.blocks.get((component, block)).filter(|(_, have)| *have == crc).map(|(data, _)| data.clone())
     }
-    /// Keeps a copy: a slice would hold the whole buffer that it was read into.
-    pub fn insert(&mut self, component: ComponentId, block: u64, data: &[u8], crc: u32) {
-        self.blocks.insert((component, block), (PageBuf::copy_of(data).freeze(), crc));
+    /// Keeps block `at` of what was read: a buffer of one block as it is, else a copy, as a slice would hold the whole buffer.
+    pub fn insert(&mut self, component: ComponentId, block: u64, read: &Bytes, at: usize, crc: u32) {
+        let data = match read.len() {
+            BLOCK => read.clone(),
+            _ => PageBuf::copy_of(&read[at * BLOCK..(at + 1) * BLOCK]).freeze(),
+        };
+        self.blocks.insert((component, block), (data, crc));
     }
     pub fn forget(&mut self, component: ComponentId, range: BlockRange) {
         if range.count > 0 {

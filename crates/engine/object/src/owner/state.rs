@@ -113,9 +113,9 @@ impl State {
                 legs[set as usize].push(Leg { component: member.component, link });
             }
         }
-        // Other hosts first: their messages leave before this host begins its own part, which takes less.
+        // This host first: its device is at work while the messages to the others are put together and copied.
         let me = self.epoch.host;
-        legs.iter_mut().for_each(|legs| legs.sort_by_key(|leg| leg.link.host == me));
+        legs.iter_mut().for_each(|legs| legs.sort_by_key(|leg| leg.link.host != me));
         self.legs = legs.into_iter().map(Rc::from).collect();
     }
 
