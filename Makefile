@@ -10,11 +10,12 @@
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
 #   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
+#   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, calls; fifteen minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist test test-unit test-e2e demo sim canaries fuzz bench bench-failures verify fix
+.PHONY: help setup build dist test test-unit test-e2e demo sim canaries fuzz bench bench-failures bench-scaling verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -44,6 +45,13 @@ bench: setup
 
 bench-failures: setup
 	@python3 scripts/bench/failures.py $(ARGS)
+
+bench-scaling: setup
+	$(CARGO) build --release --locked -p cairn-cluster
+	target/release/sim curves
+	@python3 scripts/bench --rows disks-1,disks-8,disks-64,disk-qd64 --systems nbdkit,cairn
+	@python3 scripts/bench/objects.py
+	@python3 scripts/bench/calls.py
 
 # Runs take and free much memory: the allocator keeps it for the next one.
 sim: setup

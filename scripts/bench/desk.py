@@ -46,10 +46,10 @@ class Desk:
     def _programs(self):
         """Builds the programs as users run them, unless CAIRN_BIN names a folder with some."""
         if "CAIRN_BIN" not in os.environ:
-            self.say("building cairnd and cairn (the first time takes some minutes)")
+            self.say("building cairnd, cairn and cairn-bench (the first time takes some minutes)")
             line = [os.environ.get("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "--quiet"]
-            subprocess.run([*line, "-p", "cairnd", "-p", "cairn-cli"], cwd=ROOT, check=True)
-        for program in ("cairnd", "cairn"):
+            subprocess.run([*line, "-p", "cairnd", "-p", "cairn-cli", "-p", "cairn-bench"], cwd=ROOT, check=True)
+        for program in ("cairnd", "cairn", "cairn-bench"):
             if not (self.programs / program).exists():
                 raise OSError(f"{self.programs / program} does not exist")
 

@@ -66,17 +66,25 @@ class Cluster:
 
     def get(self, path, host=1):
         """A call of the management API without a program: for looking often, as starting one costs more than the answer."""
+        return self._call("GET", path, None, host)
+
+    def post(self, path, body, host=1):
+        """The same for a call that makes something."""
+        return self._call("POST", path, body, host)
+
+    def _call(self, method, path, body, host):
         connection = _ApiConnection(self.api_socket(host))
         try:
-            connection.request("GET", f"/api/v1/{path}")
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method, f"/api/v1/{path}", json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()
             text = answer.read().decode()
         except OSError as error:
-            raise Refused(f"GET {path} of host {host}: {error}") from error
+            raise Refused(f"{method} {path} of host {host}: {error}") from error
         finally:
             connection.close()
-        if answer.status != 200:
-            raise Refused(f"GET {path} of host {host}: {answer.status} {text.strip()}")
+        if answer.status not in (200, 201):
+            raise Refused(f"{method} {path} of host {host}: {answer.status} {text.strip()}")
         return json.loads(text)
 
     def wait_up(self):

@@ -1,4 +1,4 @@
-"""Measuring: stages, rounds, turns; one cell is one run of fio on one system.
+"""Measuring: stages, rounds, turns; one cell is one run of a load on one system.
 
 Promises  systems take turns within every round, and the first of them changes with the round, so that a disturbance of the
           machine meets all of them; processes are the same for all rounds of a stage
@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import fio
 import machine
+import onethread
 import processes
 from rows import STAGES
 from systems import SYSTEMS, space_mib
@@ -103,7 +104,7 @@ def _cell(bench, row, system, seconds):
     system.prepare(row)
     told = system.told()
     own, times, used, begin = machine.own_cpu_s(), machine.processor_times(), system.cpu_s(), time.monotonic()
-    outcome = fio.run(row.job(seconds, system.limited), system.targets(row), bench.folder)
+    outcome = _outcome(bench, row, system, row.job(seconds, system.limited))
     used = system.cpu_s() - used
     known = used + machine.own_cpu_s() - own
     stolen, others = machine.shares(times, machine.processor_times(), known)
@@ -125,6 +126,12 @@ def _cell(bench, row, system, seconds):
     if told is not None:
         cell |= {f"told_{name}": value for name, value in system.what_happened(told, system.told()).items()}
     return {name: _short(value) for name, value in cell.items()}
+
+
+def _outcome(bench, row, system, job):
+    if row.one_thread:
+        return onethread.run(bench.programs / onethread.PROGRAM, job, *system.exports(row))
+    return fio.run(job, system.targets(row), bench.folder)
 
 
 def _short(value):

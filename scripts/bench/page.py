@@ -70,7 +70,7 @@ def _conditions(result):
             f"""Machine: {machine['processors']} processors ({machine['model']}), {machine['memory']}, kernel {machine['kernel']}.
             {made['tools']}. Load average at the begin {begin}, at the end {end}. Processor time stolen by the hypervisor:
             {made['steal_percent']:.1f} % over all, {max(stolen):.0f} % in the worst cell. Processor time that neither the measured programs
-            nor fio used: {median(others):.0f} % of the machine in the median cell (kernel threads that work for them are in it),
+            nor the load used: {median(others):.0f} % of the machine in the median cell (kernel threads that work for them are in it),
             {max(others):.0f} % in the median round of the worst."""
         ),
         "",
@@ -96,9 +96,9 @@ _QUANTITIES = ("iops", "mib_s", "mean_us", "p50_us", "p99_us", "p999_us", "cpu_s
 def _details(result):
     lines = [
         *paragraph(
-            """Latency in microseconds, from fio's submission to completion. CPU: seconds of all server processes per 1,000 requests, etcd
+            """Latency in microseconds, from the load's submission to completion. CPU: seconds of all server processes per 1,000 requests, etcd
             included. Spread: (highest - lowest IOPS of the rounds) / median. Others: processor time of the machine that is neither the
-            servers' nor fio's."""
+            servers' nor the load's."""
         ),
         "",
         "| row | system | IOPS | MiB/s | mean | p50 | p99 | p99.9 | CPU s | spread | others |",
@@ -115,7 +115,7 @@ def _details(result):
 
 
 def _several_disks(result):
-    """Sentences about many disks, for every system: what fio's 64 threads cost, a server without storage shows."""
+    """Sentences about many disks, for every system: what 64 connections cost, a server without storage shows."""
     cells = [(cell["row"], cell["system"]) for cell in result.cells if "worst_of_best" in cell["values"]]
     fairness = [f"{key} {system} {result.median(key, system, 'worst_of_best'):.2f}" for key, system in cells]
     scaling = [
@@ -128,7 +128,7 @@ def _several_disks(result):
         lines += ["", f"Worst disk's mean latency over the best's: {', '.join(fairness)}."]
     if any(share is not None for _, share in scaling):
         shares = ", ".join(f"{system} {_percent(share)}" for system, share in scaling)
-        words = f"IOPS of 64 disks at QD1 over those of one at QD64: {shares}. What fio's 64 threads cost is in it: see nbdkit's."
+        words = f"IOPS of 64 disks at QD1 over those of one at QD64: {shares}. The load is one thread in all of them; what 64 connections cost is in it: see nbdkit's."
         lines += ["", *paragraph(words)]
     return lines
 
@@ -201,8 +201,9 @@ def _method(made):
                 begins: they tell what the buffer does, and leave out what destage costs. `sustained` tells that: there the write buffer has
                 {steady.log_mib} MiB and the disk four times as much, and the row's own writes have gone over the whole buffer once when
                 measuring begins.""",
-                """*64 disks*: one fio with a thread for each disk; nbdkit has one export, and each thread a connection and a range of its
-                own.""",
+                """*one thread*: the rows with 1, 8 and 64 disks, and the one at QD64 that they are held against, have `cairn-bench load`
+                as their load: one thread for all disks, a connection for each. fio takes a thread for each disk, and 64 of them on few
+                processors bound the row themselves. nbdkit has one export, which all connections share.""",
             ]
         ),
         "",

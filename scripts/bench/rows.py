@@ -53,6 +53,7 @@ class Row:
     before   what Cairn starts from: "warm": the part that is read is in the read cache; "clear": write buffers destaged, read
              caches empty; "clear-warm": first the one, then the other; "full": the row's own writes have filled the write
              buffer and go on; "": as it is
+    one_thread  the load is that of one thread (onethread.py) instead of fio
     inside_buffer  it ends where Cairn's write buffer has taken what lies below the mark at which destage begins
     """
 
@@ -66,6 +67,7 @@ class Row:
     stage: str = MAIN
     span_mib: int = 0
     small_disks: int = 0
+    one_thread: bool = False
     inside_buffer: bool = False
     # Times the run's seconds.
     longer: int = 1
@@ -77,7 +79,7 @@ class Row:
         return INSIDE_BUFFER_MIB * 10 // 3 if self.rw == "randrw" else INSIDE_BUFFER_MIB
 
     def job(self, seconds, limited):
-        """What fio is asked for; `limited` for systems with a write buffer."""
+        """What the load is asked for; `limited` for systems with a write buffer."""
         return Job(self.rw, self.block, self.depth, seconds * self.longer, self.mib_max() if limited else 0)
 
 
@@ -119,11 +121,11 @@ def _sequential():
 
 
 def _disks():
-    # One disk at QD1 is the row write-qd1.
-    same = {"rw": "randwrite", "block": "4k", "systems": _FEW, "before": "clear", "inside_buffer": True}
-    for count in (8, 64):
-        yield Row(f"disks-{count}", f"4 KiB random write, {count} disks, QD1 each", depth=1, small_disks=count, **same)
-    yield Row("disk-qd64", "4 KiB random write, 1 disk, QD64", depth=64, **same)
+    same = {"rw": "randwrite", "block": "4k", "systems": _FEW, "before": "clear", "inside_buffer": True, "one_thread": True}
+    for count in (1, 8, 64):
+        title = f"4 KiB random write, {count} disk{'s' if count > 1 else ''}, QD1{' each' if count > 1 else ''}, one thread"
+        yield Row(f"disks-{count}", title, depth=1, small_disks=count, **same)
+    yield Row("disk-qd64", "4 KiB random write, 1 disk, QD64, one thread", depth=64, **same)
 
 
 def _steady():

@@ -38,6 +38,10 @@ class System:
             return [self.small(number, row) for number in range(row.small_disks)]
         return [[*self.disk(), f"--size={span}m"]]
 
+    def exports(self, row):
+        """For the load of one thread: the NBD exports of the row, and the MiB of each that it works on."""
+        raise NotImplementedError
+
     def fill(self, mib):
         """Writes the whole disk once."""
         fio.run(Job(FILL.rw, FILL.block, FILL.depth, mib=mib), [[*self.disk(), f"--size={mib}m"]], self.bench.folder)
@@ -81,6 +85,11 @@ class Nbdkit(System):
 
     def disk(self):
         return ["--ioengine=nbd", f"--uri=nbd+unix:///?socket={self.socket}"]
+
+    def exports(self, row):
+        # One export only: as many connections, over as many bytes as the disks of the others have together.
+        mib = row.small_disks * self.stage.small_mib or self.stage.disk_mib
+        return [f"nbd+unix:///?socket={self.socket}"] * (row.small_disks or 1), mib
 
     def small(self, number, row):
         # One export only: as many connections, each with a range of its own.
@@ -173,6 +182,11 @@ class Cairn(System):
     def small(self, number, row):
         uri = self.cluster.uri(SMALL.format(number))
         return ["--ioengine=nbd", f"--uri={uri}", f"--size={self.stage.small_mib}m"]
+
+    def exports(self, row):
+        if not row.small_disks:
+            return [self.cluster.uri("bench")], row.span_mib or self.stage.disk_mib
+        return [self.cluster.uri(SMALL.format(number)) for number in range(row.small_disks)], self.stage.small_mib
 
     def _move(self, job, span_mib):
         fio.run(job, [[*self.disk(), f"--size={span_mib}m"]], self.bench.folder)

@@ -168,6 +168,9 @@ pub struct Load {
     /// Seconds that are measured.
     #[arg(long, short = 't', default_value = "10", value_parser = seconds)]
     pub time: Duration,
+    /// Ends once so many bytes have been asked for, over all targets, where that is before the time.
+    #[arg(long, value_parser = size)]
+    pub bytes: Option<u64>,
     /// Where the bytes that are asked for begin.
     #[arg(long, default_value = "0", value_parser = size)]
     pub offset: u64,
@@ -323,7 +326,7 @@ impl Load {
             |target: &Address| StreamJob { outstanding, pace, ..StreamJob::new(target.clone(), spec.clone(), content) };
         let streams = self.targets.iter().map(stream).collect();
         let (ramp, measure, verify, destructive) = (self.ramp, self.time, self.verify, self.destructive);
-        Ok(Job { streams, ramp, measure, bytes_max: None, verify, destructive })
+        Ok(Job { streams, ramp, measure, bytes_max: self.bytes, verify, destructive })
     }
 }
 

@@ -14,7 +14,7 @@ mod record;
 
 pub use io::{AllocatedPiece, CopyPiece, DataPiece, GuestRequest, Target};
 pub use message::{Answer, Message, Refusal, Request};
-pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, PeerSession};
+pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession};
 pub use record::{ComponentAnswer, SeizeAnswer, UnsettledOp};
 
 use bytes::Bytes;
@@ -22,7 +22,8 @@ use bytes::Bytes;
 /// The version of the messages between hosts; hosts of different versions refuse each other.
 ///
 /// 1: mirrors, votes, leases, resync. 2: what requests copies remember is told at the end of a resync; heartbeats count failed devices.
-pub const PROTOCOL_VERSION: u32 = 2;
+/// 3: heartbeats list objects once.
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;

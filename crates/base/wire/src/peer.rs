@@ -48,8 +48,17 @@ pub struct Heartbeat {
     pub remembered: Vec<(DiskGroupId, u64, u64)>,
     /// The sender's state.
     pub summary: HostSummary,
-    /// Objects that the sender owns with a seat at the receiver; what is missing here is released.
-    pub owned: Vec<(ObjectId, Epoch)>,
+    /// Objects that the sender owns with a seat at the receiver; what is missing there is released.
+    pub owned: Listed,
+}
+
+/// What a heartbeat lists. Nothing of it grows with objects at rest, as they are listed once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Listed {
+    /// All of it.
+    All(Vec<(ObjectId, Epoch)>),
+    /// The same as the heartbeat of this number, which the receiver has answered in the session of this one.
+    AsIn(u64),
 }
 
 /// Sent back at once.

@@ -6,7 +6,7 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use cairn_directory::{
@@ -21,6 +21,7 @@ pub struct TroubledWay {
     answers_lost: AtomicBool,
     /// The next watch begins with a gap.
     gap: AtomicBool,
+    calls: AtomicU64,
     waiting: Mutex<Waiting>,
 }
 
@@ -37,6 +38,7 @@ pub fn way_to(directory: Arc<dyn Directory>) -> (Arc<Gate>, Arc<TroubledWay>) {
         slow: AtomicBool::new(false),
         answers_lost: AtomicBool::new(false),
         gap: AtomicBool::new(false),
+        calls: AtomicU64::new(0),
         waiting: Mutex::default(),
     });
     (Gate::new(way.clone()), way)
@@ -78,7 +80,13 @@ impl TroubledWay {
         self.waiting.lock().expect("no holder of this lock can panic")
     }
 
+    /// Calls so far; what a watch delivers is none.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
     async fn pass(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         if self.slow.load(Ordering::Relaxed) {
             let (sender, receiver) = oneshot::channel();
             self.waiting().calls.push(sender);
@@ -134,6 +142,7 @@ impl Directory for TroubledWay {
     }
 
     fn health(&self) -> BoxFuture<'_, Health> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         self.inner.health()
     }
 }

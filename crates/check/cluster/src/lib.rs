@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod curves;
 pub mod directory;
 mod draw;
 pub mod guests;

@@ -107,7 +107,11 @@ pub(crate) struct Network {
     connections: BTreeMap<Pair, Connection>,
     connecting: BTreeSet<Pair>,
     traffic: Traffic,
+    listener: Option<OnMessage>,
 }
+
+/// Hears of every message between hosts: its body and the bytes of its payload.
+type OnMessage = Rc<dyn Fn(&[u8], usize)>;
 
 /// Messages between hosts so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -140,6 +144,7 @@ impl Network {
             connections: BTreeMap::new(),
             connecting: BTreeSet::new(),
             traffic: Traffic::default(),
+            listener: None,
         }
     }
 
@@ -251,6 +256,9 @@ pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, mess
     let mut network = core.network.borrow_mut();
     network.traffic.sent += 1;
     network.traffic.sent_bytes += (message.body.len() + message.payload.len()) as u64;
+    if let Some(listener) = &network.listener {
+        listener(&message.body, message.payload.len());
+    }
     let cut = network.link(from, to).cut;
     let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
         return;
@@ -477,6 +485,12 @@ impl World {
     /// Messages so far.
     pub fn traffic(&self) -> Traffic {
         self.core().network.borrow().traffic
+    }
+
+    /// Tells `listener` of every message that is given to the network from now on: its body and the bytes of its payload. It may
+    /// ask nothing of the network.
+    pub fn on_message(&self, listener: impl Fn(&[u8], usize) + 'static) {
+        self.core().network.borrow_mut().listener = Some(Rc::new(listener));
     }
 
     /// Cuts both ways between two hosts.

@@ -15,9 +15,9 @@ use std::{
 };
 
 use cairn_record::{Grants, PeerLeases, PendingConfirm};
-use cairn_types::{Epoch, Incarnation, ObjectConfig, ObjectId, SeatRecord, Time};
+use cairn_types::{Epoch, Incarnation, ObjectConfig, SeatRecord, Time};
 use cairn_votes::has_majority_by;
-use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, PeerSession};
+use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession};
 use model::{Canary, OBJECT, config_of, epoch, letter_of, seat_of, world::LEASE};
 
 const LETTERS: [char; 3] = ['A', 'B', 'w'];
@@ -35,7 +35,7 @@ struct Budget {
 /// To the seat of a place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Msg {
-    Heartbeat { place: usize, number: u64, session: PeerSession, owned: Vec<(ObjectId, Epoch)> },
+    Heartbeat { place: usize, number: u64, session: PeerSession, owned: Listed },
     Confirm { place: usize, asked: PendingConfirm },
     Seize { place: usize },
 }
@@ -256,6 +256,7 @@ fn no_majority_promises_while_the_owner_may_answer() {
         ("two heartbeats to one", Budget { heartbeats: [2, 0, 0], seizes: [1; 3], ..QUIET }),
         ("a heartbeat and a restart", Budget { heartbeats: [1, 0, 0], seizes: [1; 3], restarts: 1, ..QUIET }),
         ("it gives up", Budget { heartbeats: [1, 0, 0], seizes: [1; 3], gives_up: true, ..QUIET }),
+        ("it gives up between heartbeats", Budget { heartbeats: [2, 0, 0], seizes: [1; 3], gives_up: true, ..QUIET }),
         ("heartbeats to all, so far", Budget { heartbeats: [2, 2, 1], seizes: [1; 3], ..QUIET }),
     ] {
         let found = explore(name, Canary::None, budget, 150_000);

@@ -5,8 +5,8 @@ mod model;
 use std::time::Duration;
 
 use cairn_record::{Grants, PeerLeases, Seizure, SeizureEffect, SeizureFailure};
-use cairn_types::{ComponentState, DiskGroupId, Epoch, Incarnation, OpId, SeatRecord, Time};
-use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, PeerSession, SeizeAnswer};
+use cairn_types::{ComponentState, DiskGroupId, Epoch, Incarnation, ObjectId, OpId, SeatRecord, Time};
+use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession, SeizeAnswer};
 use model::{
     Canary, OBJECT, closed, config_of, epoch,
     message::{Body, Msg},
@@ -309,6 +309,41 @@ impl Pair {
 
 fn ms(n: u64) -> Time {
     Time(n * 1_000_000)
+}
+
+/// What does not change is listed once. Goal: an object is renewed by a heartbeat that only names the list, also where its lease began
+/// after the list came, and only by one whose list the grantor has.
+#[test]
+fn objects_at_rest_are_listed_once() {
+    let mut p = Pair::new(LEASE);
+    let listed = |p: &mut Pair, at: u64| p.owner.heartbeat(seat_of('A').host, ms(at)).2;
+    p.heartbeat(ms(5000), ms(5000), true);
+    p.heartbeat(ms(5100), ms(5100), true);
+    assert!(p.confirm(ms(5101), ms(5101)), "after the list came");
+    assert_eq!(listed(&mut p, 5200), Listed::AsIn(2));
+    for n in 1..10 {
+        p.heartbeat(ms(5200 + n * 1000), ms(5200 + n * 1000), true);
+    }
+    assert!(p.holds(ms(15_000)) && !p.free(ms(16_199)) && p.free(ms(16_201)), "a lease from the last heartbeat");
+    // An answer that was lost: it is listed until one comes.
+    p.owner.own(ObjectId(99), p.epoch, &[seat_of('A')]);
+    p.heartbeat(ms(14_300), ms(14_300), false);
+    assert!(matches!(listed(&mut p, 14_400), Listed::All(all) if all.len() == 2));
+    p.heartbeat(ms(14_500), ms(14_500), true);
+    assert!(matches!(listed(&mut p, 14_600), Listed::AsIn(_)));
+    // The grantor has another list, or none: nothing is renewed, and a new session begins.
+    let unheard = |number, session| Heartbeat {
+        number,
+        session,
+        remembered: Vec::new(),
+        summary: HostSummary::default(),
+        owned: Listed::AsIn(1_000_000),
+    };
+    let from = (p.epoch.host, p.epoch.incarnation);
+    let session = p.heartbeat(ms(14_700), ms(14_700), true).expect("it lives");
+    let next = p.grantor.on_heartbeat(from, &unheard(1_000_001, session), ms(16_000));
+    assert!(next.is_some_and(|next| next != session));
+    assert!(!p.free(ms(16_699)) && p.free(ms(16_701)), "a lease from the last heartbeat whose list was known");
 }
 
 /// A lapsed session is not revived by a late heartbeat. Goal: after it nothing is held before it is confirmed anew.

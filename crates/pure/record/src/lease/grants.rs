@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use cairn_types::{Canary, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, Time};
-use cairn_wire::{Heartbeat, PeerSession, SeizeAnswer};
+use cairn_wire::{Heartbeat, Listed, PeerSession, SeizeAnswer};
 
 /// A seat of an object here.
 type Key = (DiskGroupId, ObjectId);
@@ -14,6 +14,19 @@ struct Session {
     incarnation: Incarnation,
     id: PeerSession,
     until: Time,
+    /// The newest list that came in this session.
+    list: Option<List>,
+}
+
+/// What an owner has listed, and until when later heartbeats have renewed all of it at once: a host may own ten thousand objects,
+/// and at rest nothing is done for each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct List {
+    /// Of the heartbeat that brought it.
+    number: u64,
+    /// Sorted.
+    objects: Vec<(ObjectId, Epoch)>,
+    until: Time,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,7 +36,7 @@ struct Grant {
     until: Time,
     /// The session in which it was confirmed; none: a claim, which nothing renews.
     confirmed: Option<PeerSession>,
-    /// The number of the last heartbeat that listed it.
+    /// The number of the last heartbeat with a list that has it.
     listed: Option<u64>,
 }
 
@@ -54,29 +67,46 @@ impl Grants {
         now: Time,
     ) -> Option<PeerSession> {
         let (host, incarnation) = from;
-        let known = self.sessions.get(&host).map(|s| (s.incarnation, s.until));
-        let (id, until) = match known {
-            Some((alive, _)) if alive > incarnation => return None,
+        let until = now + self.lease;
+        let id = match self.sessions.get_mut(&host) {
+            Some(alive) if alive.incarnation > incarnation => return None,
             // The live session, whatever the heartbeat believes: it may not have heard of it yet.
-            Some((alive, until)) if alive == incarnation && now < until => (self.sessions[&host].id, now + self.lease),
+            Some(alive) if alive.incarnation == incarnation && now < alive.until && alive.knows(heartbeat) => {
+                alive.until = until;
+                alive.id
+            }
             _ => {
                 self.end_leases(host, now);
                 let id = PeerSession(self.next_session);
                 self.next_session += 1;
-                (id, now + self.lease)
+                self.sessions.insert(host, Session { incarnation, id, until, list: None });
+                id
             }
         };
-        self.sessions.insert(host, Session { incarnation, id, until });
         if heartbeat.session == id {
-            self.renew(from, heartbeat, id, now);
+            match &heartbeat.owned {
+                Listed::All(owned) => self.renew((from, id), heartbeat.number, owned, now),
+                Listed::AsIn(number) => {
+                    let list = self.sessions.get_mut(&host).and_then(|session| session.list.as_mut());
+                    if let Some(list) = list.filter(|list| list.number == *number) {
+                        list.until = until;
+                    }
+                }
+            }
         }
         Some(id)
     }
 
-    fn renew(&mut self, from: (HostId, Incarnation), heartbeat: &Heartbeat, id: PeerSession, now: Time) {
+    fn renew(
+        &mut self,
+        (from, id): ((HostId, Incarnation), PeerSession),
+        number: u64,
+        owned: &[(ObjectId, Epoch)],
+        now: Time,
+    ) {
         let until = now + self.lease;
         // It comes sorted, which costs nothing then.
-        let mut owned = heartbeat.owned.clone();
+        let mut owned = owned.to_vec();
         owned.sort_unstable();
         self.grants.retain(|(_, object), grant| {
             if (grant.epoch.host, grant.epoch.incarnation) != from || grant.confirmed != Some(id) {
@@ -86,18 +116,29 @@ impl Grants {
             // takes an answer in this session for a renewal.
             let listed = owned.binary_search(&(*object, grant.epoch)).is_ok();
             if listed {
-                grant.listed = grant.listed.max(Some(heartbeat.number));
+                grant.listed = grant.listed.max(Some(number));
                 grant.until = until;
             }
             // One that was overtaken on its way tells of a time before the object was listed.
-            listed || grant.listed.is_none_or(|last| heartbeat.number <= last)
+            listed || grant.listed.is_none_or(|last| number <= last)
         });
+        let session = self.sessions.get_mut(&from.0).expect("its heartbeat began or continued it");
+        if session.list.as_ref().is_none_or(|list| list.number < number) {
+            session.list = Some(List { number, objects: owned, until });
+        }
     }
 
     /// A session lapsed or a newer process came: nothing renews its leases any more, and they stand until they run out. One
     /// confirmed just before still counts there; and the older process may live, where a machine was cloned.
     fn end_leases(&mut self, host: HostId, now: Time) {
-        self.grants.retain(|_, g| g.epoch.host != host || now < g.until);
+        let session = self.sessions.get(&host);
+        self.grants.retain(|_, grant| {
+            if grant.epoch.host == host {
+                // What the session renewed is kept of it.
+                grant.until = grant.stands_until(session);
+            }
+            grant.epoch.host != host || now < grant.until
+        });
     }
 
     /// Whether the seat may promise `epoch`: no other process' lease or claim stands, of the same host or another.
@@ -122,10 +163,10 @@ impl Grants {
             let for_ms = until.since(now).as_millis() as u64 + 1;
             Err(SeizeAnswer::LeaseHeld { by, for_ms })
         };
-        if let Some(grant) = self.standing(disk_group, record.object, now)
-            && (grant.epoch.host, grant.epoch.incarnation) != (epoch.host, epoch.incarnation)
+        if let Some((holder, until)) = self.standing(disk_group, record.object, now)
+            && (holder.host, holder.incarnation) != (epoch.host, epoch.incarnation)
         {
-            return held(grant.epoch, grant.until);
+            return held(holder, until);
         }
         // Whom the process before this one granted a lease is not known, but it was the recorded owner.
         let quiet_until = self.started + self.lease;
@@ -166,7 +207,9 @@ impl Grants {
         let until = now + self.lease;
         let confirmed = Some(session.id);
         let listed = self.grants.get(&(disk_group, object)).filter(|g| g.epoch == epoch && g.confirmed == confirmed);
-        let listed = listed.and_then(|g| g.listed);
+        // What a list has is renewed with it from now on, though the list came before the lease.
+        let in_list = session.list.as_ref().filter(|list| list.objects.binary_search(&(object, epoch)).is_ok());
+        let listed = listed.and_then(|g| g.listed).max(in_list.map(|list| list.number));
         self.grants.insert((disk_group, object), Grant { epoch, until, confirmed, listed });
         true
     }
@@ -185,10 +228,34 @@ impl Grants {
 
     /// Who holds a lease or a claim of the seat now.
     pub fn holder(&self, disk_group: DiskGroupId, object: ObjectId, now: Time) -> Option<Epoch> {
-        self.standing(disk_group, object, now).map(|g| g.epoch)
+        self.standing(disk_group, object, now).map(|(epoch, _)| epoch)
     }
 
-    fn standing(&self, disk_group: DiskGroupId, object: ObjectId, now: Time) -> Option<&Grant> {
-        self.grants.get(&(disk_group, object)).filter(|g| now < g.until)
+    /// The lease or claim that stands, and until when.
+    fn standing(&self, disk_group: DiskGroupId, object: ObjectId, now: Time) -> Option<(Epoch, Time)> {
+        let grant = self.grants.get(&(disk_group, object))?;
+        let until = grant.stands_until(self.sessions.get(&grant.epoch.host));
+        (now < until).then_some((grant.epoch, until))
+    }
+}
+
+impl Session {
+    /// Whether it is known what the heartbeat lists, or need not be: the list has come, or a later one has overtaken it.
+    fn knows(&self, heartbeat: &Heartbeat) -> bool {
+        match &heartbeat.owned {
+            Listed::AsIn(list) if heartbeat.session == self.id => {
+                self.list.as_ref().is_some_and(|newest| newest.number == *list || newest.number > heartbeat.number)
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Grant {
+    /// `session`: that of the owner's host now.
+    fn stands_until(&self, session: Option<&Session>) -> Time {
+        let session = session.filter(|session| self.confirmed == Some(session.id));
+        let list = session.and_then(|session| session.list.as_ref());
+        list.filter(|list| self.listed == Some(list.number)).map_or(self.until, |list| self.until.max(list.until))
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use cairn_types::{DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Seat, Time};
 use cairn_votes::votes_needed;
-use cairn_wire::{HeartbeatAnswer, PeerSession};
+use cairn_wire::{HeartbeatAnswer, Listed, PeerSession};
 
 use super::owner_part;
 
@@ -18,6 +18,10 @@ struct Peer {
     pending: BTreeMap<u64, Time>,
     /// The last answered one: its number and when it was sent.
     answered: Option<(u64, Time)>,
+    /// The last one with a list that is still right, none where there is no such.
+    list: Option<u64>,
+    /// That one was answered in the session that it was sent in: the peer has the list.
+    list_told: bool,
 }
 
 /// A confirmation of one seat.
@@ -66,8 +70,9 @@ impl PeerLeases {
         Self { lease, peers: BTreeMap::new(), owned: BTreeMap::new() }
     }
 
-    /// The next heartbeat to `peer`: its number, its session and the objects to list. Send it with the clock at `now`.
-    pub fn heartbeat(&mut self, peer: HostId, now: Time) -> (u64, PeerSession, Vec<(ObjectId, Epoch)>) {
+    /// The next heartbeat to `peer`: its number, its session and the objects to list, which is all of them or a word that they are
+    /// those that the peer has. Send it with the clock at `now`.
+    pub fn heartbeat(&mut self, peer: HostId, now: Time) -> (u64, PeerSession, Listed) {
         let state = self.peers.entry(peer).or_default();
         state.sent += 1;
         state.pending.insert(state.sent, now);
@@ -76,6 +81,10 @@ impl PeerLeases {
         }
         let number = state.sent;
         let session = state.session;
+        if let Some(list) = state.list.filter(|_| state.list_told) {
+            return (number, session, Listed::AsIn(list));
+        }
+        (state.list, state.list_told) = (Some(number), false);
         let mut listed = Vec::new();
         for (object, owned) in &mut self.owned {
             // Once listed, always listed: a host that left and came back would else count a lease that it dropped.
@@ -84,7 +93,7 @@ impl PeerLeases {
                 listed.push((*object, owned.epoch));
             }
         }
-        (number, session, listed)
+        (number, session, Listed::All(listed))
     }
 
     /// A heartbeat was answered. True: a new session began; everything is to be confirmed anew ([`Self::due`]).
@@ -102,6 +111,13 @@ impl PeerLeases {
         state.answered = Some((answer.number, sent_at));
         let new = state.session != answer.session;
         state.session = answer.session;
+        if new {
+            // What came in the old session is forgotten there.
+            state.list = None;
+        }
+        if state.list == Some(answer.number) {
+            state.list_told = true;
+        }
         new
     }
 
@@ -112,7 +128,11 @@ impl PeerLeases {
         let fresh = || Owned { epoch, listed_from: BTreeMap::new(), seats: BTreeMap::new() };
         let owned = self.owned.entry(object).or_insert_with(fresh);
         if owned.epoch != epoch {
+            owned.listed_from.keys().for_each(|host| lists_anew(&mut self.peers, *host));
             *owned = fresh();
+        }
+        for seat in seats.iter().filter(|seat| !owned.listed_from.contains_key(&seat.host)) {
+            lists_anew(&mut self.peers, seat.host);
         }
         owned.seats.retain(|seat, _| seats.contains(seat));
         for seat in seats {
@@ -154,6 +174,7 @@ impl PeerLeases {
         match self.owned.get(&object) {
             Some(owned) if owned.epoch == epoch => {
                 let owned = self.owned.remove(&object).expect("just seen");
+                owned.listed_from.keys().for_each(|host| lists_anew(&mut self.peers, *host));
                 owned.seats.into_keys().map(|s| (s.host, s.disk_group)).collect()
             }
             _ => Vec::new(),
@@ -207,5 +228,12 @@ impl PeerLeases {
             from = from.max(sent_at);
         }
         from + owner_part(self.lease)
+    }
+}
+
+/// What is listed to the peer has changed.
+fn lists_anew(peers: &mut BTreeMap<HostId, Peer>, host: HostId) {
+    if let Some(peer) = peers.get_mut(&host) {
+        peer.list = None;
     }
 }

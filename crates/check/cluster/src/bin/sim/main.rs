@@ -5,6 +5,7 @@
 
 #[cfg(feature = "canaries")]
 mod canaries;
+mod curves;
 mod debug;
 mod stories;
 mod sweep;
@@ -12,6 +13,7 @@ mod sweep;
 use std::{path::PathBuf, process::ExitCode};
 
 use cairn_cluster::{
+    curves::Order,
     plan::Plan,
     run::{Failure, run},
     shrink::shrink,
@@ -94,6 +96,18 @@ enum Command {
         #[cfg(feature = "canaries")]
         #[arg(long, value_parser = canaries::named)]
         canary: Option<cairn_types::Canary>,
+    },
+    /// Measure clusters of several sizes, with the same load on every host and no faults: what a request and a host at rest cost.
+    Curves {
+        /// Hosts of each cluster.
+        #[arg(long, value_delimiter = ',', default_value = "3,4,8,16,32,64", value_parser = clap::value_parser!(u64).range(3..=64))]
+        hosts: Vec<u64>,
+        /// Disks for each host.
+        #[arg(long, default_value_t = 2)]
+        disks: usize,
+        /// Of all that is drawn.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Print what a seed will do, without running it.
     Show {
@@ -191,6 +205,10 @@ fn main() -> ExitCode {
             #[cfg(feature = "canaries")]
             cairn_types::Canary::set(canary);
             stories::tell_all(only.as_deref(), objects, verbose)
+        }
+        Command::Curves { hosts, disks, seed } => {
+            let hosts = hosts.into_iter().map(|hosts| hosts as usize).collect();
+            curves::print(&Order { hosts, disks_per_host: disks, seed })
         }
         Command::Show { seed, json } => {
             let plan = Plan::of(seed);
