@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod copies;
 mod leases;
 mod local_store;
 mod locks;

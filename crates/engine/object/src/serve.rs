@@ -98,6 +98,11 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 owned.guest_status(offset, len_bytes).await.map(|pieces| (Answer::Allocated(pieces), Vec::new()))
             }
         };
+        if served.is_ok() {
+            // Guests of other hosts count here, too: it is this owner's resyncs that they wait for.
+            let now = self.inner.env.now();
+            self.inner.throttle.borrow_mut().on_guest(now, now.since(began));
+        }
         if let (Some(kind), Ok(_)) = (kind, &served) {
             owned.served(kind, began);
         }

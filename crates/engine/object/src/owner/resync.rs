@@ -14,8 +14,8 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
-    BlockRange, Canary, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES, RegionIndex,
-    ReplicaSetIndex, SessionId, Time,
+    BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES,
+    RegionIndex, ReplicaSetIndex, SessionId, Time,
 };
 use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
@@ -24,6 +24,7 @@ use crate::{
     local_store::{LocalStore, REMEMBERED_MAX},
     owner::{Owned, manage::Queued, state::Leg, write::Body},
     shard::ObjectEvent,
+    throttle::PIECE_BYTES,
 };
 
 /// How long after a source failed a resync begins again: that failure is to be recorded first.
@@ -94,7 +95,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.decided_upto(begun, component, session).await?;
         let regions = self.stale_regions(component, set, stale_since).await?;
         self.progress(component, session, |p| p.bytes_total = regions.len() as u64 * u64::from(REGION_BYTES));
-        let at_once = self.shard.inner.options.borrow().resync_regions_in_flight_max.max(1) as usize;
+        // A piece of each, as many as the window has room for when it is widest; they wait for their turn in it.
+        let window = self.shard.inner.options.borrow().resync_bytes_in_flight_max;
+        let at_once = (window / PIECE_BYTES).max(1) as usize;
         let mut copies = stream::iter(regions)
             .map(|region| self.copy_region(component, session, set, region))
             .buffer_unordered(at_once);
@@ -156,6 +159,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Some(regions)
     }
 
+    /// Copies a region, piece by piece, each with its own place in the shard's window.
     async fn copy_region(
         self: &Rc<Self>,
         component: ComponentId,
@@ -163,12 +167,29 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         set: ReplicaSetIndex,
         region: RegionIndex,
     ) -> Option<()> {
-        self.throttle().await;
-        let layout = self.layout();
-        let blocks = cairn_geometry::component_blocks(&layout, self.size_bytes(), set);
+        let blocks = cairn_geometry::component_blocks(&self.layout(), self.size_bytes(), set);
         let first = u64::from(region) * u64::from(REGION_BLOCKS);
-        let count = blocks.saturating_sub(first).min(u64::from(REGION_BLOCKS)) as u32;
-        for object_range in cairn_geometry::to_object(&layout, set, BlockRange::new(first, count)) {
+        let end = blocks.min(first + u64::from(REGION_BLOCKS));
+        let mut at = first;
+        while at < end {
+            let place = self.shard.admit_copy((end - at) * u64::from(BLOCK_BYTES)).await;
+            let range = BlockRange::new(at, (place.bytes / u64::from(BLOCK_BYTES)) as u32);
+            self.copy_range(component, session, set, range).await?;
+            at = range.end();
+        }
+        self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
+        Some(())
+    }
+
+    async fn copy_range(
+        self: &Rc<Self>,
+        component: ComponentId,
+        session: SessionId,
+        set: ReplicaSetIndex,
+        range: BlockRange,
+    ) -> Option<()> {
+        let layout = self.layout();
+        for object_range in cairn_geometry::to_object(&layout, set, range) {
             self.not_draining().await.ok()?;
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;
@@ -185,7 +206,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             sent.set(sent.get() + bytes);
             drop(lock);
         }
-        self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
         Some(())
     }
 
@@ -277,16 +297,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut resyncs = self.resyncs.borrow_mut();
         if let Some(progress) = resyncs.get_mut(&component).filter(|p| p.session == session) {
             change(progress);
-        }
-    }
-
-    /// Yields to guests: one budget for all resyncs of the shard.
-    async fn throttle(&self) {
-        let inner = &self.shard.inner;
-        let limit = inner.options.borrow().resync_bytes_per_s_max;
-        let pause = inner.throttle.borrow_mut().next(inner.env.now(), limit, u64::from(REGION_BYTES));
-        if pause > Duration::ZERO {
-            inner.env.sleep(pause).await;
         }
     }
 }
