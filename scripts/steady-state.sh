@@ -73,7 +73,7 @@ sum() { # counter -> how much it grew over all disk groups
     local n
     for n in before after; do
         jq --arg k "$1" '[.. | objects | select(has($k) and has("destage_rounds")) | .[$k]] | add' "$dir/$n.json"
-    done | paste -sd' ' | awk '{ printf "%d", $2 - $1 }'
+    done | paste -sd' ' | awk '{ printf "%.0f", $2 - $1 }'
 }
 mb() { awk -v b="$1" 'BEGIN { printf "%.1f", b / 1e6 }'; }
 part() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", (b > 0 ? a / b : 0) }'; }

@@ -96,6 +96,9 @@ def _writes():
         systems = ("nbdkit", *raw.get(depth, ()), *_CAIRN)
         title = f"4 KiB random write QD{depth}"
         yield Row(f"write-qd{depth}", title, "randwrite", "4k", depth, systems, "clear", inside_buffer=True)
+    # The least that two copies of a write can take where both hosts have one and the same device.
+    title = "4 KiB random write, 2 places at once, QD1 each"
+    yield Row("write-pair", title, "randwrite", "4k", 1, ("raw-dsync",), small_disks=2)
 
 
 def _mixed():

@@ -111,6 +111,10 @@ class Raw(System):
     def disk(self):
         return ["--ioengine=libaio", f"--filename={self.file}", "--direct=1", *self.flags]
 
+    def small(self, number, row):
+        mib = self.stage.disk_mib // row.small_disks
+        return [*self.disk(), f"--offset={number * mib}m", f"--size={mib}m"]
+
 
 class RawVolatile(Raw):
     title = "a preallocated file, O_DIRECT, libaio; a write is durable some time later"

@@ -1,6 +1,7 @@
 //! Giving space back: emptying the maps of deleted components, trimming zeroed ranges, cleaning segments.
 //!
 //! Promises    a slot is given up only in the transaction that drops its last reference
+//!             of a segment that is cleaned, the heads of its runs and what is live are read, and little else
 //! Assumes     the destage task calls: no map change is under way
 //! Source      cost-benefit cleaning: Rosenblum & Ousterhout, SOSP 1991
 //!
@@ -9,9 +10,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cairn_env::{Disk, Env};
-use cairn_format::{RunHeader, decode_run_header, run_header_pages};
+use cairn_env::{Disk, DiskErrorKind, Env};
+use cairn_format::{RunEntry, RunError, decode_run_header, run_header_pages};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+use futures::{StreamExt, future::join_all, stream};
 
 use crate::{
     destage::{CapacityWriter, Item, OutBlock},
@@ -31,6 +33,14 @@ const TRIM_LEAVES_MAX: usize = 1024;
 const CLEAN_SEGMENTS_MAX: usize = 4;
 /// Segments that stay free for the next round, beside what this one writes.
 const FREE_SEGMENTS_LOW: u64 = 2;
+/// What is read of a run at first: the header of one with 1,000 blocks.
+const HEADER_PAGES_AT_ONCE: u32 = 8;
+/// Blocks of one read, at most, and how far apart two may be that are read together: the best segments to clean have little that is
+/// live, and to read all of a segment for that took most of a device's time (28 bytes read for each one moved).
+const BLOCKS_AT_ONCE: usize = 64;
+const READ_THROUGH: u64 = 8;
+/// Reads at once.
+const READS_AT_ONCE: usize = 4;
 const PAGE: u64 = BLOCK_BYTES as u64;
 
 /// Who a slot belongs to.
@@ -170,38 +180,31 @@ impl<E: Env> Inner<E> {
         if victims.is_empty() {
             return Ok(false);
         }
-        let mut found: Vec<(u64, OutBlock)> = Vec::new();
-        for &segment in &victims {
-            match self.read_runs(device, segment).await? {
-                Some(blocks) => found.extend(blocks),
+        let mut named: Vec<(u64, RunEntry)> = Vec::new();
+        for found in join_all(victims.iter().map(|&segment| self.read_headers(device, segment))).await {
+            match found {
+                Some(found) => named.extend(found),
                 None => return Ok(true),
             }
         }
-        let folded = self.state.borrow_mut().leaves_to_fold(found.len());
-        let keys: Vec<LeafKey> = {
-            let state = self.state.borrow();
-            let mut keys = folded.clone();
-            let moved = found
-                .iter()
-                .filter(|(_, b)| state.components.contains_key(&b.component))
-                .map(|(_, b)| (b.component, b.block / LEAF_BLOCKS));
-            keys.extend(moved);
-            keys.sort_unstable();
-            keys.dedup();
-            keys
-        };
+        let folded = self.state.borrow_mut().leaves_to_fold(named.len());
+        let keys = self.state.borrow().leaves_of(&named, &folded);
         let leaves = self.fetch_leaves(&keys).await?;
         let mut transaction = Transaction::with_leaves(leaves);
         folded.into_iter().for_each(|key| transaction.write_whole(key));
-        let live: Vec<(u64, OutBlock)> = {
+        {
             let state = self.state.borrow();
             let pending = state.pending_slots(device);
-            found.into_iter().filter(|(slot, b)| state.owner(*slot, b, &transaction, &pending).is_some()).collect()
+            named.retain(|(slot, e)| state.owner(*slot, (e.component, e.block), &transaction, &pending).is_some());
+        }
+        let slots: Vec<u64> = named.iter().map(|(slot, _)| *slot).collect();
+        let Some(data) = self.read_slots(device, &slots).await else {
+            return Ok(true);
         };
-        let (slots, mut blocks): (Vec<u64>, Vec<OutBlock>) = live.into_iter().unzip();
-        let order = sorted_order(&blocks);
-        let old: Vec<u64> = order.iter().map(|&at| slots[at]).collect();
-        blocks.sort_by_key(|b| (b.pending, b.component, b.block));
+        let mut moved: Vec<(u64, OutBlock)> =
+            named.into_iter().zip(data).map(|((slot, entry), data)| (slot, out_block(entry, data))).collect();
+        moved.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
+        let (old, blocks): (Vec<u64>, Vec<OutBlock>) = moved.into_iter().unzip();
         let ticket = self.state.borrow_mut().take_ticket();
         let new = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
         let Some(new) = new.filter(|new| new.len() == blocks.len()) else {
@@ -220,39 +223,70 @@ impl<E: Env> Inner<E> {
         Ok(state.devices[device as usize].free_segments() > before)
     }
 
-    /// Every block of a segment's runs with its slot. None when the device failed.
-    async fn read_runs(&self, device: u8, segment: u32) -> Result<Option<Vec<(u64, OutBlock)>>, StoreError> {
-        let (first, fill, offset, log_id) = {
+    /// What the runs of a segment name, with their slots in order. None when the device failed.
+    async fn read_headers(&self, device: u8, segment: u32) -> Option<Vec<(u64, RunEntry)>> {
+        let (first, fill, log_id) = {
             let state = self.state.borrow();
             let segments = &state.devices[device as usize];
-            let first = u64::from(segment) * u64::from(segments.segment_pages);
-            (first, segments.row(segment).fill, segments.device_offset(first), state.log_id)
+            (u64::from(segment) * u64::from(segments.segment_pages), segments.row(segment).fill, state.log_id)
         };
-        if fill == 0 {
-            return Ok(Some(Vec::new()));
-        }
-        let len = u64::from(fill) * PAGE;
-        self.state.borrow_mut().counters.clean_read_bytes += len;
-        let data = match self.disk(device).read(offset, len as u32).await {
-            Ok(data) => data,
-            Err(error) if error.kind == cairn_env::DiskErrorKind::Gone => {
-                self.state.borrow_mut().fail_device(device);
-                return Ok(None);
-            }
-            // Unreadable blocks move as zeroes with the CRC that they should have: reads report them.
-            Err(_) => self.read_page_by_page(device, offset, len).await,
-        };
-        let (mut blocks, mut page) = (Vec::new(), 0u32);
+        let (mut named, mut page) = (Vec::new(), 0u32);
         while page < fill {
-            let Ok(run) = decode_run_header(&data[(u64::from(page) * PAGE) as usize..]) else {
-                break;
+            let mut pages = HEADER_PAGES_AT_ONCE.min(fill - page);
+            let run = loop {
+                let bytes = self.read_to_clean(device, first + u64::from(page), pages).await?;
+                match decode_run_header(&bytes) {
+                    Err(RunError::Short(len)) if len <= (fill - page) * BLOCK_BYTES => pages = len.div_ceil(BLOCK_BYTES),
+                    run => break run,
+                }
             };
+            let Ok(run) = run else { break };
             if run.log_id != log_id || run.segment != segment {
                 break;
             }
-            page = take_run(&run, page, first, &data, &mut blocks);
+            let count = run.entries.len() as u32;
+            let at = page + run_header_pages(count);
+            named.extend((at..fill).map(|page| first + u64::from(page)).zip(run.entries));
+            page = at + count;
         }
-        Ok(Some(blocks))
+        Some(named)
+    }
+
+    /// The blocks at these slots, which ascend in stretches. None when the device failed.
+    async fn read_slots(&self, device: u8, slots: &[u64]) -> Option<Vec<Bytes>> {
+        let near = |a: &u64, b: &u64| *a < *b && *b - *a <= READ_THROUGH;
+        let stretches = slots.chunk_by(near).flat_map(|some| some.chunks(BLOCKS_AT_ONCE));
+        let reads = stretches.map(|some| async move {
+            let (first, last) = (some[0], some[some.len() - 1]);
+            let data = self.read_to_clean(device, first, (last - first) as u32 + 1).await?;
+            let block = |&slot: &u64| {
+                let from = ((slot - first) * PAGE) as usize;
+                data.slice(from..from + PAGE as usize)
+            };
+            Some(some.iter().map(block).collect::<Vec<_>>())
+        });
+        let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
+        let mut blocks = Vec::with_capacity(slots.len());
+        while let Some(read) = reads.next().await {
+            blocks.extend(read?);
+        }
+        Some(blocks)
+    }
+
+    /// None when the device failed.
+    async fn read_to_clean(&self, device: u8, slot: u64, pages: u32) -> Option<Bytes> {
+        let len = u64::from(pages) * PAGE;
+        let offset = self.state.borrow().devices[device as usize].device_offset(slot);
+        self.state.borrow_mut().counters.clean_read_bytes += len;
+        match self.disk(device).read(offset, len as u32).await {
+            Ok(data) => Some(data),
+            Err(error) if error.kind == DiskErrorKind::Gone => {
+                self.fail_device(device);
+                None
+            }
+            // Unreadable blocks move as zeroes with the CRC that they should have: reads report them.
+            Err(_) => Some(self.read_page_by_page(device, offset, len).await),
+        }
     }
 
     async fn read_page_by_page(&self, device: u8, offset: u64, len: u64) -> Bytes {
@@ -266,31 +300,9 @@ impl<E: Env> Inner<E> {
     }
 }
 
-/// Adds the blocks of the run at `page`; returns the page after it.
-fn take_run(run: &RunHeader, page: u32, first: u64, data: &Bytes, blocks: &mut Vec<(u64, OutBlock)>) -> u32 {
-    let mut at = page + run_header_pages(run.entries.len() as u32);
-    for entry in &run.entries {
-        let from = (u64::from(at) * PAGE) as usize;
-        if from + PAGE as usize > data.len() {
-            break;
-        }
-        let out = OutBlock {
-            component: entry.component,
-            block: entry.block,
-            crc: entry.crc,
-            pending: entry.pending,
-            data: data.slice(from..from + PAGE as usize),
-        };
-        blocks.push((first + u64::from(at), out));
-        at += 1;
-    }
-    at
-}
-
-fn sorted_order(blocks: &[OutBlock]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    order.sort_by_key(|&at| (blocks[at].pending, blocks[at].component, blocks[at].block));
-    order
+fn out_block(entry: RunEntry, data: Bytes) -> OutBlock {
+    let RunEntry { component, block, crc, pending } = entry;
+    OutBlock { component, block, crc, pending, data }
 }
 
 impl State {
@@ -339,27 +351,37 @@ impl State {
         owners
     }
 
+    /// The leaves that tell who owns what the runs name, and those that are to be folded.
+    fn leaves_of(&self, named: &[(u64, RunEntry)], folded: &[LeafKey]) -> Vec<LeafKey> {
+        let known = named.iter().filter(|(_, e)| self.components.contains_key(&e.component));
+        let mut keys: Vec<LeafKey> = known.map(|(_, e)| (e.component, e.block / LEAF_BLOCKS)).collect();
+        keys.extend(folded);
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
     fn owner(
         &self,
         slot: u64,
-        block: &OutBlock,
+        (component, block): (ComponentId, u64),
         transaction: &Transaction,
         pending: &BTreeMap<u64, (RecordId, usize)>,
     ) -> Option<Owner> {
         if let Some(&(record, index)) = pending.get(&slot) {
             return Some(Owner::Pending(record, index));
         }
-        if !self.components.contains_key(&block.component) || !transaction.has_leaf(block.component, block.block) {
+        if !self.components.contains_key(&component) || !transaction.has_leaf(component, block) {
             return None;
         }
-        transaction.entry(block.component, block.block).filter(|e| e.slot == slot).map(Owner::Map)
+        transaction.entry(component, block).filter(|e| e.slot == slot).map(Owner::Map)
     }
 
     /// Points the owners that still hold their old slots to the new ones.
     fn plan_moves(&mut self, device: u8, blocks: &[OutBlock], old: &[u64], new: &[u64], transaction: &mut Transaction) {
         let pending = self.pending_slots(device);
         for ((block, &old), &new) in blocks.iter().zip(old).zip(new) {
-            match self.owner(old, block, transaction, &pending) {
+            match self.owner(old, (block.component, block.block), transaction, &pending) {
                 Some(Owner::Map(entry)) => {
                     transaction.add_slot(device, new);
                     transaction.set_entry(
