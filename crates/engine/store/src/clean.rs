@@ -320,18 +320,21 @@ impl State {
         live.flat_map(|s| component.base.runs(s.range)).collect()
     }
 
-    /// Segments to empty: the best few whose live blocks fit what is free.
+    /// Segments to empty: the best few whose live blocks fit what is free, and are no more than half a segment together. Destage
+    /// stands still meanwhile, so that a long step is a stop for guests (four segments, a third of them live: none for 3 s in 6).
     fn choose_victims(&self, device: u8, pins: &crate::segments::Pins) -> Vec<u32> {
         let segments = &self.devices[device as usize];
         let room = segments.free_segments() * segments.slots_per_segment();
+        let step = segments.slots_per_segment() / 2;
         let mut blocks = 0;
         segments
             .to_clean(self.round, pins)
             .into_iter()
             .take(CLEAN_SEGMENTS_MAX)
             .take_while(|&segment| {
+                let is_first = blocks == 0;
                 blocks += u64::from(segments.row(segment).live);
-                blocks <= room
+                blocks <= room && (is_first || blocks <= step)
             })
             .collect()
     }
