@@ -72,7 +72,7 @@ def _bound():
         "",
         *paragraph(
             """The target's destage, on 2026-11-23 on such a machine (sequential write of the medium 2.0 to 3.6 GB/s). While the target's log fills,
-            copies come at 550 to 800 MiB/s; from three quarters of it on (a third of a second here, with a log of 448 MiB) acknowledgements wait
+            copies come at 300 to 870 MiB/s; from three quarters of it on (a third of a second here, with a log of 448 MiB) acknowledgements wait
             for destage, which takes 450 to 600 MiB/s. With 4, 16 and 32 MiB of copies on the way the whole was alike (520 to 539, 446 to 516, 412 to
             479 MiB/s), and less than half of the two processors was in use: neither the way from source to target nor the processors are the limit.
             Destage with all of its reads and writes at once from the beginning gave 522 and 678 MiB/s beside 457 and 507, within what runs differ by."""
