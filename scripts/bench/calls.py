@@ -7,6 +7,7 @@ Assumes   Linux's perf, and the right to count another process' system calls (ro
 """
 
 import argparse
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +79,8 @@ def main(words):
     parser.add_argument("--depth", type=whole, default=32, help="requests outstanding; default 32")
     parser.add_argument("--seconds", type=whole, default=5, help="of each load, at most; default 5")
     chosen = parser.parse_args(words)
+    if not shutil.which("perf"):
+        raise OSError("perf is not installed, which counts the calls: apt-get install linux-perf")
     with Desk("calls") as desk:
         lines = measure(desk, chosen.depth, chosen.seconds)
     print(f"\n| 4 KiB, QD{chosen.depth} | IOPS | host | futex calls | system calls | context switches | CPU, us |\n|---|---|---|---|---|---|---|")

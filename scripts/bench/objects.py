@@ -1,4 +1,4 @@
-"""What disks at rest cost, behind `make bench-objects`: start, processor time, heartbeats and memory of hosts with ever more disks.
+"""What disks at rest cost, a part of `make bench-scaling`: start, processor time, heartbeats and memory of hosts with ever more disks.
 
 Promises  real processes: three hosts and an etcd; disks are thin, nobody uses them, and every host owns a third of them
           processor time is counted by the kernel, bytes between hosts by the kernel's counters of their connections: neither depends on

@@ -236,7 +236,9 @@ impl<E: Env> Inner<E> {
             let run = loop {
                 let bytes = self.read_to_clean(device, first + u64::from(page), pages).await?;
                 match decode_run_header(&bytes) {
-                    Err(RunError::Short(len)) if len <= (fill - page) * BLOCK_BYTES => pages = len.div_ceil(BLOCK_BYTES),
+                    Err(RunError::Short(len)) if len <= (fill - page) * BLOCK_BYTES => {
+                        pages = len.div_ceil(BLOCK_BYTES)
+                    }
                     run => break run,
                 }
             };
