@@ -6,12 +6,14 @@
 //! Not here    running anything (`cairn-bench`), pictures and tables (`cairn-report`)
 #![forbid(unsafe_code)]
 
+mod knee;
 mod manifest;
 mod plan;
 mod resilience;
 mod results;
 mod verify;
 
+pub use knee::{SECOND_LEVEL_MAX, knee, median};
 pub use manifest::{Action, ArmMedia, Counters, Machine, Manifest, Phase, PhaseKind, Step, TargetFacts};
 pub use plan::{Cluster, Plan, STUDIES, Scale, Test};
 pub use resilience::Resilience;

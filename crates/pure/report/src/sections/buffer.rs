@@ -3,7 +3,7 @@
 //! Assumes     samples carry gauges; what has none is left out of a picture, and is "n/a" in the table
 //! Source      x axis in bytes written: what users of fio-plot ask for, as a buffer is full after bytes and not after seconds
 
-use cairn_study::{Cell, Sample};
+use cairn_study::{Cell, SECOND_LEVEL_MAX, Sample};
 
 use super::{Source, picture};
 use crate::{
@@ -13,11 +13,6 @@ use crate::{
     plot::{Axis, Kind, LinePlot, Series},
     table::Table,
 };
-
-/// A second plateau that is not below this share of the first is none.
-const KNEE_MAX: f64 = 0.8;
-/// Samples of a plateau, at least.
-const PLATEAU_MIN: usize = 2;
 
 /// Two pictures of each configuration with all arms, and the table of plateaus.
 pub fn section(source: &Source<'_>) -> Option<Section> {
@@ -169,7 +164,7 @@ fn plateaus(source: &Source<'_>) -> Table {
     let mut table = Table::new("Plateaus", 1, &head).note(format!(
         "The knee is where two level lines fit the throughput best (least squares); speeds are medians of the samples on either side. \
          Without a second plateau below {} % of the first there is no knee. {}",
-        decimal(KNEE_MAX * 100.0, 0),
+        decimal(SECOND_LEVEL_MAX * 100.0, 0),
         source.note(&source.arms)
     ));
     for cell in &source.results.cells {
@@ -221,21 +216,10 @@ fn speeds(mib_per_s: Option<f64>) -> [String; 2] {
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    cairn_study::median(&values.collect::<Vec<f64>>())
 }
 
 /// The first sample of the second plateau.
 fn knee(points: &[Point]) -> Option<usize> {
-    let speeds: Vec<f64> = points.iter().map(|point| point.mib_per_s).collect();
-    let off = |values: &[f64]| {
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
-    };
-    let cuts = PLATEAU_MIN..=speeds.len().checked_sub(PLATEAU_MIN)?;
-    let misfit = |cut: &usize| off(&speeds[..*cut]) + off(&speeds[*cut..]);
-    let cut = cuts.min_by(|a, b| misfit(a).total_cmp(&misfit(b)))?;
-    let (first, second) = (median(speeds[..cut].iter().copied())?, median(speeds[cut..].iter().copied())?);
-    (second < first * KNEE_MAX).then_some(cut)
+    cairn_study::knee(&points.iter().map(|point| point.mib_per_s).collect::<Vec<f64>>())
 }

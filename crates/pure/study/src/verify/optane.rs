@@ -45,8 +45,6 @@ pub(super) fn seqwrite(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
 }
 
 const PLATEAUS: &str = "two plateaus: the buffer's speed, then destage's (within 25 %)";
-/// Below that share of the fastest second, the burst is over.
-const BURST_SHARE: f64 = 0.75;
 
 fn rate(sample: &Sample) -> f64 {
     sample.written_bytes as f64
@@ -65,16 +63,20 @@ fn knee(cell: &Cell, copies: u32) -> Vec<Verdict> {
     )];
     // The last second is rarely a whole one.
     let seconds = cell.samples.split_last().map_or(&[][..], |(_, rest)| rest);
-    let burst = seconds.iter().map(rate).fold(0.0, f64::max);
-    let begins = seconds.iter().position(|sample| rate(sample) < burst * BURST_SHARE && sample.until_ms > 1000);
-    let Some(begins) = begins.filter(|_| seconds.len() >= 4) else {
+    let rates: Vec<f64> = seconds.iter().map(rate).collect();
+    let Some(begins) = crate::knee(&rates) else {
         let because = match seconds.len() {
             0..4 => format!("{}: {} whole seconds are too few to see any", cell.id, seconds.len()),
-            _ => format!("{}: the rate never fell below three quarters of {:.1} MB/s", cell.id, burst / 1e6),
+            _ => format!(
+                "{}: the rate, {:.1} MB/s in the middle, never fell to a level that is a tenth lower",
+                cell.id,
+                crate::median(&rates).unwrap_or(0.0) / 1e6
+            ),
         };
         verdicts.push(verdict(PLATEAUS, false, because));
         return verdicts;
     };
+    let burst = rates[..begins].iter().sum::<f64>() / begins as f64;
     verdicts.push(plateaus(cell, seconds, begins, burst, copies));
     verdicts.push(congestion(cell, seconds, begins));
     verdicts
@@ -82,7 +84,6 @@ fn knee(cell: &Cell, copies: u32) -> Vec<Verdict> {
 
 /// What is written after the knee is what destage moves.
 fn plateaus(cell: &Cell, seconds: &[Sample], begins: usize, burst: f64, copies: u32) -> Verdict {
-    let first = seconds.first().map_or(0, |second| second.until_ms);
     let tail = &seconds[(begins + (seconds.len() - begins) / 3).min(seconds.len() - 1)..];
     let sustained = tail.iter().map(rate).sum::<f64>() / tail.len() as f64;
     let gauges: Vec<(u64, u64)> = tail.iter().filter_map(|s| Some((s.until_ms, s.gauges?.destaged_bytes))).collect();
@@ -93,10 +94,10 @@ fn plateaus(cell: &Cell, seconds: &[Sample], begins: usize, burst: f64, copies: 
         _ => 0.0,
     };
     let because = format!(
-        "{}: {:.1} MB/s in the first {:.0} s, {:.1} MB/s sustained, destage {:.1} MB/s for each copy",
+        "{}: {:.1} MB/s for the first {:.0} s, {:.1} MB/s sustained, destage {:.1} MB/s for each copy",
         cell.id,
         burst / 1e6,
-        (seconds[begins].until_ms - first) as f64 / 1e3,
+        seconds[begins - 1].until_ms as f64 / 1e3,
         sustained / 1e6,
         destaged / 1e6
     );
