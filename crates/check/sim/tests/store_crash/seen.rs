@@ -128,39 +128,46 @@ fn shown(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
 
 /// Where the group differs from the last allowed model (the one in which everything in flight took effect).
 pub fn difference(expected: &[Seen], seen: &Seen) -> String {
-    let mut lines = vec![format!("none of {} allowed states", expected.len())];
-    for expected in [expected.first(), expected.last()].into_iter().flatten() {
-        lines.push("against one:".into());
-        if expected.records != seen.records {
-            lines.push(format!("records {:?}, expected {:?}", seen.records, expected.records));
+    let nearest = expected
+        .iter()
+        .map(|expected| differences(expected, seen))
+        .min_by_key(|lines| lines.iter().map(String::len).sum::<usize>());
+    let mut lines = nearest.unwrap_or_default();
+    lines.insert(0, format!("none of {} allowed states; from the nearest it differs in:", expected.len()));
+    lines.truncate(40);
+    lines.join("\n")
+}
+
+fn differences(expected: &Seen, seen: &Seen) -> Vec<String> {
+    let mut lines = Vec::new();
+    if expected.records != seen.records {
+        lines.push(format!("records {:?}, expected {:?}", seen.records, expected.records));
+    }
+    if !expected.components.keys().eq(seen.components.keys()) {
+        lines.push(format!("components {:?}, expected {:?}", seen.components.keys(), expected.components.keys()));
+    }
+    for (id, want) in &expected.components {
+        let Some(have) = seen.components.get(id) else {
+            continue;
+        };
+        if (have.settled, &have.window) != (want.settled, &want.window) {
+            lines.push(format!(
+                "{id:?} settled {:?} window {:?}, expected {:?} {:?}",
+                have.settled.seq, have.window, want.settled.seq, want.window
+            ));
         }
-        if !expected.components.keys().eq(seen.components.keys()) {
-            lines.push(format!("components {:?}, expected {:?}", seen.components.keys(), expected.components.keys()));
+        if (&have.regions, &have.clients) != (&want.regions, &want.clients) {
+            lines.push(format!(
+                "{id:?} regions {:?} clients {:?}, expected {:?} {:?}",
+                have.regions, have.clients, want.regions, want.clients
+            ));
         }
-        for (id, want) in &expected.components {
-            let Some(have) = seen.components.get(id) else {
-                continue;
-            };
-            if (have.settled, &have.window) != (want.settled, &want.window) {
-                lines.push(format!(
-                    "{id:?} settled {:?} window {:?}, expected {:?} {:?}",
-                    have.settled.seq, have.window, want.settled.seq, want.window
-                ));
-            }
-            if (&have.regions, &have.clients) != (&want.regions, &want.clients) {
-                lines.push(format!(
-                    "{id:?} regions {:?} clients {:?}, expected {:?} {:?}",
-                    have.regions, have.clients, want.regions, want.clients
-                ));
-            }
-            for block in 0..want.blocks.len() {
-                let (h, w) = ((have.blocks[block], have.allocated[block]), (want.blocks[block], want.allocated[block]));
-                if h != w {
-                    lines.push(format!("{id:?} block {block}: {h:?}, expected {w:?}"));
-                }
+        for block in 0..want.blocks.len() {
+            let (h, w) = ((have.blocks[block], have.allocated[block]), (want.blocks[block], want.allocated[block]));
+            if h != w {
+                lines.push(format!("{id:?} block {block}: {h:?}, expected {w:?}"));
             }
         }
     }
-    lines.truncate(40);
-    lines.join("\n")
+    lines
 }
