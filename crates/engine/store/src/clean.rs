@@ -37,10 +37,10 @@ const FREE_SEGMENTS_LOW: u64 = 2;
 const HEADER_PAGES_AT_ONCE: u32 = 8;
 /// Blocks of one read, at most, and how far apart two may be that are read together: the best segments to clean have little that is
 /// live, and to read all of a segment for that took most of a device's time (28 bytes read for each one moved).
-const BLOCKS_AT_ONCE: usize = 64;
+const BLOCKS_AT_ONCE: usize = 16;
 const READ_THROUGH: u64 = 8;
-/// Reads at once.
-const READS_AT_ONCE: usize = 4;
+/// Reads at once: small ones, of which the access time is most, and destage waits for all of them.
+const READS_AT_ONCE: usize = 16;
 const PAGE: u64 = BLOCK_BYTES as u64;
 
 /// Who a slot belongs to.

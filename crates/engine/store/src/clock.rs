@@ -22,6 +22,10 @@ impl<K: Ord + Copy, V> ClockCache<K, V> {
     pub fn len(&self) -> usize {
         self.entries.len()
     }
+    /// How many more go in before one goes out.
+    pub fn room(&self) -> usize {
+        self.max - self.entries.len()
+    }
     pub fn get(&mut self, key: K) -> Option<&V> {
         let (value, used) = self.entries.get_mut(&key)?;
         *used = true;

@@ -34,12 +34,28 @@ pub(crate) struct Unsettled {
 }
 
 /// What is known of a region.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct RegionMark {
     /// The highest operation that touched it.
     pub op: OpId,
-    /// It is among those that the metadata is behind of.
-    pub dirty: bool,
+    /// The metadata is to have it once this segment of the log is left behind: the one after that of the record that raised it, as
+    /// until then replay would raise it. [`AT_ONCE`], or [`IN_METADATA`].
+    pub due: u64,
+}
+
+/// The next transaction writes the mark.
+const AT_ONCE: u64 = 0;
+/// The metadata has the mark as it is.
+pub(crate) const IN_METADATA: u64 = u64::MAX;
+
+/// The outcome of a client's request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    /// None ([`ClientTag::default`]) where it was forgotten.
+    pub client: ClientTag,
+    pub op: OpId,
+    /// Where in the log the record stands that it is from; 0 when it was read from the metadata.
+    position: u64,
 }
 
 /// One component.
@@ -55,7 +71,8 @@ pub(crate) struct Component {
     /// Undone operations, with the log position of the record that undid them.
     pub undone: BTreeMap<OpId, u64>,
     pub window: BTreeMap<OpId, Unsettled>,
-    pub clients: VecDeque<(ClientTag, OpId)>,
+    /// In the order of their positions.
+    pub clients: VecDeque<Outcome>,
     known_clients: BTreeSet<ClientTag>,
     /// Number of the first of `clients`, counted from the component's first.
     pub clients_first: u64,
@@ -68,8 +85,9 @@ pub(crate) struct Component {
     pub extents: Extents,
     /// Blocks that queued writes may add.
     pub queued_blocks: u64,
-    /// What the metadata does not have yet: each once, in the order in which they were touched.
-    dirty_regions: Vec<RegionIndex>,
+    /// Regions whose marks the metadata is behind of, by when they are due. One that was raised again is listed there as well, and
+    /// counts there.
+    dirty_regions: BTreeMap<u64, Vec<RegionIndex>>,
     pub dirty: bool,
 }
 
@@ -94,7 +112,7 @@ impl Component {
             base: BaseBits::default(),
             extents: Extents::default(),
             queued_blocks: 0,
-            dirty_regions: Vec::new(),
+            dirty_regions: BTreeMap::new(),
             dirty: true,
         }
     }
@@ -155,7 +173,7 @@ impl Component {
         let zero = matches!(record.body, Body::Zero { .. });
         let id = records.add(record, log_segment);
         self.extents.insert(id, range, self.settled, &self.base, records);
-        self.touch(range, op);
+        self.touch(range, op, log_segment.map_or(AT_ONCE, |segment| segment + 1));
         if op > self.settled {
             let info = UnsettledOp { op, range, client, zero };
             let entry = self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: SmallVec::new() });
@@ -169,24 +187,32 @@ impl Component {
     }
 
     /// Raises the mark of every region of `range` to `op`.
-    pub fn touch(&mut self, range: BlockRange, op: OpId) {
+    fn touch(&mut self, range: BlockRange, op: OpId, due: u64) {
         for region in range.regions() {
-            let mark = self.regions.entry(region).or_default();
+            let mark = self.regions.entry(region).or_insert(RegionMark { op: OpId::ZERO, due: IN_METADATA });
             if op > mark.op {
                 mark.op = op;
-                if !mark.dirty {
-                    mark.dirty = true;
-                    self.dirty_regions.push(region);
+                if mark.due != due {
+                    mark.due = due;
+                    self.dirty_regions.entry(due).or_default().push(region);
                 }
             }
         }
     }
 
-    /// The regions that the metadata is behind of; they count as written from now on.
-    pub fn take_dirty_regions(&mut self) -> Vec<RegionIndex> {
-        let taken = std::mem::take(&mut self.dirty_regions);
-        for region in &taken {
-            self.regions.get_mut(region).expect("a dirty region is known").dirty = false;
+    /// The regions whose marks the log from this segment on does not tell; they count as written from now on. The others replay would
+    /// raise again: where the same regions are written all the time, no mark need be written.
+    pub fn take_dirty_regions(&mut self, tail_segment: u64) -> Vec<RegionIndex> {
+        let later = self.dirty_regions.split_off(&(tail_segment + 1));
+        let listed = std::mem::replace(&mut self.dirty_regions, later);
+        let mut taken = Vec::new();
+        for region in listed.into_values().flatten() {
+            let mark = self.regions.get_mut(&region).expect("a dirty region is known");
+            // Neither raised again since, nor taken already.
+            if mark.due <= tail_segment {
+                mark.due = IN_METADATA;
+                taken.push(region);
+            }
         }
         taken
     }
@@ -219,6 +245,11 @@ impl Component {
         };
         for &range in &unsettled.ranges {
             self.extents.undo(range, op, &self.base, records);
+            // Once the metadata knows that it was undone, replay does not raise its marks any more, and they never fall.
+            for region in range.regions() {
+                self.regions.get_mut(&region).expect("the operation touched it").due = AT_ONCE;
+                self.dirty_regions.entry(AT_ONCE).or_default().push(region);
+            }
         }
         Some(unsettled.ranges)
     }
@@ -239,26 +270,38 @@ impl Component {
         }
     }
 
-    /// Keeps an outcome, unless there is no client, or it is known.
-    pub fn remember(&mut self, client: ClientTag, op: OpId) {
+    /// Keeps an outcome, unless there is no client, or it is known. Its record stands at `position` of the log.
+    pub fn remember(&mut self, client: ClientTag, op: OpId, position: u64) {
         if client.session == 0 || !self.known_clients.insert(client) {
             return;
         }
-        self.clients.push_back((client, op));
+        self.clients.push_back(Outcome { client, op, position });
         if self.clients.len() > RECENT_CLIENTS_MAX {
-            let (gone, _) = self.clients.pop_front().expect("just pushed");
-            self.known_clients.remove(&gone);
+            let gone = self.clients.pop_front().expect("just pushed");
+            self.known_clients.remove(&gone.client);
             self.clients_first += 1;
         }
+    }
+
+    /// Takes in a row of an outcome, in the order of their numbers.
+    pub fn load_client(&mut self, number: u64, row: ClientRow) {
+        if self.clients.is_empty() {
+            self.clients_first = number;
+        }
+        match row.client.session {
+            0 => self.clients.push_back(Outcome { client: row.client, op: row.op, position: 0 }),
+            _ => self.remember(row.client, row.op, 0),
+        }
+        self.clients_saved = self.clients_first..number + 1;
     }
 
     /// An undone operation is no outcome: whoever repeats its request must carry it out. The place in the list stays,
     /// empty, so that numbers go on.
     pub fn forget_client(&mut self, op: OpId) {
-        let Some(at) = self.clients.iter().rposition(|(client, of)| *of == op && client.session != 0) else {
+        let Some(at) = self.clients.iter().rposition(|known| known.op == op && known.client.session != 0) else {
             return;
         };
-        let client = std::mem::take(&mut self.clients[at].0);
+        let client = std::mem::take(&mut self.clients[at].client);
         self.known_clients.remove(&client);
         let number = self.clients_first + at as u64;
         if self.clients_saved.contains(&number) {
@@ -266,13 +309,15 @@ impl Component {
         }
     }
 
-    /// Rows of outcomes that the metadata is to write (or to remove, where none) to hold what memory holds. What came and
-    /// went between two transactions was never there.
-    pub fn take_client_changes(&mut self) -> Vec<(u64, Option<ClientRow>)> {
-        let have = self.clients_first..self.clients_first + self.clients.len() as u64;
+    /// Rows of outcomes that the metadata is to write (or to remove, where none) so that they and the log from `tail` on hold what
+    /// memory holds. What came and went while the log had it is never written.
+    pub fn take_client_changes(&mut self, tail: u64) -> Vec<(u64, Option<ClientRow>)> {
+        let first = self.clients_first;
+        let below = first + self.clients.partition_point(|outcome| outcome.position < tail) as u64;
+        let have = first..below.max(self.clients_saved.end.min(first + self.clients.len() as u64));
         let saved = std::mem::replace(&mut self.clients_saved, have.clone());
         let row = |number: u64| {
-            let (client, op) = self.clients[(number - have.start) as usize];
+            let Outcome { client, op, .. } = self.clients[(number - first) as usize];
             Some(ClientRow { client, op })
         };
         let gone = (saved.start..saved.end.min(have.start)).map(|number| (number, None));

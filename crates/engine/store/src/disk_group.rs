@@ -237,10 +237,10 @@ impl<E: Env> DiskGroup<E> {
     /// Outcomes of client requests, oldest first, at most 1024 per component.
     pub fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
         let state = self.inner().state.borrow();
-        state
-            .components
-            .get(&component)
-            .map_or_else(Vec::new, |c| c.clients.iter().filter(|(client, _)| client.session != 0).copied().collect())
+        let Some(component) = state.components.get(&component) else {
+            return Vec::new();
+        };
+        component.clients.iter().filter(|o| o.client.session != 0).map(|o| (o.client, o.op)).collect()
     }
 
     /// Counters and gauges.

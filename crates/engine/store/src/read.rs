@@ -31,6 +31,9 @@ use crate::{
 
 /// Blocks of one device read, at most.
 const DEVICE_READ_BLOCKS_MAX: u64 = 256;
+/// Leaves of the map that are read together while the cache has room for them: 2 MiB of addresses, in two or three pages of the
+/// metadata. Each walk there goes through another thread.
+const LEAVES_TOGETHER: u64 = 8;
 
 /// Blocks that stand back to back on one device.
 #[derive(Debug)]
@@ -86,7 +89,7 @@ impl<E: Env> Inner<E> {
             };
             let wanted = match plan {
                 Plan::Sources(sources) => return Ok(sources),
-                Plan::Leaves(wanted) => wanted,
+                Plan::Leaves(wanted) => self.state.borrow().with_neighbours(wanted),
             };
             let began = self.env.now();
             let leaves = self.fetch_leaves(&wanted).await?;
@@ -326,6 +329,26 @@ impl State {
         } else {
             Err(bad_blocks(id, planner.missing))
         }
+    }
+
+    /// These leaves and those around them that have blocks, as long as nothing must leave the cache for that.
+    fn with_neighbours(&self, wanted: Vec<LeafKey>) -> Vec<LeafKey> {
+        if (wanted.len() as u64 * LEAVES_TOGETHER) > self.leaves.room() as u64 {
+            return wanted;
+        }
+        let mut all = Vec::with_capacity(wanted.len() * LEAVES_TOGETHER as usize);
+        for &(id, leaf) in &wanted {
+            let first = leaf - leaf % LEAVES_TOGETHER;
+            let has_blocks = |leaf: u64| {
+                let range = BlockRange::new(leaf * LEAF_BLOCKS, LEAF_BLOCKS as u32);
+                self.components.get(&id).is_some_and(|component| component.base.count(range) > 0)
+            };
+            all.extend((first..first + LEAVES_TOGETHER).filter(|&n| n == leaf || has_blocks(n)).map(|n| (id, n)));
+        }
+        // Wanted ones may be each other's neighbours; they ascend.
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// The CRC that a block has now, as far as memory tells.

@@ -14,7 +14,7 @@ use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRo
 use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
-    component::{Component, RegionMark},
+    component::{Component, IN_METADATA, RegionMark},
     create::{Found, find_superblock, write_superblock},
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
@@ -406,7 +406,7 @@ impl State {
 
     fn load_region(&mut self, id: ComponentId, region: u32, row: RegionRow) {
         if let Some(component) = self.components.get_mut(&id) {
-            component.regions.insert(region, RegionMark { op: row.op, dirty: false });
+            component.regions.insert(region, RegionMark { op: row.op, due: IN_METADATA });
             component.base.load(region, row.base);
         } else if let Some(deleted) = self.deleted.get_mut(&id) {
             deleted.base_blocks += row.base.iter().map(|w| u64::from(w.count_ones())).sum::<u64>();
@@ -451,15 +451,7 @@ impl State {
 
     fn load_client(&mut self, id: ComponentId, number: u64, row: ClientRow) {
         if let Some(component) = self.components.get_mut(&id) {
-            if component.clients.is_empty() {
-                component.clients_first = number;
-            }
-            if row.client.session == 0 {
-                component.clients.push_back((row.client, row.op));
-            } else {
-                component.remember(row.client, row.op);
-            }
-            component.clients_saved = component.clients_first..number + 1;
+            component.load_client(number, row);
         }
     }
 

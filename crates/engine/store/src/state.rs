@@ -201,8 +201,9 @@ impl State {
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
             LogRecord::Remember { component, clients } => {
-                let found =
-                    self.change(component, |c, _| clients.iter().for_each(|(client, op)| c.remember(*client, *op)));
+                let found = self.change(component, |c, _| {
+                    clients.iter().for_each(|(client, op)| c.remember(*client, *op, at.position));
+                });
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
             LogRecord::Record { object, bytes } => {
@@ -270,21 +271,16 @@ impl State {
         let Head { component, op, settled, client } = head;
         let segment = self.ring.segment_of(at.position);
         // What is not applied in the end is forgotten in vain, and read again.
-        for piece in pieces.as_ref() {
-            let range = match piece {
-                LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
-                LogPiece::Hole { range } => *range,
-            };
-            self.cache.forget(component, range);
-        }
+        pieces.as_ref().iter().for_each(|piece| self.cache.forget(component, range_of(piece)));
         let applied = self.change(component, |c, records| {
             if c.lost {
                 return Applied::Lost;
             }
-            c.settle(settled, records);
+            // Before all else: a refused operation leaves no trace, not even what it says of others.
             if c.is_undone(op) {
                 return Applied::Undone;
             }
+            c.settle(settled, records);
             let mut data = at.data;
             for piece in pieces {
                 let (range, body) = match piece {
@@ -299,7 +295,7 @@ impl State {
                 let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
                 c.put(record, client, Some(segment), records);
             }
-            c.remember(client, op);
+            c.remember(client, op, at.position);
             Applied::Done
         });
         applied.unwrap_or(Applied::NoComponent)
@@ -364,5 +360,12 @@ impl State {
             (room >= reserved_blocks, later, std::cmp::Reverse(device))
         };
         (0..self.devices.len() as u8).filter(|&d| !self.devices[d as usize].failed).max_by_key(key)
+    }
+}
+
+fn range_of(piece: &LogPiece) -> BlockRange {
+    match piece {
+        LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
+        LogPiece::Hole { range } => *range,
     }
 }

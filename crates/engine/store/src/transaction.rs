@@ -299,14 +299,15 @@ impl Transaction {
 
     fn gather_components(&mut self, state: &mut State) {
         let tail = self.tail.unwrap_or(state.ring.tail);
+        let tail_segment = state.ring.segment_of(tail);
         let mut changed = self.bits_after(state);
         for component in state.components.values_mut() {
             component.trim_undone(tail);
-            for (number, row) in component.take_client_changes() {
+            for (number, row) in component.take_client_changes(tail) {
                 self.batch.insert(rows::client_key(component.id, number), row.map(|row| rows::encode(&row)));
             }
             let after = changed.remove(&component.id).unwrap_or_default();
-            let mut regions = component.take_dirty_regions();
+            let mut regions = component.take_dirty_regions(tail_segment);
             regions.extend(after.regions.iter().copied());
             for region in regions {
                 let base = if after.regions.contains(&region) {
