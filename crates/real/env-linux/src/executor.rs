@@ -3,7 +3,7 @@
 //! Promises    X1  tasks of a shard run on one thread only, and end together: when its main task returns, when one of its
 //!                 tasks panics (an assertion of ours failed: the shard must not go on), or when it is killed
 //!             X2  a shard has ended only when neither the kernel nor another thread holds work of it
-//!             X3  device requests of one turn enter the kernel together, at the end of the turn
+//!             X3  device requests of one turn enter the kernel at the end of the turn, unless they are many
 //! Assumes     nothing blocks this thread: blocking work goes through `Env::run_blocking`
 //! Not here    what a shard does; which host it belongs to (`host`)
 
