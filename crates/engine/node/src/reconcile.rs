@@ -5,7 +5,7 @@
 //!             what an owner has replaced, or made and never named, goes when that owner says so
 //!             a disk without an owner that lacks redundancy is seized by a host that has a copy, to repair it
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskState};
 use cairn_env::Env;
@@ -36,14 +36,39 @@ impl<E: Env> Node<E> {
             }
             self.reconcile_catalogue().await;
             self.reconcile_unseated().await;
-            for (disk_group, record) in inner.seats.records() {
-                let own = inner.shard.owned(record.object).map(|_| self.me());
-                match own.or_else(|| inner.leases.holder(disk_group, record.object).map(|epoch| epoch.host)) {
+            // At rest there are none: to look costs no memory, and little time.
+            for (disk_group, record) in inner.seats.records_where(|group, record| self.wants_a_look(group, record)) {
+                match self.owner_of(disk_group, record.object) {
                     None => self.reconcile_seat(disk_group, record).await,
                     Some(owner) => self.reconcile_held_seat(disk_group, record, owner).await,
                 }
             }
         }
+    }
+
+    /// Who holds the object, as this host knows it.
+    fn owner_of(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<HostId> {
+        let own = self.inner.shard.owned(object).map(|_| self.me());
+        own.or_else(|| self.inner.leases.holder(disk_group, object).map(|epoch| epoch.host))
+    }
+
+    /// Whether a seat is other than it was when it was found to be current.
+    fn wants_a_look(&self, disk_group: DiskGroupId, record: &SeatRecord) -> bool {
+        let Some(own) = &record.accepted else { return true };
+        if !self.is_reconciled(disk_group, record.object) {
+            return true;
+        }
+        match self.owner_of(disk_group, record.object) {
+            None => self.is_ailing(disk_group, own),
+            Some(_) => !self.unnamed(disk_group, own).is_empty(),
+        }
+    }
+
+    /// Components here that the closed record of their object does not name.
+    fn unnamed(&self, disk_group: DiskGroupId, own: &Accepted) -> Vec<ComponentId> {
+        let Some(store) = self.inner.seats.store(disk_group).filter(|_| own.base.is_none()) else { return Vec::new() };
+        let here = cairn_object::LocalStore::components_of(&store, own.config.object).into_iter();
+        here.map(|c| c.component).filter(|c| own.config.member(*c).is_none()).collect()
     }
 
     /// A seat that no owner holds: is it current, is it still wanted, does its object need repair?
@@ -52,9 +77,6 @@ impl<E: Env> Node<E> {
         let object = record.object;
         let Some(own) = &record.accepted else { return self.reconcile_nascent(disk_group, object).await };
         let ailing = self.is_ailing(disk_group, own);
-        if self.is_reconciled(disk_group, object) && !ailing {
-            return;
-        }
         let mut hosts: Vec<_> = own.config.members.iter().map(|m| m.host).collect();
         hosts.dedup();
         let changes = inner.peer_changes.get();
@@ -98,14 +120,8 @@ impl<E: Env> Node<E> {
     async fn reconcile_held_seat(&self, disk_group: DiskGroupId, record: SeatRecord, owner: HostId) {
         let inner = &self.inner;
         let object = record.object;
-        let Some(store) = inner.seats.store(disk_group) else { return };
         let Some(accepted) = &record.accepted else { return };
-        let closed = accepted.base.is_none();
-        let mut unnamed = cairn_object::LocalStore::components_of(&store, object);
-        unnamed.retain(|c| closed && accepted.config.member(c.component).is_none());
-        if unnamed.is_empty() && self.is_reconciled(disk_group, object) {
-            return;
-        }
+        let unnamed = self.unnamed(disk_group, accepted);
         let changes = inner.peer_changes.get();
         let Some(status) = self.ask_owner(object, owner).await else { return };
         if status.epoch < record.promised {
@@ -120,7 +136,7 @@ impl<E: Env> Node<E> {
             }
             return;
         }
-        for component in unnamed.into_iter().map(|c| c.component).filter(|c| !status.wants(*c)) {
+        for component in unnamed.into_iter().filter(|c| !status.wants(*c)) {
             self.delete_here(disk_group, component, object).await;
         }
         if status.config.members.iter().all(|m| m.disk_group != disk_group) {
@@ -265,12 +281,10 @@ impl<E: Env> Node<E> {
     /// Components whose object has no seat here: made, and then nobody came to admit them.
     async fn reconcile_unseated(&self) {
         let inner = &self.inner;
-        let seated: BTreeSet<_> = inner.seats.records().into_iter().map(|(group, r)| (group, r.object)).collect();
         for store in inner.seats.stores() {
             let disk_group = store.group().id();
-            let objects: BTreeSet<_> = store.group().components().into_iter().map(|c| c.object).collect();
-            for object in objects {
-                if !seated.contains(&(disk_group, object)) && !inner.seats.is_unreadable(disk_group, object) {
+            for object in store.group().objects() {
+                if !inner.seats.has_seat(disk_group, object) && !inner.seats.is_unreadable(disk_group, object) {
                     self.reconcile_nascent(disk_group, object).await;
                 }
             }

@@ -123,10 +123,16 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         self.inner.groups.borrow().values().map(|g| g.store.clone()).collect()
     }
 
-    /// Every seat of this shard with its record.
-    pub fn records(&self) -> Vec<(DiskGroupId, SeatRecord)> {
+    /// The seats of this shard whose records are `wanted`, with these.
+    pub fn records_where(&self, wanted: impl Fn(DiskGroupId, &SeatRecord) -> bool) -> Vec<(DiskGroupId, SeatRecord)> {
         let groups = self.inner.groups.borrow();
-        groups.iter().flat_map(|(id, g)| g.seats.values().map(move |r| (*id, r.clone()))).collect()
+        let all = groups.iter().flat_map(|(id, group)| group.seats.values().map(move |record| (*id, record)));
+        all.filter(|(id, record)| wanted(*id, record)).map(|(id, record)| (id, record.clone())).collect()
+    }
+
+    /// Whether a disk group has a seat of the object.
+    pub fn has_seat(&self, disk_group: DiskGroupId, object: ObjectId) -> bool {
+        self.inner.groups.borrow().get(&disk_group).is_some_and(|group| group.seats.contains_key(&object))
     }
 
     /// The highest record of an object here, and the disk groups that have a seat of it.

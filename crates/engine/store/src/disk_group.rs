@@ -212,6 +212,10 @@ impl<E: Env> DiskGroup<E> {
         let state = self.inner().state.borrow();
         state.objects.get(&object).filter(|o| !o.bytes.is_empty()).map(|o| o.bytes.clone())
     }
+    /// Every object that has a component here.
+    pub fn objects(&self) -> Vec<ObjectId> {
+        self.inner().state.borrow().components_of.keys().copied().collect()
+    }
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {
         let state = self.inner().state.borrow();

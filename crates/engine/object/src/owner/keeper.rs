@@ -7,7 +7,9 @@
 use std::{rc::Rc, time::Duration};
 
 use cairn_env::Env;
-use cairn_types::{Accepted, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId};
+use cairn_types::{
+    Accepted, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
+};
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{Either, join_all, select};
 
@@ -28,6 +30,9 @@ const SETTLE_IDLE: Duration = Duration::from_millis(100);
 const UNHEALTHY_TICK: Duration = Duration::from_millis(250);
 /// How often at most, and at a healthy one: signals wake it before; this is the belt to those braces.
 const QUIET_TICK: Duration = Duration::from_secs(5);
+/// Quiet looks are put off to the next multiple of this: those of ten thousand disks wake the thread ten times a second together, and not
+/// some thousand times one by one. Not all at once either: they would be a stop of the shard.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(crate) async fn keep(self: Rc<Self>) {
@@ -43,9 +48,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if self.state.borrow().ended.is_some() {
                 return;
             }
-            let pause = self.shard.inner.env.sleep(self.pause(vain_looks));
+            let pause = self.shard.inner.env.sleep_until(self.next_look(vain_looks));
             let in_vain = matches!(select(woken, pause).await, Either::Right(_)) && self.csn() == csn;
             vain_looks = if in_vain { vain_looks + 1 } else { 0 };
+        }
+    }
+
+    fn next_look(&self, vain_looks: u32) -> Time {
+        let (now, pause) = (self.shard.inner.env.now(), self.pause(vain_looks));
+        match pause {
+            QUIET_TICK => Time((now + pause).0.next_multiple_of(TOGETHER.as_nanos() as u64)),
+            pause => now + pause,
         }
     }
 
