@@ -89,10 +89,15 @@ impl<E: Env> Inner<E> {
             };
             let wanted = match plan {
                 Plan::Sources(sources) => return Ok(sources),
-                Plan::Leaves(wanted) => self.state.borrow().with_neighbours(wanted),
+                Plan::Leaves(wanted) => wanted,
             };
             let began = self.env.now();
-            let leaves = self.fetch_leaves(&wanted).await?;
+            let together = self.state.borrow().with_neighbours(&wanted);
+            let leaves = match self.fetch_leaves(&together).await {
+                // A damaged leaf costs its own blocks and no others.
+                Err(_) if together.len() > wanted.len() => self.fetch_leaves(&wanted).await?,
+                leaves => leaves?,
+            };
             self.map_was_read(id, began);
             let mut state = self.state.borrow_mut();
             if state.map_generation == generation {
@@ -332,12 +337,12 @@ impl State {
     }
 
     /// These leaves and those around them that have blocks, as long as nothing must leave the cache for that.
-    fn with_neighbours(&self, wanted: Vec<LeafKey>) -> Vec<LeafKey> {
+    fn with_neighbours(&self, wanted: &[LeafKey]) -> Vec<LeafKey> {
         if (wanted.len() as u64 * LEAVES_TOGETHER) > self.leaves.room() as u64 {
-            return wanted;
+            return wanted.to_vec();
         }
         let mut all = Vec::with_capacity(wanted.len() * LEAVES_TOGETHER as usize);
-        for &(id, leaf) in &wanted {
+        for &(id, leaf) in wanted {
             let first = leaf - leaf % LEAVES_TOGETHER;
             let has_blocks = |leaf: u64| {
                 let range = BlockRange::new(leaf * LEAF_BLOCKS, LEAF_BLOCKS as u32);
