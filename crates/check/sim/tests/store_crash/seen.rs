@@ -126,7 +126,7 @@ fn shown(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
     Some(tag_of(bytes, component, block).unwrap_or(FOREIGN))
 }
 
-/// Where the group differs from the last allowed model (the one in which everything in flight took effect).
+/// Where the group differs from the allowed state that is nearest to it: the one with the least to tell.
 pub fn difference(expected: &[Seen], seen: &Seen) -> String {
     let nearest = expected
         .iter()
