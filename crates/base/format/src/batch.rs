@@ -191,7 +191,7 @@ mod tests {
     use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, HostId, Incarnation, ObjectId, OpId};
 
     use super::*;
-    use crate::LogPiece;
+    use crate::{LogPiece, PlacedPiece, SlotRun};
 
     fn header() -> BatchHeader {
         BatchHeader {
@@ -307,7 +307,30 @@ mod tests {
             range: BlockRange::new(0, crate::KEPT_ZERO_BLOCKS_MAX + 1),
             keep_allocated: true,
         };
+        let placed = |slots: &[(u64, u32, u64)], crcs: usize| LogRecord::Placed {
+            component,
+            op: op(1),
+            settled: op(0),
+            pieces: vec![
+                PlacedPiece::Hole { range: BlockRange::new(0, 2) },
+                PlacedPiece::Data {
+                    first_block: 2,
+                    crcs: vec![7; crcs],
+                    runs: slots
+                        .iter()
+                        .map(|&(first_slot, count, generation)| SlotRun { first_slot, count, generation })
+                        .collect(),
+                },
+            ],
+        };
+        let (good_header, bytes) = encode_batch(header(), &[placed(&[(5, 2, 1), (70, 1, 9)], 3)]);
+        assert_eq!((good_header.data_bytes, decode_batch_records(&good_header, &bytes).map(|r| r.len())), (0, Ok(1)));
         let bad = [
+            placed(&[(5, 2, 1)], 3),
+            placed(&[(5, 3, 1), (9, 0, 1)], 3),
+            placed(&[(u64::MAX, 3, 1)], 3),
+            placed(&[(5, 3, u64::MAX)], 3),
+            placed(&[], 0),
             kept,
             zero(0, 0),
             zero(most, 1),

@@ -17,7 +17,7 @@ pub use batch::{
     encode_batch, peek_batch_header_bytes,
 };
 pub use checksum::{block_crcs, crc32c, zero_block_crc};
-pub use record::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord};
+pub use record::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{
     RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header, encode_run_header, run_header_pages,
 };

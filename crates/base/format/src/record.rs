@@ -32,6 +32,36 @@ pub enum LogPiece {
     },
 }
 
+/// Blocks that stand in slots back to back of a capacity segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotRun {
+    /// The slot of the first block.
+    pub first_slot: u64,
+    /// How many blocks.
+    pub count: u32,
+    /// The use of the segment in which they were written.
+    pub generation: u64,
+}
+
+/// A part of an operation whose blocks stand in the capacity tier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlacedPiece {
+    /// Blocks with data.
+    Data {
+        /// The first block.
+        first_block: u64,
+        /// CRC-32C per block; the length is the count of blocks.
+        crcs: Vec<u32>,
+        /// Where they stand, in order; as many slots as there are blocks.
+        runs: Vec<SlotRun>,
+    },
+    /// Blocks without data.
+    Hole {
+        /// Which.
+        range: BlockRange,
+    },
+}
+
 /// One record of a log batch. The order of variants is the encoding: only append.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogRecord {
@@ -131,6 +161,55 @@ pub enum LogRecord {
         /// The requests, each with the operation that it became, oldest first.
         clients: Vec<(ClientTag, OpId)>,
     },
+    /// What [`Self::Copy`] says, of blocks that were made durable in the component's capacity device before this record was
+    /// written: the batch has no data of it.
+    Placed {
+        /// Where.
+        component: ComponentId,
+        /// The highest operation of all sources read.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// Data and holes, ascending.
+        pieces: Vec<PlacedPiece>,
+    },
+}
+
+/// Slots of a device, and uses of a segment, are below it: more than any device comes to.
+const SLOTS_MAX: u64 = COMPONENT_BLOCKS_MAX << 20;
+
+impl PlacedPiece {
+    /// The blocks that it covers; none where they are no range, or have other slots than one each.
+    fn covers(&self) -> Option<BlockRange> {
+        let (first, count) = match self {
+            Self::Data { first_block, crcs, runs } => {
+                let sound = |run: &SlotRun| {
+                    run.count > 0
+                        && run.generation < SLOTS_MAX
+                        && run.first_slot.checked_add(u64::from(run.count)).is_some_and(|end| end < SLOTS_MAX)
+                };
+                let slots: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+                if slots != crcs.len() as u64 || !runs.iter().all(sound) {
+                    return None;
+                }
+                (*first_block, crcs.len())
+            }
+            Self::Hole { range } => (range.first, range.count as usize),
+        };
+        is_range(first, count).then(|| BlockRange::new(first, count as u32))
+    }
+}
+
+/// Whether these ranges are all there, ascend and do not overlap; at least one.
+fn ascend(mut ranges: impl Iterator<Item = Option<BlockRange>>) -> bool {
+    let mut end = None;
+    ranges.all(|range| match range {
+        Some(range) if range.first >= end.unwrap_or(0) => {
+            end = Some(range.end());
+            true
+        }
+        _ => false,
+    }) && end.is_some()
 }
 
 impl LogPiece {
@@ -157,15 +236,8 @@ impl LogRecord {
             Self::Zero { range, keep_allocated, .. } => {
                 is_range(range.first, range.count as usize) && !(*keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX)
             }
-            Self::Copy { pieces, .. } => {
-                let mut end = 0;
-                !pieces.is_empty()
-                    && pieces.iter().all(|piece| {
-                        let covers = piece.covers().filter(|range| range.first >= end);
-                        end = covers.map_or(end, BlockRange::end);
-                        covers.is_some()
-                    })
-            }
+            Self::Copy { pieces, .. } => ascend(pieces.iter().map(LogPiece::covers)),
+            Self::Placed { pieces, .. } => ascend(pieces.iter().map(PlacedPiece::covers)),
             Self::DeleteComponent { .. }
             | Self::Undo { .. }
             | Self::Settle { .. }

@@ -21,6 +21,8 @@ pub enum Canary {
     SlotNotFreed,
     /// A segment is free again while the transaction that left it is not durable.
     SegmentReusedEarly,
+    /// Slots that a record of the log names may be written over before destage has handed them to the map.
+    PlacedNotHeld,
     /// Undo answers without doing anything.
     UndoForgotten,
     /// A write is acknowledged when the first copy has it.
@@ -67,7 +69,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -75,6 +77,7 @@ impl Canary {
         Self::ChecksumUnread,
         Self::SlotNotFreed,
         Self::SegmentReusedEarly,
+        Self::PlacedNotHeld,
         Self::UndoForgotten,
         Self::AckFirstCopy,
         Self::AbsenceNotRecorded,

@@ -304,6 +304,7 @@ fn store_options(shape: &Shape) -> StoreOptions {
         read_cache_bytes: 1 << 20,
         map_cache_bytes: 1 << 20,
         destage_percent: shape.destage_percent,
+        place_bytes_min: 8 << 10,
         idle_destage_ms: shape.idle_destage_ms,
         ..StoreOptions::default()
     }

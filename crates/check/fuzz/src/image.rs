@@ -80,6 +80,7 @@ fn options() -> StoreOptions {
         metadata_bytes: Some(METADATA_BYTES),
         log_segment_bytes: Some(LOG_SEGMENT_BYTES),
         segment_bytes: SEGMENT_BYTES,
+        place_bytes_min: u64::from(BLOCK_BYTES),
         read_cache_bytes: 64 << 10,
         map_cache_bytes: 64 << 10,
         ..StoreOptions::default()
@@ -139,7 +140,7 @@ fn zero(component: ComponentId, seq: u64, first: u64, count: u32, keep_allocated
     Operation::Zero { component, op: op(1, seq), settled: op(1, seq - 2), client, range, keep_allocated }
 }
 
-/// A copy of one block and one hole.
+/// A copy of one block and one hole: the block goes past the log.
 fn copy(component: ComponentId, seq: u64) -> Operation {
     let data = PageBuf::copy_of(&[seq as u8; BLOCK_BYTES as usize]).freeze();
     let pieces = vec![

@@ -5,7 +5,10 @@
 //!             the same (I8), at least when its log was only damaged or is empty by then
 //! Assumes     the images (`image`); three places of damage do what thirty do, since each input is its own history
 
-use cairn_format::{BatchHeader, LogPiece, LogRecord, crc32c, encode_batch, peek_batch_header_bytes, zero_block_crc};
+use cairn_format::{
+    BatchHeader, LogPiece, LogRecord, PlacedPiece, SlotRun, crc32c, encode_batch, peek_batch_header_bytes,
+    zero_block_crc,
+};
 use cairn_sim::{SimDisk, SimEnv};
 use cairn_store::{DiskGroupDevices, LogHealth, Operation};
 use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, ObjectId, OpId};
@@ -19,6 +22,9 @@ use crate::{
 const PAGE: u64 = BLOCK_BYTES as u64;
 /// Damages, or batches, of one input.
 const CHANGES_MAX: usize = 24;
+
+/// Slots of capacity devices from here on are free in both images.
+const FREE_SLOTS_FROM: u64 = 8 * 16 + 1;
 
 /// The first byte chooses image and kind of harm: damage, damage with right checksums, batches of one's own.
 pub fn target(data: &[u8]) {
@@ -176,11 +182,12 @@ fn forge(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
         (true, Some(last)) => (image.head, (last.position, last.crc)),
         _ => (image.tail, (u64::MAX, 0)),
     };
+    let mut next_slot = FREE_SLOTS_FROM;
     for _ in 0..CHANGES_MAX {
         if input.is_empty() {
             return;
         }
-        let records: Vec<LogRecord> = (0..input.below(6)).map(|_| record(input)).collect();
+        let records: Vec<LogRecord> = (0..input.below(6)).map(|_| record(input, &mut next_slot)).collect();
         let header = BatchHeader {
             log_id: regions.log_id,
             position,
@@ -212,9 +219,9 @@ fn forge(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
     }
 }
 
-fn record(input: &mut Input<'_>) -> LogRecord {
+fn record(input: &mut Input<'_>, next_slot: &mut u64) -> LogRecord {
     let component = component(input);
-    match input.below(12) {
+    match input.below(13) {
         0 => LogRecord::CreateComponent {
             component,
             object: ObjectId(u128::from(input.below(3))),
@@ -252,7 +259,13 @@ fn record(input: &mut Input<'_>) -> LogRecord {
         },
         8 | 9 => LogRecord::Undo { component, op: operation(input) },
         10 => LogRecord::Settle { component, upto: operation(input) },
-        _ => LogRecord::Record { object: ObjectId(u128::from(input.below(16))), bytes: input.bytes(3).to_vec() },
+        11 => LogRecord::Record { object: ObjectId(u128::from(input.below(16))), bytes: input.bytes(3).to_vec() },
+        _ => LogRecord::Placed {
+            component,
+            op: operation(input),
+            settled: operation(input),
+            pieces: (0..input.below(4)).map(|_| placed(input, next_slot)).collect(),
+        },
     }
 }
 
@@ -280,6 +293,19 @@ fn range(input: &mut Input<'_>) -> BlockRange {
 fn crcs(input: &mut Input<'_>) -> Vec<u32> {
     let (count, wrong) = (input.below(6), input.u8());
     (0..count).map(|at| zero_block_crc() ^ u32::from(at == wrong)).collect()
+}
+
+/// Slots that are free, each once, as nobody can tell of a single slot whether it is in use; now and then some that do not exist.
+fn placed(input: &mut Input<'_>, next_slot: &mut u64) -> PlacedPiece {
+    if input.flag() {
+        return PlacedPiece::Hole { range: range(input) };
+    }
+    let (first_block, crcs) = (input.mostly_below(48), crcs(input));
+    let count = crcs.len() as u32;
+    let first_slot = if input.below(16) == 15 { input.u64() | 1 << 32 } else { *next_slot };
+    *next_slot += u64::from(count);
+    let run = SlotRun { first_slot, count, generation: input.mostly_below(4) };
+    PlacedPiece::Data { first_block, crcs, runs: vec![run] }
 }
 
 fn piece(input: &mut Input<'_>) -> LogPiece {

@@ -148,6 +148,10 @@ impl<E: Env> LocalStore for GroupStore<E> {
         self.group.refuse_waiting(component);
     }
 
+    fn refuse_copies(&self, component: ComponentId) {
+        self.group.refuse_copies(component);
+    }
+
     fn read(
         &self,
         component: ComponentId,

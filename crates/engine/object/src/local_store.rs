@@ -6,8 +6,8 @@ use bytes::Bytes;
 use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
 use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
 
-/// A change to a disk group. Changes become durable in the order in which they were appended, except in a full log: there
-/// trims, zeroes, undo, settling and records overtake the writes and copies that wait for room.
+/// A change to a disk group. Changes become durable in the order in which they were appended, except that all others overtake large
+/// copies, and that in a full log trims, zeroes, undo, settling and records overtake the writes and copies that wait for room.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields are the wire's: see cairn_wire::Request")]
 pub enum Change {
@@ -65,6 +65,8 @@ pub trait LocalStore: Clone + 'static {
     fn append(&self, change: Change) -> impl Future<Output = Result<(), Refusal>> + 'static;
     /// Refuses queued writes of a component that have not reached the log yet: a promise must not be followed by them.
     fn refuse_waiting(&self, component: ComponentId);
+    /// Refuses large copies of a component that have not reached the log yet: they must not follow what a new session asks for.
+    fn refuse_copies(&self, component: ComponentId);
     /// Reads blocks, each checked against its CRC; pieces in order, and the data of all data pieces back to back.
     fn read(
         &self,

@@ -324,8 +324,9 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             if same_epoch && !all && !only.contains(&component.component) {
                 continue;
             }
-            if !same_epoch {
-                group.store.refuse_waiting(component.component);
+            match same_epoch {
+                true => group.store.refuse_copies(component.component),
+                false => group.store.refuse_waiting(component.component),
             }
             let session = SessionId(self.inner.next_session.replace(self.inner.next_session.get() + 1));
             group.admitted.insert(component.component, Admission { epoch, session });

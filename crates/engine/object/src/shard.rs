@@ -66,7 +66,7 @@ impl Default for ObjectOptions {
             in_flight_bytes_max: 64 << 20,
             op_bytes_max: 1 << 20,
             resync_bytes_per_s_max: 0,
-            resync_bytes_in_flight_max: 8 << 20,
+            resync_bytes_in_flight_max: 16 << 20,
         }
     }
 }

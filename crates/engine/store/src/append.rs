@@ -1,7 +1,7 @@
 //! The way of a mutation into the log: admission, queue, group commit, effect, acknowledgement.
 //!
 //! Promises    a refused operation leaves no trace (I9); an acknowledged one is on stable media (I3)
-//!             operations of one class take effect in the order in which they were asked for
+//!             operations of one class take effect in the order in which they were asked for, but large copies (`place.rs`)
 //! Assumes     one writer task per disk group: its batches are written in order, followers gather meanwhile
 //!
 //! When the log is full, writes wait for destage; small operations (undo, settle, trims, deletes, records) then
@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
 use cairn_format::{
-    BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, block_crcs, encode_batch,
+    BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, block_crcs, encode_batch,
 };
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Time};
 use futures::channel::oneshot;
@@ -28,9 +28,9 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     log::Class,
     operation::{CopyPiece, Operation, REMEMBERED_MAX},
+    place::Placement,
     segments::LOG,
     state::{Applied, At, State},
-    stats::StoreCounters,
 };
 
 /// Bytes of one group commit, at most, unless one operation alone has more.
@@ -49,10 +49,12 @@ const BATCH_EXPECTED: usize = 64;
 /// hosts write here at their most (64 MiB each): then a group that is nearly full refuses new space that much early.
 /// Overwrites are never refused for it: below this they are charged nothing.
 const AMPLE_BLOCKS: u64 = (1 << 30) / BLOCK_BYTES as u64;
+/// Why what waits is refused.
+const PROMISED_ANEW: &str = "the component was promised anew, to another owner or for another session";
 /// Bytes of an object record, at most: what a batch header has room for beside it.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
-type Done = oneshot::Sender<Result<(), StoreError>>;
+pub(crate) type Done = oneshot::Sender<Result<(), StoreError>>;
 
 /// An admitted operation that waits for its batch.
 #[derive(Debug)]
@@ -66,8 +68,33 @@ pub(crate) struct Queued {
     header_bytes: u64,
     class: Class,
     /// Blocks charged to a component until the record is applied.
-    charged: Option<(ComponentId, u64)>,
+    charged: Charged,
+    /// Of what was written to a capacity device for it, which waits for the record.
+    ticket: Option<u64>,
     done: Done,
+}
+
+/// Blocks that an operation may add to a component, until it is applied.
+pub(crate) type Charged = Option<(ComponentId, u64)>;
+
+impl Queued {
+    /// Not in the queue yet; `ticket` is of what was written to a capacity device for it.
+    pub fn new(
+        since: Time,
+        record: LogRecord,
+        data: Vec<Bytes>,
+        class: Class,
+        charged: Charged,
+        ticket: Option<u64>,
+        done: Done,
+    ) -> Self {
+        let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
+        Self { number: 0, since, record, data, data_bytes, header_bytes, class, charged, ticket, done }
+    }
+}
+
+fn bytes_of(data: &[Bytes]) -> u64 {
+    data.iter().map(|part| part.len() as u64).sum()
 }
 
 /// What waits for the log, by class.
@@ -85,7 +112,9 @@ impl Queue {
     fn len(&self) -> usize {
         self.normal.len() + self.reserve.len()
     }
-    fn push(&mut self, queued: Queued) {
+    pub fn push(&mut self, mut queued: Queued) {
+        queued.number = self.next_number;
+        self.next_number += 1;
         match queued.class {
             Class::Normal => self.normal.push_back(queued),
             Class::Reserve => self.reserve.push_back(queued),
@@ -112,7 +141,7 @@ impl Queue {
     }
 }
 
-fn refused(text: impl Into<String>) -> StoreError {
+pub(crate) fn refused(text: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, text)
 }
 
@@ -120,6 +149,7 @@ fn refused(text: impl Into<String>) -> StoreError {
 fn record_bytes_bound(record: &LogRecord) -> u64 {
     let crcs = record.data_blocks() * 5;
     let rest = match record {
+        LogRecord::Placed { pieces, .. } => pieces.iter().map(placed_bytes_bound).sum(),
         LogRecord::Copy { pieces, .. } => pieces.len() as u64 * 24,
         LogRecord::Record { bytes, .. } => bytes.len() as u64,
         LogRecord::Remember { clients, .. } => clients.len() as u64 * 96,
@@ -128,14 +158,24 @@ fn record_bytes_bound(record: &LogRecord) -> u64 {
     256 + crcs + rest
 }
 
+fn placed_bytes_bound(piece: &PlacedPiece) -> u64 {
+    match piece {
+        PlacedPiece::Data { crcs, runs, .. } => 24 + crcs.len() as u64 * 5 + runs.len() as u64 * 25,
+        PlacedPiece::Hole { .. } => 24,
+    }
+}
+
 impl<E: Env> Inner<E> {
     /// Queues `operation`; the answer comes when it is durable.
     pub(crate) fn append(
         self: &Rc<Self>,
         operation: Operation,
     ) -> impl Future<Output = Result<(), StoreError>> + use<E> {
-        let admitted = self.state.borrow_mut().admit(operation, self.env.now());
+        let admitted = self.state.borrow_mut().admit(operation, self.env.now(), &self.tuning);
         self.writer.raise();
+        if !self.state.borrow().placing.nothing_waits() {
+            self.placer.raise();
+        }
         if matches!(&admitted, Err(error) if error.kind == StoreErrorKind::NoSpace) {
             // Space that trims and deletes gave up comes back with destage.
             self.state.borrow_mut().request_drain();
@@ -230,7 +270,7 @@ impl<E: Env> Inner<E> {
         let mut data = batch.header.position + u64::from(batch.header.header_bytes);
         let mut later = Vec::new();
         let mut now = Vec::new();
-        let mut writes = 0;
+        let (mut writes, mut placed) = (0, false);
         for (queued, done) in batch.operations {
             let at = At { position: batch.header.position, data };
             data += queued.data_bytes;
@@ -241,11 +281,17 @@ impl<E: Env> Inner<E> {
                 writes += 1;
             }
             let result = outcome(state.apply(queued.record, at));
-            let list = if !delay.is_zero() && queued.class == Class::Normal { &mut later } else { &mut now };
+            // What stands in the capacity tier already is in no need of destage.
+            let waits = !delay.is_zero() && queued.class == Class::Normal && queued.ticket.is_none();
+            let list = if waits { &mut later } else { &mut now };
             list.push((done, result));
+            if let Some(ticket) = queued.ticket {
+                state.placed_record_over(ticket);
+                placed = true;
+            }
         }
         state.stages.on_written(began, written, writes, delay);
-        let work = state.tidy || state.drain_to.is_some();
+        let work = state.tidy || state.drain_to.is_some() || placed && state.placed_is_due(&self.tuning);
         drop(state);
         if work || fill >= u64::from(self.tuning.destage_percent) * 10 {
             self.destager.raise();
@@ -260,25 +306,6 @@ impl<E: Env> Inner<E> {
                 env.sleep(delay).await;
                 answer(later);
             });
-        }
-    }
-}
-
-impl StoreCounters {
-    /// One operation is in the log.
-    fn operation(&mut self, record: &LogRecord, data_bytes: u64) {
-        self.operations += 1;
-        match record {
-            LogRecord::Write { .. } => {
-                self.write_operations += 1;
-                self.write_bytes += data_bytes;
-            }
-            LogRecord::Copy { .. } => {
-                self.copy_operations += 1;
-                self.copy_bytes += data_bytes;
-            }
-            LogRecord::Zero { .. } => self.zero_operations += 1,
-            _ => {}
         }
     }
 }
@@ -300,7 +327,8 @@ pub(crate) struct Written {
     record: LogRecord,
     data_bytes: u64,
     class: Class,
-    charged: Option<(ComponentId, u64)>,
+    charged: Charged,
+    ticket: Option<u64>,
 }
 
 /// One device write and who waits for it.
@@ -355,6 +383,7 @@ impl State {
         &mut self,
         operation: Operation,
         since: Time,
+        tuning: &crate::StoreOptions,
     ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
         if let Some(error) = &self.stopped {
             return Err(StoreError::new(StoreErrorKind::Media, format!("the disk group takes no writes: {error}")));
@@ -363,8 +392,7 @@ impl State {
             return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
         }
         let (record, data, class) = self.convert(operation)?;
-        let data_bytes: u64 = data.iter().map(|d| d.len() as u64).sum();
-        let header_bytes = record_bytes_bound(&record);
+        let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
         let limit = self.ring.segment_bytes / 2;
         if data_bytes + header_bytes.next_multiple_of(u64::from(BLOCK_BYTES)) > limit {
             return Err(refused(format!(
@@ -378,9 +406,10 @@ impl State {
             self.create(component, object, size_blocks, reserved_blocks, device);
         }
         let (done, answer) = oneshot::channel();
-        let number = self.queue.next_number;
-        self.queue.next_number += 1;
-        self.queue.push(Queued { number, since, record, data, data_bytes, header_bytes, class, charged, done });
+        match self.place_of(record, data_bytes, tuning) {
+            Ok((device, copy)) => self.placing.wait(Placement::new(since, device, copy, data, charged, done)),
+            Err(record) => self.queue.push(Queued::new(since, record, data, class, charged, None, done)),
+        }
         Ok(answer)
     }
 
@@ -519,7 +548,12 @@ impl State {
         }
     }
 
-    fn check(&self, id: ComponentId, op: Option<cairn_types::OpId>, range: BlockRange) -> Result<(), StoreError> {
+    pub(crate) fn check(
+        &self,
+        id: ComponentId,
+        op: Option<cairn_types::OpId>,
+        range: BlockRange,
+    ) -> Result<(), StoreError> {
         let component = self.not_lost(id)?;
         if range.count == 0
             || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks)
@@ -580,22 +614,35 @@ impl State {
     ///
     /// Records overtake them there, and a promise must not be followed by writes that came before it.
     pub(crate) fn refuse_waiting(&mut self, component: ComponentId) {
-        let waiting = std::mem::take(&mut self.queue.normal);
-        for queued in waiting {
-            let of = match &queued.record {
-                LogRecord::Write { component, .. } | LogRecord::Copy { component, .. } => Some(*component),
-                _ => None,
-            };
-            if of == Some(component) {
-                self.uncharge(queued.charged);
-                let _ = queued.done.send(Err(refused("another owner was promised the component")));
-            } else {
+        self.refuse_copies(component);
+        self.refuse_queued(|record| match record {
+            LogRecord::Write { component: of, .. } | LogRecord::Copy { component: of, .. } => *of == component,
+            _ => false,
+        });
+    }
+
+    /// Refuses the copies of a component that go past the log and are not in it yet: what is asked for later would overtake them.
+    pub(crate) fn refuse_copies(&mut self, component: ComponentId) {
+        for placement in self.placing.take_those_of(component) {
+            self.uncharge(placement.charged);
+            let _ = placement.done.send(Err(refused(PROMISED_ANEW)));
+        }
+        self.refuse_queued(|record| matches!(record, LogRecord::Placed { component: of, .. } if *of == component));
+    }
+
+    fn refuse_queued(&mut self, which: impl Fn(&LogRecord) -> bool) {
+        for queued in std::mem::take(&mut self.queue.normal) {
+            if !which(&queued.record) {
                 self.queue.normal.push_back(queued);
+                continue;
             }
+            self.uncharge(queued.charged);
+            queued.ticket.into_iter().for_each(|ticket| self.placed_record_over(ticket));
+            let _ = queued.done.send(Err(refused(PROMISED_ANEW)));
         }
     }
 
-    fn uncharge(&mut self, charged: Option<(ComponentId, u64)>) {
+    pub(crate) fn uncharge(&mut self, charged: Charged) {
         if let Some((id, blocks)) = charged {
             self.change(id, |c, _| c.queued_blocks -= blocks);
         }
@@ -614,7 +661,7 @@ impl State {
     fn next_batch(&mut self, open_count: u64, tuning: &crate::StoreOptions, pins: &crate::segments::Pins) -> Next {
         if self.queue.is_empty() {
             self.stages.on_empty();
-            return if self.closing { Next::End } else { Next::Empty };
+            return if self.closing && self.placing.is_empty() { Next::End } else { Next::Empty };
         }
         let congested = self.ring.fill_permille() >= u64::from(tuning.congestion_high_percent) * 10;
         let fixed = cairn_format::BATCH_RECORDS_OFFSET as u64;
@@ -674,10 +721,10 @@ impl State {
         let mut parts = Vec::with_capacity(1 + count);
         parts.push(Bytes::new());
         for queued in chosen {
-            parts.extend(queued.data);
-            records.push(queued.record);
-            let rest = (queued.since, queued.data_bytes, queued.class, queued.charged, queued.done);
-            operations.push(rest);
+            let Queued { since, record, data, data_bytes, class, charged, ticket, done, .. } = queued;
+            parts.extend(data);
+            records.push(record);
+            operations.push((since, data_bytes, class, charged, ticket, done));
         }
         let (header, bytes) = encode_batch(header, &records);
         // Smaller it may be, perhaps so much that the rest of the segment before would have done: that stays unused.
@@ -687,8 +734,8 @@ impl State {
         let operations = records
             .into_iter()
             .zip(operations)
-            .map(|(record, (since, data_bytes, class, charged, done))| {
-                (Written { since, record, data_bytes, class, charged }, done)
+            .map(|(record, (since, data_bytes, class, charged, ticket, done))| {
+                (Written { since, record, data_bytes, class, charged, ticket }, done)
             })
             .collect();
         Batch { header, device_offset: self.ring.device_offset(position), parts, operations }
@@ -702,7 +749,6 @@ fn no_space(blocks: u64, room: u64) -> StoreError {
     StoreError::new(StoreErrorKind::NoSpace, text)
 }
 
-/// Whether the bytes are whole blocks with the checksums that came with them.
 /// Recovery does not believe a record of more.
 fn refuse_sizes(size_blocks: u64, reserved_blocks: u64) -> Result<(), StoreError> {
     let most = size_blocks.max(reserved_blocks);
@@ -712,6 +758,7 @@ fn refuse_sizes(size_blocks: u64, reserved_blocks: u64) -> Result<(), StoreError
     Ok(())
 }
 
+/// Whether the bytes are whole blocks with the checksums that came with them.
 fn check_data(crcs: &[u32], data: &Bytes) -> Result<(), StoreError> {
     if data.len() != crcs.len() * BLOCK_BYTES as usize {
         return Err(refused(format!("{} bytes of data for {} checksums of 4096 each", data.len(), crcs.len())));

@@ -165,6 +165,8 @@ impl<E: Env> Inner<E> {
             if free >= needed + FREE_SEGMENTS_LOW {
                 return Ok(true);
             }
+            // What copies were appended to can be cleaned as well, once nobody appends to it.
+            self.state.borrow_mut().devices[device as usize].close_streams();
             if !self.clean(device).await? {
                 // Nothing to gain any more. One stays free, or cleaning could never begin again.
                 let state = self.state.borrow();

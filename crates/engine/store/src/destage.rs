@@ -34,7 +34,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     index::{Body, Place, RecordId},
     map::{Leaf, LeafKey, NO_SLOT},
-    segments::RunPlace,
+    segments::{DESTAGE_STREAM, RunPlace},
     signal::give_way,
     state::State,
     transaction::Transaction,
@@ -51,6 +51,8 @@ const PIECE_PARTS: usize = (PIECE_BYTES / PAGE) as usize;
 const READS_AT_ONCE: usize = 4;
 /// Pieces that are written at once to each capacity device then: one is transferred while the next is accessed.
 const WRITES_AT_ONCE: usize = 2;
+/// The same of copies that go past the log: these are all that is on the way for them.
+const PLACED_AT_ONCE: usize = 8;
 /// A round takes at most this part of the log. Three may be under way: a tenth of the log.
 const ROUNDS_PER_LOG: u64 = 32;
 /// Records that are looked at before the thread's other tasks have a turn.
@@ -67,7 +69,7 @@ pub(crate) struct Item {
     pub range: BlockRange,
     /// Not settled when it was gathered: written apart, as it will be dropped or kept as a whole.
     pub pending: bool,
-    /// Position of its first block in the log; none for zeroes.
+    /// Position of its first block in the log; none for zeroes, and for what stands in the capacity tier already.
     pub data: Option<u64>,
     /// Where its blocks' slots stand among the round's.
     pub slots_from: usize,
@@ -87,6 +89,21 @@ pub(crate) struct OutBlock {
 pub(crate) enum CapacityWriter {
     Destage(u64),
     Clean(u64),
+    Place { ticket: u64, stream: usize },
+}
+
+impl CapacityWriter {
+    fn ticket(self) -> u64 {
+        match self {
+            Self::Destage(ticket) | Self::Clean(ticket) | Self::Place { ticket, .. } => ticket,
+        }
+    }
+    fn stream(self) -> usize {
+        match self {
+            Self::Destage(_) | Self::Clean(_) => DESTAGE_STREAM,
+            Self::Place { stream, .. } => stream,
+        }
+    }
 }
 
 /// What the destager does next.
@@ -470,13 +487,13 @@ impl<E: Env> Inner<E> {
         if self.state.borrow().devices[device as usize].failed {
             return Some(Vec::new());
         }
-        let (CapacityWriter::Destage(ticket) | CapacityWriter::Clean(ticket)) = writer;
         while !rest.is_empty() {
             let (place, offset, log_id) = {
                 let mut state = self.state.borrow_mut();
                 let (round, log_id) = (state.round, state.log_id);
                 let segments = &mut state.devices[device as usize];
-                let place = segments.take_run(rest.len() as u32, round, ticket, &self.pins)?;
+                let place =
+                    segments.take_run(writer.stream(), rest.len() as u32, round, writer.ticket(), &self.pins)?;
                 (place, segments.device_offset(place.page), log_id)
             };
             let (now, later) = rest.split_at(place.entries as usize);
@@ -500,7 +517,11 @@ impl<E: Env> Inner<E> {
     async fn write_run(&self, device: u8, mut at: u64, run: &[Bytes], writer: CapacityWriter) -> Result<(), DiskError> {
         let mut rest = run;
         while !rest.is_empty() {
-            let at_once = if self.hurries() { WRITES_AT_ONCE } else { 1 };
+            let at_once = match writer {
+                CapacityWriter::Place { .. } => PLACED_AT_ONCE,
+                _ if self.hurries() => WRITES_AT_ONCE,
+                _ => 1,
+            };
             let (now, later) = rest.split_at((at_once * PIECE_PARTS).min(rest.len()));
             rest = later;
             let pieces = now.chunks(PIECE_PARTS).map(|parts| {
@@ -516,7 +537,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// The one place that writes to a capacity device of an open group: what is counted here and is neither destage's nor the
-    /// cleaner's went past the log.
+    /// cleaner's, nor large copies', went past the log.
     async fn write_capacity(
         &self,
         device: u8,
@@ -531,6 +552,7 @@ impl<E: Env> Inner<E> {
         match writer {
             CapacityWriter::Destage(_) => counters.destage_write_bytes += bytes,
             CapacityWriter::Clean(_) => counters.clean_write_bytes += bytes,
+            CapacityWriter::Place { .. } => counters.place_write_bytes += bytes,
         }
         Ok(())
     }
@@ -588,8 +610,12 @@ impl State {
             return Work::Wait;
         }
         let full = self.ring.fill_permille_from(from) >= u64::from(tuning.destage_percent) * 10;
-        if full && closed > from {
+        let placed = self.placed_is_due(tuning);
+        if (full || placed) && closed > from {
             return Work::Round { new_tail: part.min(closed) };
+        }
+        if placed {
+            self.close_wanted = true;
         }
         if idle && std::mem::take(&mut self.tidy) {
             return Work::Tidy { tail: self.ring.tail };

@@ -17,6 +17,7 @@ use crate::{
     meta::Meta,
     operation::{ComponentInfo, Operation, ReadPiece, UnsettledOp},
     options::StoreOptions,
+    place::PLACERS,
     segments::{LOG, Pins},
     signal::Signal,
     stages::{LogLatencies, ReadLatencies},
@@ -61,6 +62,8 @@ pub(crate) struct Inner<E: Env> {
     pub pins: Rc<Pins>,
     pub writer: Rc<Signal>,
     pub destager: Signal,
+    pub placer: Signal,
+    pub placers_ended: [Signal; PLACERS],
     pub writer_ended: Signal,
     pub destager_ended: Signal,
 }
@@ -89,6 +92,7 @@ impl<E: Env> Drop for Handle<E> {
         self.0.state.borrow_mut().closing = true;
         self.0.writer.raise();
         self.0.destager.raise();
+        self.0.placer.raise();
     }
 }
 
@@ -107,6 +111,7 @@ impl<E: Env> DiskGroup<E> {
     pub(crate) fn start(inner: Rc<Inner<E>>) -> Self {
         inner.env.spawn(inner.clone().run_writer());
         inner.env.spawn(inner.clone().run_destager());
+        (0..PLACERS).for_each(|number| inner.env.spawn(inner.clone().run_placer(number)));
         if inner.tuning.idle_destage_ms > 0 {
             inner.env.spawn(inner.clone().run_idle());
         }
@@ -147,7 +152,13 @@ impl<E: Env> DiskGroup<E> {
         self.inner().state.borrow_mut().refuse_waiting(component);
     }
 
-    /// Queues `operation` at once, in call order; the future resolves when it is on stable media. Dropping the
+    /// Refuses the large copies of a component that are not in the log: call it before anything is asked for in a new session, as
+    /// they may take effect later than what is asked for after them.
+    pub fn refuse_copies(&self, component: ComponentId) {
+        self.inner().state.borrow_mut().refuse_copies(component);
+    }
+
+    /// Queues `operation` at once, in call order (large copies may come to the log later); the future resolves when it is on stable media. Dropping the
     /// future does not cancel it.
     ///
     /// While the log is full, writes and copies wait, and undo, settle, zero, delete and record overtake them.
@@ -322,6 +333,11 @@ impl<E: Env> DiskGroup<E> {
         inner.state.borrow_mut().closing = true;
         inner.writer.raise();
         inner.destager.raise();
+        inner.placer.raise();
+        for ended in &inner.placers_ended {
+            ended.wait().await;
+            ended.raise();
+        }
         inner.writer_ended.wait().await;
         inner.writer_ended.raise();
         inner.destager_ended.wait().await;

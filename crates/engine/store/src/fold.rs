@@ -20,7 +20,10 @@ use crate::{
 impl State {
     /// The settled zeroes among the items and the pending rows: what they cover leaves the map first, in bounded steps.
     pub fn settled_zeroes(&self, items: &[Item]) -> Vec<Item> {
-        let zero = |item: &&Item| item.data.is_none() && !item.pending;
+        let zero = |item: &&Item| {
+            let record = self.records.get(item.record);
+            !item.pending && record.is_some_and(|record| matches!(record.body, Body::Zero { .. }))
+        };
         let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
         for id in self.resolvable() {
             let record = self.records.of(id);
@@ -137,13 +140,14 @@ impl State {
         let Some(component) = self.components.get(&item.component) else {
             return;
         };
-        let zero = matches!(record.body, Body::Zero { .. });
-        let zero_slot = if record.allocates() { ZERO_SLOT } else { NO_SLOT };
         let slot_of = |block: u64| {
-            if zero {
-                return zero_slot;
-            }
-            let slot = slots[item.slots_from + (block - item.range.first) as usize];
+            let slot = match &record.body {
+                Body::Zero { keep_allocated: true } => return ZERO_SLOT,
+                Body::Zero { keep_allocated: false } => return NO_SLOT,
+                // Written before it was logged.
+                Body::Data { place: Place::Slots(own), .. } => own[(block - record.range.first) as usize],
+                Body::Data { .. } => slots[item.slots_from + (block - item.range.first) as usize],
+            };
             assert_ne!(slot, NO_SLOT, "what is live was written");
             slot
         };

@@ -28,7 +28,8 @@ pub(crate) type Crcs = SmallVec<[u32; 4]>;
 pub(crate) enum Place {
     /// In the log, back to back from this position.
     Log(u64),
-    /// In the capacity tier, a slot per block, not folded into the map: the operation was unsettled when destaged.
+    /// In the capacity tier, a slot per block, not folded into the map: the operation was unsettled when destaged, or is a large
+    /// copy that destage has not come to yet.
     Slots(Box<[u64]>),
 }
 

@@ -193,6 +193,7 @@ fn kind(record: &LogRecord) -> &'static str {
         LogRecord::Write { .. } => "write",
         LogRecord::Zero { .. } => "zero",
         LogRecord::Copy { .. } => "copy",
+        LogRecord::Placed { .. } => "placed",
         LogRecord::Undo { .. } => "undo",
         LogRecord::Settle { .. } => "settle",
         LogRecord::Record { .. } => "record",

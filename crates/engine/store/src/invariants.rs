@@ -232,6 +232,10 @@ impl State {
                         if !self.devices[component.device as usize].has(slots[at]) {
                             return Err(format!("{:?} block {block} is in no slot of its device", record.component));
                         }
+                        let segments = &self.devices[component.device as usize];
+                        if segments.is_free(segments.segment_of(slots[at])) {
+                            return Err(format!("{:?} block {block} is in a segment that is free", record.component));
+                        }
                         if record.row.is_some() {
                             *references.entry((component.device, slots[at])).or_default() += 1;
                         }

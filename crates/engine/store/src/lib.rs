@@ -32,6 +32,7 @@ mod meta;
 mod operation;
 mod options;
 mod pace;
+mod place;
 mod read;
 mod read_cache;
 mod recovery;

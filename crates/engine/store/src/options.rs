@@ -41,6 +41,9 @@ pub struct StoreOptions {
     /// Blocks that one destage round reads and writes, at most (but at least a log segment): bounds its memory. The data of two
     /// rounds is in memory at a time.
     pub destage_blocks_max: u32,
+    /// Copies with at least so many bytes of data go straight to the capacity tier, past the log: resync, whose bytes are neither
+    /// waited for by a guest nor overwritten soon.
+    pub place_bytes_min: u64,
     /// Destage what is buffered when nothing was written for so long, in milliseconds; 0 never.
     pub idle_destage_ms: u64,
     /// Open although a capacity device is blank, a new one in the place of a dead one: its components are lost for good.
@@ -63,6 +66,7 @@ impl Default for StoreOptions {
             congestion_high_percent: 90,
             congestion_delay_max_us: 100_000,
             destage_blocks_max: 4 << 10,
+            place_bytes_min: 64 << 10,
             idle_destage_ms: 0,
             accept_missing: false,
             force: false,

@@ -104,6 +104,8 @@ impl<E: Env> DiskGroup<E> {
             state: RefCell::new(state),
             writer,
             destager: Signal::default(),
+            placer: Signal::default(),
+            placers_ended: Default::default(),
             writer_ended: Signal::default(),
             destager_ended: Signal::default(),
         });
@@ -303,6 +305,7 @@ impl State {
             pending_rows: Default::default(),
             cache: ReadCache::new(options.read_cache_bytes),
             queue: Default::default(),
+            placing: Default::default(),
             health: LogHealth::Sound,
             counters: StoreCounters::default(),
             stages: Stages::default(),

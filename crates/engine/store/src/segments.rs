@@ -9,7 +9,7 @@ use std::{
     rc::Rc,
 };
 
-use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, run_header_pages};
+use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, SlotRun, run_header_pages};
 use cairn_types::{BLOCK_BYTES, Canary};
 
 use crate::{rows::SegmentRow, signal::Signal};
@@ -18,6 +18,12 @@ use crate::{rows::SegmentRow, signal::Signal};
 const CLEANER_RESERVE_PERCENT: u64 = 5;
 /// Segments that writes may not fill, at least: one to write to, one to clean into, one that waits for its commit.
 pub(crate) const CLEANER_RESERVE_SEGMENTS: u64 = 3;
+
+/// Who appends runs, each to a segment of its own. What is read of a segment after a crash is a chain of runs from its first page:
+/// each writer has its run on the medium before it begins the next, and would leave a hole before those of another.
+pub(crate) const STREAMS: usize = 3;
+/// The stream of destage and cleaning, which are one task.
+pub(crate) const DESTAGE_STREAM: usize = 0;
 
 /// Numbers that grow by one never come near this; a row that has them there was not written by us.
 pub(crate) const COUNTS_MAX: u64 = 1 << 62;
@@ -29,8 +35,8 @@ pub(crate) struct Segments {
     pub segments_offset: u64,
     pub segment_pages: u32,
     rows: Vec<SegmentRow>,
-    /// The segment that runs are appended to.
-    open: Option<u32>,
+    /// The segment that runs are appended to, by stream.
+    open: [Option<u32>; STREAMS],
     pub dirty: BTreeSet<u32>,
     /// Slots in use.
     live: u64,
@@ -38,9 +44,18 @@ pub(crate) struct Segments {
     free: BTreeSet<u32>,
     /// Segments with blocks that wait for their transaction, by the round that wrote them.
     awaited: BTreeMap<u64, BTreeSet<u32>>,
+    /// Segments with blocks that records of the log name, by the log segment of the record.
+    held: BTreeMap<u64, Held>,
     /// What the components on this device may need, in blocks.
     pub charged: u64,
     pub failed: bool,
+}
+
+/// What the records of one log segment name.
+#[derive(Debug, Default)]
+struct Held {
+    segments: BTreeSet<u32>,
+    blocks: u64,
 }
 
 /// Where a run goes.
@@ -69,11 +84,12 @@ impl Segments {
             segments_offset: regions.segments_offset,
             segment_pages: regions.segment_bytes / BLOCK_BYTES,
             rows: vec![SegmentRow::default(); count as usize],
-            open: None,
+            open: [None; STREAMS],
             dirty: BTreeSet::new(),
             live: 0,
             free: (0..count).collect(),
             awaited: BTreeMap::new(),
+            held: BTreeMap::new(),
             charged: 0,
             failed: false,
         }
@@ -124,20 +140,20 @@ impl Segments {
     }
 
     /// Takes room for a run of at most `wanted` entries, of the round `ticket`. None when no segment is free.
-    pub fn take_run(&mut self, wanted: u32, round: u64, ticket: u64, pins: &Pins) -> Option<RunPlace> {
-        let left = |s: &Self| s.open.map_or(0, |o| s.segment_pages - s.rows[o as usize].fill);
+    pub fn take_run(&mut self, stream: usize, wanted: u32, round: u64, ticket: u64, pins: &Pins) -> Option<RunPlace> {
+        let left = |s: &Self| s.open[stream].map_or(0, |o| s.segment_pages - s.rows[o as usize].fill);
         if left(self) < 2 {
             let device = self.device;
-            let next = self.free.iter().copied().find(|&s| Some(s) != self.open && !pins.held(device, u64::from(s)))?;
+            let next = self.free.iter().copied().find(|&s| !self.is_open(s) && !pins.held(device, u64::from(s)))?;
             // Not free from now on, though nothing refers to it yet: a crash makes it free again.
             self.free.remove(&next);
-            if let Some(old) = self.open.replace(next) {
+            if let Some(old) = self.open[stream].replace(next) {
                 self.free_if_unused(old);
             }
             let row = &mut self.rows[next as usize];
             *row = SegmentRow { generation: row.generation + 1, ..SegmentRow::default() };
         }
-        let segment = self.open.expect("just chosen");
+        let segment = self.open[stream].expect("just chosen");
         let entries = wanted.min(entries_for(left(self))).min(RUN_ENTRIES_PER_HEADER_MAX);
         let row = &mut self.rows[segment as usize];
         let page = u64::from(segment) * u64::from(self.segment_pages) + u64::from(row.fill);
@@ -157,16 +173,71 @@ impl Segments {
         }
     }
 
-    /// Blocks of it wait for their transaction: it is not free, even when nothing refers to it. Otherwise a round of three
-    /// segments would overwrite its own first.
+    /// Whether a run may stand on the device: within one of its segments.
+    pub fn has_run(&self, run: SlotRun) -> bool {
+        let last = run.first_slot + u64::from(run.count) - 1;
+        self.has(last) && self.segment_of(run.first_slot) == self.segment_of(last)
+    }
+
+    /// A record in this segment of the log names these slots: until the log has left it behind, theirs is neither free nor cleaned.
+    /// In replay the row may be of before the run was written.
+    pub fn hold(&mut self, log_segment: u64, run: SlotRun) {
+        let segment = self.segment_of(run.first_slot);
+        self.free.remove(&segment);
+        let end = (run.first_slot % u64::from(self.segment_pages)) as u32 + run.count;
+        let row = &mut self.rows[segment as usize];
+        if run.generation > row.generation {
+            *row = SegmentRow { generation: run.generation, fill: 0, ..*row };
+        }
+        row.fill = row.fill.max(end);
+        self.dirty.insert(segment);
+        let held = self.held.entry(log_segment).or_default();
+        held.segments.insert(segment);
+        held.blocks += u64::from(run.count);
+    }
+
+    /// Blocks that records from this log segment on name.
+    pub fn held_blocks_from(&self, log_segment: u64) -> u64 {
+        self.held.range(log_segment..).map(|(_, held)| held.blocks).sum()
+    }
+
+    /// The log has left everything below this segment behind.
+    pub fn let_go_below(&mut self, log_segment: u64) {
+        let kept = self.held.split_off(&log_segment);
+        for segment in std::mem::replace(&mut self.held, kept).into_values().flat_map(|held| held.segments) {
+            self.free_if_unused(segment);
+        }
+    }
+
+    /// Leaves the segments of all streams but destage's, so that they can be cleaned: space is short.
+    pub fn close_streams(&mut self) {
+        for stream in (0..STREAMS).filter(|stream| *stream != DESTAGE_STREAM) {
+            if let Some(segment) = self.open[stream].take() {
+                self.free_if_unused(segment);
+            }
+        }
+    }
+
+    fn is_open(&self, segment: u32) -> bool {
+        self.open.contains(&Some(segment))
+    }
+
+    /// Blocks of it wait for their transaction, or records of the log name some: it is not free, even when nothing in the metadata
+    /// refers to it. Otherwise a round of three segments would overwrite its own first.
     fn is_awaited(&self, segment: u32) -> bool {
         self.awaited.values().any(|segments| segments.contains(&segment))
+            || self.held.values().any(|held| held.segments.contains(&segment))
     }
 
     fn free_if_unused(&mut self, segment: u32) {
-        if self.rows[segment as usize].live == 0 && self.open != Some(segment) && !self.is_awaited(segment) {
+        if self.rows[segment as usize].live == 0 && !self.is_open(segment) && !self.is_awaited(segment) {
             self.free.insert(segment);
         }
+    }
+
+    /// Whether the next run may overwrite it.
+    pub fn is_free(&self, segment: u32) -> bool {
+        self.free.contains(&segment)
     }
 
     /// A segment's row as it will be when a transaction with this change of its count is durable.
@@ -197,7 +268,7 @@ impl Segments {
         self.live -= 1;
         let early = Canary::SegmentReusedEarly.sings();
         let unused = row.live == 0 || early && row.live < 8;
-        if unused && self.open != Some(segment) && !self.is_awaited(segment) {
+        if unused && !self.is_open(segment) && !self.is_awaited(segment) {
             self.free.insert(segment);
         }
         self.dirty.insert(segment);
@@ -209,7 +280,7 @@ impl Segments {
         let score = |(segment, row): (u32, &SegmentRow)| -> Option<(std::cmp::Reverse<u64>, u32)> {
             let live = u64::from(row.live);
             // A nearly full one gives nothing back.
-            if live == 0 || Some(segment) == self.open || live * 100 >= self.slots_per_segment() * 98 {
+            if live == 0 || self.is_open(segment) || live * 100 >= self.slots_per_segment() * 98 {
                 return None;
             }
             // What waits for its transaction would be taken for dead.
@@ -297,19 +368,19 @@ mod tests {
         let regions =
             CapacityRegions { segments_offset: 1 << 20, segment_count: 2, segment_bytes: 16 * 4096, log_id: 1 };
         let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
-        let first = segments.take_run(100, 1, 1, &pins).unwrap();
+        let first = segments.take_run(DESTAGE_STREAM, 100, 1, 1, &pins).unwrap();
         assert_eq!((first.entries, first.page, first.first_slot()), (15, 0, 1));
         (1..16).for_each(|slot| segments.add_live(slot));
-        let second = segments.take_run(3, 1, 1, &pins).unwrap();
+        let second = segments.take_run(DESTAGE_STREAM, 3, 1, 1, &pins).unwrap();
         assert_eq!((second.segment, second.entries), (1, 3));
         segments.add_live(second.first_slot());
-        assert_eq!(segments.take_run(100, 1, 1, &pins).unwrap().entries, 11);
-        assert_eq!(segments.take_run(1, 1, 1, &pins), None);
+        assert_eq!(segments.take_run(DESTAGE_STREAM, 100, 1, 1, &pins).unwrap().entries, 11);
+        assert_eq!(segments.take_run(DESTAGE_STREAM, 1, 1, 1, &pins), None);
         (1..16).for_each(|slot| segments.drop_live(slot));
         segments.round_over(1);
         let pin = pins.pin(0, 0);
-        assert_eq!(segments.take_run(1, 1, 1, &pins), None);
+        assert_eq!(segments.take_run(DESTAGE_STREAM, 1, 1, 1, &pins), None);
         drop(pin);
-        assert_eq!(segments.take_run(1, 2, 2, &pins).unwrap().generation, 2);
+        assert_eq!(segments.take_run(DESTAGE_STREAM, 1, 2, 2, &pins).unwrap().generation, 2);
     }
 }

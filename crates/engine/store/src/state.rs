@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use bytes::Bytes;
-use cairn_format::{LogPiece, LogRecord};
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_format::{LogPiece, LogRecord, PlacedPiece};
+use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, ObjectId, OpId};
 use futures::channel::oneshot;
+use smallvec::SmallVec;
 
 use crate::{
     append::Queue,
@@ -20,6 +21,7 @@ use crate::{
     log::Ring,
     map::LeafCache,
     pace::Pace,
+    place::Placing,
     read_cache::ReadCache,
     segments::Segments,
     stages::Stages,
@@ -70,12 +72,13 @@ pub(crate) struct State {
     pub pending_rows: BTreeSet<u64>,
     pub cache: ReadCache,
     pub queue: Queue,
+    pub placing: Placing,
     pub health: LogHealth,
     pub counters: StoreCounters,
     pub stages: Stages,
     /// Counts destage and cleaning rounds: the clock of segment ages.
     pub round: u64,
-    /// Counts what is written to capacity devices and waits for its transaction: rounds and cleanings.
+    /// Counts what is written to capacity devices and waits for its transaction, or its record: rounds, cleanings, copies.
     pub tickets: u64,
     /// The rounds under way reach up to here, if beyond the tail.
     pub gathered_to: u64,
@@ -168,17 +171,21 @@ impl State {
                 });
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
-            LogRecord::Write { component, op, settled, client, first_block, crcs } => {
-                let piece = LogPiece::Data { first_block, crcs };
-                self.put(Head { component, op, settled, client }, [piece], None, at)
-            }
+            LogRecord::Write { component, op, settled, client, first_block, crcs } => self.put(
+                Head { component, op, settled, client },
+                logged([LogPiece::Data { first_block, crcs }], at),
+                at,
+            ),
             LogRecord::Zero { component, op, settled, client, range, keep_allocated } => {
-                let piece = LogPiece::Hole { range };
-                self.put(Head { component, op, settled, client }, [piece], Some(keep_allocated), at)
+                let zero = (range, Body::Zero { keep_allocated });
+                self.put(Head { component, op, settled, client }, Parts::from_iter([zero]), at)
             }
             LogRecord::Copy { component, op, settled, pieces } => {
                 let client = ClientTag::default();
-                self.put(Head { component, op, settled, client }, pieces, None, at)
+                self.put(Head { component, op, settled, client }, logged(pieces, at), at)
+            }
+            LogRecord::Placed { component, op, settled, pieces } => {
+                self.apply_placed(Head { component, op, settled, client: ClientTag::default() }, pieces, at)
             }
             LogRecord::Undo { component, op } => {
                 let ranges = self.change(component, |c, records| c.undo(op, at.position, records));
@@ -264,14 +271,12 @@ impl State {
         self.dirty_objects.insert(object);
     }
 
-    fn put<P>(&mut self, head: Head, pieces: P, keep_allocated: Option<bool>, at: At) -> Applied
-    where
-        P: AsRef<[LogPiece]> + IntoIterator<Item = LogPiece>,
-    {
+    /// Puts the parts of an operation into the index.
+    fn put(&mut self, head: Head, parts: Parts, at: At) -> Applied {
         let Head { component, op, settled, client } = head;
         let segment = self.ring.segment_of(at.position);
         // What is not applied in the end is forgotten in vain, and read again.
-        pieces.as_ref().iter().for_each(|piece| self.cache.forget(component, range_of(piece)));
+        parts.iter().for_each(|(range, _)| self.cache.forget(component, *range));
         let applied = self.change(component, |c, records| {
             if c.lost {
                 return Applied::Lost;
@@ -281,17 +286,7 @@ impl State {
                 return Applied::Undone;
             }
             c.settle(settled, records);
-            let mut data = at.data;
-            for piece in pieces {
-                let (range, body) = match piece {
-                    LogPiece::Data { first_block, crcs } => {
-                        let range = BlockRange::new(first_block, crcs.len() as u32);
-                        let body = Body::Data { place: Place::Log(data), crcs: crcs.into() };
-                        data += range.bytes();
-                        (range, body)
-                    }
-                    LogPiece::Hole { range } => (range, Body::Zero { keep_allocated: keep_allocated.unwrap_or(false) }),
-                };
+            for (range, body) in parts {
                 let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
                 c.put(record, client, Some(segment), records);
             }
@@ -299,6 +294,36 @@ impl State {
             Applied::Done
         });
         applied.unwrap_or(Applied::NoComponent)
+    }
+
+    /// A copy whose blocks stand in the capacity tier. Their segments are held until the log has left the record behind.
+    fn apply_placed(&mut self, head: Head, pieces: Vec<PlacedPiece>, at: At) -> Applied {
+        let Some(known) = self.components.get(&head.component) else {
+            return Applied::NoComponent;
+        };
+        let device = known.device as usize;
+        let (mut parts, mut runs) = (Parts::new(), Vec::new());
+        for piece in pieces {
+            parts.push(match piece {
+                PlacedPiece::Hole { range } => (range, Body::Zero { keep_allocated: false }),
+                PlacedPiece::Data { first_block, crcs, runs: own } => {
+                    let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize)).collect();
+                    let range = BlockRange::new(first_block, crcs.len() as u32);
+                    runs.extend(own);
+                    (range, Body::Data { place: Place::Slots(slots), crcs: crcs.into() })
+                }
+            });
+        }
+        // Not ours, whatever its checksum says: no writer of the log names slots that the device does not have.
+        if !known.lost && !runs.iter().all(|run| self.devices[device].has_run(*run)) {
+            return Applied::NoComponent;
+        }
+        let applied = self.put(head, parts, at);
+        if applied == Applied::Done && !Canary::PlacedNotHeld.sings() {
+            let log_segment = self.ring.segment_of(at.position);
+            runs.into_iter().for_each(|run| self.devices[device].hold(log_segment, run));
+        }
+        applied
     }
 
     /// A capacity device is gone: its components are lost. They are told at the next transaction's commit.
@@ -326,6 +351,7 @@ impl State {
     /// whose write failed stays in flight, as nobody knows what is on the medium there.
     pub fn stop(&mut self, error: StoreError) {
         self.queue.fail_all(&error);
+        self.placing.fail_all(&error);
         self.drain_to = None;
         self.close_wanted = false;
         let waiters = std::mem::take(&mut self.drain_waiters);
@@ -363,9 +389,20 @@ impl State {
     }
 }
 
-fn range_of(piece: &LogPiece) -> BlockRange {
-    match piece {
-        LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
-        LogPiece::Hole { range } => *range,
-    }
+/// Blocks, and what an operation does to them.
+type Parts = SmallVec<[(BlockRange, Body); 1]>;
+
+/// Pieces whose data stand in the log, one after the other.
+fn logged(pieces: impl IntoIterator<Item = LogPiece>, at: At) -> Parts {
+    let mut data = at.data;
+    let part = |piece| match piece {
+        LogPiece::Data { first_block, crcs } => {
+            let range = BlockRange::new(first_block, crcs.len() as u32);
+            let body = Body::Data { place: Place::Log(data), crcs: crcs.into() };
+            data += range.bytes();
+            (range, body)
+        }
+        LogPiece::Hole { range } => (range, Body::Zero { keep_allocated: false }),
+    };
+    pieces.into_iter().map(part).collect()
 }

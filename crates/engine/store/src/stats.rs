@@ -1,6 +1,9 @@
 //! What a disk group tells of itself.
 
-use cairn_types::DiskGroupId;
+use cairn_format::LogRecord;
+use cairn_types::{BLOCK_BYTES, DiskGroupId};
+
+use crate::place::placed_blocks;
 
 /// Whether the log was whole when the disk group was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub struct StoreCounters {
     pub destage_write_bytes: u64,
     /// Those of the cleaner.
     pub clean_write_bytes: u64,
+    /// Those of large copies, which go past the log.
+    pub place_write_bytes: u64,
     /// Bytes of capacity devices that the cleaner read, whole segments.
     pub clean_read_bytes: u64,
     /// Blocks that the cleaner moved.
@@ -93,6 +98,29 @@ pub struct StoreCounters {
     pub read_cache_misses: u64,
     /// Blocks that were read with a wrong checksum or not at all.
     pub bad_blocks: u64,
+}
+
+impl StoreCounters {
+    /// One operation is in the log.
+    pub(crate) fn operation(&mut self, record: &LogRecord, data_bytes: u64) {
+        self.operations += 1;
+        match record {
+            LogRecord::Write { .. } => {
+                self.write_operations += 1;
+                self.write_bytes += data_bytes;
+            }
+            LogRecord::Copy { .. } => {
+                self.copy_operations += 1;
+                self.copy_bytes += data_bytes;
+            }
+            LogRecord::Placed { pieces, .. } => {
+                self.copy_operations += 1;
+                self.copy_bytes += placed_blocks(pieces) * u64::from(BLOCK_BYTES);
+            }
+            LogRecord::Zero { .. } => self.zero_operations += 1,
+            _ => {}
+        }
+    }
 }
 
 /// Counters and gauges.

@@ -485,6 +485,7 @@ impl Transaction {
             let segment = state.ring.segment_of(tail);
             state.ring.move_tail(tail);
             state.records.forget_segments_below(segment);
+            state.devices.iter_mut().for_each(|segments| segments.let_go_below(segment));
         }
         let tail = state.ring.tail;
         let State { objects, dirty_objects, deleted, .. } = state;

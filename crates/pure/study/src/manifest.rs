@@ -192,7 +192,7 @@ pub struct Counters {
     pub guest_written_bytes: u64,
     /// What guests read.
     pub guest_read_bytes: u64,
-    /// What copies took into their write buffers, of guests and of resync: copies x guest bytes where nothing is resynced.
+    /// What copies took, of guests into their write buffers and of resync: copies x guest bytes where nothing is resynced.
     pub buffered_bytes: u64,
     /// What was written to the logs on cache devices for it, headers and padding included.
     pub log_written_bytes: u64,
@@ -202,7 +202,7 @@ pub struct Counters {
     pub capacity_written_by_destage_bytes: u64,
     /// What cleaning wrote to them.
     pub capacity_written_by_cleaning_bytes: u64,
-    /// What anything else wrote to them, metadata left out.
+    /// What anything else wrote to them, resync and metadata left out.
     pub capacity_written_otherwise_bytes: u64,
     /// What was read from write buffers.
     pub read_from_buffer_bytes: u64,

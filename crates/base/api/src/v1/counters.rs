@@ -80,7 +80,9 @@ counters! {
         pub capacity_write_destage_bytes: u64,
         /// Bytes written to capacity devices by the cleaner, which empties segments.
         pub capacity_write_clean_bytes: u64,
-        /// Bytes written to capacity devices by anybody else: 0, as every write goes through the log.
+        /// Bytes written to capacity devices by resync: headers and data of large copies, which go past the log.
+        pub capacity_write_resync_bytes: u64,
+        /// Bytes written to capacity devices by anybody else: 0, as every write of a guest goes through the log.
         pub capacity_write_other_bytes: u64,
         /// Bytes that the cleaner read from capacity devices.
         pub clean_read_bytes: u64,

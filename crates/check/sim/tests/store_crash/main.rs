@@ -125,9 +125,11 @@ fn sweep(seed: u64) -> (u64, u64) {
     let recording = record(seed, SCRIPT_STEPS);
     assert_eq!(recording.trace, record(seed, SCRIPT_STEPS).trace, "one seed, one run");
     let stats = &recording.stats;
+    let counters = &stats.counters;
+    let past_log = counters.place_write_bytes;
     println!(
         "seed {seed}: {} operations in {} batches, {} disk operations, {} destage rounds, {} blocks destaged, {} cleaned \
-         ({} segments), log wrapped {} times",
+         ({} segments), {past_log} bytes of copies past the log, log wrapped {} times",
         stats.counters.operations,
         stats.counters.batches,
         recording.operations,
@@ -137,7 +139,7 @@ fn sweep(seed: u64) -> (u64, u64) {
         stats.counters.cleaned_segments,
         recording.log_wraps
     );
-    assert!(stats.counters.destage_rounds > 10 && recording.log_wraps > 1, "the workload is too tame");
+    assert!(counters.destage_rounds > 10 && recording.log_wraps > 1 && past_log > 0, "the workload is too tame");
     let all = chosen("CRASH_LOSSES");
     let losses = all.unwrap_or(1);
     let mut points = 0;

@@ -18,6 +18,7 @@ pub fn options() -> StoreOptions {
         read_cache_bytes: 64 << 10,
         map_cache_bytes: 64 << 10,
         destage_percent: 25,
+        place_bytes_min: 8 << 10,
         ..StoreOptions::default()
     }
 }

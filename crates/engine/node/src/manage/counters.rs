@@ -94,7 +94,7 @@ impl<E: Env> Node<E> {
     }
 }
 
-fn metrics_of(s: &StoreStats) -> [(&'static str, u64); 25] {
+fn metrics_of(s: &StoreStats) -> [(&'static str, u64); 26] {
     let c = &s.counters;
     [
         ("log_bytes", s.log_bytes),
@@ -112,6 +112,7 @@ fn metrics_of(s: &StoreStats) -> [(&'static str, u64); 25] {
         ("capacity_write_bytes_total", c.capacity_write_bytes),
         ("capacity_write_destage_bytes_total", c.destage_write_bytes),
         ("capacity_write_clean_bytes_total", c.clean_write_bytes),
+        ("capacity_write_resync_bytes_total", c.place_write_bytes),
         ("cleaned_blocks_total", c.cleaned_blocks),
         ("metadata_write_bytes_total", c.metadata_write_bytes),
         ("read_log_bytes_total", c.read_log_bytes),
@@ -165,7 +166,11 @@ fn counters(stats: &StoreStats) -> v1::StoreCounters {
         destage_read_bytes: c.destage_read_bytes,
         capacity_write_destage_bytes: c.destage_write_bytes,
         capacity_write_clean_bytes: c.clean_write_bytes,
-        capacity_write_other_bytes: c.capacity_write_bytes - c.destage_write_bytes - c.clean_write_bytes,
+        capacity_write_resync_bytes: c.place_write_bytes,
+        capacity_write_other_bytes: c.capacity_write_bytes
+            - c.destage_write_bytes
+            - c.clean_write_bytes
+            - c.place_write_bytes,
         clean_read_bytes: c.clean_read_bytes,
         metadata_row_bytes: c.metadata_row_bytes,
         metadata_write_bytes: c.metadata_write_bytes,

@@ -7,5 +7,6 @@ mod counters;
 mod faults;
 mod full;
 mod latencies;
+mod placed;
 mod refusals;
 mod support;

@@ -23,6 +23,7 @@ pub fn options() -> StoreOptions {
         metadata_bytes: Some(6 << 20),
         log_segment_bytes: Some(64 << 10),
         segment_bytes: 64 << 10,
+        place_bytes_min: 20 << 10,
         ..StoreOptions::default()
     }
 }
