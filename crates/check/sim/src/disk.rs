@@ -7,6 +7,7 @@
 //! Not here    the bytes (`medium.rs`), the vocabulary of faults (`faults.rs`)
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     rc::Rc,
     sync::{
@@ -93,6 +94,8 @@ pub struct DiskCounters {
 struct DiskState {
     medium: Medium,
     faults: Faults,
+    /// Writes that landed elsewhere and have not ended: another one may well be on its way to where they did.
+    astray: BTreeSet<u64>,
     rng: Rng,
     latency: DiskLatency,
     counters: DiskCounters,
@@ -139,6 +142,7 @@ impl DiskCore {
             state: Mutex::new(DiskState {
                 medium,
                 faults: Faults::default(),
+                astray: BTreeSet::new(),
                 rng,
                 latency: DiskLatency::default(),
                 counters: DiskCounters::default(),
@@ -273,15 +277,14 @@ impl DiskCore {
         let len_bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         self.check(state, DiskErrorKind::Write, "write", offset, len_bytes)?;
         assert!(
-            !state.medium.races(offset, len_bytes),
+            !state.astray.is_empty() || !state.medium.races(offset, len_bytes),
             "{}: two writes in flight to the sectors at {offset} (+{len_bytes}): their order is nobody's promise",
             self.label
         );
         state.counters.bytes_written += len_bytes;
-        let write = state
-            .faults
-            .lands_at(offset, len_bytes, self.len_bytes)
-            .map(|lands| state.medium.begin_write(handle, lands, parts));
+        let lands = state.faults.lands_at(offset, len_bytes, self.len_bytes);
+        let write = lands.map(|lands| state.medium.begin_write(handle, lands, parts));
+        state.astray.extend(write.filter(|_| lands != Some(offset)));
         let fails = state.faults.on_write_fails();
         Ok(Begun { write, fails })
     }
@@ -293,7 +296,10 @@ impl DiskCore {
         durable: bool,
         (offset, len_bytes): (u64, u64),
     ) -> Result<(), DiskError> {
-        let DiskState { medium, rng, .. } = state;
+        let DiskState { medium, rng, astray, .. } = state;
+        if let Some(write) = begun.write {
+            astray.remove(&write);
+        }
         match begun.write {
             Some(write) if begun.fails => medium.fail_write(write, rng),
             Some(write) => medium.end_write(write, durable),
