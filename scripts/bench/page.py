@@ -5,6 +5,7 @@ Promises  every number is a median of the rounds, with how far the rounds lie ap
 """
 
 import aims
+import measure
 from figures import median, ratio
 from prose import items, paragraph
 from rows import CACHED_MIB, INSIDE_BUFFER_MIB, STAGES, every_row
@@ -59,6 +60,7 @@ def _conditions(result):
     begin, end = (" ".join(f"{value:.2f}" for value in made[name]) for name in ("load_begin", "load_end"))
     others = [median(cell["values"]["others_percent"]) for cell in result.cells]
     stolen = [value for cell in result.cells for value in cell["values"]["steal_percent"]]
+    again = [value for cell in result.cells for value in cell["values"].get("again", [])]
     return [
         *paragraph(
             f"""Made by `{made['command']}` on {made['date']} in {made['elapsed_s'] / 60:.0f} minutes: {made['rounds']} rounds,
@@ -69,7 +71,8 @@ def _conditions(result):
         *paragraph(
             f"""Machine: {machine['processors']} processors ({machine['model']}), {machine['memory']}, kernel {machine['kernel']}.
             {made['tools']}. Load average at the begin {begin}, at the end {end}. Processor time stolen by the hypervisor:
-            {made['steal_percent']:.1f} % over all, {max(stolen):.0f} % in the worst cell. Processor time that neither the measured programs
+            {made['steal_percent']:.1f} % over all, {max(stolen):.0f} % in the worst cell that counts: {sum(again)} measurements of
+            {len(stolen) + sum(again)} lost more than {measure.STOLEN_PERCENT_MAX} % and were made again. Processor time that neither the measured programs
             nor the load used: {median(others):.0f} % of the machine in the median cell (kernel threads that work for them are in it),
             {max(others):.0f} % in the median round of the worst."""
         ),

@@ -80,6 +80,17 @@ class Rows(unittest.TestCase):
         orders = [measure.turns(("a", "b", "c"), number) for number in range(3)]
         self.assertEqual(orders, [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]])
 
+    def test_what_the_hypervisor_took_from_is_measured_again_and_the_best_counts(self):
+        def told(*stolen):
+            cells = iter([{"steal_percent": percent, "iops": number} for number, percent in enumerate(stolen)])
+            cell = measure.least_stolen(lambda: next(cells), lambda words: None)
+            return cell["iops"], cell["again"]
+
+        self.assertEqual(told(1.0), (0, 0))
+        self.assertEqual(told(40.0, 60.0, 3.0), (2, 2))
+        # Never quiet: the one that lost least.
+        self.assertEqual(told(*[50.0] * 5, 20.0, *[50.0] * measure.AGAIN_MAX), (5, measure.AGAIN_MAX))
+
     def test_an_estimate_grows_with_rounds(self):
         chosen = rows.selected(["write-qd1"], ["nbdkit", "cairn"])
         one, two = (measure.estimate_s(chosen, rounds, 3) for rounds in (1, 2))
