@@ -24,6 +24,11 @@ pub enum Message {
         /// The answer or a refusal.
         answer: Result<Answer, Refusal>,
     },
+    /// Answers requests with [`Answer::Done`]: those of one group commit, as a rule.
+    Done {
+        /// Of the requests.
+        ids: Vec<u64>,
+    },
     /// A heartbeat.
     Heartbeat(Heartbeat),
     /// The answer to one.

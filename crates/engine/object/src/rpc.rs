@@ -27,6 +27,11 @@ pub const CALL_SECONDS_MAX: u64 = 10;
 /// Where the shard stands in a request's number.
 const SHARD_SHIFT: u32 = 56;
 
+/// Whether the same shard of a host asked both requests.
+pub(crate) fn one_shard_asked(id: u64, other: u64) -> bool {
+    id >> SHARD_SHIFT == other >> SHARD_SHIFT
+}
+
 /// An answer with its payload.
 pub type Reply = Result<(Answer, Bytes), Refusal>;
 
@@ -96,6 +101,11 @@ impl<E: Env> Rpc<E> {
             Err(refusal) => (Err(refusal), Vec::new()),
         };
         self.send(to, Route::Shard((id >> SHARD_SHIFT) as u8), &Message::Answer { id, answer }, payload);
+    }
+
+    /// Answers requests of one shard of `to` with [`Answer::Done`].
+    pub(crate) fn answer_done(&self, to: HostId, ids: Vec<u64>) {
+        self.send(to, Route::Shard((ids[0] >> SHARD_SHIFT) as u8), &Message::Done { ids }, Vec::new());
     }
 
     /// An answer arrived.

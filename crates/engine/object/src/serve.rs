@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_env::{Env, Route};
 use cairn_types::{Accepted, BLOCK_BYTES, Canary, HostId, Incarnation, ObjectId};
 use cairn_wire::{Answer, DataPiece, GuestRequest, Message, Refusal, Request, block_crc};
-use futures::future::{LocalBoxFuture, join_all};
+use futures::future::{LocalBoxFuture, join_all, ready};
 
 use crate::{
     local_store::LocalStore,
@@ -25,6 +25,9 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     pub fn on_message(&self, from: HostId, incarnation: Incarnation, message: Message, payload: Bytes) {
         match message {
             Message::Answer { id, answer } => self.inner.rpc.on_answer(from, id, answer, payload),
+            Message::Done { ids } => {
+                ids.into_iter().for_each(|id| self.inner.rpc.on_answer(from, id, Ok(Answer::Done), Bytes::new()));
+            }
             Message::Request { id, request } => self.on_request(from, incarnation, id, request, payload),
             Message::Settled { to, upto } => self.inner.seats.on_settled(to, upto),
             Message::Release { disk_group, object, epoch } => {
@@ -56,6 +59,8 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 attached.map(|()| (Answer::Done, Vec::new()))
             }),
             Request::Manage { object, command } => Box::pin(async move { shard.serve_command(object, &command).await }),
+            // As if it had not arrived: whoever asked does without this copy, and fills it again.
+            request if was_changed(&request, &payload) => Box::pin(ready(Err(Refusal::Lost))),
             request => self.inner.seats.serve(from, incarnation, request, payload),
         };
         let inner = &self.inner;
@@ -232,6 +237,26 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     }
 }
 
+/// Whether the blocks of a message are not those that its checksums were made of. The store believes what it is given: in memory of
+/// this process nothing changes (fault model).
+fn was_changed(request: &Request, payload: &[u8]) -> bool {
+    match request {
+        Request::Write { crcs, .. } => !are_those_of(crcs, payload),
+        Request::Copy { pieces, .. } => {
+            let crcs = pieces.iter().flat_map(|piece| match piece {
+                DataPiece::Data { crcs } => crcs.as_slice(),
+                DataPiece::Hole { .. } => &[],
+            });
+            !are_those_of(crcs, payload)
+        }
+        _ => false,
+    }
+}
+
+fn are_those_of<'a>(crcs: impl IntoIterator<Item = &'a u32>, blocks: &[u8]) -> bool {
+    blocks.chunks(BLOCK_BYTES as usize).map(block_crc).eq(crcs.into_iter().copied())
+}
+
 /// Bytes of a read with a checksum per 4 KiB of the answer, so that the front end's host can check them.
 fn with_checksums(parts: Vec<Bytes>) -> (Answer, Vec<Bytes>) {
     let step = BLOCK_BYTES as usize;
@@ -242,4 +267,43 @@ fn with_checksums(parts: Vec<Bytes>) -> (Answer, Vec<Bytes>) {
     };
     let crcs = parts.iter().flat_map(|part| part.chunks(step).map(block_crc)).collect();
     (Answer::Data { pieces: vec![DataPiece::Data { crcs }] }, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{ClientTag, ComponentId, DiskGroupId, Epoch, OpId, SessionId};
+    use cairn_wire::Target;
+
+    use super::*;
+
+    /// Goal: a bit that changed on the way, and blocks or checksums that are missing, are seen in writes and region copies.
+    #[test]
+    fn blocks_that_changed_on_the_way_are_seen() {
+        let blocks: Vec<u8> = (0..3 * BLOCK_BYTES).map(|at| (at / 7) as u8).collect();
+        let crcs: Vec<u32> = blocks.chunks(BLOCK_BYTES as usize).map(block_crc).collect();
+        let to = Target {
+            disk_group: DiskGroupId::default(),
+            component: ComponentId::default(),
+            epoch: Epoch::default(),
+            session: SessionId::default(),
+        };
+        let (op, settled) = (OpId::ZERO, OpId::ZERO);
+        let write = |crcs: &[u32]| {
+            let crcs = crcs.to_vec();
+            Request::Write { to, op, settled, client: ClientTag::default(), first_block: 0, crcs }
+        };
+        let (head, tail) = crcs.split_at(1);
+        let data = |crcs: &[u32]| DataPiece::Data { crcs: crcs.to_vec() };
+        let pieces = vec![data(head), DataPiece::Hole { blocks: 4 }, data(tail)];
+        let copy = Request::Copy { to, op, settled, first_block: 0, pieces };
+        for request in [write(&crcs), copy] {
+            assert!(!was_changed(&request, &blocks));
+            let mut changed = blocks.clone();
+            changed[5000] ^= 1;
+            assert!(was_changed(&request, &changed));
+            assert!(was_changed(&request, &blocks[..blocks.len() - 512]));
+            assert!(was_changed(&request, &blocks[..blocks.len() - BLOCK_BYTES as usize]));
+        }
+        assert!(was_changed(&write(head), &blocks));
+    }
 }

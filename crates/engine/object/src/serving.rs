@@ -1,7 +1,8 @@
 //! Requests of other hosts that are being carried out: all in one task, which lives while there are any.
 //!
 //! Promises    while the shard lives, every request is carried to its end and answered, in whatever order they end
-//! Why         a task for each costs more than the set does, and the answers of one group commit leave together
+//! Why         a task for each costs more than the set does; what one group commit made durable is answered in one message, as each
+//!             message is encoded, framed, checked and taken from a queue at the other end
 //! Not here    what is done for a request (`serve`), what becomes of the answer on its way (`rpc`)
 
 use std::{
@@ -14,12 +15,19 @@ use std::{
 
 use cairn_env::Env;
 use cairn_types::HostId;
+use cairn_wire::Answer;
 use futures::{
     future::LocalBoxFuture,
     stream::{FuturesUnordered, StreamExt},
 };
 
-use crate::{rpc::Rpc, seats::Served};
+use crate::{
+    rpc::{Rpc, one_shard_asked},
+    seats::Served,
+};
+
+/// Requests that one message answers, at most.
+const IDS_MAX: usize = 256;
 
 /// One request, and where its answer goes.
 pub(crate) struct Asked {
@@ -63,6 +71,7 @@ impl Serving {
 
     async fn run<E: Env>(&self, rpc: &Rpc<E>) {
         let mut under_way = FuturesUnordered::new();
+        let mut done = Done::default();
         poll_fn(|cx| {
             let known = self.0.waker.borrow().as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
             if !known {
@@ -70,7 +79,12 @@ impl Serving {
             }
             loop {
                 under_way.extend(self.0.new.take());
-                match ready!(under_way.poll_next_unpin(cx)) {
+                let next = under_way.poll_next_unpin(cx);
+                if !matches!(next, Poll::Ready(Some(_))) {
+                    done.send(rpc);
+                }
+                match ready!(next) {
+                    Some((from, id, Ok((Answer::Done, _)))) => done.add(rpc, from, id),
                     Some((from, id, served)) => rpc.answer(from, id, served),
                     None if self.0.new.borrow().is_empty() => return Poll::Ready(()),
                     None => {}
@@ -80,5 +94,31 @@ impl Serving {
         .await;
         self.0.waker.replace(None);
         self.0.runs.set(false);
+    }
+}
+
+/// Requests of one host's shard that are carried out, and whose asker is to be told before this task rests.
+#[derive(Default)]
+struct Done {
+    to: HostId,
+    ids: Vec<u64>,
+}
+
+impl Done {
+    fn add<E: Env>(&mut self, rpc: &Rpc<E>, to: HostId, id: u64) {
+        let together = self.ids.first().is_none_or(|first| self.to == to && one_shard_asked(*first, id));
+        if !together || self.ids.len() == IDS_MAX {
+            self.send(rpc);
+        }
+        self.to = to;
+        self.ids.push(id);
+    }
+
+    fn send<E: Env>(&mut self, rpc: &Rpc<E>) {
+        match self.ids.len() {
+            0 => {}
+            1 => rpc.answer(self.to, self.ids.remove(0), Ok((Answer::Done, Vec::new()))),
+            _ => rpc.answer_done(self.to, std::mem::take(&mut self.ids)),
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    ops::Range,
+    ops::{Bound, Range},
 };
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::{
     bitmap::BaseBits,
-    index::{Body, Extents, Record, RecordId, Records},
+    index::{Body, Extents, Met, Record, RecordId, Records},
     operation::{ComponentInfo, UnsettledOp},
     rows::ClientRow,
 };
@@ -31,6 +31,8 @@ pub(crate) struct Unsettled {
     pub info: UnsettledOp,
     /// Where its versions stand: a copy has one range per piece.
     pub ranges: SmallVec<[BlockRange; 1]>,
+    /// Nothing older stands under them: settling it hides nothing, and the index, which is large, need not be asked.
+    pub alone: bool,
 }
 
 /// What is known of a region.
@@ -172,16 +174,22 @@ impl Component {
         let (op, range) = (record.op, record.range);
         let zero = matches!(record.body, Body::Zero { .. });
         let id = records.add(record, log_segment);
-        self.extents.insert(id, range, self.settled, &self.base, records);
+        let met = self.extents.insert(id, range, self.settled, &self.base, records);
+        if met == Met::Newer {
+            // It may stand under any of these.
+            self.window.range_mut((Bound::Excluded(op), Bound::Unbounded)).for_each(|(_, later)| later.alone = false);
+        }
         self.touch(range, op, log_segment.map_or(AT_ONCE, |segment| segment + 1));
         if op > self.settled {
             let info = UnsettledOp { op, range, client, zero };
-            let entry = self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: SmallVec::new() });
+            let entry =
+                self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: SmallVec::new(), alone: true });
             let first = entry.info.range.first.min(range.first);
             let end = entry.info.range.end().max(range.end());
             entry.info.range = BlockRange::new(first, (end - first) as u32);
             entry.info.zero &= zero;
             entry.ranges.push(range);
+            entry.alone &= met == Met::None;
         }
         id
     }
@@ -224,7 +232,8 @@ impl Component {
         self.settled = upto;
         self.dirty = true;
         while let Some(first) = self.window.first_entry().filter(|first| *first.key() <= upto) {
-            for range in first.remove().ranges {
+            let first = first.remove();
+            for range in first.ranges.into_iter().filter(|_| !first.alone) {
                 self.extents.settle(range, upto, &self.base, records);
             }
         }
@@ -333,5 +342,76 @@ impl Component {
         self.dirty = true;
         self.extents.clear(records);
         self.window.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{Epoch, HostId, Incarnation};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::index::Place;
+
+    fn op(seq: u64) -> OpId {
+        OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        /// An operation: the next one, or `late` ones before it.
+        Put {
+            late: u64,
+            first: u64,
+            count: u32,
+        },
+        Settle {
+            back: u64,
+        },
+        Undo {
+            back: u64,
+        },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let late = prop_oneof![3 => Just(0u64), 1 => 1u64..6];
+        prop_oneof![
+            5 => (late, 0u64..20, 1u32..6).prop_map(|(late, first, count)| Step::Put { late, first, count }),
+            2 => (0u64..6).prop_map(|back| Step::Settle { back }),
+            1 => (0u64..4).prop_map(|back| Step::Undo { back }),
+        ]
+    }
+
+    proptest! {
+        /// Goal: what is asked of the index when operations settle is enough: nothing below the newest settled version stays.
+        /// Method: any order of operations, settling and undoing; after each, an index that is asked about all blocks has nothing
+        /// more to drop.
+        #[test]
+        fn nothing_stays_below_what_is_settled(steps in proptest::collection::vec(step(), 1..60)) {
+            let mut component = Component::new(ComponentId(1), ObjectId(1), 100, 0, 0);
+            let mut records = Records::default();
+            let (mut next, mut seen) = (10u64, BTreeSet::new());
+            for step in steps {
+                match step {
+                    Step::Put { late, first, count } => {
+                        next += u64::from(late == 0);
+                        let op = op(next - late);
+                        // Each operation comes once; what was undone is not put.
+                        if seen.insert(op) && !component.is_undone(op) {
+                            let range = BlockRange::new(first, count);
+                            let body = Body::Data { place: Place::Log(0), crcs: std::iter::repeat_n(0, count as usize).collect() };
+                            let record = Record { component: component.id, op, range, position: 0, body, live: 0, row: None };
+                            component.put(record, ClientTag::default(), Some(0), &mut records);
+                        }
+                    }
+                    Step::Settle { back } => component.settle(op(next - back), &mut records),
+                    Step::Undo { back } => drop(component.undo(op(next - back), 0, &mut records)),
+                }
+                let kept = component.extents.all().map(|span| (span.range, span.versions)).collect::<Vec<_>>();
+                component.extents.settle(BlockRange::new(0, 100), component.settled, &component.base, &mut records);
+                let least = component.extents.all().map(|span| (span.range, span.versions)).collect::<Vec<_>>();
+                prop_assert_eq!(kept, least);
+            }
+        }
     }
 }

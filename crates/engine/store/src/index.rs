@@ -266,6 +266,16 @@ pub(crate) struct Extents {
     scratch: Vec<RecordId>,
 }
 
+/// The versions that a new one met in its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Met {
+    None,
+    /// Older ones only.
+    Older,
+    /// At least one that is newer: it came late.
+    Newer,
+}
+
 /// A stretch of a range with its versions, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -346,21 +356,31 @@ impl Extents {
         self.map.insert(block, right);
     }
 
-    /// Puts `id` among the versions of its blocks, and drops what the newest settled version hides.
-    pub fn insert(&mut self, id: RecordId, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
+    /// Puts `id` among the versions of its blocks, and drops what the newest settled version hides. Tells what versions it met.
+    pub fn insert(
+        &mut self,
+        id: RecordId,
+        range: BlockRange,
+        settled: OpId,
+        base: &BaseBits,
+        records: &mut Records,
+    ) -> Met {
         let record = records.of_mut(id);
         record.live += u64::from(range.count);
         let op = record.op;
-        let put = |records: &mut Records, versions: &mut Vec<RecordId>, count: u64| {
+        let mut met = Met::None;
+        let mut put = |records: &mut Records, versions: &mut Vec<RecordId>, count: u64| {
             let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
+            met = met.max(if place == 0 { Met::Older } else { Met::Newer });
             versions.insert(place, id);
             prune(versions, settled, count, records);
         };
-        if self.change_exactly(range, base, records, |_| true, put) {
-            return;
+        if self.change_exactly(range, base, records, |_| true, &mut put) {
+            return met;
         }
         if self.is_clear(range) {
-            return self.insert_gap(id, range.first, range.count, base, records);
+            self.insert_gap(id, range.first, range.count, base, records);
+            return met;
         }
         self.split_at(range.first);
         self.split_at(range.end());
@@ -380,8 +400,9 @@ impl Extents {
             self.insert_gap(id, first, count, base, records);
         }
         for (first, count) in present {
-            self.change_exactly(BlockRange::new(first, count), base, records, |_| true, put);
+            self.change_exactly(BlockRange::new(first, count), base, records, |_| true, &mut put);
         }
+        met
     }
 
     fn insert_gap(&mut self, id: RecordId, first: u64, count: u32, base: &BaseBits, records: &Records) {

@@ -43,7 +43,7 @@ pub enum Operation {
         client: ClientTag,
         /// The first block.
         first_block: u64,
-        /// CRC-32C per block, checked on arrival.
+        /// CRC-32C per block: those of `data`, which the store believes.
         crcs: Vec<u32>,
         /// The blocks.
         data: Bytes,

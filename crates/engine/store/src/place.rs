@@ -44,7 +44,7 @@ const DUE_PART: u64 = 32;
 const MOST_PART: u64 = 8;
 
 /// A copy that was taken out of its log record.
-pub(crate) struct CopyParts {
+struct CopyParts {
     component: ComponentId,
     op: OpId,
     settled: OpId,
@@ -52,6 +52,14 @@ pub(crate) struct CopyParts {
 }
 
 impl CopyParts {
+    /// # Panics
+    /// On another record than a copy's.
+    fn of(record: LogRecord) -> Self {
+        let LogRecord::Copy { component, op, settled, pieces } = record else {
+            panic!("only copies are placed");
+        };
+        Self { component, op, settled, pieces }
+    }
     fn into_record(self) -> LogRecord {
         let Self { component, op, settled, pieces } = self;
         LogRecord::Copy { component, op, settled, pieces }
@@ -72,8 +80,9 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    pub fn new(since: Time, device: u8, copy: CopyParts, data: Vec<Bytes>, charged: Charged, done: Done) -> Self {
-        Self { since, device, copy, data, charged, done, slots_from: 0 }
+    /// Of a copy's record.
+    pub fn new(since: Time, device: u8, record: LogRecord, data: Vec<Bytes>, charged: Charged, done: Done) -> Self {
+        Self { since, device, copy: CopyParts::of(record), data, charged, done, slots_from: 0 }
     }
 
     fn bytes(&self) -> u64 {
@@ -232,11 +241,9 @@ impl<E: Env> Inner<E> {
                 (ticket, group)
             };
             let Some((device, blocks)) = group else {
-                let state = self.state.borrow();
-                if state.closing || state.stopped.is_some() {
+                if self.state.borrow().ends() {
                     break;
                 }
-                drop(state);
                 self.placer.wait().await;
                 continue;
             };
@@ -256,22 +263,18 @@ impl<E: Env> Inner<E> {
 }
 
 impl State {
-    /// Where the blocks of a copy go at once, and the copy; the record as it was where they go through the log.
-    pub(crate) fn place_of(
-        &self,
-        record: LogRecord,
-        data_bytes: u64,
-        tuning: &StoreOptions,
-    ) -> Result<(u8, CopyParts), LogRecord> {
-        let LogRecord::Copy { component, op, settled, pieces } = record else {
-            return Err(record);
+    /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does.
+    pub(crate) fn place_of(&self, record: &LogRecord, data_bytes: u64, tuning: &StoreOptions) -> Option<u8> {
+        let LogRecord::Copy { component, .. } = record else {
+            return None;
         };
-        let device = self.components[&component].device;
-        let copy = CopyParts { component, op, settled, pieces };
-        match data_bytes >= tuning.place_bytes_min && self.has_place(device, data_bytes / PAGE, tuning) {
-            true => Ok((device, copy)),
-            false => Err(copy.into_record()),
-        }
+        let device = self.components[component].device;
+        (data_bytes >= tuning.place_bytes_min && self.has_place(device, data_bytes / PAGE, tuning)).then_some(device)
+    }
+
+    /// Nothing new begins here any more.
+    fn ends(&self) -> bool {
+        self.closing || self.stopped.is_some()
     }
 
     /// Whether a device has room for so many blocks beside all that the log may still bring it (P4).

@@ -22,6 +22,12 @@ use super::{
 /// Napkin: 32 messages of 4 KiB and their headers are 140 KiB; twice that leaves room for smaller ones between.
 const READ_BYTES: usize = 256 << 10;
 
+/// After a payload of this size the next one is likely as large: then only its head is read into the buffer, and all else goes straight
+/// to its place, without a copy.
+const LARGE_PAYLOAD_BYTES: usize = 64 << 10;
+/// Bytes that are read beyond the message under way while payloads are large.
+const LARGE_READ_BYTES: usize = 4096;
+
 /// A frame that arrived whole, its body checked.
 pub(crate) struct Frame {
     pub header: Header,
@@ -123,6 +129,7 @@ pub(crate) struct FrameReader {
     start: usize,
     end: usize,
     partial: Option<Partial>,
+    payloads_are_large: bool,
 }
 
 impl FrameReader {
@@ -132,7 +139,7 @@ impl FrameReader {
 
     /// One that takes `bytes` (more than a header) per read.
     pub fn with_buffer(bytes: usize) -> Self {
-        Self { buffer: vec![0; bytes].into_boxed_slice(), start: 0, end: 0, partial: None }
+        Self { buffer: vec![0; bytes].into_boxed_slice(), start: 0, end: 0, partial: None, payloads_are_large: false }
     }
 
     /// One read; 0 is the end of the connection. To be called when [`Self::next`] has no more.
@@ -149,7 +156,9 @@ impl FrameReader {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        let free = IoSliceMut::new(&mut self.buffer[self.end..]);
+        let most = if self.payloads_are_large { LARGE_READ_BYTES } else { READ_BYTES };
+        let to = self.buffer.len().min(self.end + most);
+        let free = IoSliceMut::new(&mut self.buffer[self.end..to]);
         let count = match &mut self.partial {
             None => ready!(read(&mut [free]))?,
             Some(partial) => {
@@ -184,6 +193,53 @@ impl FrameReader {
             return Ok(None);
         }
         let partial = self.partial.take().expect("looked at above");
+        self.payloads_are_large = partial.payload.len() >= LARGE_PAYLOAD_BYTES;
         partial.finish().map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_env::Route;
+
+    use super::*;
+
+    /// Goal: of large payloads that follow one another, all but the first bytes are received in place; a small message ends that.
+    #[test]
+    fn large_payloads_are_received_in_place() {
+        const PAYLOAD_BYTES: usize = 128 << 10;
+        let payload: Vec<u8> = (0..PAYLOAD_BYTES).map(|at| (at / 11) as u8).collect();
+        let head = Header::of(Kind::Message, Route::Host, b"body", PAYLOAD_BYTES).encode();
+        let large = [&head[..], b"body", &payload].concat();
+        let small = [&Header::of(Kind::Message, Route::Host, b"done", 0).encode()[..], b"done"].concat();
+        let sent = [&large[..], &large, &large, &small, &small].concat();
+        let (mut reader, mut rest) = (FrameReader::new(), &sent[..]);
+        // Of each read: bytes offered beyond the message under way, and the frames that it made whole.
+        let mut reads = Vec::new();
+        while !rest.is_empty() {
+            let mut beyond = 0;
+            let read = |slices: &mut [IoSliceMut<'_>]| {
+                beyond = slices.last().map_or(0, |free| free.len());
+                let mut count = 0;
+                for slice in slices {
+                    let part = slice.len().min(rest.len());
+                    slice[..part].copy_from_slice(&rest[..part]);
+                    rest = &rest[part..];
+                    count += part;
+                }
+                Poll::Ready(Ok(count))
+            };
+            assert!(matches!(reader.fill_by(read), Poll::Ready(Ok(1..))));
+            let mut frames = 0;
+            while let Some(frame) = reader.next().unwrap() {
+                assert!(frame.payload.is_empty() || frame.payload == payload);
+                frames += 1;
+            }
+            reads.push((beyond, frames));
+        }
+        assert_eq!(reads[0], (READ_BYTES, 1), "nothing is known yet, and the buffer takes nearly two");
+        assert!(reads[1..].iter().all(|(beyond, _)| *beyond <= LARGE_READ_BYTES), "{reads:?}");
+        assert_eq!(reads.iter().map(|(_, frames)| frames).sum::<usize>(), 5);
+        assert!(!reader.payloads_are_large);
     }
 }
