@@ -39,6 +39,16 @@ def shares(before, after, known_s):
     return 100 * spent["steal"] / all_s, 100 * max(others, 0.0) / all_s
 
 
+def stolen_of_wanted(before, after):
+    """Percent of the processor time that anybody wanted between two readings which the hypervisor gave to others.
+
+    Of what was wanted, not of all: where everything stands still because a processor does, little is wanted.
+    """
+    spent = {name: after[name] - before[name] for name in _FIELDS}
+    wanted = sum(spent.values()) - spent["idle"] - spent["iowait"]
+    return 100 * spent["steal"] / wanted if wanted > 0 else 0.0
+
+
 def load_average():
     """The load averages over 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]

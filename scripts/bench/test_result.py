@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aims
 import compare
+import machine
 import measure
 import page
 import result as results
@@ -82,7 +83,7 @@ class Rows(unittest.TestCase):
 
     def test_what_the_hypervisor_took_from_is_measured_again_and_the_best_counts(self):
         def told(*stolen):
-            cells = iter([{"steal_percent": percent, "iops": number} for number, percent in enumerate(stolen)])
+            cells = iter([{"stolen_of_wanted_percent": percent, "iops": number} for number, percent in enumerate(stolen)])
             cell = measure.least_stolen(lambda: next(cells), lambda words: None)
             return cell["iops"], cell["again"]
 
@@ -90,6 +91,13 @@ class Rows(unittest.TestCase):
         self.assertEqual(told(40.0, 60.0, 3.0), (2, 2))
         # Never quiet: the one that lost least.
         self.assertEqual(told(*[50.0] * 5, 20.0, *[50.0] * measure.AGAIN_MAX), (5, measure.AGAIN_MAX))
+
+    def test_a_machine_that_stands_still_has_lost_what_it_wanted(self):
+        at = {name: 0.0 for name in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")}
+        self.assertEqual(machine.stolen_of_wanted(at, at), 0.0)
+        # One tenth of the time was stolen, and nine tenths of what was wanted.
+        later = at | {"user": 0.01, "idle": 0.79, "iowait": 0.1, "steal": 0.09}
+        self.assertAlmostEqual(machine.stolen_of_wanted(at, later), 90.0)
 
     def test_an_estimate_grows_with_rounds(self):
         chosen = rows.selected(["write-qd1"], ["nbdkit", "cairn"])
