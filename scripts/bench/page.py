@@ -60,8 +60,6 @@ def _conditions(result):
     begin, end = (" ".join(f"{value:.2f}" for value in made[name]) for name in ("load_begin", "load_end"))
     others = [median(cell["values"]["others_percent"]) for cell in result.cells]
     stolen = [value for cell in result.cells for value in cell["values"]["steal_percent"]]
-    lost = [value for cell in result.cells for value in cell["values"].get("stolen_of_wanted_percent", [])]
-    again = [value for cell in result.cells for value in cell["values"].get("again", [])]
     return [
         *paragraph(
             f"""Made by `{made['command']}` on {made['date']} in {made['elapsed_s'] / 60:.0f} minutes: {made['rounds']} rounds,
@@ -72,15 +70,23 @@ def _conditions(result):
         *paragraph(
             f"""Machine: {machine['processors']} processors ({machine['model']}), {machine['memory']}, kernel {machine['kernel']}.
             {made['tools']}. Load average at the begin {begin}, at the end {end}. Processor time stolen by the hypervisor:
-            {made['steal_percent']:.1f} % over all, {max(stolen):.0f} % in the worst cell; {max(lost, default=0):.0f} % of what a cell wanted in
-            the worst. {sum(again)} measurements of {len(stolen) + sum(again)} lost more than {measure.STOLEN_PERCENT_MAX} % of what they wanted, and
-            were made again. Processor time that neither the measured programs
-            nor the load used: {median(others):.0f} % of the machine in the median cell (kernel threads that work for them are in it),
+            {made['steal_percent']:.1f} % over all, {max(stolen):.0f} % in the worst cell.{_again(result)} Processor time that neither the
+            measured programs nor the load used: {median(others):.0f} % of the machine in the median cell (kernel threads that work for them are in it),
             {max(others):.0f} % in the median round of the worst."""
         ),
         "",
         *paragraph("Client, servers and files share the machine: compare within this page only, or by `--compare` on the same machine."),
     ]
+
+
+def _again(result):
+    """What was measured again, as a sentence; nothing of a result that does not tell."""
+    again = [value for cell in result.cells for value in cell["values"].get("again", [])]
+    lost = [value for cell in result.cells for value in cell["values"].get("stolen_of_wanted_percent", [])]
+    if not again or not lost:
+        return ""
+    return f""" {sum(again)} measurements of {len(again) + sum(again)} lost more than {measure.STOLEN_PERCENT_MAX} % of the processor time
+        that they wanted, and were made again; the worst that is kept lost {max(lost):.0f} %."""
 
 
 def _overview(result):

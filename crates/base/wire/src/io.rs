@@ -39,6 +39,14 @@ impl DataPiece {
             Self::Hole { blocks } => *blocks,
         }
     }
+
+    /// The checksums of its blocks; none of a hole.
+    pub fn crcs(&self) -> &[u32] {
+        match self {
+            Self::Data { crcs } => crcs,
+            Self::Hole { .. } => &[],
+        }
+    }
 }
 
 /// A piece of a region copy: what the source holds.

@@ -242,13 +242,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
 fn was_changed(request: &Request, payload: &[u8]) -> bool {
     match request {
         Request::Write { crcs, .. } => !are_those_of(crcs, payload),
-        Request::Copy { pieces, .. } => {
-            let crcs = pieces.iter().flat_map(|piece| match piece {
-                DataPiece::Data { crcs } => crcs.as_slice(),
-                DataPiece::Hole { .. } => &[],
-            });
-            !are_those_of(crcs, payload)
-        }
+        Request::Copy { pieces, .. } => !are_those_of(pieces.iter().flat_map(DataPiece::crcs), payload),
         _ => false,
     }
 }

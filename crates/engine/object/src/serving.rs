@@ -115,10 +115,8 @@ impl Done {
     }
 
     fn send<E: Env>(&mut self, rpc: &Rpc<E>) {
-        match self.ids.len() {
-            0 => {}
-            1 => rpc.answer(self.to, self.ids.remove(0), Ok((Answer::Done, Vec::new()))),
-            _ => rpc.answer_done(self.to, std::mem::take(&mut self.ids)),
+        if !self.ids.is_empty() {
+            rpc.answer_done(self.to, std::mem::take(&mut self.ids));
         }
     }
 }

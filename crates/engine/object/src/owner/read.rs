@@ -79,8 +79,7 @@ impl Contents {
     /// Lengths and, for what came over the network, checksums.
     fn check(&self, blocks: u32, verify: bool) -> Result<(), String> {
         let told: u32 = self.pieces.iter().map(DataPiece::blocks).sum();
-        let with_data: usize =
-            self.pieces.iter().map(|p| if let DataPiece::Data { crcs } = p { crcs.len() } else { 0 }).sum();
+        let with_data: usize = self.pieces.iter().map(|piece| piece.crcs().len()).sum();
         let bytes: usize = self.data.iter().map(Bytes::len).sum();
         if told != blocks || bytes != with_data * BLOCK_BYTES as usize {
             return Err(format!("asked for {blocks} blocks, told {told} with {bytes} bytes"));
@@ -88,8 +87,7 @@ impl Contents {
         if !verify {
             return Ok(());
         }
-        let crcs =
-            self.pieces.iter().flat_map(|p| if let DataPiece::Data { crcs } = p { crcs.as_slice() } else { &[] });
+        let crcs = self.pieces.iter().flat_map(DataPiece::crcs);
         let found = self.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize));
         match crcs.zip(found).position(|(crc, block)| *crc != block_crc(block)) {
             Some(at) => Err(format!("data block {at} arrived with a wrong checksum")),

@@ -1,6 +1,7 @@
 //! Takes frames out of a socket: few large reads, payloads received in place.
 //!
-//! Promises    one system call per wake takes everything that arrived, up to [`READ_BYTES`] beyond the message under way
+//! Promises    one system call per wake takes everything that arrived, up to [`READ_BYTES`] beyond the message under way; while
+//!             payloads are large, up to the head of the next one ([`LARGE_READ_BYTES`]): a call for each message, and no copy
 //!             a payload is one 4 KiB aligned piece; what did not come with the first read goes straight into it
 //!             memory: the buffer, and one message whose header was checked
 
