@@ -9,9 +9,6 @@ use bytes::Bytes;
 pub enum Durability {
     /// On stable media when the call returns (`RWF_DSYNC`).
     Durable,
-    /// As [`Self::Durable`], and in order: begun once every earlier write in order through this handle and its clones has ended
-    /// well, in the order of the calls; refused, and not begun, once one has failed. So none of them is on the medium before those that came first.
-    InOrder,
     /// Given to the device; a later [`Disk::flush`] makes it durable.
     Buffered,
 }

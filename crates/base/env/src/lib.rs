@@ -8,7 +8,6 @@
 mod buffer;
 mod disk;
 mod net;
-mod turns;
 
 use std::{future::Future, time::Duration};
 
@@ -16,7 +15,6 @@ pub use buffer::{BUFFER_ALIGN, PageBuf};
 pub use disk::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability};
 pub use futures::future::LocalBoxFuture;
 pub use net::{InMessage, NetEvent, OutMessage, Route};
-pub use turns::{Turn, Turns};
 
 use cairn_types::{HostId, Incarnation, Time};
 

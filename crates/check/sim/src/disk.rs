@@ -18,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf, Turns};
+use cairn_env::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf};
 use futures::channel::oneshot;
 
 use crate::{
@@ -319,12 +319,11 @@ pub struct SimDisk {
     disk: Arc<DiskCore>,
     world: Rc<Core>,
     process: u64,
-    turns: Turns,
 }
 
 impl SimDisk {
     pub(crate) fn new(disk: Arc<DiskCore>, world: Rc<Core>, process: u64) -> Self {
-        Self { disk, world, process, turns: Turns::default() }
+        Self { disk, world, process }
     }
 
     /// Lets the device do something wrong.
@@ -530,21 +529,7 @@ impl Disk for SimDisk {
         parts: Vec<Bytes>,
         durability: Durability,
     ) -> impl Future<Output = Result<(), DiskError>> + 'static {
-        let disk = self.clone();
-        let turn = (durability == Durability::InOrder).then(|| self.turns.queue());
-        async move {
-            let Some(turn) = turn else {
-                return disk.do_write(offset, parts, durability).await;
-            };
-            if !turn.begin().await {
-                let len = parts.iter().map(|part| part.len() as u64).sum();
-                let cause = "a write that came before it failed";
-                return Err(disk.disk.error(DiskErrorKind::Write, "write", offset, len, cause));
-            }
-            let written = disk.do_write(offset, parts, Durability::Durable).await;
-            turn.end(written.is_ok());
-            written
-        }
+        self.clone().do_write(offset, parts, durability)
     }
 
     fn flush(&self) -> impl Future<Output = Result<(), DiskError>> + 'static {

@@ -204,30 +204,6 @@ fn a_slow_disk_is_slow() {
     assert!(took(1000) > took(1) * 50);
 }
 
-/// Goal: writes in order do not meet, and after one that failed none is begun.
-#[test]
-fn writes_in_order_wait_for_each_other() {
-    let (_world, host) = host_with_disk(11);
-    let disk = host.disk("d");
-    let results = host.run(async move {
-        let write = |value| disk.write(0, vec![block(value)], Durability::InOrder);
-        let (one, two, three) = (write(1), write(2), write(3));
-        let sound = futures::future::join3(three, two, one).await;
-        assert_eq!(disk.read(0, 4096).await.unwrap()[0], 3);
-        disk.inject(Fault::WriteErrorNext);
-        let (four, five) = (write(4), write(5));
-        let (five, four) = futures::future::join(five, four).await;
-        let later = write(6).await;
-        let held = disk.read(0, 4096).await.unwrap();
-        assert!(held.iter().all(|&b| b == 3 || b == 4), "only the write that failed may have left something");
-        (sound, four.unwrap_err(), five.unwrap_err(), later.unwrap_err())
-    });
-    let (sound, four, five, later) = results.unwrap();
-    assert!(sound.0.is_ok() && sound.1.is_ok() && sound.2.is_ok());
-    assert!(!four.cause.contains("came before it"), "{four}");
-    assert!(five.cause.contains("came before it") && later.cause.contains("came before it"), "{five}; {later}");
-}
-
 #[test]
 #[should_panic(expected = "two writes in flight")]
 fn racing_writes_are_the_callers_bug() {

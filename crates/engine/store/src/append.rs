@@ -2,7 +2,7 @@
 //!
 //! Promises    a refused operation leaves no trace (I9); an acknowledged one is on stable media (I3)
 //!             operations of one class take effect in the order in which they were asked for, but large copies (`place.rs`)
-//! Assumes     one writer task per disk group: its batches are written in order, followers gather meanwhile
+//! Assumes     one writer task per disk group: its batches end in order, followers gather meanwhile
 //!
 //! When the log is full, writes wait for destage; small operations (undo, settle, trims, deletes, records) then
 //! overtake them within a reserve, so that failover and freeing space never hang behind a full log.
@@ -37,11 +37,14 @@ use crate::{
 ///
 /// Napkin: 1 MiB takes about 1 ms on a SATA device: larger batches add latency, not throughput.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
-/// Batches on their way to the device: one that is written, and one that follows it without a pause.
+/// Batches with the device at once. They end here in order: an operation is acknowledged when all before it in the log are on stable
+/// media (docs/adr/0014).
 ///
-/// The second is begun once as many operations wait as the first has. Written one after the other all the same: two at
-/// once would be smaller, and each costs wake-ups, system calls and a flush.
+/// The next one is begun once as many operations wait as the last one has, or [`LARGE_BATCH_BYTES`]: each batch costs wake-ups, system
+/// calls and a flush, which large ones are worth.
 const BATCHES_MAX: usize = 2;
+/// Bytes that are worth a batch of their own.
+const LARGE_BATCH_BYTES: u64 = 256 << 10;
 /// Operations of a batch that room is made for at once.
 const BATCH_EXPECTED: usize = 64;
 /// Free blocks from which on a write is charged for all of its blocks, without a look at which of them have space already: the
@@ -111,6 +114,17 @@ impl Queue {
     }
     fn len(&self) -> usize {
         self.normal.len() + self.reserve.len()
+    }
+    /// Whether what waits is enough for a batch beside one of so many operations.
+    fn is_worth_a_batch(&self, operations: usize) -> bool {
+        if self.len() >= operations {
+            return true;
+        }
+        let mut bytes = 0;
+        self.normal.iter().any(|queued| {
+            bytes += queued.data_bytes;
+            bytes >= LARGE_BATCH_BYTES
+        })
     }
     pub fn push(&mut self, mut queued: Queued) {
         queued.number = self.next_number;
@@ -192,6 +206,8 @@ impl<E: Env> Inner<E> {
     /// The writer task: runs until the group closes.
     pub(crate) async fn run_writer(self: Rc<Self>) {
         let mut under_way: VecDeque<Writing> = VecDeque::new();
+        // Of a batch: nothing behind it in the log is acknowledged, as what stands there will not be found.
+        let mut failed: Option<StoreError> = None;
         loop {
             match self.start_batches(&mut under_way) {
                 Started::End => {
@@ -214,7 +230,8 @@ impl<E: Env> Inner<E> {
             .await;
             while let Some(done) = under_way.pop_front_if(|first| first.result.is_some()) {
                 let result = done.result.expect("just seen");
-                self.batch_done(done.batch, done.began, result.err().map(|e| StoreError::media("write the log", &e)));
+                failed = failed.or_else(|| result.err().map(|e| StoreError::media("write the log", &e)));
+                self.batch_done(done.batch, done.began, failed.clone());
             }
         }
     }
@@ -225,8 +242,8 @@ impl<E: Env> Inner<E> {
             let next = {
                 let mut state = self.state.borrow_mut();
                 if let Some(last) = under_way.back() {
-                    // A segment is left between batches, and a small batch costs as much as a large one.
-                    if state.close_wanted || state.queue.len() < last.batch.operations.len() {
+                    // A segment is left between batches.
+                    if state.close_wanted || !state.queue.is_worth_a_batch(last.batch.operations.len()) {
                         return Started::Enough;
                     }
                 } else if state.close_if_wanted() {
@@ -237,14 +254,14 @@ impl<E: Env> Inner<E> {
             match next {
                 Next::Batch(batch) => {
                     let durability =
-                        if Canary::AckBeforeFlush.sings() { Durability::Buffered } else { Durability::InOrder };
+                        if Canary::AckBeforeFlush.sings() { Durability::Buffered } else { Durability::Durable };
                     let write = self.cache.write(batch.device_offset, batch.parts.clone(), durability);
                     let began = self.env.now();
                     under_way.push_back(Writing { batch, began, write: Box::pin(write), result: None });
                 }
                 Next::Full => return Started::Full,
                 Next::End if under_way.is_empty() => return Started::End,
-                Next::End | Next::Empty => return Started::Enough,
+                Next::End | Next::Empty | Next::Later => return Started::Enough,
             }
         }
         Started::Enough
@@ -260,7 +277,7 @@ impl<E: Env> Inner<E> {
             return;
         }
         state.ring.written(&batch.header);
-        let (began, written) = (began.max(Time(state.last_batch_ns)), self.env.now());
+        let written = self.env.now();
         state.last_batch_ns = written.0;
         state.counters.batches += 1;
         state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
@@ -342,7 +359,7 @@ pub(crate) struct Batch {
 /// A batch on its way to the device.
 struct Writing {
     batch: Batch,
-    /// When it was given to the device, which may have had another one to write.
+    /// When it was given to the device.
     began: Time,
     write: LocalBoxFuture<'static, Result<(), DiskError>>,
     result: Option<Result<(), DiskError>>,
@@ -373,6 +390,8 @@ pub(crate) enum Next {
     Batch(Batch),
     /// Something waits, but the log has no room.
     Full,
+    /// Something waits for the batches that are on their way.
+    Later,
     Empty,
     End,
 }
@@ -674,6 +693,9 @@ impl State {
             let bytes = new_header.next_multiple_of(u64::from(BLOCK_BYTES)) + new_data;
             if chosen.is_empty() {
                 position = self.ring.place(bytes);
+                if self.ring.parts_from_one_in_flight(position) {
+                    return Next::Later;
+                }
                 let entered = position % self.ring.segment_bytes != 0
                     || !pins.held(LOG, self.ring.physical(self.ring.segment_of(position)));
                 if !entered || !self.ring.has_room(bytes, next.class) {
@@ -707,8 +729,7 @@ impl State {
             position,
             previous_position: self.ring.previous_position,
             previous_crc: self.ring.previous_crc,
-            // Written in order: all before this one is durable before it is on the medium.
-            durable_position: self.ring.durable_before_next(),
+            durable_position: self.ring.durable,
             open_count,
             header_bytes: 0,
             data_bytes: 0,

@@ -2,8 +2,8 @@
 //!
 //! Promises    a batch never crosses a segment; a position is never used twice; a segment is entered only when the
 //!             tail has left it (I6) and no read of its old contents is under way
-//! Assumes     batches are written in order ([`cairn_env::Durability::InOrder`]): everything before a batch's position is
-//!             durable before the batch is on the medium
+//!             batches end in order: what counts as durable has no gap, though several may be with the device at once; those
+//!             stand in one segment
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,8 @@ pub(crate) struct Ring {
     pub previous_crc: u32,
     /// End of the last batch that was written: all before it is on stable media.
     pub durable: u64,
-    /// Where the batches stand that are being written, in order, or whose write failed: position and end.
+    /// Where the batches stand that are being written or follow one that is, or whose write failed, in the order of the log:
+    /// position and end.
     pub in_flight: VecDeque<(u64, u64)>,
 }
 
@@ -104,15 +105,17 @@ impl Ring {
         self.previous_position = header.position;
         self.previous_crc = header.crc;
     }
-    /// The first of the batches that are being written is on the medium.
+    /// The first of the batches that are being written is on the medium, as all before it are.
     pub fn written(&mut self, header: &BatchHeader) {
         let first = self.in_flight.pop_front();
-        assert_eq!(first, Some((header.position, header.end())), "batches are written in order");
+        assert_eq!(first, Some((header.position, header.end())), "batches end in order");
         self.durable = header.end();
     }
-    /// What will be durable when the next batch is written: the end of the one before it.
-    pub fn durable_before_next(&self) -> u64 {
-        self.in_flight.back().map_or(self.durable, |(_, end)| *end)
+    /// Whether a batch there would not stand in the segment of one that is being written.
+    ///
+    /// It has to wait: a segment's first batch may be the first that is read back one day, with no chain to say whether it counts.
+    pub fn parts_from_one_in_flight(&self, position: u64) -> bool {
+        self.in_flight.back().is_some_and(|(last, _)| self.segment_of(*last) != self.segment_of(position))
     }
     /// Leaves the rest of the head's segment unused, so that destage may take it.
     pub fn close_segment(&mut self) {

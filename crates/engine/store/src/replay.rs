@@ -2,12 +2,17 @@
 //!
 //! Promises    L1  everything that was acknowledged is found, or the log is reported damaged
 //!             L2  a batch that was never acknowledged may be found or not; when found it is whole
-//! Assumes     batches were written in order: only the last one on the medium can be torn
+//! Assumes     a header tells up to where the log was durable when it was written; what it says of batches after that is nothing:
+//!             they were with the device together, and any of them may be torn, also one before a whole one
 //! Memory      one log segment at a time
 //!
 //! A batch is *torn* if nothing says that it was ever durable. It was durable if a header that claims a later durable
 //! position can be read anywhere in the ring, or if the metadata remembers one: then the log is *damaged*, and what
-//! follows the bad batch is not used, as a hole in the history proves nothing.
+//! follows the bad batch is not used, as a hole in the history proves nothing. What follows a torn batch is not used either: it was
+//! never acknowledged. It may stand there still when the log goes on over the torn one, and is not taken for a part of it: it was
+//! written by an earlier opening, and the CRC of the header before it is another.
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use cairn_env::{Disk, PageBuf};
@@ -49,32 +54,35 @@ struct Held {
 /// Reads the log from the state's tail and applies it. The ring's head ends up behind the last batch.
 pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateRow) -> Result<Replayed, StoreError> {
     let mut segment = Segment::default();
-    let mut held: Option<Held> = None;
+    let mut chain: Option<BatchHeader> = None;
+    // Those that no header after them says were durable.
+    let mut held: VecDeque<Held> = VecDeque::new();
     // Once round the ring at most: a valid chain cannot be longer, a damaged device may say anything.
     let limit = state.ring.tail + state.ring.size();
     let mut at = state.ring.tail;
     loop {
-        let Some(next) = find_next(disk, state, &mut segment, at, held.as_ref()).await? else {
+        let Some(next) = find_next(disk, state, &mut segment, at, chain.as_ref()).await? else {
             break;
         };
         if next.header.end() > limit {
             break;
         }
         at = next.header.end();
-        if let Some(before) = held.replace(next) {
-            // A later batch stands: this one was durable, whatever its data blocks look like now.
-            apply(state, before);
+        // Whatever their data blocks look like now.
+        while let Some(durable) = held.pop_front_if(|before| before.header.end() <= next.header.durable_position) {
+            apply(state, durable);
         }
+        chain = Some(next.header);
+        held.push_back(next);
     }
-    let end_before_last = held.as_ref().map(|h| h.header.position);
-    let evidence = durable_evidence(disk, state, at, end_before_last).await;
+    let evidence = durable_evidence(disk, state, held.front().map_or(at, |first| first.header.position)).await;
     let durable = evidence.durable.max(stored.durable_position);
-    if let Some(last) = held {
-        if last.data_sound || durable >= last.header.end() || Canary::TornTailBelieved.sings() {
-            apply(state, last);
-        } else {
+    for last in held {
+        if !last.data_sound && durable < last.header.end() && !Canary::TornTailBelieved.sings() {
             at = last.header.position;
+            break;
         }
+        apply(state, last);
     }
     state.ring.head = state.ring.head.max(at.min(limit));
     if let Some(ends_at) = stored.damaged_at {
@@ -109,7 +117,7 @@ async fn find_next<D: Disk>(
     state: &State,
     segment: &mut Segment,
     at: u64,
-    before: Option<&Held>,
+    before: Option<&BatchHeader>,
 ) -> Result<Option<Held>, StoreError> {
     let next_start = at.next_multiple_of(state.ring.segment_bytes);
     for position in [at, next_start] {
@@ -148,12 +156,14 @@ impl Segment {
         Ok(())
     }
 
-    fn batch_at(&self, position: u64, state: &State, before: Option<&Held>) -> Option<Held> {
+    fn batch_at(&self, position: u64, state: &State, before: Option<&BatchHeader>) -> Option<Held> {
         let start = self.start?;
         let bytes = self.data.get((position - start) as usize..)?;
         let header = decode_batch_header(bytes).ok()?;
-        let chained =
-            before.is_none_or(|b| header.previous_position == b.header.position && header.previous_crc == b.header.crc);
+        let chained = before.is_none_or(|b| {
+            let follows = header.previous_position == b.position && header.previous_crc == b.crc;
+            follows && header.open_count >= b.open_count
+        });
         let inside = position - start + u64::from(header.header_bytes) + u64::from(header.data_bytes)
             <= state.ring.segment_bytes;
         if header.log_id != state.log_id || header.position != position || !chained || !inside {
@@ -191,10 +201,9 @@ struct Evidence {
     highest: u64,
 }
 
-/// Looks for headers beyond `end`: in the rest of its segment, and at the start of every other one.
-async fn durable_evidence<D: Disk>(disk: &D, state: &State, end: u64, last: Option<u64>) -> Evidence {
+/// Looks for headers from here on: in the rest of the segment, and at the start of every other one.
+async fn durable_evidence<D: Disk>(disk: &D, state: &State, from: u64) -> Evidence {
     let ring = &state.ring;
-    let from = last.unwrap_or(end);
     let rest = (from..from.next_multiple_of(ring.segment_bytes)).step_by(PAGE as usize);
     let first = from.next_multiple_of(ring.segment_bytes);
     let starts = (first..ring.tail + ring.size()).step_by(ring.segment_bytes as usize);

@@ -18,10 +18,7 @@ use cairn_env::PageBuf;
 use cairn_types::{BLOCK_BYTES, format_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 
-use crate::{
-    io::Sync,
-    medium::{Drive, Medium, MediumError},
-};
+use crate::medium::{Drive, Medium, MediumError};
 
 /// How a device is opened.
 #[derive(Debug, Clone, Default)]
@@ -114,8 +111,6 @@ pub(crate) struct Device {
     /// For blocking callers: through the page cache.
     pub buffered: Arc<File>,
     pub direct: bool,
-    /// What makes a write to it durable.
-    pub sync: Sync,
     /// The model of its medium.
     pub drive: Option<Arc<Drive>>,
 }
@@ -171,14 +166,12 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
         rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| OpenError::io("measure", path, e))?;
     check_size(path, len_bytes, options.expected_bytes)?;
     let buffered = open_with(path, options, OFlags::empty()).map_err(|e| OpenError::io("open", path, e))?;
-    let sync = if kind.is_block_device() || syncs_by_itself(&file) { Sync::ByDevice } else { Sync::ByWorker };
     Ok(Device {
         path: path.to_owned(),
         len_bytes: len_bytes / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES),
         file: Arc::new(file),
         buffered: Arc::new(buffered),
         direct,
-        sync,
         drive: options.medium.clone().map(|medium| Drive::new(medium, seed_of(path))),
     })
 }
@@ -187,21 +180,6 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
 fn seed_of(path: &Path) -> u64 {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// Whether the device under a file makes a write durable without a flush after it; false where that cannot be learned.
-fn syncs_by_itself(file: &File) -> bool {
-    let Ok(status) = rustix::fs::fstat(file) else {
-        return false;
-    };
-    let (major, minor) = (rustix::fs::major(status.st_dev), rustix::fs::minor(status.st_dev));
-    let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    // A partition has no queue of its own; its parent directory is the disk.
-    let read = |name: &str| {
-        ["queue", "../queue"].iter().find_map(|queue| std::fs::read_to_string(device.join(queue).join(name)).ok())
-    };
-    read("fua").is_some_and(|text| text.trim() == "1")
-        || read("write_cache").is_some_and(|text| text.trim() == "write through")
 }
 
 fn check_size(path: &Path, len_bytes: u64, expected: Option<u64>) -> Result<(), OpenError> {

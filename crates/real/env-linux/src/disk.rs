@@ -5,18 +5,18 @@
 //! Assumes     the device honours flushes (fault model)
 //! Not here    opening and locking (`device`), the ring (`ring`)
 
-use std::{cell::Cell, future::Future, path::Path, rc::Rc, sync::Arc, time::Instant};
+use std::{future::Future, path::Path, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::{Buf, Bytes};
-use cairn_env::{BUFFER_ALIGN, BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf, Turn, Turns};
+use cairn_env::{BUFFER_ALIGN, BlockingDisk, Disk, DiskError, DiskErrorKind, Durability, PageBuf};
 
 use crate::{
     DiskOptions, LinuxEnv, OpenError,
     blocking_disk::FileBlocking,
     device::{self, Device},
-    io::{Backend, InFlight, Request, Sync},
+    io::{Backend, InFlight, Request},
     medium::{Access, Drive, Timers},
-    threads::{Lane, SLICES_MAX},
+    threads::SLICES_MAX,
 };
 
 /// A raw block device, or a preallocated file. Cheap to clone; all clones are the same device.
@@ -28,14 +28,8 @@ struct Inner {
     backend: Backend,
     in_flight: InFlight,
     blocking: Arc<FileBlocking>,
-    /// Durable writes under way.
-    durable: Cell<usize>,
     /// For the model of its medium.
     timers: Timers,
-    /// Writes in order, where threads do them.
-    lane: Arc<Lane>,
-    /// The same where this shard does.
-    turns: Turns,
 }
 
 impl LinuxDisk {
@@ -51,10 +45,7 @@ impl LinuxDisk {
             backend: env.backend().clone(),
             in_flight: env.in_flight().clone(),
             blocking,
-            durable: Cell::new(0),
             timers: Timers::default(),
-            lane: Arc::default(),
-            turns: Turns::default(),
         })))
     }
 
@@ -113,17 +104,10 @@ impl LinuxDisk {
         let len = parts.iter().map(Bytes::len).sum();
         self.check_range("write", offset, len)?;
         let mut parts = as_device_takes(parts, len);
-        let sync = match durability {
-            Durability::Buffered => Sync::Later,
-            Durability::Durable if self.0.durable.get() < BY_THREAD_MAX => self.0.device.sync,
-            Durability::Durable => Sync::ByDevice,
-            // One at a time.
-            Durability::InOrder => self.0.device.sync,
-        };
-        let _counted = (durability == Durability::Durable).then(|| DurableUnderWay::new(self.clone()));
+        let durable = durability == Durability::Durable;
         let mut at = offset;
         while !parts.is_empty() {
-            let request = Request::Write { offset: at, parts, sync };
+            let request = Request::Write { offset: at, parts, durable };
             let (result, request) = self.run(request).await;
             let Request::Write { parts: back, .. } = request else {
                 panic!("a write came back as something else");
@@ -143,43 +127,6 @@ impl LinuxDisk {
             }
         }
         Ok(())
-    }
-
-    /// A write in order; queued before this returns.
-    fn write_in_order(
-        &self,
-        offset: u64,
-        parts: Vec<Bytes>,
-    ) -> impl Future<Output = Result<(), DiskError>> + 'static + use<> {
-        let (disk, inner) = (self.clone(), &self.0);
-        let len = parts.iter().map(Bytes::len).sum();
-        let sync = inner.device.sync;
-        // A medium's model reckons from when a write begins: that is known here only.
-        let threads = inner.backend.in_order(sync).filter(|_| inner.device.drive.is_none());
-        let way = match (self.check_range("write", offset, len), threads) {
-            (Err(error), _) => InOrder::Refused(error),
-            (Ok(()), Some(threads)) => {
-                let request = Request::Write { offset, parts: as_device_takes(parts, len), sync };
-                let file = inner.device.file.clone();
-                InOrder::ByThread(threads.run_in_order(&inner.lane, file, request, inner.in_flight.enter()))
-            }
-            (Ok(()), None) => InOrder::Here(inner.turns.queue(), parts),
-        };
-        async move {
-            let result = match way {
-                InOrder::Refused(error) => return Err(error),
-                InOrder::ByThread(answer) => answer.await.result.map(|_| ()),
-                InOrder::Here(turn, _) if !turn.begin().await => {
-                    Err(std::io::Error::other("a write that came before it failed"))
-                }
-                InOrder::Here(turn, parts) => {
-                    let written = disk.clone().write_all(offset, parts, Durability::InOrder).await;
-                    turn.end(written.is_ok());
-                    return written;
-                }
-            };
-            result.map_err(|cause| disk.error("write", offset, len, &cause))
-        }
     }
 
     async fn flush_all(self) -> Result<(), DiskError> {
@@ -204,13 +151,6 @@ impl LinuxDisk {
     }
 }
 
-/// The way of a write in order.
-enum InOrder<F> {
-    Refused(DiskError),
-    ByThread(F),
-    Here(Turn, Vec<Bytes>),
-}
-
 /// When the model of a medium has done the request; a flush waits for nothing, as every write is on its medium when it ends.
 fn due(drive: &Drive, request: &Request) -> Option<Instant> {
     match request {
@@ -221,27 +161,6 @@ fn due(drive: &Drive, request: &Request) -> Option<Instant> {
             Some(drive.due(Access::Write, *offset, parts.iter().map(|part| part.len() as u64).sum()))
         }
         Request::Flush => None,
-    }
-}
-
-/// Durable writes to one file that go to a waiting thread; more at once keep the kernel's shared worker busy enough, and
-/// the ring does them for a third of the CPU (8 at once: 4.6 us an append against 12).
-const BY_THREAD_MAX: usize = 2;
-
-/// Counts a durable write while its future lives.
-struct DurableUnderWay(LinuxDisk);
-
-impl DurableUnderWay {
-    fn new(disk: LinuxDisk) -> Self {
-        disk.0.durable.set(disk.0.durable.get() + 1);
-        Self(disk)
-    }
-}
-
-impl Drop for DurableUnderWay {
-    fn drop(&mut self) {
-        let count = &self.0.0.durable;
-        count.set(count.get() - 1);
     }
 }
 
@@ -268,7 +187,7 @@ fn as_device_takes(mut parts: Vec<Bytes>, len: usize) -> Vec<Bytes> {
 }
 
 /// Takes `count` written bytes off the front.
-pub(crate) fn advance(parts: &mut Vec<Bytes>, mut count: usize) {
+fn advance(parts: &mut Vec<Bytes>, mut count: usize) {
     let mut whole = 0;
     for part in parts.iter_mut() {
         if count < part.len() {
@@ -313,17 +232,7 @@ impl Disk for LinuxDisk {
         parts: Vec<Bytes>,
         durability: Durability,
     ) -> impl Future<Output = Result<(), DiskError>> + 'static {
-        let disk = self.clone();
-        let in_order = match durability {
-            Durability::InOrder => Ok(self.write_in_order(offset, parts)),
-            _ => Err(parts),
-        };
-        async move {
-            match in_order {
-                Ok(written) => written.await,
-                Err(parts) => disk.write_all(offset, parts, durability).await,
-            }
-        }
+        self.clone().write_all(offset, parts, durability)
     }
 
     fn flush(&self) -> impl Future<Output = Result<(), DiskError>> + 'static {

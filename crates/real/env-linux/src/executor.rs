@@ -219,7 +219,7 @@ fn prepare(choice: IoChoice) -> io::Result<(runtime::Runtime, Backend)> {
         match choice {
             IoChoice::Threads => Backend::Threads(Arc::new(Threads::start()?)),
             IoChoice::Auto => match Ring::open() {
-                Ok(ring) => Backend::Ring(Rc::new(ring), Rc::default()),
+                Ok(ring) => Backend::Ring(Rc::new(ring)),
                 Err(error) => {
                     tracing::warn!(
                         %error,
@@ -315,11 +315,11 @@ impl Future for Turns {
         let this = self.get_mut();
         this.link.waker.register(cx.waker());
         this.obey();
-        if let Backend::Ring(ring, _) = &this.backend {
+        if let Backend::Ring(ring) = &this.backend {
             ring.poll_completions(cx);
         }
         this.poll_shards(cx);
-        if let Backend::Ring(ring, _) = &this.backend {
+        if let Backend::Ring(ring) = &this.backend {
             ring.submit();
             // What completed within the submission itself is taken at once, not after a sleep in epoll.
             if ring.take_completions() || ring.wants_submit() {

@@ -4,7 +4,6 @@
 //! Not here    alignment, splitting, what an error means (`disk`)
 
 use std::{
-    cell::OnceCell,
     fs::File,
     io,
     rc::Rc,
@@ -24,26 +23,9 @@ pub(crate) enum Request {
     /// Fills `buf` from `filled` on, from `offset + filled`.
     Read { offset: u64, buf: PageBuf, filled: usize },
     /// Writes `parts` back to back at `offset`.
-    Write { offset: u64, parts: Vec<Bytes>, sync: Sync },
+    Write { offset: u64, parts: Vec<Bytes>, durable: bool },
     /// `fdatasync`.
     Flush,
-}
-
-/// What makes a write durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sync {
-    /// A later flush.
-    Later,
-    /// `RWF_DSYNC`; the device does it by itself (FUA, or no volatile cache), or the block layer does.
-    ByDevice,
-    /// `RWF_DSYNC` in a file whose device needs a flush after the write: a thread of ours waits for both.
-    ///
-    /// Asynchronous, the file system would finish such a write on a shared kernel worker (with IOSQE_ASYNC too: io_uring
-    /// gives it no waiting request), which on a busy host waits a tick for its CPU. Group commits of 32 blocks on two CPUs,
-    /// p50: load 6, 4.0 ms through the ring and 0.15 ms through a thread; in an idle moment 56 and 63 us, and 0.3 us more
-    /// CPU a block. `fdatasync` through the ring is no way out: it would also write back, and wait for, what the metadata
-    /// store has in the page cache of the same file.
-    ByWorker,
 }
 
 /// A request that the device answered, with its buffers.
@@ -79,48 +61,24 @@ impl Drop for InFlightGuard {
 /// How this thread does device I/O.
 #[derive(Clone)]
 pub(crate) enum Backend {
-    /// The ring, and threads for what is better done blocking; started when first needed.
-    Ring(Rc<Ring>, Rc<OnceCell<Option<Threads>>>),
+    /// The ring. A durable write to a file whose device needs a flush after it is finished by a kernel worker; a thread of ours that
+    /// waits for both would be woken once more for each write, which on a busy host is the worse (docs/adr/0014).
+    Ring(Rc<Ring>),
     Threads(Arc<Threads>),
 }
 
 impl Backend {
     pub fn mode(&self) -> IoMode {
         match self {
-            Self::Ring(ring, _) => ring.mode(),
+            Self::Ring(ring) => ring.mode(),
             Self::Threads(_) => IoMode::Threads,
         }
     }
 
     pub async fn run(&self, file: Arc<File>, request: Request, guard: InFlightGuard) -> Answer {
         match self {
-            Self::Ring(ring, threads) => {
-                let by_thread = matches!(request, Request::Write { sync: Sync::ByWorker, .. });
-                let threads = if by_thread { threads.get_or_init(start_threads).as_ref() } else { None };
-                match threads {
-                    Some(threads) => threads.run(file, request, guard).await,
-                    None => Ring::run(ring, file, request, guard).await,
-                }
-            }
+            Self::Ring(ring) => Ring::run(ring, file, request, guard).await,
             Self::Threads(threads) => threads.run(file, request, guard).await,
         }
     }
-}
-
-impl Backend {
-    /// The threads that write in order without a word between two writes, where such a write goes to a thread.
-    pub fn in_order(&self, sync: Sync) -> Option<&Threads> {
-        match self {
-            Self::Ring(_, threads) if sync == Sync::ByWorker => threads.get_or_init(start_threads).as_ref(),
-            Self::Ring(..) => None,
-            Self::Threads(threads) => Some(threads),
-        }
-    }
-}
-
-/// Threads beside a ring; without them the ring does everything.
-fn start_threads() -> Option<Threads> {
-    Threads::start()
-        .inspect_err(|error| tracing::warn!(%error, "no threads for durable writes to files: the ring does them"))
-        .ok()
 }

@@ -25,7 +25,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     executor::IoMode,
-    io::{Answer, InFlightGuard, Request, Sync},
+    io::{Answer, InFlightGuard, Request},
     threads::SLICES_MAX,
 };
 
@@ -290,11 +290,8 @@ fn entry(held: &mut Held) -> squeue::Entry {
             let into = &mut buf[*filled..];
             opcode::Read::new(fd, into.as_mut_ptr(), into.len() as u32).offset(*offset + *filled as u64).build()
         }
-        Request::Write { offset, parts, sync } => {
-            let flags = match sync {
-                Sync::Later => 0,
-                Sync::ByDevice | Sync::ByWorker => RWF_DSYNC,
-            };
+        Request::Write { offset, parts, durable } => {
+            let flags = if *durable { RWF_DSYNC } else { 0 };
             match parts.as_slice() {
                 [one] => opcode::Write::new(fd, one.as_ptr(), one.len() as u32).offset(*offset).rw_flags(flags).build(),
                 _ => opcode::Writev::new(fd, held.slices.as_ptr().cast(), held.slices.len() as u32)

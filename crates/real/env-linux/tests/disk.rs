@@ -74,33 +74,6 @@ fn the_threads_read_what_was_written() {
     });
 }
 
-/// Goal: writes in order are carried out in the order of the calls, however they are waited for, one after another. Method: all to one
-/// block, the last one waited for first; as files want it, by the ring, and on a medium's model.
-#[test]
-fn writes_in_order_are_in_order() {
-    for (io, medium) in [(IoChoice::Auto, None), (IoChoice::Threads, None), (IoChoice::Auto, Some("optane"))] {
-        let directory = directory();
-        let path = disk_file(&directory);
-        on_shard(io, move |env| async move {
-            let medium = medium.map(|name| Medium::preset(name).expect("a preset"));
-            let disk = LinuxDisk::open(&env, &path, &DiskOptions { medium, ..DiskOptions::default() }).unwrap();
-            let write = |value| Box::pin(disk.write(8192, vec![block(value), block(!value)], Durability::InOrder));
-            let writes: Vec<_> = (0..50u8).map(write).collect();
-            for write in writes.into_iter().rev() {
-                let ended = futures::future::select(write, env.sleep(Duration::from_micros(50))).await;
-                match ended {
-                    futures::future::Either::Left((result, _)) => result.unwrap(),
-                    // Not its turn yet: nobody waits for it any more, and it is carried out all the same.
-                    futures::future::Either::Right((_, write)) => env.spawn(async move { write.await.unwrap() }),
-                }
-            }
-            disk.write(16384, vec![block(7)], Durability::InOrder).await.unwrap();
-            let back = disk.read(8192, 12288).await.unwrap();
-            assert_eq!((back[0], back[4096], back[8192]), (49, !49, 7));
-        });
-    }
-}
-
 /// R1. Goal: a dropped future frees nothing under the kernel. Method: start many writes and reads, poll each once,
 /// drop them, fill the same memory with something else, and look at what reached the disk.
 #[test]
