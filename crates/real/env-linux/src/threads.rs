@@ -30,9 +30,9 @@ struct Job {
 }
 
 impl Job {
-    fn answer_with(self, act: impl FnOnce(Request) -> Answer) {
-        let Self { file, request, guard, answer, .. } = self;
-        let result = act(request);
+    fn carry_out(self) {
+        let Self { file, request, guard, answer } = self;
+        let result = perform(&file, request);
         // The shard counts as busy until its file is let go: the lock on the disk goes with it.
         drop(file);
         drop(guard);
@@ -112,17 +112,12 @@ fn work(shared: &Shared, number: usize) {
             queue = shared.wake[number].wait_while(queue, |q| q.idle.contains(&number) && !q.closed).unwrap();
         };
         drop(queue);
-        let file = job.file.clone();
-        job.answer_with(|request| {
-            let answer = perform(&file, request);
-            drop(file);
-            answer
-        });
+        job.carry_out();
     }
 }
 
 /// Carries out one request on the calling thread; it may do less than was asked.
-pub(crate) fn perform(file: &File, mut request: Request) -> Answer {
+fn perform(file: &File, mut request: Request) -> Answer {
     let result = loop {
         let result = match &mut request {
             Request::Read { offset, buf, filled } => {
