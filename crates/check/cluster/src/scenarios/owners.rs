@@ -33,7 +33,7 @@ fn two_at_once() -> Vec<Scenario> {
                 "a write that waits for its group commit is in the window that the new owner sees, or refused",
                 "the disk moves from host to host every 100 ms while all log devices are slow",
             ),
-            (crowded(3), 3),
+            (crowded(3), 16),
             take_over_races_appends,
         ),
         Scenario::new(
