@@ -390,7 +390,7 @@ pub(crate) enum Next {
     Batch(Batch),
     /// Something waits, but the log has no room.
     Full,
-    /// Something waits for the batches that are on their way.
+    /// The next batch begins a segment, and waits for those that are on their way.
     Later,
     Empty,
     End,

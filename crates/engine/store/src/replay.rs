@@ -2,8 +2,8 @@
 //!
 //! Promises    L1  everything that was acknowledged is found, or the log is reported damaged
 //!             L2  a batch that was never acknowledged may be found or not; when found it is whole
-//! Assumes     a header tells up to where the log was durable when it was written; what it says of batches after that is nothing:
-//!             they were with the device together, and any of them may be torn, also one before a whole one
+//! Assumes     a header tells up to where the log was durable when it was written; it says nothing of batches behind
+//!             that: they were with the device together, and any of them may be torn, also one before a whole one
 //! Memory      one log segment at a time
 //!
 //! A batch is *torn* if nothing says that it was ever durable. It was durable if a header that claims a later durable
