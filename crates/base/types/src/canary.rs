@@ -63,13 +63,15 @@ pub enum Canary {
     LocalCopyIgnored,
     /// Copies that nobody uses count as they did when they were last used.
     RestUnseen,
+    /// Blocks that changed on their way from another host are believed.
+    ChangedBelieved,
     /// What cannot be placed is refused without a word of who is missing.
     RefusalUnexplained,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -98,6 +100,7 @@ impl Canary {
         Self::CallsNotGivenUp,
         Self::LocalCopyIgnored,
         Self::RestUnseen,
+        Self::ChangedBelieved,
         Self::RefusalUnexplained,
     ];
 

@@ -109,6 +109,8 @@ struct Seen {
     repairs: Vec<String>,
     /// Requests that were repeated after they had been carried out.
     done_before: u64,
+    /// Messages whose blocks were found changed.
+    arrived_changed: u64,
     /// Who waits for somebody to tell of a moment.
     waiting: Vec<(Moment, oneshot::Sender<usize>)>,
     violations: Vec<String>,
@@ -175,6 +177,9 @@ impl Outside<SimEnv> for SimOutside {
             return;
         }
         self.log.add(format!("{}: {event:?}", self.host.name()));
+        if let ObjectEvent::ArrivedChanged { .. } = event {
+            self.seen.borrow_mut().arrived_changed += 1;
+        }
         if let Some(moment) = moment_of(&event) {
             self.seen.borrow_mut().strike(moment, self.number);
         }
@@ -587,6 +592,11 @@ impl Cluster {
     /// What broke an invariant, as seen from outside.
     pub fn violations(&self) -> Vec<String> {
         self.seen.borrow().violations.clone()
+    }
+
+    /// Messages whose blocks were found changed, so far.
+    pub fn arrived_changed(&self) -> u64 {
+        self.seen.borrow().arrived_changed
     }
 
     /// The host that next tells of `moment`.

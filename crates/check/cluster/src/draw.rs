@@ -313,6 +313,7 @@ impl Draw<'_> {
             21 => What::CrashInRecovery { host, after: self.rng.below(40), phase: self.phase(), loss },
             22 => What::KillOthers { host },
             23 => self.at_moment(),
+            24 => What::ChangedBlocks { from: host, to: other, every: self.rng.between(2, 40) },
             0 | 1 => What::Kill { host },
             2 | 3 => What::Crash { host, loss },
             4 | 5 => What::CrashAtOperation { host, after: self.rng.below(60), phase: self.phase(), loss },

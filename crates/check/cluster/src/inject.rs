@@ -67,7 +67,8 @@ pub async fn one(cluster: &Cluster, event: Event) {
         | What::CutOneWay { .. }
         | What::Disconnect { .. }
         | What::HalfOpen { .. }
-        | What::SlowLink { .. } => part(cluster, what, lasts).await,
+        | What::SlowLink { .. }
+        | What::ChangedBlocks { .. } => part(cluster, what, lasts).await,
         What::AtMoment { moment, blow, after_us } => {
             at_moment(cluster, *moment, *blow, (*after_us, event.for_ms)).await;
         }
@@ -224,6 +225,11 @@ async fn part(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) {
             world.slow_link(id(*from), id(*to), ms(*by_ms));
             lasts.await;
             world.slow_link(id(*from), id(*to), Duration::ZERO);
+        }
+        What::ChangedBlocks { from, to, every } => {
+            world.change_blocks(id(*from), id(*to), *every);
+            lasts.await;
+            world.change_blocks(id(*from), id(*to), 0);
         }
         other => panic!("{other:?} does not happen between hosts"),
     }

@@ -125,6 +125,8 @@ pub enum What {
     HalfOpen { knows: usize, other: usize },
     /// Messages take longer one way.
     SlowLink { from: usize, to: usize, by_ms: u64 },
+    /// One bit turns over in every so manyth message with blocks one way.
+    ChangedBlocks { from: usize, to: usize, every: u64 },
     /// The directory, as these hosts see it.
     Directory { how: Directory, hosts: Vec<usize> },
     /// Operations of a device take so many times as long.
@@ -191,6 +193,7 @@ impl What {
             Self::Disconnect { .. } => "connection reset",
             Self::HalfOpen { .. } => "half-open connection",
             Self::SlowLink { .. } => "slow link",
+            Self::ChangedBlocks { .. } => "changed blocks",
             Self::Directory { how: Directory::Away, .. } => "directory away",
             Self::Directory { how: Directory::Slow { .. }, .. } => "directory slow",
             Self::Directory { how: Directory::AnswersLost, .. } => "directory answers lost",
@@ -214,7 +217,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 37] = [
+    pub const KINDS: [&'static str; 38] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -232,6 +235,7 @@ impl What {
         "connection reset",
         "half-open connection",
         "slow link",
+        "changed blocks",
         "directory away",
         "directory split",
         "directory slow",

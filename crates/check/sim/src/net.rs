@@ -7,7 +7,7 @@
 //!             N4  after `PeerDown` nothing of the old connection arrives
 //!             N5  of two machines with one host id a host holds a connection with one: with the process of the higher
 //!                 number, and with the first that came where numbers are equal (as `env-linux` has it)
-//! Assumes     bodies arrive whole or not at all (real transports checksum them)
+//! Assumes     bodies arrive whole or not at all (real transports checksum them); block data may be made to change on its way
 //! Not here    routes within a process: one process is one shard here
 
 use std::{
@@ -93,6 +93,10 @@ struct Connection {
 struct Link {
     cut: bool,
     slower_by: u64,
+    /// One bit turns over in every so manyth message with blocks; 0 is none.
+    changes_every: u64,
+    /// Of those, how many there were.
+    with_blocks: u64,
     /// Counts cuts, so that a timer of an earlier one does nothing.
     cuts: u64,
 }
@@ -122,6 +126,8 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// That a cut held back at least once.
     pub stalled: u64,
+    /// Whose blocks were changed on their way.
+    pub changed: u64,
     /// Received.
     pub delivered: u64,
 }
@@ -159,6 +165,13 @@ impl Network {
     fn draw(&mut self, range: impl Fn(&NetTimes) -> (Duration, Duration)) -> u64 {
         let range = range(&self.times);
         self.rng.between(range.0.as_nanos() as u64, range.1.as_nanos() as u64)
+    }
+
+    /// Whether this message with blocks is one that they change in: its number.
+    fn is_to_change(&mut self, from: HostId, to: HostId) -> Option<u64> {
+        let link = self.links.get_mut(&(from, to)).filter(|link| link.changes_every > 0)?;
+        link.with_blocks += 1;
+        link.with_blocks.is_multiple_of(link.changes_every).then_some(link.with_blocks)
     }
 
     /// When a message that leaves now arrives: after all that left before it on this connection.
@@ -232,11 +245,19 @@ fn one_piece(payload: &[Bytes]) -> Bytes {
     }
 }
 
+/// The block data with one bit turned over; which one, the number tells.
+fn changed(payload: &[u8], number: u64) -> Bytes {
+    let mut changed = PageBuf::copy_of(payload);
+    let bit = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (8 * payload.len() as u64);
+    changed[(bit / 8) as usize] ^= 1 << (bit % 8);
+    changed.freeze()
+}
+
 /// Sends, or loses the message when there is no connection. `from` is a machine, `to` a host.
 pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, message: OutMessage) {
     core.fold(STEP_SEND, &[from.0 as u64, to.0 as u64, hash_bytes(&[&message.body]), message.payload.len() as u64]);
     let spoken = spoken_id(core, from);
-    let message = InMessage {
+    let mut message = InMessage {
         from: spoken,
         incarnation: Incarnation(process),
         route: message.route,
@@ -258,6 +279,12 @@ pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, mess
     network.traffic.sent_bytes += (message.body.len() + message.payload.len()) as u64;
     if let Some(listener) = &network.listener {
         listener(&message.body, message.payload.len());
+    }
+    if !message.payload.is_empty()
+        && let Some(number) = network.is_to_change(from, to)
+    {
+        message.payload = changed(&message.payload, number);
+        network.traffic.changed += 1;
     }
     let cut = network.link(from, to).cut;
     let Some(connection) = network.connections.get_mut(&pair(from, to)) else {
@@ -562,12 +589,12 @@ impl World {
         }
     }
 
-    /// Heals every link and makes every link fast again.
+    /// Heals every link, and makes every link fast and true again.
     pub fn heal_all(&self) {
         let links: Vec<Pair> = {
             let mut network = self.core().network.borrow_mut();
             for link in network.links.values_mut() {
-                link.slower_by = 0;
+                (link.slower_by, link.changes_every) = (0, 0);
             }
             let cut = network.links.iter().filter(|(_, link)| link.cut);
             cut.map(|(way, _)| *way).collect()
@@ -582,6 +609,11 @@ impl World {
         let mut network = self.core().network.borrow_mut();
         let link = network.links.entry((from, to)).or_default();
         link.slower_by = slower_by.as_nanos() as u64;
+    }
+
+    /// Turns over one bit of the block data of every so manyth message of `from` to `to` that has any, from now on; of none for 0.
+    pub fn change_blocks(&self, from: HostId, to: HostId, every: u64) {
+        self.core().network.borrow_mut().links.entry((from, to)).or_default().changes_every = every;
     }
 
     /// Ends the connection of two hosts; what is on its way is lost, and they connect anew.

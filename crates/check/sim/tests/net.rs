@@ -152,6 +152,57 @@ fn a_slow_link_is_slow_one_way() {
     assert_eq!(t.at_b.take(), ["slow"]);
 }
 
+/// Of each message that arrives: its body, the bytes of its block data, and how many bits of those are not of a 7.
+fn listen_to_blocks(host: &Host) -> Rc<RefCell<Vec<(u8, usize, u32)>>> {
+    let log = Rc::<RefCell<Vec<_>>>::default();
+    let into = log.clone();
+    host.set_program(move |env| {
+        let into = into.clone();
+        async move {
+            let mut events = vec![];
+            loop {
+                env.receive(&mut events).await;
+                for event in events.drain(..) {
+                    if let NetEvent::Message(m) = event {
+                        let bits = m.payload.iter().map(|byte| (byte ^ 7).count_ones()).sum();
+                        into.borrow_mut().push((m.body[0], m.payload.len(), bits));
+                    }
+                }
+            }
+        }
+    });
+    log
+}
+
+/// Goal: one bit of the block data of every third message that has any, one way only; all else is as it was sent.
+#[test]
+fn blocks_change_one_way_when_told_to() {
+    let world = World::new(6);
+    let (a, b) = (world.add_host("a"), world.add_host("b"));
+    let (at_a, at_b) = (listen_to_blocks(&a), listen_to_blocks(&b));
+    world.run_for(Duration::from_millis(100));
+    let block = Bytes::from(vec![7u8; 4096]);
+    let send = |from: &Host, to: &Host, number: u8, payload| {
+        from.env().send(to.id(), OutMessage { route: Route::Host, body: vec![number].into(), payload });
+    };
+    world.change_blocks(a.id(), b.id(), 3);
+    for number in 0..6 {
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            send(from, to, number, vec![block.clone()]);
+            send(from, to, number, Vec::new());
+        }
+    }
+    world.change_blocks(a.id(), b.id(), 0);
+    (6..12).for_each(|number| send(&a, &b, number, vec![block.clone()]));
+    world.run_for(Duration::from_millis(100));
+    let sent = |number: u8, bits| [(number, 4096, bits), (number, 0, 0)];
+    let wanted = |third| (0..6).flat_map(move |number| sent(number, if number % 3 == 2 { third } else { 0 }));
+    assert!(at_a.take().into_iter().eq(wanted(0)));
+    assert!(at_b.take().into_iter().eq(wanted(1).chain((6..12).map(|number| (number, 4096, 0)))));
+    assert!(block.iter().all(|byte| *byte == 7), "the sender's memory is as it was");
+    assert_eq!(world.traffic().changed, 2);
+}
+
 #[test]
 fn a_reset_connection_is_made_anew() {
     let t = two(5);

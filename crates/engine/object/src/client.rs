@@ -19,6 +19,7 @@ use cairn_volume::{Extent, Guest, Volume, VolumeError, VolumeInfo};
 use cairn_wire::{Answer, DataPiece, GuestRequest, Refusal, Request, block_crc};
 
 use crate::{
+    arrived::compare,
     local_store::LocalStore,
     owner::{Ended, OpError, Origin, Owned, SeizeError},
     shard::{GuestCounters, Shard},
@@ -246,7 +247,11 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let reply = self.inner.shard.inner.rpc.call(owner, Route::Object(object), request, payload).await;
         match reply {
             Ok((told, data)) => {
-                answer(told, data).ok_or_else(|| Try::Repeat("the owner's answer arrived damaged".into()))
+                let told = answer(told, data);
+                if told.is_none() {
+                    self.inner.shard.tell_changed(owner);
+                }
+                told.ok_or_else(|| Try::Repeat("the owner's answer arrived changed".into()))
             }
             Err(Refusal::NotOwner(other)) => {
                 self.inner.owner.set(other.filter(|o| *o != owner));
@@ -422,7 +427,7 @@ fn checked(answer: Answer, data: Bytes, len_bytes: u32) -> Option<Vec<Bytes>> {
         return None;
     };
     let whole = data.len() == len_bytes as usize;
-    let right = data.chunks(BLOCK_BYTES as usize).map(block_crc).eq(crcs.iter().copied());
+    let right = compare(crcs, data.chunks(BLOCK_BYTES as usize)).is_ok();
     (whole && right).then(|| vec![data])
 }
 

@@ -5,6 +5,7 @@
 //! Not here    the decisions (`record`, `votes`, `geometry`), the log (`store`), where components go (`placement`)
 #![forbid(unsafe_code)]
 
+mod arrived;
 mod client;
 mod copies;
 mod leases;

@@ -9,6 +9,7 @@ use cairn_wire::{Answer, DataPiece, GuestRequest, Message, Refusal, Request, blo
 use futures::future::{LocalBoxFuture, join_all, ready};
 
 use crate::{
+    arrived::{Changed, compare, compare_request},
     local_store::LocalStore,
     owner::{Command, Ended, OpError, Origin, SeizeError},
     seats::Served,
@@ -48,7 +49,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let shard = self.clone();
         let served: LocalBoxFuture<'static, Served> = match request {
             Request::Guest { object, request } => {
-                Box::pin(async move { shard.serve_guest(object, request, payload).await })
+                Box::pin(async move { shard.serve_guest(from, object, request, payload).await })
             }
             Request::HandOver { object, force } => Box::pin(async move {
                 let handed = shard.hand_over(object, force).await;
@@ -59,9 +60,14 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 attached.map(|()| (Answer::Done, Vec::new()))
             }),
             Request::Manage { object, command } => Box::pin(async move { shard.serve_command(object, &command).await }),
-            // As if it had not arrived: whoever asked does without this copy, and fills it again.
-            request if was_changed(&request, &payload) => Box::pin(ready(Err(Refusal::Lost))),
-            request => self.inner.seats.serve(from, incarnation, request, payload),
+            request => match compare_request(&request, &payload) {
+                Ok(()) => self.inner.seats.serve(from, incarnation, request, payload),
+                // As if it had not arrived: whoever asked does without this copy, and fills it again.
+                Err(Changed) => {
+                    self.tell_changed(from);
+                    Box::pin(ready(Err(Refusal::Lost)))
+                }
+            },
         };
         let inner = &self.inner;
         inner.serving.add(&inner.env, &inner.rpc, Asked { from, id, served });
@@ -73,7 +79,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         Refusal::NotOwner(holder.map(|epoch| epoch.host).filter(|host| *host != self.inner.env.host()))
     }
 
-    async fn serve_guest(&self, object: ObjectId, request: GuestRequest, payload: Bytes) -> Served {
+    async fn serve_guest(&self, from: HostId, object: ObjectId, request: GuestRequest, payload: Bytes) -> Served {
         let Some(owned) = self.owned(object) else {
             return Err(self.not_owner(object));
         };
@@ -88,7 +94,8 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 owned.guest_read(offset, len_bytes, began).await.map(with_checksums)
             }
             GuestRequest::Write { offset, crc, client, retry } => {
-                if block_crc(&payload) != crc {
+                if compare([&crc], [&payload[..]]).is_err() {
+                    self.tell_changed(from);
                     return Err(Refusal::Lost);
                 }
                 let origin = Origin { client, retry, began: Some(began) };
@@ -237,20 +244,6 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     }
 }
 
-/// Whether the blocks of a message are not those that its checksums were made of. The store believes what it is given: in memory of
-/// this process nothing changes (fault model).
-fn was_changed(request: &Request, payload: &[u8]) -> bool {
-    match request {
-        Request::Write { crcs, .. } => !are_those_of(crcs, payload),
-        Request::Copy { pieces, .. } => !are_those_of(pieces.iter().flat_map(DataPiece::crcs), payload),
-        _ => false,
-    }
-}
-
-fn are_those_of<'a>(crcs: impl IntoIterator<Item = &'a u32>, blocks: &[u8]) -> bool {
-    blocks.chunks(BLOCK_BYTES as usize).map(block_crc).eq(crcs.into_iter().copied())
-}
-
 /// Bytes of a read with a checksum per 4 KiB of the answer, so that the front end's host can check them.
 fn with_checksums(parts: Vec<Bytes>) -> (Answer, Vec<Bytes>) {
     let step = BLOCK_BYTES as usize;
@@ -261,43 +254,4 @@ fn with_checksums(parts: Vec<Bytes>) -> (Answer, Vec<Bytes>) {
     };
     let crcs = parts.iter().flat_map(|part| part.chunks(step).map(block_crc)).collect();
     (Answer::Data { pieces: vec![DataPiece::Data { crcs }] }, parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use cairn_types::{ClientTag, ComponentId, DiskGroupId, Epoch, OpId, SessionId};
-    use cairn_wire::Target;
-
-    use super::*;
-
-    /// Goal: a bit that changed on the way, and blocks or checksums that are missing, are seen in writes and region copies.
-    #[test]
-    fn blocks_that_changed_on_the_way_are_seen() {
-        let blocks: Vec<u8> = (0..3 * BLOCK_BYTES).map(|at| (at / 7) as u8).collect();
-        let crcs: Vec<u32> = blocks.chunks(BLOCK_BYTES as usize).map(block_crc).collect();
-        let to = Target {
-            disk_group: DiskGroupId::default(),
-            component: ComponentId::default(),
-            epoch: Epoch::default(),
-            session: SessionId::default(),
-        };
-        let (op, settled) = (OpId::ZERO, OpId::ZERO);
-        let write = |crcs: &[u32]| {
-            let crcs = crcs.to_vec();
-            Request::Write { to, op, settled, client: ClientTag::default(), first_block: 0, crcs }
-        };
-        let (head, tail) = crcs.split_at(1);
-        let data = |crcs: &[u32]| DataPiece::Data { crcs: crcs.to_vec() };
-        let pieces = vec![data(head), DataPiece::Hole { blocks: 4 }, data(tail)];
-        let copy = Request::Copy { to, op, settled, first_block: 0, pieces };
-        for request in [write(&crcs), copy] {
-            assert!(!was_changed(&request, &blocks));
-            let mut changed = blocks.clone();
-            changed[5000] ^= 1;
-            assert!(was_changed(&request, &changed));
-            assert!(was_changed(&request, &blocks[..blocks.len() - 512]));
-            assert!(was_changed(&request, &blocks[..blocks.len() - BLOCK_BYTES as usize]));
-        }
-        assert!(was_changed(&write(head), &blocks));
-    }
 }

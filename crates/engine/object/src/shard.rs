@@ -125,6 +125,8 @@ pub enum ObjectEvent {
     Resynced { object: ObjectId, name: String, component: ComponentId, bytes: u64 },
     /// A request was repeated that had been carried out before: its guest was answered, and nothing was done again.
     DoneBefore { object: ObjectId },
+    /// A message of this host arrived with other blocks than it sent; it counts as lost.
+    ArrivedChanged { from: HostId },
     /// A bad block was repaired from a good copy.
     Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
 }

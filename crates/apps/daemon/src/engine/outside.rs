@@ -150,6 +150,14 @@ impl Outside<LinuxEnv> for Process {
             ObjectEvent::DoneBefore { object } => {
                 tracing::debug!(host, object = %object, "a repeated request had been carried out before");
             }
+            ObjectEvent::ArrivedChanged { from } => {
+                tracing::warn!(
+                    host,
+                    peer = %from,
+                    "blocks from a peer are not those that it sent, and count as not received: check the memory and the network \
+                     adapters of both hosts, and what is between them"
+                );
+            }
             ObjectEvent::Repaired { object, component, blocks } => {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }

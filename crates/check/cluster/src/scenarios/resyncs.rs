@@ -109,6 +109,15 @@ fn spoiled() -> Vec<Scenario> {
             capacity_dies,
         ),
         Scenario::new(
+            "P4. blocks change on their way between hosts",
+            (
+                "nobody reads a wrong byte or meets an error, what arrived changed counts as lost, and is told of",
+                "one bit turns over in some messages of every link, 4 times for 5 s, while a host dies and is filled again",
+            ),
+            (busy(3), 6),
+            blocks_change,
+        ),
+        Scenario::new(
             "P4. bits rot on one host",
             (
                 "nobody reads a wrong byte, and what is read is repaired",
@@ -272,6 +281,30 @@ async fn capacity_dies(stage: Stage) -> Result<(), String> {
     stage.capacity(n).for_each(|disk| disk.bring_back());
     stage.host(n).restart();
     stage.ms(5000).await;
+    stage.rest(false).await
+}
+
+async fn blocks_change(stage: Stage) -> Result<(), String> {
+    let hosts: Vec<_> = (0..stage.hosts()).map(|n| stage.host(n).id()).collect();
+    for _ in 0..4 {
+        stage.say("blocks change on every way");
+        for from in &hosts {
+            let others = hosts.iter().filter(|to| *to != from);
+            others.for_each(|to| stage.cluster.world.change_blocks(*from, *to, 2 + stage.below(30)));
+        }
+        let n = stage.any();
+        stage.crash(n);
+        stage.ms(1500).await;
+        stage.start(n);
+        stage.ms(4000).await;
+        stage.cluster.heal_everything();
+        stage.healthy().await?;
+    }
+    let (changed, told) = (stage.cluster.world.traffic().changed, stage.cluster.arrived_changed());
+    stage.count("messages with changed blocks", changed);
+    if told == 0 || told > changed {
+        return Err(format!("{changed} messages had changed blocks, and {told} were told of"));
+    }
     stage.rest(false).await
 }
 

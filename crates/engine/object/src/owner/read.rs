@@ -11,9 +11,10 @@ use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_geometry::Piece;
 use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ReplicaSetIndex};
-use cairn_wire::{Answer, DataPiece, Refusal, Request, block_crc};
+use cairn_wire::{Answer, DataPiece, Refusal, Request};
 
 use crate::{
+    arrived::{Changed, compare},
     local_store::LocalStore,
     owner::{
         Owned,
@@ -77,22 +78,18 @@ impl Contents {
     }
 
     /// Lengths and, for what came over the network, checksums.
-    fn check(&self, blocks: u32, verify: bool) -> Result<(), String> {
+    fn check(&self, blocks: u32, verify: bool) -> Result<(), Changed> {
         let told: u32 = self.pieces.iter().map(DataPiece::blocks).sum();
         let with_data: usize = self.pieces.iter().map(|piece| piece.crcs().len()).sum();
         let bytes: usize = self.data.iter().map(Bytes::len).sum();
         if told != blocks || bytes != with_data * BLOCK_BYTES as usize {
-            return Err(format!("asked for {blocks} blocks, told {told} with {bytes} bytes"));
+            return Err(Changed);
         }
         if !verify {
             return Ok(());
         }
         let crcs = self.pieces.iter().flat_map(DataPiece::crcs);
-        let found = self.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize));
-        match crcs.zip(found).position(|(crc, block)| *crc != block_crc(block)) {
-            Some(at) => Err(format!("data block {at} arrived with a wrong checksum")),
-            None => Ok(()),
-        }
+        compare(crcs, self.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize)))
     }
 }
 
@@ -143,8 +140,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let contents = Contents { pieces, data: data.into_iter().filter(|d| !d.is_empty()).collect() };
         // The store has just checked a local copy in this very memory; only a copy that travelled is checked again.
-        contents.check(range.count, !local).map_err(|_| Refusal::Lost)?;
-        Ok(contents)
+        match contents.check(range.count, !local) {
+            Ok(()) => Ok(contents),
+            Err(Changed) => {
+                self.shard.tell_changed(leg.link.host);
+                Err(Refusal::Lost)
+            }
+        }
     }
 
     /// The copy to read: a local one, else spread by address.
