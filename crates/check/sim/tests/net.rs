@@ -8,9 +8,9 @@ use cairn_sim::{Host, SimEnv, World};
 
 type Log = Rc<RefCell<Vec<String>>>;
 
-/// Notes everything that arrives: "up 1", "down", "gone", or a message's text.
-fn listen(host: &Host) -> Log {
-    let log = Log::default();
+/// Notes of everything that arrives what `note` makes of it.
+fn listen_by<T: 'static>(host: &Host, note: fn(NetEvent) -> Option<T>) -> Rc<RefCell<Vec<T>>> {
+    let log = Rc::<RefCell<Vec<T>>>::default();
     let into = log.clone();
     host.set_program(move |env| {
         let into = into.clone();
@@ -18,16 +18,23 @@ fn listen(host: &Host) -> Log {
             let mut events = vec![];
             loop {
                 env.receive(&mut events).await;
-                into.borrow_mut().extend(events.drain(..).map(|event| match event {
-                    NetEvent::Message(m) => String::from_utf8(m.body.to_vec()).unwrap(),
-                    NetEvent::PeerUp { incarnation, .. } => format!("up {}", incarnation.0),
-                    NetEvent::PeerDown { process_gone: true, .. } => "gone".into(),
-                    NetEvent::PeerDown { .. } => "down".into(),
-                }));
+                into.borrow_mut().extend(events.drain(..).filter_map(note));
             }
         }
     });
     log
+}
+
+/// Notes everything that arrives: "up 1", "down", "gone", or a message's text.
+fn listen(host: &Host) -> Log {
+    listen_by(host, |event| {
+        Some(match event {
+            NetEvent::Message(m) => String::from_utf8(m.body.to_vec()).unwrap(),
+            NetEvent::PeerUp { incarnation, .. } => format!("up {}", incarnation.0),
+            NetEvent::PeerDown { process_gone: true, .. } => "gone".into(),
+            NetEvent::PeerDown { .. } => "down".into(),
+        })
+    })
 }
 
 fn send(env: &SimEnv, to: &Host, text: &str) {
@@ -154,24 +161,13 @@ fn a_slow_link_is_slow_one_way() {
 
 /// Of each message that arrives: its body, the bytes of its block data, and how many bits of those are not of a 7.
 fn listen_to_blocks(host: &Host) -> Rc<RefCell<Vec<(u8, usize, u32)>>> {
-    let log = Rc::<RefCell<Vec<_>>>::default();
-    let into = log.clone();
-    host.set_program(move |env| {
-        let into = into.clone();
-        async move {
-            let mut events = vec![];
-            loop {
-                env.receive(&mut events).await;
-                for event in events.drain(..) {
-                    if let NetEvent::Message(m) = event {
-                        let bits = m.payload.iter().map(|byte| (byte ^ 7).count_ones()).sum();
-                        into.borrow_mut().push((m.body[0], m.payload.len(), bits));
-                    }
-                }
-            }
+    listen_by(host, |event| match event {
+        NetEvent::Message(m) => {
+            let bits = m.payload.iter().map(|byte| (byte ^ 7).count_ones()).sum();
+            Some((m.body[0], m.payload.len(), bits))
         }
-    });
-    log
+        _ => None,
+    })
 }
 
 /// Goal: one bit of the block data of every third message that has any, one way only; all else is as it was sent.

@@ -143,7 +143,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         match contents.check(range.count, !local) {
             Ok(()) => Ok(contents),
             Err(Changed) => {
-                self.shard.tell_changed(leg.link.host);
+                if !local {
+                    self.shard.tell_changed(leg.link.host);
+                }
                 Err(Refusal::Lost)
             }
         }
