@@ -47,6 +47,8 @@ pub enum Canary {
     AllUndone,
     /// A request that is repeated is carried out again.
     RetryTwice,
+    /// Copies remember outcomes whose clients have their answers, and have no room for the others.
+    AnsweredKept,
     /// Overlapping operations do not wait for each other.
     NoRangeLock,
     /// A promise is answered before it is durable.
@@ -71,7 +73,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -92,6 +94,7 @@ impl Canary {
         Self::NothingUndone,
         Self::AllUndone,
         Self::RetryTwice,
+        Self::AnsweredKept,
         Self::NoRangeLock,
         Self::PromiseNotDurable,
         Self::ReplacedKept,

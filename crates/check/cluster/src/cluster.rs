@@ -43,6 +43,8 @@ const ABSENT_AFTER: Duration = Duration::from_secs(5);
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a segment of the log.
 pub const LOG_SEGMENT_BYTES: u64 = 4 << 20;
+/// Outcomes that a component remembers, at most: all slots of all sessions that 24 guests come to, and few more.
+const OUTCOMES_MAX: usize = 128;
 const LOG_LINES: usize = 600;
 
 /// A front end's handle of a disk.
@@ -311,6 +313,7 @@ fn store_options(shape: &Shape) -> StoreOptions {
         destage_percent: shape.destage_percent,
         place_bytes_min: 8 << 10,
         idle_destage_ms: shape.idle_destage_ms,
+        outcomes_max: OUTCOMES_MAX,
         ..StoreOptions::default()
     }
 }

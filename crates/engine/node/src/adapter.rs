@@ -212,12 +212,11 @@ impl<E: Env> LocalStore for GroupStore<E> {
     }
 
     fn was_done(&self, component: ComponentId, client: ClientTag) -> bool {
-        self.group.recent_clients(component).iter().any(|(tag, _)| *tag == client)
+        self.group.was_done(component, client)
     }
 
     fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
-        let all = self.group.recent_clients(component);
-        all.into_iter().filter(|(client, _)| client.session != 0).collect()
+        self.group.recent_clients(component)
     }
 
     fn log_damaged(&self) -> bool {

@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, Route};
-use cairn_types::{Accepted, BLOCK_BYTES, ClientTag, HostId, ObjectId, Time};
+use cairn_types::{Accepted, BLOCK_BYTES, HostId, ObjectId, Time};
 use cairn_volume::{Extent, Guest, Volume, VolumeError, VolumeInfo};
 use cairn_wire::{Answer, DataPiece, GuestRequest, Refusal, Request, block_crc};
 
@@ -22,6 +22,7 @@ use crate::{
     arrived::compare,
     local_store::LocalStore,
     owner::{Ended, OpError, Origin, Owned, SeizeError},
+    session::{Named, Session},
     shard::{GuestCounters, Shard},
     stages::{IoKind, StagesCell, Tries},
 };
@@ -29,6 +30,8 @@ use crate::{
 /// Leases that a request may wait for where a cut could hide that its guest has gone on elsewhere. Above one lease and a
 /// takeover, which are part of a failure's ordinary course.
 const LEASES_UNSEEN: u32 = 2;
+/// Bytes of one zeroing that the owner is asked for, at most: a striped disk makes a part of each MiB.
+const ZERO_BYTES_MAX: u64 = 1 << 30;
 
 /// A disk, served by this host whoever owns it. Cheap to clone; clones are one front-end session.
 pub struct DiskClient<E: Env, S: LocalStore> {
@@ -39,8 +42,7 @@ struct Inner<E: Env, S: LocalStore> {
     shard: Shard<E, S>,
     object: ObjectId,
     info: VolumeInfo,
-    session: u64,
-    next_number: Cell<u64>,
+    session: Rc<RefCell<Session>>,
     /// The owner, as far as this client knows.
     owner: Cell<Option<HostId>>,
     /// Hosts to ask for the record when none of it is here.
@@ -95,7 +97,7 @@ impl From<OpError> for Try {
 impl<E: Env, S: LocalStore> DiskClient<E, S> {
     /// A front end's session with a disk. `hints`: hosts that may know its record.
     pub fn new(shard: &Shard<E, S>, object: ObjectId, info: VolumeInfo, hints: Vec<HostId>) -> Self {
-        let session = shard.inner.env.random_u64() | 1;
+        let session = Rc::new(RefCell::new(Session::new(shard.inner.env.random_u64())));
         *shard.inner.front_ends.borrow_mut().entry(object).or_default() += 1;
         Self {
             inner: Rc::new(Inner {
@@ -103,7 +105,6 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 object,
                 info,
                 session,
-                next_number: Cell::new(1),
                 owner: Cell::new(None),
                 hints: RefCell::new(hints),
                 guest: RefCell::default(),
@@ -160,10 +161,28 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         }
     }
 
-    fn tag(&self) -> ClientTag {
-        let number = self.inner.next_number.get();
-        self.inner.next_number.set(number + 1);
-        ClientTag { session: self.inner.session, number }
+    /// Zeroes bytes, some at a time: what copies remember of each request is bounded.
+    async fn zero(&self, offset: u64, len_bytes: u64, keep_allocated: bool) -> Result<(), VolumeError> {
+        let (mut from, end) = (offset, offset.saturating_add(len_bytes));
+        loop {
+            let len_bytes = (end - from).min(ZERO_BYTES_MAX - from % ZERO_BYTES_MAX);
+            let named = self.name();
+            let tag = named.tag;
+            let remote = |retry| GuestRequest::Zero { offset: from, len_bytes, keep_allocated, client: tag, retry };
+            let local = async |owned: Rc<Owned<E, S>>, at: Tries| {
+                let origin = Origin { client: tag, retry: at.retry, began: None };
+                owned.guest_zero(from, len_bytes, keep_allocated, origin).await
+            };
+            self.request(None, None, remote, local, done).await?;
+            from += len_bytes;
+            if from == end {
+                return Ok(());
+            }
+        }
+    }
+
+    fn name(&self) -> Named {
+        Named::next(&self.inner.session, || self.inner.shard.inner.env.random_u64())
     }
 
     async fn request<T>(
@@ -332,7 +351,8 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
     fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         let client = self.clone();
         async move {
-            let tag = client.tag();
+            let named = client.name();
+            let tag = named.tag;
             let crc = Cell::new(None);
             let remote = |retry| {
                 let crc = crc.get().unwrap_or_else(|| block_crc(&data));
@@ -358,13 +378,7 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
     ) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         let client = self.clone();
         async move {
-            let tag = client.tag();
-            let remote = |retry| GuestRequest::Zero { offset, len_bytes, keep_allocated, client: tag, retry };
-            let local = async |owned: Rc<Owned<E, S>>, at: Tries| {
-                let origin = Origin { client: tag, retry: at.retry, began: None };
-                owned.guest_zero(offset, len_bytes, keep_allocated, origin).await
-            };
-            let zeroed = client.request(None, None, remote, local, done).await;
+            let zeroed = client.zero(offset, len_bytes, keep_allocated).await;
             client.count(zeroed, |counters| {
                 counters.zero_requests += 1;
                 counters.zero_bytes += len_bytes;

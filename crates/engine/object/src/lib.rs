@@ -16,6 +16,7 @@ mod rpc;
 mod seats;
 mod serve;
 mod serving;
+mod session;
 mod shard;
 mod signal;
 mod stages;

@@ -98,10 +98,12 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                     self.tell_changed(from);
                     return Err(Refusal::Lost);
                 }
+                let _try = owned.forwarded.begin(client).await;
                 let origin = Origin { client, retry, began: Some(began) };
                 owned.guest_write(offset, payload, origin).await.map(|()| (Answer::Done, Vec::new()))
             }
             GuestRequest::Zero { offset, len_bytes, keep_allocated, client, retry } => {
+                let _try = owned.forwarded.begin(client).await;
                 let origin = Origin { client, retry, began: None };
                 let zeroed = owned.guest_zero(offset, len_bytes, keep_allocated, origin).await;
                 zeroed.map(|()| (Answer::Done, Vec::new()))

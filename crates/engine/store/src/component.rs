@@ -4,10 +4,7 @@
 //!             state of its end (I8): marks only rise, and an undone operation stays undone while the log may hold it
 //! Not here    where records come from (`append.rs`, `recovery.rs`), what becomes of them (`destage.rs`)
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    ops::{Bound, Range},
-};
+use std::{collections::BTreeMap, ops::Bound};
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
 use smallvec::SmallVec;
@@ -16,12 +13,9 @@ use crate::{
     bitmap::BaseBits,
     index::{Body, Extents, Met, Record, RecordId, Records},
     operation::{ComponentInfo, UnsettledOp},
-    rows::ClientRow,
+    outcomes::Outcomes,
 };
 
-/// Outcomes that a component remembers, at most: for a front end that retries at a new owner. A client keeps
-/// fewer than that many requests in flight; 64 bytes each, used as they come.
-pub(crate) const RECENT_CLIENTS_MAX: usize = 1024;
 /// Undone operations that a component remembers past `settled`, at most.
 const UNDONE_KEPT_MAX: usize = 1024;
 
@@ -50,16 +44,6 @@ const AT_ONCE: u64 = 0;
 /// The metadata has the mark as it is.
 pub(crate) const IN_METADATA: u64 = u64::MAX;
 
-/// The outcome of a client's request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Outcome {
-    /// None ([`ClientTag::default`]) where it was forgotten.
-    pub client: ClientTag,
-    pub op: OpId,
-    /// Where in the log the record stands that it is from; 0 when it was read from the metadata.
-    position: u64,
-}
-
 /// One component.
 #[derive(Debug)]
 pub(crate) struct Component {
@@ -73,15 +57,7 @@ pub(crate) struct Component {
     /// Undone operations, with the log position of the record that undid them.
     pub undone: BTreeMap<OpId, u64>,
     pub window: BTreeMap<OpId, Unsettled>,
-    /// In the order of their positions.
-    pub clients: VecDeque<Outcome>,
-    known_clients: BTreeSet<ClientTag>,
-    /// Number of the first of `clients`, counted from the component's first.
-    pub clients_first: u64,
-    /// Numbers of the outcomes that the metadata has rows of.
-    pub clients_saved: Range<u64>,
-    /// Those of them whose row is out of date.
-    clients_stale: Vec<u64>,
+    pub outcomes: Outcomes,
     pub regions: BTreeMap<RegionIndex, RegionMark>,
     pub base: BaseBits,
     pub extents: Extents,
@@ -105,11 +81,7 @@ impl Component {
             settled: OpId::ZERO,
             undone: BTreeMap::new(),
             window: BTreeMap::new(),
-            clients: VecDeque::new(),
-            known_clients: BTreeSet::new(),
-            clients_first: 0,
-            clients_saved: 0..0,
-            clients_stale: Vec::new(),
+            outcomes: Outcomes::default(),
             regions: BTreeMap::new(),
             base: BaseBits::default(),
             extents: Extents::default(),
@@ -279,63 +251,6 @@ impl Component {
         }
     }
 
-    /// Keeps an outcome, unless there is no client, or it is known. Its record stands at `position` of the log.
-    pub fn remember(&mut self, client: ClientTag, op: OpId, position: u64) {
-        if client.session == 0 || !self.known_clients.insert(client) {
-            return;
-        }
-        self.clients.push_back(Outcome { client, op, position });
-        if self.clients.len() > RECENT_CLIENTS_MAX {
-            let gone = self.clients.pop_front().expect("just pushed");
-            self.known_clients.remove(&gone.client);
-            self.clients_first += 1;
-        }
-    }
-
-    /// Takes in a row of an outcome, in the order of their numbers.
-    pub fn load_client(&mut self, number: u64, row: ClientRow) {
-        if self.clients.is_empty() {
-            self.clients_first = number;
-        }
-        match row.client.session {
-            0 => self.clients.push_back(Outcome { client: row.client, op: row.op, position: 0 }),
-            _ => self.remember(row.client, row.op, 0),
-        }
-        self.clients_saved = self.clients_first..number + 1;
-    }
-
-    /// An undone operation is no outcome: whoever repeats its request must carry it out. The place in the list stays,
-    /// empty, so that numbers go on.
-    pub fn forget_client(&mut self, op: OpId) {
-        let Some(at) = self.clients.iter().rposition(|known| known.op == op && known.client.session != 0) else {
-            return;
-        };
-        let client = std::mem::take(&mut self.clients[at].client);
-        self.known_clients.remove(&client);
-        let number = self.clients_first + at as u64;
-        if self.clients_saved.contains(&number) {
-            self.clients_stale.push(number);
-        }
-    }
-
-    /// Rows of outcomes that the metadata is to write (or to remove, where none) so that they and the log from `tail` on hold what
-    /// memory holds. What came and went while the log had it is never written.
-    pub fn take_client_changes(&mut self, tail: u64) -> Vec<(u64, Option<ClientRow>)> {
-        let first = self.clients_first;
-        let below = first + self.clients.partition_point(|outcome| outcome.position < tail) as u64;
-        let have = first..below.max(self.clients_saved.end.min(first + self.clients.len() as u64));
-        let saved = std::mem::replace(&mut self.clients_saved, have.clone());
-        let row = |number: u64| {
-            let Outcome { client, op, .. } = self.clients[(number - first) as usize];
-            Some(ClientRow { client, op })
-        };
-        let gone = (saved.start..saved.end.min(have.start)).map(|number| (number, None));
-        let stale = std::mem::take(&mut self.clients_stale);
-        let stale = stale.into_iter().filter(|number| have.contains(number)).map(|number| (number, row(number)));
-        let new = (saved.end.max(have.start)..have.end).map(|number| (number, row(number)));
-        gone.chain(stale).chain(new).collect()
-    }
-
     /// The device is gone: nothing of it can be read again.
     pub fn lose(&mut self, records: &mut Records) {
         self.lost = true;
@@ -347,6 +262,8 @@ impl Component {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use cairn_types::{Epoch, HostId, Incarnation};
     use proptest::prelude::*;
 

@@ -249,13 +249,19 @@ impl<E: Env> DiskGroup<E> {
         };
         component.regions.iter().filter(|(_, mark)| mark.op > after).map(|(r, mark)| (*r, mark.op)).collect()
     }
-    /// Outcomes of client requests, oldest first, at most 1024 per component.
+    /// Whether a front end's request was carried out on the component, as far as it remembers.
+    pub fn was_done(&self, component: ComponentId, client: ClientTag) -> bool {
+        let state = self.inner().state.borrow();
+        state.components.get(&component).is_some_and(|c| c.outcomes.has(client))
+    }
+
+    /// The requests of front ends that were carried out and may be repeated yet, each with its operation, oldest first.
     pub fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
         let state = self.inner().state.borrow();
         let Some(component) = state.components.get(&component) else {
             return Vec::new();
         };
-        component.clients.iter().filter(|o| o.client.session != 0).map(|o| (o.client, o.op)).collect()
+        component.outcomes.all().collect()
     }
 
     /// Counters and gauges.

@@ -31,6 +31,7 @@ mod map;
 mod meta;
 mod operation;
 mod options;
+mod outcomes;
 mod pace;
 mod place;
 mod read;

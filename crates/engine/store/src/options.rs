@@ -44,6 +44,10 @@ pub struct StoreOptions {
     /// Copies with at least so many bytes of data go straight to the capacity tier, past the log: resync, whose bytes are neither
     /// waited for by a guest nor overwritten soon.
     pub place_bytes_min: u64,
+    /// Outcomes of front ends' requests that a component remembers, at most. Those are dropped whose client is known to have its answer;
+    /// what is left are requests in flight and what sessions that ended left behind: 64 hosts with 128 requests each at a disk. Some
+    /// 150 bytes each, used as they come.
+    pub outcomes_max: usize,
     /// Destage what is buffered when nothing was written for so long, in milliseconds; 0 never.
     pub idle_destage_ms: u64,
     /// Open although a capacity device is blank, a new one in the place of a dead one: its components are lost for good.
@@ -67,6 +71,7 @@ impl Default for StoreOptions {
             congestion_delay_max_us: 100_000,
             destage_blocks_max: 4 << 10,
             place_bytes_min: 64 << 10,
+            outcomes_max: 8192,
             idle_destage_ms: 0,
             accept_missing: false,
             force: false,

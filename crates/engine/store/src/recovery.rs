@@ -309,6 +309,7 @@ impl State {
             health: LogHealth::Sound,
             counters: StoreCounters::default(),
             stages: Stages::default(),
+            outcomes_max: options.outcomes_max,
             round: 1,
             tickets: 0,
             gathered_to: 0,
@@ -370,7 +371,7 @@ impl State {
                 }
                 rows::CLIENT => {
                     let row: ClientRow = rows::decode(&key, &bytes)?;
-                    self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row);
+                    self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
                 _ => return Err(rows::malformed(&key)),
@@ -452,10 +453,14 @@ impl State {
         Ok(())
     }
 
-    fn load_client(&mut self, id: ComponentId, number: u64, row: ClientRow) {
-        if let Some(component) = self.components.get_mut(&id) {
-            component.load_client(number, row);
+    fn load_client(&mut self, id: ComponentId, number: u64, row: ClientRow) -> Result<(), MetaError> {
+        if number >= COUNTS_MAX {
+            return Err(MetaError("the row of an outcome is not readable".into()));
         }
+        if let Some(component) = self.components.get_mut(&id) {
+            component.outcomes.load(number, row);
+        }
+        Ok(())
     }
 
     fn finish_load(&mut self) {

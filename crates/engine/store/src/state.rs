@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub health: LogHealth,
     pub counters: StoreCounters,
     pub stages: Stages,
+    /// Outcomes of requests that a component remembers, at most.
+    pub outcomes_max: usize,
     /// Counts destage and cleaning rounds: the clock of segment ages.
     pub round: u64,
     /// Counts what is written to capacity devices and waits for its transaction, or its record: rounds, cleanings, copies.
@@ -190,7 +192,7 @@ impl State {
             LogRecord::Undo { component, op } => {
                 let ranges = self.change(component, |c, records| c.undo(op, at.position, records));
                 if matches!(ranges, Some(Some(_))) {
-                    self.change(component, |c, _| c.forget_client(op));
+                    self.change(component, |c, _| c.outcomes.undo(op));
                 }
                 let Some(ranges) = ranges else {
                     return Applied::NoComponent;
@@ -208,8 +210,12 @@ impl State {
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
             LogRecord::Remember { component, clients } => {
+                let max = self.outcomes_max;
                 let found = self.change(component, |c, _| {
-                    clients.iter().for_each(|(client, op)| c.remember(*client, *op, at.position));
+                    for (client, op) in clients {
+                        c.outcomes.answered(client);
+                        c.outcomes.remember(client, op, at.position, max);
+                    }
                 });
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
@@ -274,13 +280,16 @@ impl State {
     /// Puts the parts of an operation into the index.
     fn put(&mut self, head: Head, parts: Parts, at: At) -> Applied {
         let Head { component, op, settled, client } = head;
-        let segment = self.ring.segment_of(at.position);
+        let (segment, outcomes_max) = (self.ring.segment_of(at.position), self.outcomes_max);
         // What is not applied in the end is forgotten in vain, and read again.
         parts.iter().for_each(|(range, _)| self.cache.forget(component, *range));
         let applied = self.change(component, |c, records| {
             if c.lost {
                 return Applied::Lost;
             }
+            // Its client says so, whatever becomes of the operation: replay may know already that it was undone, and must forget the
+            // same.
+            c.outcomes.answered(client);
             // Before all else: a refused operation leaves no trace, not even what it says of others.
             if c.is_undone(op) {
                 return Applied::Undone;
@@ -290,7 +299,7 @@ impl State {
                 let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
                 c.put(record, client, Some(segment), records);
             }
-            c.remember(client, op, at.position);
+            c.outcomes.remember(client, op, at.position, outcomes_max);
             Applied::Done
         });
         applied.unwrap_or(Applied::NoComponent)

@@ -303,7 +303,7 @@ impl Transaction {
         let mut changed = self.bits_after(state);
         for component in state.components.values_mut() {
             component.trim_undone(tail);
-            for (number, row) in component.take_client_changes(tail) {
+            for (number, row) in component.outcomes.take_changes(tail) {
                 self.batch.insert(rows::client_key(component.id, number), row.map(|row| rows::encode(&row)));
             }
             let after = changed.remove(&component.id).unwrap_or_default();

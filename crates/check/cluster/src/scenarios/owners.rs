@@ -142,6 +142,16 @@ fn too_long() -> Vec<Scenario> {
             (crowded(3), 3),
             handed_round,
         ),
+        Scenario::new(
+            "15. a retry after very many requests of others",
+            (
+                "what a client that is cut off waits for is remembered, however much others do until it can ask again",
+                "the answers of the owner to one host are cut for up to 4 s, ten times, while the guests of the others make more changes \
+                 than copies have room to remember",
+            ),
+            (crowded(3), 4),
+            answers_cut,
+        ),
     ]
 }
 
@@ -343,6 +353,23 @@ async fn handed_round(stage: Stage) -> Result<(), String> {
         let (a, b) = (round % stage.hosts(), (round + 1) % stage.hosts());
         stage.ms(stage.below(20)).await;
         stage.cluster.world.disconnect(stage.host(a).id(), stage.host(b).id());
+    }
+    stage.rest(false).await
+}
+
+async fn answers_cut(stage: Stage) -> Result<(), String> {
+    let (copies, witnesses) = stage.copies_and_witnesses().await?;
+    let (owner, client) = (copies[0], witnesses[0]);
+    stage.guests[0].start_at(owner, 8, 6);
+    for _ in 0..10 {
+        stage.attach(owner).await?;
+        stage.ms(200 + stage.below(200)).await;
+        let before = stage.acked();
+        stage.cluster.world.cut_one_way(stage.host(owner).id(), stage.host(client).id());
+        stage.ms(1500 + stage.below(2500)).await;
+        stage.count("changes of others while one host is told nothing", stage.acked() - before);
+        stage.heal_links();
+        stage.ms(500).await;
     }
     stage.rest(false).await
 }

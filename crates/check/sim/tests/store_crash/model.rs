@@ -92,6 +92,7 @@ impl Component {
     }
 
     fn mutate(&mut self, op: OpId, settled: OpId, client: ClientTag, pieces: &[(BlockRange, Value)]) {
+        self.answered(client);
         self.settle(settled);
         if self.undone.contains(&op) {
             return;
@@ -100,6 +101,11 @@ impl Component {
             self.put(op, *range, *value);
         }
         self.remember(client, op);
+    }
+
+    /// A slot carries one request at a time: those before are answered.
+    fn answered(&mut self, client: ClientTag) {
+        self.clients.retain(|(tag, _)| !client.before().contains(tag));
     }
 
     fn remember(&mut self, client: ClientTag, op: OpId) {
@@ -158,7 +164,12 @@ impl Model {
             Operation::Undo { component, op } => self.change(component, |c| c.undo(*op)),
             Operation::Settle { component, upto } => self.change(component, |c| c.settle(*upto)),
             Operation::Remember { component, clients } => {
-                self.change(component, |c| clients.iter().for_each(|(client, op)| c.remember(*client, *op)));
+                self.change(component, |c| {
+                    for (client, op) in clients {
+                        c.answered(*client);
+                        c.remember(*client, *op);
+                    }
+                });
             }
             Operation::Record { object, bytes } => {
                 if bytes.is_empty() {
@@ -167,6 +178,14 @@ impl Model {
                     self.records.insert(*object, bytes.to_vec());
                 }
             }
+        }
+    }
+
+    /// An operation that comes after it was undone has no effect. But it stands in the log, and with it its client's word on what the
+    /// slot carried before.
+    pub fn refuse(&mut self, operation: &Operation) {
+        if let Operation::Write { component, client, .. } | Operation::Zero { component, client, .. } = operation {
+            self.change(component, |c| c.answered(*client));
         }
     }
 

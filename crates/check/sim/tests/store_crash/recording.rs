@@ -150,8 +150,9 @@ fn quiet(log: &Rc<RefCell<Log>>, host: &Host, model: &mut Model, applied: &mut u
         let (_, answer) = sent.answer.as_ref().expect("nothing is in flight");
         match answer {
             Ok(()) => model.apply(&sent.operation, sent.tag),
+            Err(error) if error.kind == StoreErrorKind::Undone => model.refuse(&sent.operation),
             Err(error) => assert!(
-                matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::Undone | StoreErrorKind::NotFound),
+                matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::NotFound),
                 "{:?}: {error}",
                 sent.operation
             ),
@@ -174,15 +175,19 @@ pub fn allowed(log: &Log, image: u64) -> Vec<Model> {
         .map_or((0, Model::default()), |(count, _, model)| (*count, model.clone()));
     let mut models = vec![model];
     for sent in log.sent[from..].iter().take_while(|sent| sent.sent_at <= image) {
-        let answer = sent.answer.as_ref().filter(|(at, _)| *at <= image);
-        match answer {
-            Some((_, Err(_))) => {}
-            Some((_, Ok(()))) => models.iter_mut().for_each(|m| m.apply(&sent.operation, sent.tag)),
-            None => {
-                let mut with = models.clone();
-                with.iter_mut().for_each(|m| m.apply(&sent.operation, sent.tag));
-                models.extend(with);
-            }
+        let answer = sent.answer.as_ref();
+        let refused = answer.and_then(|(_, answer)| answer.as_ref().err()).map(|error| &error.kind);
+        let effect = |model: &mut Model| match refused {
+            None => model.apply(&sent.operation, sent.tag),
+            Some(StoreErrorKind::Undone) => model.refuse(&sent.operation),
+            Some(_) => {}
+        };
+        if answer.is_some_and(|(at, _)| *at <= image) {
+            models.iter_mut().for_each(effect);
+        } else {
+            let mut with = models.clone();
+            with.iter_mut().for_each(effect);
+            models.extend(with);
         }
     }
     models

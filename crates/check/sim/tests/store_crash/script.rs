@@ -50,6 +50,11 @@ pub fn tag_of(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
     words(tag, component, block).zip(found).all(|(word, bytes)| word == u64::from_le_bytes(*bytes)).then_some(tag)
 }
 
+/// A front end's request, by one of few slots: most answer earlier ones.
+fn request(tag: u64) -> ClientTag {
+    ClientTag::request(7, (tag % 5) as u32, (tag / 5) as u32)
+}
+
 fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Vec<u32>, Bytes) {
     let blocks: Vec<Vec<u8>> = (range.first..range.end()).map(|block| block_bytes(tag, component, block)).collect();
     let crcs = blocks.iter().map(|block| crc32c(block)).collect();
@@ -170,7 +175,7 @@ impl Script {
             component,
             op,
             settled,
-            client: ClientTag { session: 7, number: tag },
+            client: request(tag),
             first_block: range.first,
             crcs,
             data,
@@ -201,7 +206,7 @@ impl Script {
 
     fn zero(&mut self, component: ComponentId) {
         let (op, settled) = self.number(component);
-        let client = ClientTag { session: 7, number: self.tag() };
+        let client = request(self.tag());
         let mut range = self.range();
         range.count = (range.count * 5).min((COMPONENT_BLOCKS - range.first) as u32);
         let keep_allocated = self.rng.one_in(3);
@@ -221,7 +226,7 @@ impl Script {
         self.push(Operation::Copy { component, op, settled, pieces });
         // As at the end of a resync: requests that were carried out elsewhere. No operation of this component has their number.
         let elsewhere =
-            |n| (ClientTag { session: 9, number: tag * 4 + n }, OpId { seq: (1 << 40) + tag * 4 + n, ..op });
+            |n| (ClientTag::request(9, n, tag as u32), OpId { seq: (1 << 40) + tag * 4 + u64::from(n), ..op });
         self.push(Operation::Remember { component, clients: (0..3).map(elsewhere).collect() });
     }
 

@@ -156,11 +156,19 @@ fn differences(expected: &Seen, seen: &Seen) -> Vec<String> {
                 have.settled.seq, have.window, want.settled.seq, want.window
             ));
         }
-        if (&have.regions, &have.clients) != (&want.regions, &want.clients) {
-            lines.push(format!(
-                "{id:?} regions {:?} clients {:?}, expected {:?} {:?}",
-                have.regions, have.clients, want.regions, want.clients
-            ));
+        if have.regions != want.regions {
+            lines.push(format!("{id:?} regions {:?}, expected {:?}", have.regions, want.regions));
+        }
+        for (who, these, those) in
+            [("forgotten", &want.clients, &have.clients), ("remembered in vain", &have.clients, &want.clients)]
+        {
+            for (client, op) in these.iter().filter(|known| !those.contains(known)) {
+                let (slot, turn) = (client.slot(), client.turn());
+                lines.push(format!(
+                    "{id:?} {who}: session {} slot {slot} turn {turn}, operation {}",
+                    client.session, op.seq
+                ));
+            }
         }
         for block in 0..want.blocks.len() {
             let (h, w) = ((have.blocks[block], have.allocated[block]), (want.blocks[block], want.allocated[block]));

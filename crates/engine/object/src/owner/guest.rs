@@ -40,10 +40,7 @@ impl Origin {
     /// operations, and each is asked for by itself. A retry is split in the same places only if `op_bytes_max`
     /// stands, so that is a constant of the cluster.
     fn part(self, block: u64) -> ClientTag {
-        match self.client.session {
-            0 => ClientTag::default(),
-            session => ClientTag { session, number: self.client.number << 32 | (block & 0xffff_ffff) },
-        }
+        self.client.part(block)
     }
 }
 

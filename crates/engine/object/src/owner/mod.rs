@@ -6,6 +6,7 @@
 //!
 //! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
 
+mod forwarded;
 mod guest;
 mod keeper;
 mod manage;
@@ -33,6 +34,7 @@ use crate::{
     stages::StagesCell,
 };
 
+use forwarded::Forwarded;
 pub(crate) use guest::Origin;
 pub use manage::{Command, ObjectStatus, ResyncStatus};
 pub use state::Ended;
@@ -58,6 +60,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     doubted: RefCell<BTreeSet<Seat>>,
     /// Components that are being made and that no config in effect names yet.
     pub(crate) admitting: RefCell<BTreeSet<ComponentId>>,
+    /// Changes that guests of other hosts asked for.
+    pub(crate) forwarded: Forwarded,
     /// How long the stages of its requests took.
     pub(crate) stages: StagesCell,
     /// When the IOPS limit lets the next request pass.
@@ -80,6 +84,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             resyncs: RefCell::default(),
             doubted: RefCell::default(),
             admitting: RefCell::default(),
+            forwarded: Forwarded::default(),
             stages: StagesCell::default(),
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),
