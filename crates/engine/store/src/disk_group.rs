@@ -261,7 +261,7 @@ impl<E: Env> DiskGroup<E> {
         let Some(component) = state.components.get(&component) else {
             return Vec::new();
         };
-        component.outcomes.all().collect()
+        component.outcomes.all()
     }
 
     /// Counters and gauges.

@@ -5,7 +5,7 @@
 //! Limits      what sessions that ended leave behind is dropped when there are more than the bound, oldest first. So would be what a
 //!             living one waits for, if so many requests came to one component after it and none of their slots were used again
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use cairn_types::{Canary, ClientTag, OpId};
 
@@ -14,102 +14,159 @@ use crate::rows::ClientRow;
 /// The outcome of a client's request.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
+    /// In the order in which they came: that of their positions.
+    number: u64,
     client: ClientTag,
     op: OpId,
     /// Where in the log the record stands that it is from; 0 when it was read from the metadata.
     position: u64,
+    /// The metadata has a row of it.
+    saved: bool,
 }
 
 /// The outcomes of one component.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
-    /// By number, in the order in which they came: that of their positions.
-    all: BTreeMap<u64, Outcome>,
-    /// The same by request.
-    numbers: BTreeMap<ClientTag, u64>,
+    /// By session, then in the order of slot, turn and part. Mostly a request takes the very place of the one before it in its slot.
+    sessions: BTreeMap<u64, Vec<Outcome>>,
+    /// How many there are.
+    count: usize,
+    /// How many of them have no row in the metadata.
+    unsaved: usize,
     /// The number of the next one.
     next: u64,
-    /// Those below it that are remembered have rows in the metadata.
-    saved_below: u64,
     /// Rows in the metadata of what is dropped.
     gone: Vec<u64>,
 }
 
+/// Where those of the slot of `client` stand that it carried before.
+fn before(of_session: &[Outcome], client: ClientTag) -> Range<usize> {
+    let before = client.before();
+    let first = of_session.partition_point(|outcome| outcome.client < before.start);
+    let count = of_session[first..].iter().take_while(|outcome| outcome.client < before.end).count();
+    // The bug: nothing is dropped until there are too many.
+    if Canary::AnsweredKept.sings() { first..first } else { first..first + count }
+}
+
 impl Outcomes {
     /// The requests, each with the operation that it became, oldest first.
-    pub fn all(&self) -> impl Iterator<Item = (ClientTag, OpId)> + '_ {
-        self.all.values().map(|outcome| (outcome.client, outcome.op))
+    pub fn all(&self) -> Vec<(ClientTag, OpId)> {
+        let mut all: Vec<&Outcome> = self.sessions.values().flatten().collect();
+        all.sort_unstable_by_key(|outcome| outcome.number);
+        all.into_iter().map(|outcome| (outcome.client, outcome.op)).collect()
     }
 
     /// Whether the request was carried out, as far as is remembered.
     pub fn has(&self, client: ClientTag) -> bool {
-        self.numbers.contains_key(&client)
+        let of_session = self.sessions.get(&client.session);
+        of_session.is_some_and(|all| all.binary_search_by_key(&client, |outcome| outcome.client).is_ok())
     }
 
     /// Drops what the slot of `client` carried before.
     pub fn answered(&mut self, client: ClientTag) {
-        while !Canary::AnsweredKept.sings()
-            && let Some((_, &number)) = self.numbers.range(client.before()).next()
-        {
-            self.drop_one(number);
+        if let Some(of_session) = self.sessions.get_mut(&client.session) {
+            let gone = before(of_session, client);
+            let gone: Vec<Outcome> = of_session.drain(gone).collect();
+            gone.iter().for_each(|outcome| self.dropped(outcome));
+            self.forget_session_if_empty(client.session);
         }
     }
 
-    /// Remembers an outcome, whose record stands at `position` of the log, and the last `max` ones. Nothing is done where there is no
-    /// client, or where the outcome is known.
+    /// Remembers an outcome, whose record stands at `position` of the log, and drops what its slot carried before; `max` are
+    /// remembered, the last ones. Where there is no client, or where the outcome is known, nothing is remembered.
     pub fn remember(&mut self, client: ClientTag, op: OpId, position: u64, max: usize) {
-        if client.session == 0 || self.has(client) {
+        if client.session == 0 {
             return;
         }
-        self.insert(self.next, Outcome { client, op, position });
-        while self.all.len() > max {
-            let (&oldest, _) = self.all.first_key_value().expect("more than none");
-            self.drop_one(oldest);
+        let of_session = self.sessions.entry(client.session).or_default();
+        let old = before(of_session, client);
+        let new = Outcome { number: self.next, client, op, position, saved: false };
+        let alone = old.len() == 1 && of_session.get(old.end).is_none_or(|next| next.client > client);
+        if alone {
+            let old = std::mem::replace(&mut of_session[old.start], new);
+            self.dropped(&old);
+        } else {
+            self.answered(client);
+            let of_session = self.sessions.entry(client.session).or_default();
+            let Err(place) = of_session.binary_search_by_key(&client, |outcome| outcome.client) else {
+                return;
+            };
+            of_session.insert(place, new);
+        }
+        self.next += 1;
+        self.count += 1;
+        self.unsaved += 1;
+        while self.count > max {
+            self.drop_oldest();
         }
     }
 
     /// Takes in a row, in the order of their numbers.
     pub fn load(&mut self, number: u64, row: ClientRow) {
-        // An earlier build left the place of an undone operation empty.
-        if row.client.session == 0 || self.has(row.client) {
-            self.gone.push(number);
-        } else {
-            self.insert(number, Outcome { client: row.client, op: row.op, position: 0 });
-        }
         self.next = number + 1;
-        self.saved_below = self.next;
-    }
-
-    fn insert(&mut self, number: u64, outcome: Outcome) {
-        self.numbers.insert(outcome.client, number);
-        self.all.insert(number, outcome);
-        self.next = number + 1;
-    }
-
-    fn drop_one(&mut self, number: u64) {
-        if let Some(outcome) = self.all.remove(&number) {
-            self.numbers.remove(&outcome.client);
-            if number < self.saved_below {
-                self.gone.push(number);
+        let ClientRow { client, op } = row;
+        let of_session = self.sessions.entry(client.session).or_default();
+        match of_session.binary_search_by_key(&client, |outcome| outcome.client) {
+            Err(place) if client.session != 0 => {
+                of_session.insert(place, Outcome { number, client, op, position: 0, saved: true });
+                self.count += 1;
             }
+            // An earlier build left the place of an undone operation empty.
+            _ => {
+                self.gone.push(number);
+                self.forget_session_if_empty(client.session);
+            }
+        }
+    }
+
+    /// Accounts for one that was taken away.
+    fn dropped(&mut self, outcome: &Outcome) {
+        self.count -= 1;
+        match outcome.saved {
+            true => self.gone.push(outcome.number),
+            false => self.unsaved -= 1,
+        }
+    }
+
+    /// Rare, as only sessions that end leave anything behind: a look at all.
+    fn drop_oldest(&mut self) {
+        let oldest =
+            self.sessions.values().flatten().min_by_key(|outcome| outcome.number).map(|outcome| outcome.number);
+        self.drop_where(|outcome| Some(outcome.number) == oldest);
+    }
+
+    fn drop_where(&mut self, which: impl Fn(&Outcome) -> bool) {
+        let gone: Vec<Outcome> =
+            self.sessions.values_mut().flat_map(|all| all.extract_if(.., |outcome| which(outcome))).collect();
+        for outcome in gone {
+            self.dropped(&outcome);
+            self.forget_session_if_empty(outcome.client.session);
+        }
+    }
+
+    fn forget_session_if_empty(&mut self, session: u64) {
+        if self.sessions.get(&session).is_some_and(Vec::is_empty) {
+            self.sessions.remove(&session);
         }
     }
 
     /// An undone operation is no outcome: whoever repeats its request must carry it out.
     pub fn undo(&mut self, op: OpId) {
-        // It is one of the latest.
-        let undone = self.all.iter().rev().find(|(_, outcome)| outcome.op == op).map(|(&number, _)| number);
-        undone.into_iter().for_each(|number| self.drop_one(number));
+        self.drop_where(|outcome| outcome.op == op);
     }
 
     /// Rows that the metadata is to write (or to remove, where none) so that they and the log from `tail` on hold what memory holds.
     /// What came and went while the log had it is never written.
     pub fn take_changes(&mut self, tail: u64) -> Vec<(u64, Option<ClientRow>)> {
         let mut changes: Vec<_> = self.gone.drain(..).map(|number| (number, None)).collect();
-        let left_behind = self.all.range(self.saved_below..).take_while(|(_, outcome)| outcome.position < tail);
-        for (&number, &Outcome { client, op, .. }) in left_behind {
-            changes.push((number, Some(ClientRow { client, op })));
-            self.saved_below = number + 1;
+        // Components at rest are not looked at.
+        if self.unsaved > 0 {
+            let left_behind = |outcome: &&mut Outcome| !outcome.saved && outcome.position < tail;
+            for outcome in self.sessions.values_mut().flatten().filter(left_behind) {
+                outcome.saved = true;
+                self.unsaved -= 1;
+                changes.push((outcome.number, Some(ClientRow { client: outcome.client, op: outcome.op })));
+            }
         }
         changes
     }
@@ -157,7 +214,6 @@ mod tests {
     fn apply(outcomes: &mut Outcomes, position: usize, logged: Logged) {
         match logged {
             Logged::Done(client, op) => {
-                outcomes.answered(client);
                 outcomes.remember(client, op, position as u64, MAX);
             }
             Logged::Undo(op) => outcomes.undo(op),
@@ -210,10 +266,15 @@ mod tests {
                 let mut recovered = Outcomes::default();
                 rows.iter().for_each(|(&number, row)| recovered.load(number, row.clone()));
                 log.iter().enumerate().skip(tail).for_each(|(at, logged)| apply(&mut recovered, at, *logged));
-                prop_assert_eq!(recovered.all().collect::<Vec<_>>(), outcomes.all().collect::<Vec<_>>());
-                prop_assert_eq!(outcomes.all().collect::<Vec<_>>(), slow.clone());
+                prop_assert_eq!(recovered.all(), outcomes.all());
+                prop_assert_eq!(outcomes.all(), slow.clone());
                 prop_assert!(slow.iter().all(|(client, _)| outcomes.has(*client)));
-                prop_assert_eq!(outcomes.numbers.len(), outcomes.all.len());
+                for (of, what) in [(&outcomes, "kept"), (&recovered, "recovered")] {
+                    let all: Vec<&Outcome> = of.sessions.values().flatten().collect();
+                    let unsaved = all.iter().filter(|outcome| !outcome.saved).count();
+                    prop_assert_eq!((of.count, of.unsaved), (all.len(), unsaved), "{}", what);
+                    prop_assert!(of.sessions.values().all(|all| !all.is_empty()), "{}", what);
+                }
             }
         }
     }
@@ -227,7 +288,7 @@ mod tests {
             apply(&mut outcomes, n as usize, Logged::Done(ClientTag::request(11, n % 4, n / 4), op(u64::from(n))));
         }
         assert!(outcomes.has(waits));
-        assert_eq!(outcomes.all().count(), 5);
+        assert_eq!(outcomes.all().len(), 5);
     }
 
     #[test]
@@ -235,7 +296,7 @@ mod tests {
         let mut outcomes = Outcomes::default();
         outcomes.load(3, ClientRow { client: ClientTag::request(9, 0, 0), op: op(1) });
         outcomes.load(4, ClientRow { client: ClientTag::default(), op: op(2) });
-        assert_eq!(outcomes.all().count(), 1);
+        assert_eq!(outcomes.all().len(), 1);
         let changes: Vec<_> =
             outcomes.take_changes(100).into_iter().map(|(number, row)| (number, row.is_none())).collect();
         assert_eq!(changes, [(4, true)]);

@@ -213,7 +213,6 @@ impl State {
                 let max = self.outcomes_max;
                 let found = self.change(component, |c, _| {
                     for (client, op) in clients {
-                        c.outcomes.answered(client);
                         c.outcomes.remember(client, op, at.position, max);
                     }
                 });
@@ -287,11 +286,10 @@ impl State {
             if c.lost {
                 return Applied::Lost;
             }
-            // Its client says so, whatever becomes of the operation: replay may know already that it was undone, and must forget the
-            // same.
-            c.outcomes.answered(client);
-            // Before all else: a refused operation leaves no trace, not even what it says of others.
+            // Before all else: a refused operation leaves no trace, not even what it says of others. But what its client says holds,
+            // whatever becomes of the operation: replay may know already that it was undone, and must forget the same.
             if c.is_undone(op) {
+                c.outcomes.answered(client);
                 return Applied::Undone;
             }
             c.settle(settled, records);
