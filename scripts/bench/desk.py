@@ -28,9 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 class Desk:
     """The folders of one run: `folder` for files and logs, `sockets` with a short path; and what is to be measured."""
 
-    def __init__(self, name):
+    def __init__(self, name, programs=None):
+        """`programs`: a folder with programs that are there already; else CAIRN_BIN, or built."""
         self.name, self.begin = name, time.monotonic()
-        self.programs = Path(os.environ.get("CAIRN_BIN", target() / "dist")).resolve()
+        self.there = programs or os.environ.get("CAIRN_BIN")
+        self.programs = Path(self.there or target() / "dist").resolve()
         self.folder = target() / "tmp" / f"{name}-{os.getpid()}"
 
     def __enter__(self):
@@ -44,8 +46,8 @@ class Desk:
         return self
 
     def _programs(self):
-        """Builds the programs as users run them, unless CAIRN_BIN names a folder with some."""
-        if "CAIRN_BIN" not in os.environ:
+        """Builds the programs as users run them, unless there are some."""
+        if not self.there:
             self.say("building cairnd, cairn and cairn-bench (the first time takes some minutes)")
             line = [os.environ.get("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "--quiet"]
             subprocess.run([*line, "-p", "cairnd", "-p", "cairn-cli", "-p", "cairn-bench"], cwd=ROOT, check=True)

@@ -6,6 +6,7 @@ Assumes   cairnd and cairn in one folder; etcd is installed
 """
 
 import http.client
+import itertools
 import json
 import os
 import socket
@@ -18,6 +19,9 @@ from processes import Child, die_with_parent
 # Time for hosts to start: they write their device files in full first.
 UP_PATIENCE_S = 120
 CLEAR_PATIENCE_S = 120
+
+
+_clusters = itertools.count()
 
 
 class Refused(Exception):
@@ -151,8 +155,8 @@ class SeveralProcesses(Cluster):
         super().__init__(programs, folder, sockets, **more)
         self.hosts = hosts
         self.sizes = cache_mib, capacity_mib
-        # 127.77.1.0 to 127.77.250.0: two runs at once do not meet.
-        self.network = f"127.77.{os.getpid() % 250 + 1}"
+        # 127.77.1.0 to 127.77.250.0, and on from 127.78.1.0 for the second cluster of a run: two runs at once do not meet.
+        self.network = f"127.{77 + next(_clusters)}.{os.getpid() % 250 + 1}"
         self.children = {}
 
     def start(self):

@@ -49,6 +49,12 @@ def stolen_of_wanted(before, after):
     return 100 * spent["steal"] / wanted if wanted > 0 else 0.0
 
 
+def busy_s(before, after):
+    """Seconds that all processors together were at work between two readings, for whomever; what the hypervisor took is not in it."""
+    spent = {name: after[name] - before[name] for name in _FIELDS}
+    return sum(spent.values()) - spent["idle"] - spent["iowait"] - spent["steal"]
+
+
 def load_average():
     """The load averages over 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]

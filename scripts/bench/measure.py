@@ -92,7 +92,7 @@ def _rounds(bench, rows, systems, rounds, seconds):
     for number in range(rounds):
         for row in rows:
             for key in turns(row.systems, number):
-                measured = least_stolen(lambda: _cell(bench, row, systems[key], seconds), bench.say)
+                measured = least_stolen(lambda: cell(bench, row, systems[key], seconds), bench.say)
                 cells[row.key, key].append(measured)
                 bench.say(
                     f"round {number + 1} of {rounds}: {row.key}: {key}: {measured['iops']:,.0f} IOPS, "
@@ -118,7 +118,8 @@ def _columns(rounds):
     return {name: [values[name] for values in rounds] for name in rounds[0]}
 
 
-def _cell(bench, row, system, seconds):
+def cell(bench, row, system, seconds):
+    """One run of a row's load on a system that is brought to the row's state first: what it measured, by name."""
     system.prepare(row)
     told = system.told()
     own, times, used, begin = machine.own_cpu_s(), machine.processor_times(), system.cpu_s(), time.monotonic()
@@ -127,7 +128,7 @@ def _cell(bench, row, system, seconds):
     known = used + machine.own_cpu_s() - own
     after = machine.processor_times()
     stolen, others = machine.shares(times, after, known)
-    cell = {
+    values = {
         "ios": outcome.ios,
         "iops": outcome.iops,
         "mib_s": outcome.mib_s,
@@ -136,16 +137,17 @@ def _cell(bench, row, system, seconds):
         "p99_us": outcome.p99_us,
         "p999_us": outcome.p999_us,
         "cpu_s_per_1000": used / outcome.ios * 1000 if system.pids() else None,
+        "machine_s_per_1000": machine.busy_s(times, after) / outcome.ios * 1000,
         "steal_percent": stolen,
         "stolen_of_wanted_percent": machine.stolen_of_wanted(times, after),
         "others_percent": others,
         "took_s": time.monotonic() - begin,
     }
     if row.small_disks > 1:
-        cell["worst_of_best"] = max(outcome.job_means_us) / min(outcome.job_means_us)
+        values["worst_of_best"] = max(outcome.job_means_us) / min(outcome.job_means_us)
     if told is not None:
-        cell |= {f"told_{name}": value for name, value in system.what_happened(told, system.told()).items()}
-    return {name: _short(value) for name, value in cell.items()}
+        values |= {f"told_{name}": value for name, value in system.what_happened(told, system.told()).items()}
+    return {name: _short(value) for name, value in values.items()}
 
 
 def _outcome(bench, row, system, job):

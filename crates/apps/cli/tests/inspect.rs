@@ -73,7 +73,7 @@ fn cache(dir: &Path, count: u64) -> (PathBuf, Vec<BatchHeader>) {
             settled: OpId::ZERO,
             client: ClientTag::default(),
             first_block: number,
-            crcs: vec![crc32c(&data)],
+            crcs: vec![crc32c(&data)].into(),
         };
         let header = BatchHeader {
             log_id: LOG_ID,

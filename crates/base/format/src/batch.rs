@@ -11,7 +11,7 @@
 //! 24 previous position    56 record bytes  60 records       72 records (postcard), zeroes to 4 KiB
 //! ```
 
-use cairn_types::BLOCK_BYTES;
+use cairn_types::{BLOCK_BYTES, encode_onto};
 
 use crate::{LogRecord, crc32c};
 
@@ -86,10 +86,9 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// Encodes a header with its `records`, zero-padded to whole blocks. Of `header`, the lengths, the count and the
 /// CRC are filled in; the finished header is returned beside the bytes.
 pub fn encode_batch(header: BatchHeader, records: &[LogRecord]) -> (BatchHeader, Vec<u8>) {
-    let mut bytes = vec![0u8; BATCH_RECORDS_OFFSET];
-    for record in records {
-        bytes = postcard::to_extend(record, bytes).expect("a record of plain values encodes");
-    }
+    let mut bytes = Vec::with_capacity(BLOCK_BYTES as usize);
+    bytes.resize(BATCH_RECORDS_OFFSET, 0);
+    bytes = records.iter().fold(bytes, encode_onto);
     let record_bytes = bytes.len() - BATCH_RECORDS_OFFSET;
     bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
     let mut header = BatchHeader {
@@ -229,7 +228,7 @@ mod tests {
                 settled: op(8),
                 client: ClientTag { session: 1, number: 300 },
                 first_block: 77,
-                crcs: vec![1, 2],
+                crcs: vec![1, 2].into(),
             },
             LogRecord::Zero {
                 component,
@@ -244,7 +243,7 @@ mod tests {
                 op: op(11),
                 settled: op(9),
                 pieces: vec![
-                    LogPiece::Data { first_block: 0, crcs: vec![3] },
+                    LogPiece::Data { first_block: 0, crcs: vec![3].into() },
                     LogPiece::Hole { range: BlockRange::new(1, 255) },
                 ],
             },
@@ -315,7 +314,7 @@ mod tests {
                 PlacedPiece::Hole { range: BlockRange::new(0, 2) },
                 PlacedPiece::Data {
                     first_block: 2,
-                    crcs: vec![7; crcs],
+                    crcs: vec![7; crcs].into(),
                     runs: slots
                         .iter()
                         .map(|&(first_slot, count, generation)| SlotRun { first_slot, count, generation })

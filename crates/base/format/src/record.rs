@@ -1,6 +1,6 @@
 //! What one operation leaves in the log: everything but its blocks, which follow the batch header.
 
-use cairn_types::{BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, ClientTag, ComponentId, Crcs, ObjectId, OpId};
 use serde::{Deserialize, Serialize};
 
 /// Blocks of a component, at most. What a device says beyond it is not believed: a single record of a larger range would cost
@@ -23,7 +23,7 @@ pub enum LogPiece {
         /// The first block.
         first_block: u64,
         /// CRC-32C per block; the length is the count of blocks.
-        crcs: Vec<u32>,
+        crcs: Crcs,
     },
     /// Blocks without data.
     Hole {
@@ -51,7 +51,7 @@ pub enum PlacedPiece {
         /// The first block.
         first_block: u64,
         /// CRC-32C per block; the length is the count of blocks.
-        crcs: Vec<u32>,
+        crcs: Crcs,
         /// Where they stand, in order; as many slots as there are blocks.
         runs: Vec<SlotRun>,
     },
@@ -105,7 +105,7 @@ pub enum LogRecord {
         /// The first block.
         first_block: u64,
         /// CRC-32C per block; the length is the count of blocks.
-        crcs: Vec<u32>,
+        crcs: Crcs,
     },
     /// Blocks become zero.
     Zero {

@@ -6,6 +6,7 @@
 
 mod canary;
 mod config;
+mod encode;
 mod fail;
 mod ids;
 mod order;
@@ -14,11 +15,12 @@ mod units;
 
 pub use canary::Canary;
 pub use config::{Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord};
+pub use encode::encode_onto;
 pub use fail::{Fail, FailKind};
 pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
 pub use order::{ClientTag, Csn, Epoch, OpId};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
 pub use units::{
-    BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES, RegionIndex, SECTOR_BYTES,
-    Time, format_bytes, parse_bytes,
+    BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, Crcs, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES, RegionIndex,
+    SECTOR_BYTES, Time, format_bytes, parse_bytes,
 };

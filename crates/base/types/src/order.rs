@@ -125,6 +125,11 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_operations_have_no_padding() {
+        assert_eq!((size_of::<Epoch>(), size_of::<OpId>(), align_of::<OpId>()), (32, 40, 8));
+    }
+
+    #[test]
     fn a_part_is_named_by_its_block_and_nobodys_request_has_no_parts() {
         let request = ClientTag::request(9, 3, 4);
         assert_eq!(request.part(5 + ClientTag::PARTS_MAX), request.part(5));

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// Bytes of a block: the unit of checksum, lock, mapping and linearizability.
 pub const BLOCK_BYTES: u32 = 4096;
@@ -19,6 +20,10 @@ pub const REGION_BLOCKS: u32 = REGION_BYTES / BLOCK_BYTES;
 pub const CHUNK_BYTES_MAX: u64 = 255 << 30;
 /// Bytes of a virtual disk, at most: 62 TiB, as vSAN has it.
 pub const OBJECT_BYTES_MAX: u64 = 62 << 40;
+
+/// CRC-32C of blocks, one each, in order. Those of a small request lie in place and take no memory of their own: they are handed on from the
+/// owner to the index of the log, and copied for each copy of a write.
+pub type Crcs = SmallVec<[u32; 4]>;
 
 /// Index of a 1 MiB region within a component.
 pub type RegionIndex = u32;

@@ -1,6 +1,6 @@
 //! Block I/O: an owner to a component, a front end to an owner.
 
-use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, Epoch, SessionId};
+use cairn_types::{BlockRange, ClientTag, ComponentId, Crcs, DiskGroupId, Epoch, SessionId};
 use serde::{Deserialize, Serialize};
 
 /// The component that a request is for, and in which name it is sent.
@@ -22,7 +22,7 @@ pub enum DataPiece {
     /// Blocks in the payload, with their CRC-32C.
     Data {
         /// One per block, in order.
-        crcs: Vec<u32>,
+        crcs: Crcs,
     },
     /// Blocks that read as zeros and take no space.
     Hole {

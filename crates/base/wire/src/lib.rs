@@ -45,7 +45,7 @@ pub struct DecodeError {
 /// Encodes a message body.
 pub fn encode(message: &Message) -> Bytes {
     // A write of one block takes about 150 bytes.
-    postcard::to_extend(message, Vec::with_capacity(224)).expect("messages have no unencodable values").into()
+    cairn_types::encode_onto(Vec::with_capacity(224), message).into()
 }
 
 /// Decodes a message body; trailing bytes are an error.
@@ -87,7 +87,7 @@ mod tests {
                 settled: OpId::ZERO,
                 client: Default::default(),
                 first_block: 1 << 40,
-                crcs: vec![1, 2, 3],
+                crcs: vec![1, 2, 3].into(),
             },
         };
         let body = encode(&message);

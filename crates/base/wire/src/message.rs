@@ -1,7 +1,7 @@
 //! The messages: requests with a number, answers that repeat it, and what is sent without one.
 
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, RegionIndex,
+    Accepted, BlockRange, ClientTag, ComponentId, Crcs, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, RegionIndex,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ pub enum Request {
         /// Component-relative.
         first_block: u64,
         /// CRC-32C of each block.
-        crcs: Vec<u32>,
+        crcs: Crcs,
     },
     /// Zero or trim blocks of a component.
     Zero {

@@ -11,7 +11,7 @@ use cairn_format::{
 };
 use cairn_sim::{SimDisk, SimEnv};
 use cairn_store::{DiskGroupDevices, LogHealth, Operation};
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, Crcs, ObjectId, OpId};
 
 use crate::{
     image::{COMPONENTS, Devices, Group, IMAGES, Image, Seen, batches, look, op, open, with_devices, write},
@@ -290,7 +290,7 @@ fn range(input: &mut Input<'_>) -> BlockRange {
 }
 
 /// Checksums of blocks of zeroes, which is what stands behind the header; one in many is wrong.
-fn crcs(input: &mut Input<'_>) -> Vec<u32> {
+fn crcs(input: &mut Input<'_>) -> Crcs {
     let (count, wrong) = (input.below(6), input.u8());
     (0..count).map(|at| zero_block_crc() ^ u32::from(at == wrong)).collect()
 }

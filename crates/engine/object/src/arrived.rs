@@ -64,11 +64,11 @@ mod tests {
         };
         let (op, settled) = (OpId::ZERO, OpId::ZERO);
         let write = |crcs: &[u32]| {
-            let crcs = crcs.to_vec();
+            let crcs = crcs.into();
             Request::Write { to, op, settled, client: ClientTag::default(), first_block: 0, crcs }
         };
         let (head, tail) = crcs.split_at(1);
-        let data = |crcs: &[u32]| DataPiece::Data { crcs: crcs.to_vec() };
+        let data = |crcs: &[u32]| DataPiece::Data { crcs: crcs.into() };
         let pieces = vec![data(head), DataPiece::Hole { blocks: 4 }, data(tail)];
         let copy = Request::Copy { to, op, settled, first_block: 0, pieces };
         for request in [write(&crcs), copy] {

@@ -11,6 +11,7 @@ mod copies;
 mod leases;
 mod local_store;
 mod locks;
+mod numbered;
 mod owner;
 mod rpc;
 mod seats;

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use bytes::Bytes;
-use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
+use cairn_types::{BlockRange, ClientTag, ComponentId, Crcs, DiskGroupId, ObjectId, OpId, RegionIndex};
 use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
 
 /// A change to a disk group. Changes become durable in the order in which they were appended, except that all others overtake large
@@ -24,7 +24,7 @@ pub enum Change {
         settled: OpId,
         client: ClientTag,
         first_block: u64,
-        crcs: Vec<u32>,
+        crcs: Crcs,
         data: Bytes,
     },
     /// Zero or trim.

@@ -4,11 +4,7 @@
 //!             request that conflicts with it, so nobody starves
 //! Not here    why a lock is taken (`write`, `read`, `resync`)
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, VecDeque},
-    rc::Rc,
-};
+use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
 use cairn_types::{BlockRange, Canary};
 use futures::channel::oneshot;
@@ -22,7 +18,8 @@ pub(crate) struct RangeLocks {
 #[derive(Default)]
 struct Table {
     next: u64,
-    held: BTreeMap<u64, Claim>,
+    /// In no order; as many as there are requests under way, which are looked at one after the other.
+    held: Vec<(u64, Claim)>,
     waiting: VecDeque<(u64, Claim, oneshot::Sender<Guard>)>,
 }
 
@@ -35,6 +32,17 @@ struct Claim {
 impl Claim {
     fn conflicts(self, other: Self) -> bool {
         (self.exclusive || other.exclusive) && self.range.overlaps(other.range)
+    }
+}
+
+impl Table {
+    fn conflicts_with_held(&self, claim: Claim) -> bool {
+        self.held.iter().any(|(_, held)| held.conflicts(claim))
+    }
+
+    fn release(&mut self, id: u64) {
+        let at = self.held.iter().position(|(held, _)| *held == id).expect("a lock is released once");
+        self.held.swap_remove(at);
     }
 }
 
@@ -52,14 +60,13 @@ impl RangeLocks {
         let id = table.next;
         table.next += 1;
         let blocked = !Canary::NoRangeLock.sings()
-            && (table.held.values().any(|h| h.conflicts(claim))
-                || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim)));
+            && (table.conflicts_with_held(claim) || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim)));
         let waits = if blocked {
             let (sender, receiver) = oneshot::channel();
             table.waiting.push_back((id, claim, sender));
             Err(receiver)
         } else {
-            table.held.insert(id, claim);
+            table.held.push((id, claim));
             Ok(Guard { table: self.table.clone(), id })
         };
         async move {
@@ -83,18 +90,18 @@ impl Drop for Guard {
         let mut granted = Vec::new();
         {
             let mut table = self.table.borrow_mut();
-            table.held.remove(&self.id);
+            table.release(self.id);
             if table.waiting.is_empty() {
                 return;
             }
             let waiting = std::mem::take(&mut table.waiting);
             for (id, claim, sender) in waiting {
-                let blocked = table.held.values().any(|h| h.conflicts(claim))
-                    || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim));
+                let blocked =
+                    table.conflicts_with_held(claim) || table.waiting.iter().any(|(_, w, _)| w.conflicts(claim));
                 if blocked {
                     table.waiting.push_back((id, claim, sender));
                 } else {
-                    table.held.insert(id, claim);
+                    table.held.push((id, claim));
                     granted.push((sender, Guard { table: self.table.clone(), id }));
                 }
             }

@@ -6,7 +6,7 @@
 //! Not here    what requests mean (`seats`, `owner`)
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     future::Future,
     rc::Rc,
@@ -18,6 +18,8 @@ use cairn_env::{Env, OutMessage, Route};
 use cairn_types::{Canary, HostId, Incarnation, Time};
 use cairn_wire::{Answer, Message, Refusal, Request, encode};
 use futures::{FutureExt, channel::oneshot};
+
+use crate::numbered::Numbered;
 
 /// Seconds after which a call is given up although its peer is alive: a device that hangs behind a live process.
 ///
@@ -48,8 +50,8 @@ pub struct Rpc<E: Env> {
 
 struct Inner<E> {
     env: E,
-    next: Cell<u64>,
-    pending: RefCell<BTreeMap<u64, Pending>>,
+    /// Calls that wait for an answer, by their number.
+    pending: RefCell<Numbered<Pending>>,
     up: RefCell<BTreeMap<HostId, Incarnation>>,
 }
 
@@ -64,9 +66,7 @@ impl<E: Env> Rpc<E> {
     pub fn new(env: E) -> Self {
         // The asking shard stands in the number, so that the answer finds back to it.
         let first = u64::from(env.shard()) << SHARD_SHIFT | 1;
-        Self {
-            inner: Rc::new(Inner { env, next: Cell::new(first), pending: RefCell::default(), up: RefCell::default() }),
-        }
+        Self { inner: Rc::new(Inner { env, pending: RefCell::new(Numbered::from(first)), up: RefCell::default() }) }
     }
 
     /// Sends `request` before it returns; the future resolves with the answer.
@@ -80,8 +80,7 @@ impl<E: Env> Rpc<E> {
         let inner = &self.inner;
         let (answer, receiver) = oneshot::channel();
         if to == inner.env.host() || inner.up.borrow().contains_key(&to) {
-            let id = inner.next.replace(inner.next.get() + 1);
-            inner.pending.borrow_mut().insert(id, Pending { to, since: inner.env.now(), answer });
+            let id = inner.pending.borrow_mut().push(Pending { to, since: inner.env.now(), answer });
             self.send(to, route, &Message::Request { id, request }, payload);
         } else {
             drop(answer);
@@ -112,8 +111,8 @@ impl<E: Env> Rpc<E> {
     pub fn on_answer(&self, from: HostId, id: u64, answer: Result<Answer, Refusal>, payload: Bytes) {
         let mut pending = self.inner.pending.borrow_mut();
         // Another host's number is a bug or malice there; the call stays open for the right one.
-        if pending.get(&id).is_some_and(|p| p.to == from) {
-            let call = pending.remove(&id).expect("just seen");
+        if pending.get(id).is_some_and(|p| p.to == from) {
+            let call = pending.remove(id).expect("just seen");
             drop(pending);
             let _ = call.answer.send(answer.map(|a| (a, payload)));
         }
@@ -159,13 +158,13 @@ impl<E: Env> Rpc<E> {
 
     /// Hosts that calls wait for, with how many.
     pub fn waiting_for(&self) -> BTreeSet<HostId> {
-        self.inner.pending.borrow().values().map(|p| p.to).collect()
+        self.inner.pending.borrow().iter().map(|(_, p)| p.to).collect()
     }
 
     fn give_up(&self, mut which: impl FnMut(&Pending) -> bool) {
         let mut pending = self.inner.pending.borrow_mut();
-        let lost: Vec<u64> = pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| *id).collect();
-        let lost: Vec<Pending> = lost.iter().filter_map(|id| pending.remove(id)).collect();
+        let lost: Vec<u64> = pending.iter().filter(|(_, p)| which(p)).map(|(id, _)| id).collect();
+        let lost: Vec<Pending> = lost.into_iter().filter_map(|id| pending.remove(id)).collect();
         drop(pending);
         for call in lost {
             let _ = call.answer.send(Err(Refusal::Lost));

@@ -22,6 +22,7 @@ use cairn_format::{
 };
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Time};
 use futures::channel::oneshot;
+use smallvec::SmallVec;
 
 use crate::{
     disk_group::Inner,
@@ -48,14 +49,17 @@ const LARGE_BATCH_BYTES: u64 = 256 << 10;
 /// Operations of a batch that room is made for at once.
 const BATCH_EXPECTED: usize = 64;
 /// Free blocks from which on a write is charged for all of its blocks, without a look at which of them have space already: the
-/// index is large, and the charge is given back when the record is applied. Above what waits for a log at once, unless many
-/// hosts write here at their most (64 MiB each): then a group that is nearly full refuses new space that much early.
+/// index is large, and the charge is given back when the record is applied. Above what waits for a log at once, unless more
+/// than four hosts write here at their most (64 MiB each): then a group that is nearly full refuses new space that much early.
 /// Overwrites are never refused for it: below this they are charged nothing.
-const AMPLE_BLOCKS: u64 = (1 << 30) / BLOCK_BYTES as u64;
+const AMPLE_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES as u64;
 /// Why what waits is refused.
 const PROMISED_ANEW: &str = "the component was promised anew, to another owner or for another session";
 /// Bytes of an object record, at most: what a batch header has room for beside it.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
+
+/// The data of an operation; nearly all have one part, or none.
+pub(crate) type DataParts = SmallVec<[Bytes; 1]>;
 
 pub(crate) type Done = oneshot::Sender<Result<(), StoreError>>;
 
@@ -66,7 +70,7 @@ pub(crate) struct Queued {
     /// When it was asked for.
     since: Time,
     record: LogRecord,
-    data: Vec<Bytes>,
+    data: DataParts,
     data_bytes: u64,
     header_bytes: u64,
     class: Class,
@@ -85,7 +89,7 @@ impl Queued {
     pub fn new(
         since: Time,
         record: LogRecord,
-        data: Vec<Bytes>,
+        data: DataParts,
         class: Class,
         charged: Charged,
         ticket: Option<u64>,
@@ -432,8 +436,8 @@ impl State {
         Ok(answer)
     }
 
-    fn convert(&self, operation: Operation) -> Result<(LogRecord, Vec<Bytes>, Class), StoreError> {
-        let small = |record| Ok((record, Vec::new(), Class::Reserve));
+    fn convert(&self, operation: Operation) -> Result<(LogRecord, DataParts, Class), StoreError> {
+        let small = |record| Ok((record, DataParts::new(), Class::Reserve));
         match operation {
             Operation::CreateComponent { component, object, size_blocks, reserved_blocks } => {
                 self.convert_create(component, object, size_blocks, reserved_blocks)
@@ -448,13 +452,17 @@ impl State {
                 if size_blocks < known.size_blocks {
                     return Err(refused("a component cannot shrink in this release"));
                 }
-                Ok((LogRecord::ResizeComponent { component, size_blocks, reserved_blocks }, Vec::new(), Class::Normal))
+                Ok((
+                    LogRecord::ResizeComponent { component, size_blocks, reserved_blocks },
+                    DataParts::new(),
+                    Class::Normal,
+                ))
             }
             Operation::Write { component, op, settled, client, first_block, crcs, data } => {
                 self.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
                 check_length(&crcs, &data)?;
                 let record = LogRecord::Write { component, op, settled, client, first_block, crcs };
-                Ok((record, vec![aligned(data)], Class::Normal))
+                Ok((record, DataParts::from_iter([aligned(data)]), Class::Normal))
             }
             Operation::Zero { component, op, settled, client, range, keep_allocated } => {
                 self.check(component, Some(op), range)?;
@@ -507,7 +515,7 @@ impl State {
         object: cairn_types::ObjectId,
         size_blocks: u64,
         reserved_blocks: u64,
-    ) -> Result<(LogRecord, Vec<Bytes>, Class), StoreError> {
+    ) -> Result<(LogRecord, DataParts, Class), StoreError> {
         if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
             return Err(refused(format!("component {component} is or was here: ids are never reused")));
         }
@@ -525,15 +533,15 @@ impl State {
         }
         refuse_sizes(size_blocks, reserved_blocks)?;
         let record = LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device };
-        Ok((record, Vec::new(), Class::Normal))
+        Ok((record, DataParts::new(), Class::Normal))
     }
 
     fn convert_copy(
         &self,
         component: ComponentId,
         pieces: Vec<CopyPiece>,
-    ) -> Result<(Vec<LogPiece>, Vec<Bytes>), StoreError> {
-        let (mut records, mut data, mut end) = (Vec::new(), Vec::new(), 0);
+    ) -> Result<(Vec<LogPiece>, DataParts), StoreError> {
+        let (mut records, mut data, mut end) = (Vec::new(), DataParts::new(), 0);
         for piece in pieces {
             let range = piece.range();
             self.check(component, None, range)?;

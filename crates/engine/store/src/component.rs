@@ -4,7 +4,7 @@
 //!             state of its end (I8): marks only rise, and an undone operation stays undone while the log may hold it
 //! Not here    where records come from (`append.rs`, `recovery.rs`), what becomes of them (`destage.rs`)
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::collections::BTreeMap;
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
 use smallvec::SmallVec;
@@ -14,20 +14,11 @@ use crate::{
     index::{Body, Extents, Met, Record, RecordId, Records},
     operation::{ComponentInfo, UnsettledOp},
     outcomes::Outcomes,
+    window::Window,
 };
 
 /// Undone operations that a component remembers past `settled`, at most.
 const UNDONE_KEPT_MAX: usize = 1024;
-
-/// One operation that is not settled.
-#[derive(Debug, Clone)]
-pub(crate) struct Unsettled {
-    pub info: UnsettledOp,
-    /// Where its versions stand: a copy has one range per piece.
-    pub ranges: SmallVec<[BlockRange; 1]>,
-    /// Nothing older stands under them: settling it hides nothing, and the index, which is large, need not be asked.
-    pub alone: bool,
-}
 
 /// What is known of a region.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +47,7 @@ pub(crate) struct Component {
     pub settled: OpId,
     /// Undone operations, with the log position of the record that undid them.
     pub undone: BTreeMap<OpId, u64>,
-    pub window: BTreeMap<OpId, Unsettled>,
+    pub window: Window,
     pub outcomes: Outcomes,
     pub regions: BTreeMap<RegionIndex, RegionMark>,
     pub base: BaseBits,
@@ -80,7 +71,7 @@ impl Component {
             lost: false,
             settled: OpId::ZERO,
             undone: BTreeMap::new(),
-            window: BTreeMap::new(),
+            window: Window::default(),
             outcomes: Outcomes::default(),
             regions: BTreeMap::new(),
             base: BaseBits::default(),
@@ -149,13 +140,12 @@ impl Component {
         let met = self.extents.insert(id, range, self.settled, &self.base, records);
         if met == Met::Newer {
             // It may stand under any of these.
-            self.window.range_mut((Bound::Excluded(op), Bound::Unbounded)).for_each(|(_, later)| later.alone = false);
+            self.window.after(op).for_each(|later| later.alone = false);
         }
         self.touch(range, op, log_segment.map_or(AT_ONCE, |segment| segment + 1));
         if op > self.settled {
             let info = UnsettledOp { op, range, client, zero };
-            let entry =
-                self.window.entry(op).or_insert_with(|| Unsettled { info, ranges: SmallVec::new(), alone: true });
+            let entry = self.window.entry(info);
             let first = entry.info.range.first.min(range.first);
             let end = entry.info.range.end().max(range.end());
             entry.info.range = BlockRange::new(first, (end - first) as u32);
@@ -203,8 +193,7 @@ impl Component {
         }
         self.settled = upto;
         self.dirty = true;
-        while let Some(first) = self.window.first_entry().filter(|first| *first.key() <= upto) {
-            let first = first.remove();
+        while let Some(first) = self.window.pop_upto(upto) {
             for range in first.ranges.into_iter().filter(|_| !first.alone) {
                 self.extents.settle(range, upto, &self.base, records);
             }
@@ -221,7 +210,7 @@ impl Component {
         }
         self.dirty = true;
         self.undone.insert(op, position);
-        let Some(unsettled) = self.window.remove(&op) else {
+        let Some(unsettled) = self.window.remove(op) else {
             return Some(SmallVec::new());
         };
         for &range in &unsettled.ranges {

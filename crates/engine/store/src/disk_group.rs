@@ -239,7 +239,7 @@ impl<E: Env> DiskGroup<E> {
     /// The operations that are not settled, ascending.
     pub fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
         let state = self.inner().state.borrow();
-        state.components.get(&component).map_or_else(Vec::new, |c| c.window.values().map(|u| u.info).collect())
+        state.components.get(&component).map_or_else(Vec::new, |c| c.window.iter().map(|u| u.info).collect())
     }
     /// Regions that an operation later than `after` touched, with the highest such operation; undo does not lower it.
     pub fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)> {

@@ -7,11 +7,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs};
 
 use crate::{
     destage::{Item, Slots},
-    index::{Body, Crcs, Place, Record, RecordId},
+    index::{Body, Place, Record, RecordId},
     map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     state::State,
     transaction::{Folded, MadePending, Transaction},
@@ -158,7 +158,7 @@ impl State {
             }
             return;
         }
-        let client = component.window.get(&record.op).map(|u| u.info.client).unwrap_or_default();
+        let client = component.window.get(record.op).map(|u| u.info.client).unwrap_or_default();
         let record = record.clone();
         for span in spans {
             let body = match &record.body {

@@ -12,16 +12,12 @@ use std::{
     ops::Range,
 };
 
-use cairn_types::{BlockRange, ComponentId, OpId};
-use smallvec::SmallVec;
+use cairn_types::{BlockRange, ComponentId, Crcs, OpId};
 
 use crate::bitmap::BaseBits;
 
 /// Names a record while it is in the table; reused after.
 pub(crate) type RecordId = u32;
-
-/// Checksums of a record's blocks: those of a small write lie in the record, not in memory of their own.
-pub(crate) type Crcs = SmallVec<[u32; 4]>;
 
 /// Where the blocks of a record stand.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -102,7 +102,7 @@ impl State {
                 }
                 for (&version, op) in span.versions.iter().zip(&ops) {
                     *live.entry(version).or_default() += u64::from(span.range.count);
-                    if *op > component.settled && !component.window.contains_key(op) {
+                    if *op > component.settled && component.window.get(*op).is_none() {
                         return Err(format!("{id:?} {:?}: an unsettled version is not in the window", span.range));
                     }
                 }
@@ -110,7 +110,7 @@ impl State {
             if component.extents.new_blocks() != component.extents.recount(&component.base, &self.records) {
                 return Err(format!("{id:?}: new blocks are miscounted"));
             }
-            if component.window.keys().next().is_some_and(|op| *op <= component.settled) {
+            if component.window.first().is_some_and(|first| first.info.op <= component.settled) {
                 return Err(format!("{id:?}: a settled operation is in the window"));
             }
             charged[component.device as usize] += component.charge();

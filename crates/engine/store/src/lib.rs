@@ -45,6 +45,7 @@ mod stages;
 mod state;
 mod stats;
 mod transaction;
+mod window;
 
 pub use clear::Cleared;
 pub use create::{CAPACITY_DEVICES_MAX, Identity};

@@ -1,7 +1,7 @@
 //! What may be asked of a disk group, and what it answers. Values only.
 
 use bytes::Bytes;
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_types::{BlockRange, ClientTag, ComponentId, Crcs, ObjectId, OpId};
 
 /// One mutation. Blocks are 4 KiB and relative to the component.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ pub enum Operation {
         /// The first block.
         first_block: u64,
         /// CRC-32C per block: those of `data`, which the store believes.
-        crcs: Vec<u32>,
+        crcs: Crcs,
         /// The blocks.
         data: Bytes,
     },
@@ -117,7 +117,7 @@ pub enum ReadPiece {
         /// Their bytes.
         data: Bytes,
         /// CRC-32C per block, verified against the bytes.
-        crcs: Vec<u32>,
+        crcs: Crcs,
     },
     /// Blocks without data: they read as zeroes.
     Hole {

@@ -12,13 +12,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use cairn_env::Env;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece, SlotRun};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, OpId, Time};
 
 use crate::{
-    append::{Charged, Done, Queued},
+    append::{Charged, DataParts, Done, Queued},
     destage::{CapacityWriter, OutBlock},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
@@ -72,7 +71,7 @@ pub(crate) struct Placement {
     device: u8,
     copy: CopyParts,
     /// The data of each piece that has some.
-    data: Vec<Bytes>,
+    data: DataParts,
     pub charged: Charged,
     pub done: Done,
     /// Where its slots begin among those of what is written with it.
@@ -81,7 +80,7 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Of a copy's record.
-    pub fn new(since: Time, device: u8, record: LogRecord, data: Vec<Bytes>, charged: Charged, done: Done) -> Self {
+    pub fn new(since: Time, device: u8, record: LogRecord, data: DataParts, charged: Charged, done: Done) -> Self {
         Self { since, device, copy: CopyParts::of(record), data, charged, done, slots_from: 0 }
     }
 
@@ -132,7 +131,7 @@ impl Placement {
         };
         let pieces = pieces.into_iter().map(placed).collect();
         let record = LogRecord::Placed { component, op, settled, pieces };
-        Queued::new(since, record, Vec::new(), Class::Normal, charged, Some(ticket), done)
+        Queued::new(since, record, DataParts::new(), Class::Normal, charged, Some(ticket), done)
     }
 }
 

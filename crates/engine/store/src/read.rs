@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::crc32c;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs};
 use futures::future::join_all;
 
 use crate::{
@@ -39,7 +39,7 @@ const LEAVES_TOGETHER: u64 = 8;
 #[derive(Debug)]
 struct Stretch {
     first_block: u64,
-    crcs: Vec<u32>,
+    crcs: Crcs,
     device: u8,
     offset: u64,
     segment: u64,
@@ -472,7 +472,11 @@ impl Planner {
         inner: &Inner<E>,
     ) {
         if let Some(data) = state.cache.get(id, block, crc) {
-            self.sources.push(Source::Ready(ReadPiece::Data { first_block: block, data, crcs: vec![crc] }));
+            self.sources.push(Source::Ready(ReadPiece::Data {
+                first_block: block,
+                data,
+                crcs: Crcs::from_slice(&[crc]),
+            }));
             return;
         }
         if let Some(Source::Device(last)) = self.sources.last_mut() {
@@ -490,7 +494,7 @@ impl Planner {
         let _pin = inner.pins.pin(device, segment);
         self.sources.push(Source::Device(Stretch {
             first_block: block,
-            crcs: vec![crc],
+            crcs: Crcs::from_slice(&[crc]),
             device,
             offset,
             segment,

@@ -282,7 +282,7 @@ impl Transaction {
             moves.into_iter().for_each(|(index, slot)| slots[index] = slot);
             let client = state.components[&record.component]
                 .window
-                .get(&record.op)
+                .get(record.op)
                 .map_or_else(ClientTag::default, |u| u.info.client);
             let row = PendingRow {
                 component: record.component,

@@ -78,7 +78,9 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     *record.export.borrow_mut() = Some(chosen.volume.info().name);
     let Chosen { volume, terms } = chosen;
     volume.used_by(guest);
-    let mut session = Session::new(&mut stream, volume, terms, limits, record, execute);
+    // Boxed: the set of running requests moves each three times, and what one needs inline is some kilobytes.
+    let start = |volume, incoming| Box::pin(execute(volume, incoming));
+    let mut session = Session::new(&mut stream, volume, terms, limits, record, start);
     let stopped = {
         let finish = pin!(session.finish());
         matches!(select(finish, pin!(stop.wait())).await, Either::Right(_))

@@ -10,7 +10,7 @@ use cairn_env::PageBuf;
 use cairn_format::crc32c;
 use cairn_sim::Rng;
 use cairn_store::{CopyPiece, Operation};
-use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, HostId, Incarnation, ObjectId, OpId};
+use cairn_types::{BlockRange, ClientTag, ComponentId, Crcs, Epoch, HostId, Incarnation, ObjectId, OpId};
 
 /// Blocks of each component.
 pub const COMPONENT_BLOCKS: u64 = 200;
@@ -55,7 +55,7 @@ fn request(tag: u64) -> ClientTag {
     ClientTag::request(7, (tag % 5) as u32, (tag / 5) as u32)
 }
 
-fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Vec<u32>, Bytes) {
+fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Crcs, Bytes) {
     let blocks: Vec<Vec<u8>> = (range.first..range.end()).map(|block| block_bytes(tag, component, block)).collect();
     let crcs = blocks.iter().map(|block| crc32c(block)).collect();
     (crcs, PageBuf::copy_of(&blocks.concat()).freeze())

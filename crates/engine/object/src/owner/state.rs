@@ -1,15 +1,14 @@
 //! What an owner knows of its object, and the plain functions that change it. No await, no I/O.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::{collections::BTreeMap, rc::Rc};
 
 use cairn_types::{
     Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId,
     Time,
 };
 use cairn_wire::Target;
+
+use crate::numbered::Numbered;
 
 /// Why an owner ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +47,8 @@ pub(crate) struct State {
     links: BTreeMap<ComponentId, Link>,
     /// Per replica set, the components that take writes: what an operation is sent to.
     legs: Vec<Rc<[Leg]>>,
-    next_seq: u64,
-    in_flight: BTreeSet<u64>,
+    /// Operations that have begun and not ended, by seq.
+    in_flight: Numbered<()>,
     /// The last operation that a component acknowledged: what it must still have when its host comes back.
     acked: BTreeMap<ComponentId, u64>,
     /// Components that are not to be admitted again before a time: there was no space to fill them.
@@ -78,8 +77,7 @@ impl State {
             epoch,
             links: BTreeMap::new(),
             legs: Vec::new(),
-            next_seq: 1,
-            in_flight: BTreeSet::new(),
+            in_flight: Numbered::from(1),
             acked: BTreeMap::new(),
             kept_out: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -131,9 +129,7 @@ impl State {
 
     /// Begins an operation on a replica set: its id and the copies that it goes to.
     pub(crate) fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Rc<[Leg]>) {
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        self.in_flight.insert(seq);
+        let seq = self.in_flight.push(());
         self.wrote = true;
         let legs = self.legs.get(set as usize).cloned().unwrap_or_default();
         (OpId { epoch: self.epoch, seq }, self.settled(), legs)
@@ -141,12 +137,12 @@ impl State {
 
     /// The operation is decided on every component that it was sent to, or that component is recorded absent.
     pub(crate) fn end(&mut self, op: OpId) {
-        assert!(self.in_flight.remove(&op.seq), "an operation ends once");
+        assert!(self.in_flight.remove(op.seq).is_some(), "an operation ends once");
     }
 
     /// Every operation up to this one is decided.
     pub(crate) fn settled(&self) -> OpId {
-        let seq = self.in_flight.first().map_or(self.next_seq - 1, |first| first - 1);
+        let seq = self.in_flight.first().unwrap_or(self.in_flight.next()) - 1;
         OpId { epoch: self.epoch, seq }
     }
 
@@ -183,12 +179,12 @@ impl State {
 
     /// Whether the operation has begun and not ended.
     pub(crate) fn is_in_flight(&self, op: OpId) -> bool {
-        self.in_flight.contains(&op.seq)
+        self.in_flight.get(op.seq).is_some()
     }
 
     /// The last operation that was begun.
     pub(crate) fn last(&self) -> OpId {
-        OpId { epoch: self.epoch, seq: self.next_seq - 1 }
+        OpId { epoch: self.epoch, seq: self.in_flight.next() - 1 }
     }
 
     /// Whether every operation up to `op` is decided.

@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, OpId, ReplicaSetIndex};
+use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, Crcs, OpId, ReplicaSetIndex};
 use cairn_wire::{DataPiece, Refusal, Request};
 use futures::future::LocalBoxFuture;
 
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
     /// Whole blocks with their CRCs.
-    Write { crcs: Vec<u32>, data: Bytes },
+    Write { crcs: Crcs, data: Bytes },
     /// Zero or trim.
     Zero { keep_allocated: bool },
     /// A region as its source holds it.

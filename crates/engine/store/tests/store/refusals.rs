@@ -136,7 +136,7 @@ fn bad_operations_are_refused_and_leave_no_trace() {
         settled: op(0),
         client: ClientTag::default(),
         first_block: 0,
-        crcs: vec![0],
+        crcs: vec![0].into(),
         data: data(1, 1).slice(..2048),
     };
     let undo = |seq| Operation::Undo { component, op: op(seq) };

@@ -2,8 +2,8 @@
 //!
 //! Promises    two values of one type have the same bytes, each under its renaming, if and only if the renamed values are
 //!             equal, the order of lists aside
-//! Assumes     what is listed (members, seats, operations) is listed in no order that matters; an id of 16 bytes, a
-//!             character and a `copy` that are a seat's letter are that seat's
+//! Assumes     what is listed (members, seats, operations) is listed in no order that matters; an id (two fractions, and nothing else
+//!             has any), a character and a `copy` that are a seat's letter are that seat's
 //!
 //! A letter stands in a part as itself, as the number in an id, and as the number of a copy.
 
@@ -27,6 +27,9 @@ fn renamed(number: u64, names: &Renaming) -> u64 {
     let new = names.iter().find(|(old, _)| u64::from(u32::from(*old)) == number);
     new.map_or(number, |(_, new)| u64::from(u32::from(*new)))
 }
+
+/// Marks a half of an id: no other part has nine bytes.
+const HALF: u8 = b'h';
 
 fn fixed(number: u64) -> Vec<u8> {
     number.to_le_bytes().to_vec()
@@ -81,14 +84,11 @@ impl Parts<'_> {
         Ok(bytes)
     }
 
-    /// Sixteen bytes, the first eight of which say all: an id of the model.
+    /// Two fractions, the first of which says all: an id of the model.
     fn id(&self) -> Option<u64> {
-        if self.parts.len() != 16 || self.is_set || self.variant.is_some() {
-            return None;
-        }
-        let bytes: Option<Vec<u8>> =
-            self.parts.iter().map(|part| number(part).and_then(|n| u8::try_from(n).ok())).collect();
-        u64::try_from(u128::from_le_bytes(bytes?.try_into().ok()?)).ok()
+        let [low, high] = self.parts.as_slice() else { return None };
+        let half = |part: &[u8]| part.strip_prefix(&[HALF]).and_then(number);
+        half(low).filter(|_| half(high) == Some(0))
     }
 }
 
@@ -118,8 +118,8 @@ impl<'a> Serializer for Encoder<'a> {
     fn serialize_f32(self, _: f32) -> Bytes {
         Err(Error::custom("no fractions in the model"))
     }
-    fn serialize_f64(self, _: f64) -> Bytes {
-        Err(Error::custom("no fractions in the model"))
+    fn serialize_f64(self, half: f64) -> Bytes {
+        Ok([vec![HALF], fixed(half.to_bits())].concat())
     }
     fn serialize_char(self, letter: char) -> Bytes {
         Ok(fixed(renamed(u64::from(u32::from(letter)), self.names)))
