@@ -14,7 +14,7 @@ use std::{
 
 use cairn_types::{BlockRange, ComponentId, Crcs, OpId};
 
-use crate::bitmap::BaseBits;
+use crate::{bitmap::BaseBits, free_ids::FreeIds};
 
 /// Names a record while it is in the table; reused after.
 pub(crate) type RecordId = u32;
@@ -87,7 +87,7 @@ pub(crate) struct Garbage {
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     slots: Vec<Option<Record>>,
-    free: Vec<RecordId>,
+    free: FreeIds,
     /// Rounds that refer to records across waiting, by ticket.
     rounds: BTreeSet<u64>,
     /// Ids that were freed meanwhile, with the youngest round of then: reused before that and all older ones are over, they would
@@ -131,7 +131,7 @@ impl Records {
     }
     /// Adds a record that no extent names yet. `log_segment` is none when it comes from the metadata.
     pub fn add(&mut self, record: Record, log_segment: Option<u64>) -> RecordId {
-        let id = self.free.pop().unwrap_or_else(|| {
+        let id = self.free.take().unwrap_or_else(|| {
             self.slots.push(None);
             (self.slots.len() - 1) as RecordId
         });
@@ -158,7 +158,7 @@ impl Records {
     fn give_back(&mut self, id: RecordId) {
         match self.rounds.last() {
             Some(&youngest) => self.held.push_back((youngest, id)),
-            None => self.free.push(id),
+            None => self.free.give_back(id),
         }
     }
     /// Keeps ids from being reused until [`Self::unhold`]. Tickets only grow.
@@ -169,7 +169,7 @@ impl Records {
         self.rounds.remove(&ticket);
         let oldest = self.rounds.first().copied().unwrap_or(u64::MAX);
         while let Some((_, id)) = self.held.pop_front_if(|(youngest, _)| *youngest < oldest) {
-            self.free.push(id);
+            self.free.give_back(id);
         }
     }
     pub fn forget_segments_below(&mut self, end: u64) {

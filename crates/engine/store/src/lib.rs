@@ -23,6 +23,7 @@ mod destage;
 mod disk_group;
 mod error;
 mod fold;
+mod free_ids;
 mod index;
 pub mod inspect;
 mod invariants;
