@@ -3,7 +3,7 @@
 //! Promises    a block's versions are ordered by operation, newest first; below the newest settled one nothing is kept,
 //!             so every version that is still here is live (I6: superseded only by unsettled ones is live)
 //! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] shows
-//! Memory      about 50 bytes per extent and 170 per record, 4 per block beyond its fourth: some 220 for a lone 4 KiB write,
+//! Memory      about 50 bytes per extent and 150 per record, 4 per block beyond its fourth: some 200 for a lone 4 KiB write,
 //!             5 bytes per block of a large one
 //! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`map.rs`)
 
