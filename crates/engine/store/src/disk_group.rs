@@ -207,8 +207,7 @@ impl<E: Env> DiskGroup<E> {
     /// How many components there are, and how many of them hold no blocks.
     pub fn components_count(&self) -> (u32, u32) {
         let state = self.inner().state.borrow();
-        let empty = state.components.values().filter(|c| c.size_blocks == 0).count();
-        (state.components.len() as u32, empty as u32)
+        (state.components.len() as u32, state.witnesses)
     }
     /// One component.
     pub fn component(&self, id: ComponentId) -> Option<ComponentInfo> {
