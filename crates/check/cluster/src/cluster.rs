@@ -38,7 +38,7 @@ pub const LEASE: Duration = Duration::from_secs(2);
 /// Short, so that a run sees repairs.
 pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
 /// Short too.
-const ABSENT_AFTER: Duration = Duration::from_secs(5);
+pub const ABSENT_AFTER: Duration = Duration::from_secs(5);
 /// How long a guest's request waits in these clusters.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a segment of the log.

@@ -15,6 +15,7 @@ mod node;
 mod outside;
 mod picture;
 mod reconcile;
+mod walk;
 
 pub use adapter::GroupStore;
 pub use exports::NodeExports;

@@ -4,16 +4,20 @@
 //!             or a peer does not know it                                                            (scenario 24)
 //!             what an owner has replaced, or made and never named, goes when that owner says so
 //!             a disk without an owner that lacks redundancy is seized by a host that has a copy, to repair it
+//! Not here    how much of what is held a round looks at (`walk`): at rest that does not grow with it
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskState};
 use cairn_env::Env;
-use cairn_object::{Command, ObjectStatus};
+use cairn_object::{Command, LocalStore, ObjectStatus};
 use cairn_types::{Accepted, Canary, ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectId, SeatRecord};
 use cairn_wire::{Refusal, Request};
 
-use crate::node::Node;
+use crate::{
+    node::Node,
+    walk::{Over, Walk},
+};
 
 /// How often seats are looked at.
 const RECONCILE_EVERY: Duration = Duration::from_secs(2);
@@ -23,6 +27,7 @@ const NASCENT_KEEP_MS: u64 = 60_000;
 impl<E: Env> Node<E> {
     pub(crate) async fn reconcile(&self) {
         let inner = &self.inner;
+        let mut walk = Walk::default();
         while !inner.stopping.get() {
             let jitter = Duration::from_millis(inner.env.random_u64() % 1000);
             inner.env.sleep(RECONCILE_EVERY + jitter).await;
@@ -35,15 +40,35 @@ impl<E: Env> Node<E> {
                 }
             }
             self.reconcile_catalogue().await;
-            self.reconcile_unseated().await;
-            // At rest there are none: to look costs no memory, and little time.
-            for (disk_group, record) in inner.seats.records_where(|group, record| self.wants_a_look(group, record)) {
+            let most = walk.begin_round(inner.shard.changes(), inner.env.now(), inner.leases.lease());
+            self.reconcile_unseated(&mut walk, most).await;
+            for ((disk_group, _), record) in self.seats_that_want_a_look(&mut walk, most) {
                 match self.owner_of(disk_group, record.object) {
                     None => self.reconcile_seat(disk_group, record).await,
                     Some(owner) => self.reconcile_held_seat(disk_group, record, owner).await,
                 }
             }
         }
+    }
+
+    /// Of the seats that it is the turn of, and of those that wanted a look in the last round. At rest there are none: to look costs no
+    /// memory, and little time.
+    fn seats_that_want_a_look(&self, walk: &mut Walk, most: usize) -> BTreeMap<(DiskGroupId, ObjectId), SeatRecord> {
+        let seats = &self.inner.seats;
+        let mut found = BTreeMap::new();
+        for (disk_group, object) in std::mem::take(&mut walk.wanting) {
+            let record = seats.record(disk_group, object).filter(|record| self.wants_a_look(disk_group, record));
+            found.extend(record.map(|record| ((disk_group, object), record)));
+        }
+        for disk_group in seats.stores().iter().map(LocalStore::disk_group) {
+            let after = walk.after(disk_group, Over::Seats);
+            let wanted = |record: &SeatRecord| self.wants_a_look(disk_group, record);
+            let (records, last) = seats.records_after(disk_group, after, most, wanted);
+            walk.came_to(disk_group, Over::Seats, last);
+            found.extend(records.into_iter().map(|record| ((disk_group, record.object), record)));
+        }
+        walk.wanting = found.keys().copied().collect();
+        found
     }
 
     /// Who holds the object, as this host knows it.
@@ -67,7 +92,7 @@ impl<E: Env> Node<E> {
     /// Components here that the closed record of their object does not name.
     fn unnamed(&self, disk_group: DiskGroupId, own: &Accepted) -> Vec<ComponentId> {
         let Some(store) = self.inner.seats.store(disk_group).filter(|_| own.base.is_none()) else { return Vec::new() };
-        let here = cairn_object::LocalStore::components_of(&store, own.config.object).into_iter();
+        let here = LocalStore::components_of(&store, own.config.object).into_iter();
         here.map(|c| c.component).filter(|c| own.config.member(*c).is_none()).collect()
     }
 
@@ -104,7 +129,7 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         let lost = || {
             let store = inner.seats.store(disk_group);
-            store.is_some_and(|s| cairn_object::LocalStore::components_of(&s, own.config.object).iter().any(|c| c.lost))
+            store.is_some_and(|s| LocalStore::components_of(&s, own.config.object).iter().any(|c| c.lost))
         };
         needs_repair(own) || lost() || own.config.members.iter().any(|m| inner.shard.is_long_away(m.seat()))
     }
@@ -179,7 +204,7 @@ impl<E: Env> Node<E> {
     async fn remove_if_gone(&self, disk_group: DiskGroupId, record: &SeatRecord, known: &Accepted) -> bool {
         let Some(store) = self.inner.seats.store(disk_group) else { return true };
         let mut gone = false;
-        for component in cairn_object::LocalStore::components_of(&store, record.object) {
+        for component in LocalStore::components_of(&store, record.object) {
             let named = known.config.member(component.component).is_some();
             let gone_now = known.config.deleted || (known.base.is_none() && !named);
             if !gone_now {
@@ -279,11 +304,13 @@ impl<E: Env> Node<E> {
     }
 
     /// Components whose object has no seat here: made, and then nobody came to admit them.
-    async fn reconcile_unseated(&self) {
+    async fn reconcile_unseated(&self, walk: &mut Walk, most: usize) {
         let inner = &self.inner;
         for store in inner.seats.stores() {
             let disk_group = store.group().id();
-            for object in store.group().objects() {
+            let (objects, more) = store.group().objects_after(walk.after(disk_group, Over::Objects), most);
+            walk.came_to(disk_group, Over::Objects, objects.last().copied().filter(|_| more));
+            for object in objects {
                 if !inner.seats.has_seat(disk_group, object) && !inner.seats.is_unreadable(disk_group, object) {
                     self.reconcile_nascent(disk_group, object).await;
                 }
@@ -300,7 +327,7 @@ impl<E: Env> Node<E> {
             return;
         }
         let Some(store) = inner.seats.store(disk_group) else { return };
-        let here = cairn_object::LocalStore::components_of(&store, object);
+        let here = LocalStore::components_of(&store, object);
         let wanted = match inner.shard.look_up(object, &[]).await {
             None => None,
             // The object is there, and went on without them, or its owner is about to name them.

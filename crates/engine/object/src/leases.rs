@@ -201,6 +201,15 @@ impl<E: Env> Leases<E> {
         inner.env.now().since(heard.max(inner.listens_since.get()))
     }
 
+    /// The disk groups that were told open within this time, and whether those that were never told are away for longer.
+    pub(crate) fn told_within(&self, within: Duration) -> (Vec<Seat>, bool) {
+        let inner = &self.inner;
+        let is_away = |heard: Time| inner.env.now().since(heard.max(inner.listens_since.get())) > within;
+        let groups = inner.groups.borrow();
+        let told = groups.iter().filter(|(_, group)| !is_away(group.open_at)).map(|(seat, _)| *seat);
+        (told.collect(), is_away(Time::default()))
+    }
+
     /// Returns the disk groups of which a device has failed since they were told of last.
     fn heard_of(&self, host: HostId, summary: &HostSummary) -> Vec<Seat> {
         let (now, mut groups) = (self.inner.env.now(), self.inner.groups.borrow_mut());

@@ -10,6 +10,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     rc::Rc,
 };
 
@@ -123,11 +124,32 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         self.inner.groups.borrow().values().map(|g| g.store.clone()).collect()
     }
 
-    /// The seats of this shard whose records are `wanted`, with these.
-    pub fn records_where(&self, wanted: impl Fn(DiskGroupId, &SeatRecord) -> bool) -> Vec<(DiskGroupId, SeatRecord)> {
+    /// The next seats of a disk group, ascending from the one after that of `after`, `most` of them at most: the records of those that
+    /// are `wanted`, and the last seat that was looked at, none where the last of all was.
+    pub fn records_after(
+        &self,
+        disk_group: DiskGroupId,
+        after: Option<ObjectId>,
+        most: usize,
+        wanted: impl Fn(&SeatRecord) -> bool,
+    ) -> (Vec<SeatRecord>, Option<ObjectId>) {
         let groups = self.inner.groups.borrow();
-        let all = groups.iter().flat_map(|(id, group)| group.seats.values().map(move |record| (*id, record)));
-        all.filter(|(id, record)| wanted(*id, record)).map(|(id, record)| (id, record.clone())).collect()
+        let Some(group) = groups.get(&disk_group) else { return (Vec::new(), None) };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut ahead = group.seats.range((from, Bound::Unbounded));
+        let (mut found, mut last) = (Vec::new(), None);
+        for (object, record) in ahead.by_ref().take(most) {
+            last = Some(*object);
+            if wanted(record) {
+                found.push(record.clone());
+            }
+        }
+        (found, last.filter(|_| ahead.next().is_some()))
+    }
+
+    /// The record of a seat.
+    pub fn record(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<SeatRecord> {
+        self.inner.groups.borrow().get(&disk_group)?.seats.get(&object).cloned()
     }
 
     /// Whether a disk group has a seat of the object.

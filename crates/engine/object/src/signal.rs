@@ -28,6 +28,10 @@ impl Signal {
     pub(crate) fn wait(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.borrow_mut();
+        // Who waits again and again for what seldom comes (an object at rest) leaves one behind each time, at the end of the list.
+        while waiting.last().is_some_and(oneshot::Sender::is_canceled) {
+            waiting.pop();
+        }
         // Waiters that gave up (a timeout won) are dropped here, so that the list is at most twice as long as the live ones. Not
         // with each call: ten thousand objects that wait would each look at all others.
         if waiting.len() >= self.sweep_at.get().max(SWEEP_AT_MIN) {

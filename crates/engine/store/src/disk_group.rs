@@ -4,7 +4,7 @@
 //! Assumes     one thread; one process per disk group (the host's lock on its disks)
 //! Not here    who may write what (`object`)
 
-use std::{cell::RefCell, collections::BTreeMap, future::Future, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, future::Future, ops::Bound, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::Env;
@@ -207,8 +207,7 @@ impl<E: Env> DiskGroup<E> {
     /// How many components there are, and how many of them hold no blocks.
     pub fn components_count(&self) -> (u32, u32) {
         let state = self.inner().state.borrow();
-        let empty = state.components.values().filter(|c| c.size_blocks == 0).count();
-        (state.components.len() as u32, empty as u32)
+        (state.components.len() as u32, state.witnesses)
     }
     /// One component.
     pub fn component(&self, id: ComponentId) -> Option<ComponentInfo> {
@@ -223,9 +222,13 @@ impl<E: Env> DiskGroup<E> {
         let state = self.inner().state.borrow();
         state.objects.get(&object).filter(|o| !o.bytes.is_empty()).map(|o| o.bytes.clone())
     }
-    /// Every object that has a component here.
-    pub fn objects(&self) -> Vec<ObjectId> {
-        self.inner().state.borrow().components_of.keys().copied().collect()
+    /// The next objects that have a component here, ascending from the one after `after`, `most` of them at most; and whether there
+    /// are more behind them.
+    pub fn objects_after(&self, after: Option<ObjectId>, most: usize) -> (Vec<ObjectId>, bool) {
+        let state = self.inner().state.borrow();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut ahead = state.components_of.range((from, Bound::Unbounded)).map(|(object, _)| *object);
+        (ahead.by_ref().take(most).collect(), ahead.next().is_some())
     }
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {

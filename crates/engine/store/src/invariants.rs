@@ -118,6 +118,10 @@ impl State {
         for deleted in self.deleted.values() {
             charged[deleted.device as usize] += deleted.base_blocks;
         }
+        let witnesses = self.components.values().filter(|c| c.size_blocks == 0).count();
+        if self.witnesses as usize != witnesses {
+            return Err(format!("{} components without blocks, {witnesses} counted", self.witnesses));
+        }
         for (device, segments) in self.devices.iter().enumerate() {
             if !segments.failed && segments.charged != charged[device] {
                 return Err(format!(

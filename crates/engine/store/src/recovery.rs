@@ -289,6 +289,7 @@ impl State {
         };
         Self {
             components: Default::default(),
+            witnesses: 0,
             components_of: Default::default(),
             deleted: Default::default(),
             records: Default::default(),

@@ -51,6 +51,8 @@ pub(crate) struct ObjectState {
 #[derive(Debug)]
 pub(crate) struct State {
     pub components: BTreeMap<ComponentId, Component>,
+    /// How many of them are witnesses, of no blocks: told with every heartbeat, so not counted each time.
+    pub witnesses: u32,
     /// The same by object.
     pub components_of: BTreeMap<ObjectId, BTreeSet<ComponentId>>,
     pub deleted: BTreeMap<ComponentId, Deleted>,
@@ -150,8 +152,9 @@ impl State {
     /// Changes a component and keeps its device's charge right. None when it is not here.
     pub fn change<R>(&mut self, id: ComponentId, act: impl FnOnce(&mut Component, &mut Records) -> R) -> Option<R> {
         let component = self.components.get_mut(&id)?;
-        let before = component.charge();
+        let (before, witness) = (component.charge(), is_witness(component));
         let result = act(component, &mut self.records);
+        self.witnesses = self.witnesses + u32::from(is_witness(component)) - u32::from(witness);
         let device = &mut self.devices[component.device as usize];
         device.charged = device.charged + component.charge() - before;
         Some(result)
@@ -242,6 +245,7 @@ impl State {
     /// Puts a component among those that are here.
     pub fn enter_component(&mut self, component: Component) {
         self.components_of.entry(component.object).or_default().insert(component.id);
+        self.witnesses += u32::from(is_witness(&component));
         self.components.insert(component.id, component);
     }
 
@@ -249,6 +253,7 @@ impl State {
         let Some(mut component) = self.components.remove(&id) else {
             return Applied::NoComponent;
         };
+        self.witnesses -= u32::from(is_witness(&component));
         if let Entry::Occupied(mut of_object) = self.components_of.entry(component.object) {
             of_object.get_mut().remove(&id);
             if of_object.get().is_empty() {
@@ -394,6 +399,10 @@ impl State {
         };
         (0..self.devices.len() as u8).filter(|&d| !self.devices[d as usize].failed).max_by_key(key)
     }
+}
+
+fn is_witness(component: &Component) -> bool {
+    component.size_blocks == 0
 }
 
 /// Blocks, and what an operation does to them.

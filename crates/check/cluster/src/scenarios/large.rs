@@ -8,7 +8,7 @@ use futures::future::join_all;
 
 use super::{Scenario, Stage, stage::Traffic};
 use crate::{
-    cluster::{Client, PATIENCE, REPAIR_DELAY},
+    cluster::{ABSENT_AFTER, Client, PATIENCE, REPAIR_DELAY},
     rest,
     run::HEALTHY_WITHIN,
     shape::{DiskShape, Shape},
@@ -39,7 +39,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         Scenario::new(
             "23. a host with very many disks dies",
             (
-                "all disks that are in use are served again in time, and all others can be attached",
+                "all disks that are in use are served again in time, what it held of them is recorded absent in time, all others can be attached, and those at rest cost no more than few do",
                 "1,000 disks (`--objects`) on three hosts, all owned by the first; it loses power when half of them are in use",
             ),
             (Shape { metadata_mib: 20 + objects as u64 / 100, ..no_disks(3) }, 1),
@@ -52,9 +52,13 @@ pub fn all(objects: usize) -> Vec<Scenario> {
 const SERVED_WITHIN: Duration = Duration::from_millis(4000);
 /// Messages a second and pair of hosts at rest: each asks the other twice, and answers.
 const HEARTBEATS_PER_S: u64 = 8;
-/// Steps of the world (timers and polls of tasks) that a message may cost, with all that a host does at rest. An object at rest
-/// may cost one a second: it looks after itself every 5 s, and no message wakes it.
+/// Steps of the world (timers and polls of tasks) that a message may cost, with all that a host does at rest.
 const STEPS_PER_MESSAGE_MAX: u64 = 8;
+/// Seconds after which an object at rest is looked at, and how many looks there may be at an owner in a second, however many it owns.
+const LOOK_EVERY_S: u64 = 5;
+const LOOKS_PER_S_MAX: u64 = 50;
+/// Steps that a look may cost: the timer, the keeper, and a share of a third for looks that the wake-up before has put off.
+const STEPS_PER_LOOK_MAX: u64 = 3;
 /// Bytes that a take-over may send for each chunk: its record goes to a few seats and back, some 100 bytes a component.
 const CHUNK_BYTES_SENT_MAX: u64 = 4096;
 /// Messages and bytes for each disk in use until it is served again: who waits for a lease looks ten times a second whether it
@@ -107,15 +111,15 @@ async fn host_of_64_dies(stage: Stage) -> Result<(), String> {
     for guests in &stage.guests {
         guests.stop().await;
     }
-    at_rest(&stage, 64).await?;
+    at_rest(&stage, 64, 64).await?;
     for guests in &stage.guests {
         guests.verify_at(stage.any()).await?;
     }
     rest::check_at_rest(&stage.cluster, &stage.disks(), false).await
 }
 
-/// Nobody asks for anything: what hosts say to each other is heartbeats.
-async fn at_rest(stage: &Stage, objects: u64) -> Result<Traffic, String> {
+/// Nobody asks for anything: what hosts say to each other is heartbeats, and `owners` of them look after so many objects.
+async fn at_rest(stage: &Stage, objects: u64, owners: u64) -> Result<Traffic, String> {
     let hosts = stage.hosts() as u64;
     stage.ms(5000).await;
     let steps = stage.cluster.world.steps();
@@ -125,8 +129,10 @@ async fn at_rest(stage: &Stage, objects: u64) -> Result<Traffic, String> {
     stage.count("messages a second at rest", idle.messages);
     stage.count("KiB a second at rest", idle.bytes >> 10);
     stage.count("steps a second at rest", steps);
+    stage.say(format!("{steps} steps a second at rest"));
     let most = HEARTBEATS_PER_S * hosts * (hosts - 1) / 2 * 11 / 10;
-    let steps_max = STEPS_PER_MESSAGE_MAX * most + objects;
+    let looks = objects.div_ceil(LOOK_EVERY_S).min(LOOKS_PER_S_MAX * owners);
+    let steps_max = STEPS_PER_MESSAGE_MAX * most + STEPS_PER_LOOK_MAX * looks;
     match idle.messages > most || steps > steps_max {
         true => {
             Err(format!("{} messages and {steps} steps a second at rest, more than {most}, {steps_max}", idle.messages))
@@ -207,7 +213,7 @@ async fn owner_of_largest_disk_dies(stage: Stage) -> Result<(), String> {
     for place in &places {
         check(&stage, 1, &name, *place, 1).await?;
     }
-    let idle = at_rest(&stage, 1).await?;
+    let idle = at_rest(&stage, 1, 1).await?;
 
     stage.crash(0);
     let began = stage.cluster.world.now();
@@ -250,6 +256,36 @@ fn stopped(stage: &Stage) -> String {
     why.filter_map(|(n, store)| Some(format!("h{n}: {}; ", store.group().stats().stopped?))).collect()
 }
 
+/// How much later than [`ABSENT_AFTER`] what a dead host held is recorded absent, also what nobody misses: owners hear of it within a
+/// heartbeat, and a hundred of their disks write it down in each tenth of a second. Two hosts own them.
+const ABSENCE_NOTED_WITHIN: Duration = Duration::from_secs(2);
+const ABSENCE_NOTED_PER_DISK: Duration = Duration::from_micros(500);
+
+/// For each disk: a host asks once about each seat that was made, of up to 500 in a round of at most 3 s.
+const NEW_SEATS_LOOKED_AT_WITHIN: Duration = Duration::from_millis(6);
+
+/// For each disk: what misses a host is looked at ever less often, and as rarely as what is at rest after two rounds of looks. Two hosts
+/// own the disks, and each looks at 50 in a second.
+const LOOKED_AT_AS_RARELY_WITHIN: Duration = Duration::from_millis(2 * 1000 / 50 / 2);
+
+/// Owners count nothing of these disks as in sync that a dead host holds.
+fn nothing_in_sync_at(stage: &Stage, dead: usize, disks: &BTreeSet<&str>) -> Result<(), String> {
+    let dead = stage.host(dead).id();
+    let nodes: Vec<_> = (0..stage.hosts()).filter_map(|n| stage.cluster.node(n)).collect();
+    let owned = nodes.iter().flat_map(|node| node.shard().all_owned()).map(|owned| owned.config());
+    let owned: Vec<_> = owned.filter(|config| disks.contains(config.name.as_str())).collect();
+    let in_sync = |m: &cairn_types::Member| m.host == dead && m.state.in_sync();
+    let left = owned.iter().filter(|config| config.members.iter().any(in_sync)).count();
+    match owned.len() == disks.len() && left == 0 {
+        true => Ok(()),
+        false => Err(format!(
+            "{left} of {} disks count something as in sync on a dead host, {} have no owner",
+            disks.len(),
+            disks.len() - owned.len()
+        )),
+    }
+}
+
 /// Disks that are looked at one by one, at most.
 const LOOKED_AT_MAX: usize = 100;
 
@@ -264,7 +300,8 @@ async fn host_with_many_disks_dies(stage: Stage, objects: usize) -> Result<(), S
     for (n, name) in &used {
         check(&stage, 1 + n / 2 % 2, name, 0, 1).await?;
     }
-    let idle = at_rest(&stage, objects as u64).await?;
+    stage.cluster.world.sleep(NEW_SEATS_LOOKED_AT_WITHIN * objects as u32).await;
+    let idle = at_rest(&stage, objects as u64, 1).await?;
 
     stage.say("h0 dies");
     stage.crash(0);
@@ -285,6 +322,10 @@ async fn host_with_many_disks_dies(stage: Stage, objects: usize) -> Result<(), S
         return Err(format!("{traffic:?} to serve {disks} disks again"));
     }
 
+    let noted = ABSENT_AFTER + ABSENCE_NOTED_WITHIN + ABSENCE_NOTED_PER_DISK * used.len() as u32;
+    stage.cluster.world.sleep(noted.saturating_sub(stage.cluster.world.now() - began)).await;
+    nothing_in_sync_at(&stage, 0, &used.iter().map(|(_, name)| name.as_str()).collect())?;
+
     let step = unused.len().div_ceil(LOOKED_AT_MAX).max(1);
     for (n, name) in unused.iter().step_by(step) {
         let began = stage.cluster.world.now();
@@ -292,8 +333,8 @@ async fn host_with_many_disks_dies(stage: Stage, objects: usize) -> Result<(), S
         stage.note("a disk that nobody used attached".into(), stage.cluster.world.now() - began);
     }
     // It is missed everywhere, and there is no place for what it held: that may not cost more than what is at rest.
-    stage.cluster.world.sleep(REPAIR_DELAY * 2).await;
-    at_rest(&stage, objects as u64).await?;
+    stage.cluster.world.sleep(REPAIR_DELAY * 2 + LOOKED_AT_AS_RARELY_WITHIN * objects as u32).await;
+    at_rest(&stage, objects as u64, 2).await?;
     stage.start(0);
     let looked_at: Vec<String> = used.iter().step_by(step).map(|(_, name)| (*name).clone()).collect();
     stage.cluster.wait_healthy_from(0..1, &looked_at, HEALTHY_WITHIN).await?;

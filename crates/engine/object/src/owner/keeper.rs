@@ -3,8 +3,22 @@
 //! It records failures first (writes wait for that), then brings returned components back, then repairs, then does
 //! what administrators ask. Between, it renews leases that a new session asks for, looks after copies that nobody uses
 //! (whoever is written to tells by itself that it is gone), and tells `settled` when idle.
+//!
+//! A look at an object at rest finds nothing to do: the table says what wakes the keeper for each thing that a look does.
+//!
+//! | what | woken by |
+//! |---|---|
+//! | failures, commands, activations, doubted seats | `work`, by whoever notes them |
+//! | a component that is away for long | the shard, when a disk group comes to be so (`Shard::tick`), or the network is mended |
+//! | leases to be confirmed | the shard, when a session begins or a peer comes; then again and again until they are |
+//! | `settled` to be told | the first operation that ends, after 5 s; then every 100 ms until it is |
+//! | components that come back, or are to be filled again | the shard, when a peer comes; then again and again, ever less often |
+//! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
+//!
+//! The last has no signal on purpose: all that a dead host held falls due within seconds, and is replaced at the pace of those looks,
+//! on pictures of the cluster that have the first ones' new components in them.
 
-use std::{rc::Rc, time::Duration};
+use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
@@ -16,23 +30,20 @@ use futures::future::{Either, join_all, select};
 use crate::{
     local_store::LocalStore,
     owner::{
-        Ended, Owned,
+        Ended, Owned, looks,
         state::Leg,
         takeover::{ChangeError, change_config},
     },
     shard::{MemberChange, ObjectEvent},
 };
 
-/// How long after the last write `settled` is told by itself.
+/// How long after the last write `settled` is told by itself, while the keeper looks for that.
 const SETTLE_IDLE: Duration = Duration::from_millis(100);
-/// How soon the keeper looks again at an object that is not healthy; twice as long after each look that changed nothing: ten
-/// thousand disks may wait for one host that is gone.
+/// How long after the first write since it was told the keeper begins to look for that, at the latest. Not at once: each telling is a
+/// record in the log of every copy, and a guest that writes once a second would cost twice the batches.
+const SETTLE_LATEST: Duration = Duration::from_secs(5);
+/// How soon the keeper looks again at an object that is not healthy, after something changed; ever later while nothing does.
 const UNHEALTHY_TICK: Duration = Duration::from_millis(250);
-/// How often at most, and at a healthy one: signals wake it before; this is the belt to those braces.
-const QUIET_TICK: Duration = Duration::from_secs(5);
-/// Quiet looks are put off to the next multiple of this: those of ten thousand disks wake the thread ten times a second together, and not
-/// some thousand times one by one. Not all at once either: they would be a stop of the shard.
-const TOGETHER: Duration = Duration::from_millis(100);
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(crate) async fn keep(self: Rc<Self>) {
@@ -40,42 +51,58 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for component in self.resyncing() {
             self.start_resync(component);
         }
-        let mut vain_looks = 0;
+        let mut since = self.shard.inner.env.now();
         while self.state.borrow().ended.is_none() {
             let woken = select(self.work.wait(), self.shard.inner.changed.wait());
-            let csn = self.csn();
+            let (began, csn) = (self.shard.inner.env.now(), self.csn());
             self.keep_once().await;
             if self.state.borrow().ended.is_some() {
                 return;
             }
-            let pause = self.shard.inner.env.sleep_until(self.next_look(vain_looks));
-            let in_vain = matches!(select(woken, pause).await, Either::Right(_)) && self.csn() == csn;
-            vain_looks = if in_vain { vain_looks + 1 } else { 0 };
+            if self.csn() != csn {
+                since = began;
+            }
+            let pause = self.shard.inner.env.sleep_until(self.next_look(since));
+            let unsettled = pin!(self.unsettled());
+            if let Either::Left((Either::Left(_), _)) = select(select(woken, unsettled), pause).await {
+                since = self.shard.inner.env.now();
+            }
         }
     }
 
-    fn next_look(&self, vain_looks: u32) -> Time {
-        let (now, pause) = (self.shard.inner.env.now(), self.pause(vain_looks));
-        match pause {
-            QUIET_TICK => Time((now + pause).0.next_multiple_of(TOGETHER.as_nanos() as u64)),
-            pause => now + pause,
+    /// Resolves when operations that have ended are to be told as settled, at an object that is not looked at for that anyway.
+    async fn unsettled(&self) {
+        if self.state.borrow().wrote {
+            return pending().await;
         }
+        let _ = self.progressed.wait().await;
+        self.shard.inner.env.sleep(SETTLE_LATEST).await;
     }
 
-    fn pause(&self, vain_looks: u32) -> Duration {
-        let state = self.state.borrow();
+    /// `since`: when the object changed last, or something that it waits for did.
+    fn next_look(&self, since: Time) -> Time {
+        let inner = &self.shard.inner;
+        let (now, owned) = (inner.env.now(), inner.owned.borrow().len());
+        let quiet = looks::next_quiet(now, self.id, owned);
+        self.pause(now.since(since)).map_or(quiet, |pause| quiet.min(now + pause))
+    }
+
+    /// None: the object is at rest.
+    fn pause(&self, lasted: Duration) -> Option<Duration> {
+        let (inner, state) = (&self.shard.inner, self.state.borrow());
         if !state.failed.is_empty() || !self.commands.borrow().is_empty() {
-            Duration::from_millis(20)
-        } else if state.wrote {
-            SETTLE_IDLE
-        } else if state.config.members.iter().any(|m| !m.state.in_sync()) || !self.doubted.borrow().is_empty() {
-            (UNHEALTHY_TICK * (1 << vain_looks.min(8))).min(QUIET_TICK)
-        } else if !self.shard.inner.leases.due(self.id).is_empty() {
-            // Not confirmed for now: once more well before the lease ends.
-            self.shard.inner.leases.heartbeat_every()
-        } else {
-            QUIET_TICK
+            return Some(Duration::from_millis(20));
         }
+        if state.wrote {
+            return Some(SETTLE_IDLE);
+        }
+        let ails = |m: &Member| !m.state.in_sync() || self.shard.is_long_away(m.seat());
+        if state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
+            return Some(looks::again_after(UNHEALTHY_TICK, lasted));
+        }
+        // Not confirmed for now: once more well before the lease ends. Who is away is asked when he comes.
+        let asked = inner.leases.due(self.id).iter().any(|asked| inner.rpc.is_up(asked.seat.host));
+        asked.then(|| looks::again_after(inner.leases.heartbeat_every(), lasted))
     }
 
     async fn keep_once(self: &Rc<Self>) {

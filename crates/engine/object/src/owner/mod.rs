@@ -9,6 +9,7 @@
 mod forwarded;
 mod guest;
 mod keeper;
+mod looks;
 mod manage;
 mod read;
 mod resync;
@@ -36,6 +37,7 @@ use crate::{
 
 use forwarded::Forwarded;
 pub(crate) use guest::Origin;
+pub(crate) use looks::TOGETHER;
 pub use manage::{Command, ObjectStatus, ResyncStatus};
 pub use state::Ended;
 pub use takeover::SeizeError;

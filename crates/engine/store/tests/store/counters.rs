@@ -134,3 +134,37 @@ fn gauges_show_the_marks_and_the_fill() {
     }
     assert!(most > 100, "congestion rose to {most} only");
 }
+
+/// Goal: witnesses are told from other components at any moment. Method: some are made, one grows, others are deleted, and the
+/// group is opened again; [`Rig::check`] counts them anew each time.
+#[test]
+fn witnesses_are_counted() {
+    let rig = Rig::new(32, 16);
+    let mut group = rig.open();
+    let resize = |component, size_blocks| Operation::ResizeComponent {
+        component: ComponentId(component),
+        size_blocks,
+        reserved_blocks: 0,
+    };
+    let delete = |component| Operation::DeleteComponent { component: ComponentId(component) };
+    let steps = [
+        (create(1, 100, 0), (1, 0)),
+        (create(2, 0, 0), (2, 1)),
+        (create(3, 0, 0), (3, 2)),
+        (create(4, 0, 0), (4, 3)),
+        (resize(2, 0), (4, 3)),
+        (resize(2, 50), (4, 2)),
+        (delete(3), (3, 1)),
+        (delete(2), (2, 1)),
+        (delete(4), (1, 0)),
+        (create(5, 0, 0), (2, 1)),
+    ];
+    for (step, counts) in steps {
+        let what = format!("{step:?}");
+        rig.append(&group, step).unwrap();
+        assert_eq!(group.components_count(), counts, "after {what}");
+        rig.check(&group);
+        group = rig.reopen(group);
+        assert_eq!(group.components_count(), counts, "opened again after {what}");
+    }
+}
