@@ -59,6 +59,8 @@ pub enum Canary {
     NoGrace,
     /// A configuration change that a majority accepted is not taken up by the next owner.
     ChangeDropped,
+    /// A seat whose log is damaged or of an earlier time counts towards the majority of a new owner.
+    ForgetfulVotes,
     /// Who waits for a host's answer waits on when that host is gone.
     CallsNotGivenUp,
     /// A host starts with nothing of the directory but what the directory tells it.
@@ -73,7 +75,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -100,6 +102,7 @@ impl Canary {
         Self::ReplacedKept,
         Self::NoGrace,
         Self::ChangeDropped,
+        Self::ForgetfulVotes,
         Self::CallsNotGivenUp,
         Self::LocalCopyIgnored,
         Self::RestUnseen,

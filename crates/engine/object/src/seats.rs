@@ -24,7 +24,7 @@ use futures::future::{LocalBoxFuture, ready};
 
 use crate::{
     leases::Leases,
-    local_store::{Change, LocalStore},
+    local_store::{Change, LocalComponent, LocalStore},
 };
 
 /// What a request is answered with.
@@ -47,7 +47,8 @@ struct Group<S> {
     unreadable: BTreeSet<ObjectId>,
     seats: BTreeMap<ObjectId, SeatRecord>,
     admitted: BTreeMap<ComponentId, Admission>,
-    /// Components that were filled anew since this group was opened: a damaged log says nothing against them.
+    /// Components that were filled anew since this group was opened, and witnesses that an owner told the record since: a damaged log says
+    /// nothing against them.
     refilled: BTreeSet<ComponentId>,
 }
 
@@ -56,6 +57,27 @@ struct Group<S> {
 struct Admission {
     epoch: Epoch,
     session: SessionId,
+}
+
+impl<S: LocalStore> Group<S> {
+    /// Components of the object whose records this group may have forgotten, with its promise: its log is damaged or an old one.
+    fn forgets(&self, object: ObjectId) -> Vec<LocalComponent> {
+        if !self.store.log_damaged() {
+            return Vec::new();
+        }
+        let here = self.store.components_of(object).into_iter();
+        here.filter(|c| !self.refilled.contains(&c.component)).collect()
+    }
+
+    /// Whether the proposal may be of an owner that was superseded by a promise which was forgotten. Who has been promised since, in
+    /// this opening, knows that this seat has no vote. A record that takes this seat's components away needs none.
+    fn may_have_promised_another(&self, proposal: &cairn_types::Accepted) -> bool {
+        let named = |c: &LocalComponent| proposal.config.member(c.component).is_some();
+        let promised = |c: &LocalComponent| self.admitted.get(&c.component).is_some_and(|a| a.epoch == proposal.epoch);
+        !proposal.config.deleted
+            && !Canary::ForgetfulVotes.sings()
+            && self.forgets(proposal.config.object).iter().any(|c| named(c) && !promised(c))
+    }
 }
 
 impl<E: Env, S: LocalStore> Clone for Seats<E, S> {
@@ -384,10 +406,17 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             return refuse(Refusal::NotFound);
         };
         let object = proposal.config.object;
+        if group.may_have_promised_another(&proposal) {
+            return refuse(Refusal::Session);
+        }
         let Some(record) = group.seats.get_mut(&object) else {
             return refuse(Refusal::NotFound);
         };
-        let refilled = refilled(record, &proposal);
+        let mut refilled = refilled(record, &proposal);
+        if group.store.log_damaged() {
+            let here = group.store.components_of(object).into_iter();
+            refilled.extend(here.filter(|c| c.size_blocks == 0).map(|c| c.component));
+        }
         if let Err(refusal) = cairn_record::accept(record, proposal) {
             return refuse(match refusal {
                 cairn_record::AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
@@ -413,6 +442,10 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let record = group.seats.get(&object).ok_or(Refusal::NotFound)?;
         if record.promised != epoch || (epoch.host, epoch.incarnation) != (from, incarnation) {
             return Err(Refusal::Fenced { promised: record.promised });
+        }
+        // A witness that may have forgotten what it accepted has no vote: its owner tells it the record, as to one that was away.
+        if group.forgets(object).iter().any(|c| c.size_blocks == 0) {
+            return Err(Refusal::Fenced { promised: Epoch::default() });
         }
         match self.inner.leases.confirm_grant(disk_group, object, epoch, record.promised) {
             true => Ok((Answer::Done, Vec::new())),

@@ -330,12 +330,15 @@ impl Seizure {
     /// Whether the member's vote is promised.
     ///
     /// A seat that never accepted anything votes only where it may not have yet: in a new object, or as the new
-    /// member of an open record. Otherwise it is one that was made anew under its old id, and forgot.
+    /// member of an open record. Otherwise it is one that was made anew under its old id, and forgot. One whose log is damaged, or
+    /// ends before what it once held, may have forgotten a record that it accepted: it has no vote until it is filled
+    /// again, a witness until it has accepted a record anew.
     fn votes(&self, member: &Member) -> bool {
         let Some(SeatAnswer::Promised { nascent, components }) = self.seats.get(&member.seat()) else {
             return false;
         };
-        let holds = components.iter().any(|c| c.component == member.component && c.present);
+        let remembers = |c: &ComponentAnswer| !c.log_damaged || Canary::ForgetfulVotes.sings();
+        let holds = components.iter().any(|c| c.component == member.component && c.present && remembers(c));
         let may_be_nascent = || match &self.best.base {
             None => self.best.csn == Csn(0),
             Some(base) => base.member(member.component).is_none(),

@@ -44,6 +44,9 @@ pub struct SeatNode {
     pub canary: Canary,
     /// Durable; none: it was never created, or is forgotten.
     pub record: Option<SeatRecord>,
+    /// Durable once: what a log that loses its end comes back with.
+    #[serde(skip)]
+    pub older: Option<SeatRecord>,
     /// Durable.
     pub component: Component,
     /// Volatile: who may write.
@@ -68,6 +71,7 @@ impl SeatNode {
             letter,
             canary,
             record: Some(SeatRecord { object: OBJECT, promised, accepted }),
+            older: None,
             component: Component::default(),
             admitted: None,
             next_session: 1,
@@ -201,7 +205,17 @@ impl SeatNode {
         if self.canary == Canary::NoPromise {
             record.promised = Epoch::default();
         }
+        // It may have forgotten a promise: who was not promised since is as good as unknown.
+        if self.component.damaged && self.admitted.is_none_or(|(epoch, _)| epoch != proposal.epoch) {
+            return (None, None);
+        }
+        let before = record.clone();
         let result = accept(record, proposal.clone());
+        if result.is_ok() {
+            self.older = Some(before);
+            // A witness is told all that it has to know.
+            self.component.damaged &= !self.letter.is_lowercase();
+        }
         let seen = result.is_ok().then(|| Seen::Accepted(proposal.clone()));
         let answer = match result {
             Ok(_) => Accepting::Done,

@@ -215,9 +215,14 @@ impl World {
         let letter = seat.letter;
         let mut damaged = false;
         if self.damage_left && self.rng.one_in(4) && self.seats[place].record.is_some() {
-            // One bad sector: operations are gone, and the log says that it is damaged.
+            // Bad sectors: operations are gone, perhaps a record with them, and the log says that it is damaged.
             self.damage_left = false;
             damaged = true;
+            if self.rng.one_in(2)
+                && let Some(older) = self.seats[place].older.take()
+            {
+                self.seats[place].record = Some(older);
+            }
             let gone = self.seats[place].component.ops.iter().next_back().copied();
             let component = &mut self.seats[place].component;
             component.damaged = true;
