@@ -28,7 +28,7 @@ macro_rules! ids {
         // Aligned to 8 bytes: to 16, as a u128 is, an operation's number has 8 bytes of padding, and what holds ids is allocated by
         // the allocator's slow path (over 1 KiB) or wider than it need be.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-        #[repr(packed(8))]
+        #[repr(C, packed(8))]
         pub struct $name(pub u128);
 
         impl $name {

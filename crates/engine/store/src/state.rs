@@ -322,7 +322,7 @@ impl State {
                     let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize)).collect();
                     let range = BlockRange::new(first_block, crcs.len() as u32);
                     runs.extend(own);
-                    (range, Body::Data { place: Place::Slots(slots), crcs: crcs.into() })
+                    (range, Body::Data { place: Place::Slots(slots), crcs })
                 }
             });
         }
@@ -414,7 +414,7 @@ fn logged(pieces: impl IntoIterator<Item = LogPiece>, at: At) -> Parts {
     let part = |piece| match piece {
         LogPiece::Data { first_block, crcs } => {
             let range = BlockRange::new(first_block, crcs.len() as u32);
-            let body = Body::Data { place: Place::Log(data), crcs: crcs.into() };
+            let body = Body::Data { place: Place::Log(data), crcs };
             data += range.bytes();
             (range, body)
         }
