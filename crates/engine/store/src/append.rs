@@ -452,11 +452,8 @@ impl State {
                 if size_blocks < known.size_blocks {
                     return Err(refused("a component cannot shrink in this release"));
                 }
-                Ok((
-                    LogRecord::ResizeComponent { component, size_blocks, reserved_blocks },
-                    DataParts::new(),
-                    Class::Normal,
-                ))
+                let record = LogRecord::ResizeComponent { component, size_blocks, reserved_blocks };
+                Ok((record, DataParts::new(), Class::Normal))
             }
             Operation::Write { component, op, settled, client, first_block, crcs, data } => {
                 self.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
