@@ -73,12 +73,15 @@ pub struct Script {
     rng: Rng,
     components: BTreeMap<ComponentId, Sent>,
     made: u64,
+    /// What the copies since the last barrier fill.
+    copies: Vec<(ComponentId, BlockRange)>,
     steps: Vec<Step>,
 }
 
 impl Script {
     pub fn steps(seed: u64, length: usize) -> Vec<Step> {
-        let mut script = Self { rng: Rng::new(seed), components: BTreeMap::new(), made: 0, steps: Vec::new() };
+        let mut script =
+            Self { rng: Rng::new(seed), components: BTreeMap::new(), made: 0, copies: Vec::new(), steps: Vec::new() };
         for _ in 0..COMPONENTS {
             script.create();
         }
@@ -96,6 +99,19 @@ impl Script {
 
     fn push(&mut self, operation: Operation) {
         self.steps.push(Step::Append(operation));
+    }
+
+    fn barrier(&mut self) {
+        self.copies.clear();
+        self.steps.push(Step::Barrier);
+    }
+
+    /// Waits when a copy of these blocks may be under way: owners lock what they copy, and a copy's data, which passes the log by,
+    /// may come to be after a later write's (docs/internals/store.md, limits).
+    fn wait_for_copies(&mut self, component: ComponentId, range: BlockRange) {
+        if self.copies.iter().any(|(of, copied)| *of == component && copied.overlaps(range)) {
+            self.barrier();
+        }
     }
 
     fn create(&mut self) {
@@ -124,7 +140,7 @@ impl Script {
             69..80 => self.settle(component),
             80..85 => self.late(component),
             85..90 => self.record(),
-            90..98 => self.steps.push(Step::Barrier),
+            90..98 => self.barrier(),
             98 => self.steps.push(Step::ClearCaches),
             _ if self.rng.one_in(3) => {
                 self.components.remove(&component);
@@ -169,6 +185,7 @@ impl Script {
     }
 
     fn write_at(&mut self, component: ComponentId, op: OpId, settled: OpId, range: BlockRange) {
+        self.wait_for_copies(component, range);
         let tag = self.tag();
         let (crcs, data) = data(tag, component, range);
         self.push(Operation::Write {
@@ -206,17 +223,21 @@ impl Script {
 
     fn zero(&mut self, component: ComponentId) {
         let (op, settled) = self.number(component);
-        let client = request(self.tag());
         let mut range = self.range();
         range.count = (range.count * 5).min((COMPONENT_BLOCKS - range.first) as u32);
+        self.wait_for_copies(component, range);
+        let client = request(self.tag());
         let keep_allocated = self.rng.one_in(3);
         self.push(Operation::Zero { component, op, settled, client, range, keep_allocated });
     }
 
     fn copy(&mut self, component: ComponentId) {
         let (op, settled) = self.number(component);
-        let tag = self.tag();
         let start = self.rng.below(COMPONENT_BLOCKS - 12);
+        let range = BlockRange::new(start, 12);
+        self.wait_for_copies(component, range);
+        self.copies.push((component, range));
+        let tag = self.tag();
         let piece = |first_block, count| {
             let (crcs, data) = data(tag, component, BlockRange::new(first_block, count));
             CopyPiece::Data { first_block, data, crcs }
