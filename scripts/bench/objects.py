@@ -27,7 +27,7 @@ CAPACITY_MIB = 4608
 # Calls at once: each waits for etcd's log to be on stable media twice.
 MAKERS = 8
 # After the last disk, and after a host's start, until nothing is left to do.
-SETTLES_S = 30
+SETTLES_S = 60
 SERVES_PATIENCE_S = 300
 
 
