@@ -182,8 +182,7 @@ mod tests {
     }
 
     /// Goal: when destage becomes much slower, as it does when it must clean, guests come to its new rate soon, and are not stopped and
-    /// let go in turn. Method: the same model; rounds of 4 MiB take 1.7 s in place of
-    /// 0.6 after a minute.
+    /// let go in turn. Method: the same model; rounds of 4 MiB take 1.7 s in place of 0.6 after a minute.
     #[test]
     fn guests_follow_a_destage_that_becomes_slower() {
         let rounds = [[600; 100], [1700; 100]].concat();
