@@ -171,6 +171,14 @@ pub enum Request {
         /// Epoch, csn, base and config.
         accepted: Box<Accepted>,
     },
+    /// Take a closed configuration that was decided without the seat since it promised the sender's epoch: what its log has forgotten
+    /// matters no more, and it counts again.
+    Tell {
+        /// The seat's disk group.
+        disk_group: DiskGroupId,
+        /// Epoch, csn and config.
+        accepted: Box<Accepted>,
+    },
     /// Confirm a lease in the present session.
     Confirm {
         /// The seat's disk group.

@@ -124,14 +124,19 @@ impl<E: Env> Node<E> {
         }
     }
 
-    /// Whether an object that nobody owns lacks redundancy: by its record, or as something of it is lost here or away for long.
+    /// Whether an object that nobody owns lacks redundancy: by its record, or as something of it is lost here, forgotten here, or away for
+    /// long.
     fn is_ailing(&self, disk_group: DiskGroupId, own: &Accepted) -> bool {
         let inner = &self.inner;
         let lost = || {
             let store = inner.seats.store(disk_group);
             store.is_some_and(|s| LocalStore::components_of(&s, own.config.object).iter().any(|c| c.lost))
         };
-        needs_repair(own) || lost() || own.config.members.iter().any(|m| inner.shard.is_long_away(m.seat()))
+        let forgets = || inner.seats.forgets(disk_group, own.config.object);
+        needs_repair(own)
+            || lost()
+            || forgets()
+            || own.config.members.iter().any(|m| inner.shard.is_long_away(m.seat()))
     }
 
     /// Whether the seat was found to be current since a peer last came or went.

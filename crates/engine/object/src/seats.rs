@@ -16,8 +16,9 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
+use cairn_record::{AcceptRefused, BeforeSend};
 use cairn_types::{
-    Canary, ComponentId, ComponentState, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId,
+    Accepted, Canary, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId,
 };
 use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{LocalBoxFuture, ready};
@@ -47,8 +48,8 @@ struct Group<S> {
     unreadable: BTreeSet<ObjectId>,
     seats: BTreeMap<ObjectId, SeatRecord>,
     admitted: BTreeMap<ComponentId, Admission>,
-    /// Components that were filled anew since this group was opened, and witnesses that an owner told the record since: a damaged log says
-    /// nothing against them.
+    /// Components whose seat was told, since this group was opened, a record that was decided without it, witnesses or filled anew: a damaged
+    /// log says nothing against them.
     refilled: BTreeSet<ComponentId>,
 }
 
@@ -69,14 +70,16 @@ impl<S: LocalStore> Group<S> {
         here.filter(|c| !self.refilled.contains(&c.component)).collect()
     }
 
-    /// Whether the proposal may be of an owner that was superseded by a promise which was forgotten. Who has been promised since, in
-    /// this opening, knows that this seat has no vote. A record that takes this seat's components away needs none.
-    fn may_have_promised_another(&self, proposal: &cairn_types::Accepted) -> bool {
+    /// Whether the proposal needs the vote of this seat: one that takes its components away does not.
+    fn asks_for_a_vote(&self, proposal: &Accepted) -> bool {
+        let here = self.store.components_of(proposal.config.object);
+        !proposal.config.deleted && here.iter().any(|c| proposal.config.member(c.component).is_some())
+    }
+
+    /// Whether the seat has a vote on the proposal. Where it may have forgotten that it promised another, or what it accepted, it has none.
+    fn has_a_vote(&self, proposal: &Accepted) -> bool {
         let named = |c: &LocalComponent| proposal.config.member(c.component).is_some();
-        let promised = |c: &LocalComponent| self.admitted.get(&c.component).is_some_and(|a| a.epoch == proposal.epoch);
-        !proposal.config.deleted
-            && !Canary::ForgetfulVotes.sings()
-            && self.forgets(proposal.config.object).iter().any(|c| named(c) && !promised(c))
+        Canary::ForgetfulVotes.sings() || !self.forgets(proposal.config.object).iter().any(named)
     }
 }
 
@@ -128,12 +131,17 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         self.inner.groups.borrow().contains_key(&disk_group)
     }
 
-    /// Whether every component of a disk group was filled anew since it was opened: what its log lost matters no more.
+    /// Whether every seat of a disk group was told anew since it was opened, and its copies filled: what its log lost matters no more.
     pub fn all_refilled(&self, disk_group: DiskGroupId) -> bool {
         let groups = self.inner.groups.borrow();
         let Some(group) = groups.get(&disk_group) else { return false };
-        let mut data = group.seats.keys().flat_map(|object| group.store.components_of(*object));
-        data.all(|c| c.size_blocks == 0 || c.lost || group.refilled.contains(&c.component))
+        let mut here = group.seats.keys().flat_map(|object| group.store.components_of(*object));
+        here.all(|c| c.lost || group.refilled.contains(&c.component))
+    }
+
+    /// Whether what this seat promised and accepted may be forgotten: it has no vote until its owner has told it anew.
+    pub fn forgets(&self, disk_group: DiskGroupId, object: ObjectId) -> bool {
+        self.inner.groups.borrow().get(&disk_group).is_some_and(|group| !group.forgets(object).is_empty())
     }
 
     /// The store of a disk group.
@@ -217,11 +225,13 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
                 self.seize((from, incarnation), disk_group, object, epoch, &only, overrule)
             }
             Request::Accept { disk_group, accepted } => self.accept(disk_group, *accepted),
+            Request::Tell { disk_group, accepted } => self.told(disk_group, *accepted),
             Request::Confirm { disk_group, object, epoch } => {
                 ready(self.confirm(from, incarnation, disk_group, object, epoch)).boxed()
             }
             Request::CreateComponent { disk_group, component, object, size_blocks, reserved_blocks } => {
-                self.create(disk_group, Change::CreateComponent { component, object, size_blocks, reserved_blocks })
+                let change = Change::CreateComponent { component, object, size_blocks, reserved_blocks };
+                self.create(disk_group, object, component, change)
             }
             Request::DeleteComponent { disk_group, component, object } => self.delete(disk_group, component, object),
             Request::WhoHas { object } => self.who_has(object),
@@ -400,33 +410,37 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         SeizeAnswer::Promised { accepted: record.accepted.clone().map(Box::new), components: components.collect() }
     }
 
-    fn accept(&self, disk_group: DiskGroupId, proposal: cairn_types::Accepted) -> LocalBoxFuture<'static, Served> {
+    fn accept(&self, disk_group: DiskGroupId, proposal: Accepted) -> LocalBoxFuture<'static, Served> {
         let mut groups = self.inner.groups.borrow_mut();
         let Some(group) = groups.get_mut(&disk_group) else {
             return refuse(Refusal::NotFound);
         };
-        let object = proposal.config.object;
-        if group.may_have_promised_another(&proposal) {
+        let asked = group.asks_for_a_vote(&proposal);
+        if asked && !group.has_a_vote(&proposal) {
             return refuse(Refusal::Session);
         }
-        let Some(record) = group.seats.get_mut(&object) else {
+        match asked {
+            true => group.take(proposal, cairn_record::accept),
+            false => group.take(proposal, cairn_record::learn),
+        }
+    }
+
+    /// The owner that was promised in this opening has a majority without this seat, which has accepted the record since.
+    fn told(&self, disk_group: DiskGroupId, record: Accepted) -> LocalBoxFuture<'static, Served> {
+        let mut groups = self.inner.groups.borrow_mut();
+        let Some(group) = groups.get_mut(&disk_group) else {
             return refuse(Refusal::NotFound);
         };
-        let mut refilled = refilled(record, &proposal);
-        if group.store.log_damaged() {
-            let here = group.store.components_of(object).into_iter();
-            refilled.extend(here.filter(|c| c.size_blocks == 0).map(|c| c.component));
+        let mut here = group.store.components_of(record.config.object);
+        here.retain(|c| record.config.member(c.component).is_some_and(|m| m.state.in_sync()));
+        let promised = |c: &LocalComponent| group.admitted.get(&c.component).is_some_and(|a| a.epoch == record.epoch);
+        if record.base.is_some() || !here.iter().all(promised) {
+            return refuse(Refusal::Session);
         }
-        if let Err(refusal) = cairn_record::accept(record, proposal) {
-            return refuse(match refusal {
-                cairn_record::AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
-                cairn_record::AcceptRefused::Csn(csn) => Refusal::Stale { csn },
-            });
-        }
-        let bytes = encode_record(record);
-        group.refilled.extend(refilled);
-        let durable = group.store.append(Change::Record { object, bytes });
-        Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
+        let served = group.take(record, cairn_record::accept);
+        // Before it is durable: as with a promise, what the next process finds is all that it believes.
+        group.refilled.extend(here.into_iter().map(|c| c.component));
+        served
     }
 
     fn confirm(
@@ -443,8 +457,8 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         if record.promised != epoch || (epoch.host, epoch.incarnation) != (from, incarnation) {
             return Err(Refusal::Fenced { promised: record.promised });
         }
-        // A witness that may have forgotten what it accepted has no vote: its owner tells it the record, as to one that was away.
-        if group.forgets(object).iter().any(|c| c.size_blocks == 0) {
+        // A seat that may have forgotten what it promised has no vote: its owner tells it the record, as to one that was away.
+        if !group.forgets(object).is_empty() && !Canary::ForgetfulVotes.sings() {
             return Err(Refusal::Fenced { promised: Epoch::default() });
         }
         match self.inner.leases.confirm_grant(disk_group, object, epoch, record.promised) {
@@ -453,11 +467,22 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         }
     }
 
-    fn create(&self, disk_group: DiskGroupId, change: Change) -> LocalBoxFuture<'static, Served> {
-        let Some(store) = self.store(disk_group) else {
+    fn create(
+        &self,
+        disk_group: DiskGroupId,
+        object: ObjectId,
+        component: ComponentId,
+        change: Change,
+    ) -> LocalBoxFuture<'static, Served> {
+        let mut groups = self.inner.groups.borrow_mut();
+        let Some(group) = groups.get_mut(&disk_group) else {
             return refuse(Refusal::NotFound);
         };
-        let durable = store.append(change);
+        if group.store.components_of(object).iter().all(|c| c.component != component) {
+            // A new one has nothing that a damaged log could have forgotten.
+            group.refilled.insert(component);
+        }
+        let durable = group.store.append(change);
         Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
     }
 
@@ -538,6 +563,27 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
 }
 
 impl<S: LocalStore> Group<S> {
+    /// Makes the record the object's, if `by` finds that right.
+    fn take(
+        &mut self,
+        proposal: Accepted,
+        by: impl FnOnce(&mut SeatRecord, Accepted) -> Result<BeforeSend, AcceptRefused>,
+    ) -> LocalBoxFuture<'static, Served> {
+        let object = proposal.config.object;
+        let Some(record) = self.seats.get_mut(&object) else {
+            return refuse(Refusal::NotFound);
+        };
+        if let Err(refusal) = by(record, proposal) {
+            return refuse(match refusal {
+                AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
+                AcceptRefused::Csn(csn) => Refusal::Stale { csn },
+            });
+        }
+        // Also when nothing changed: the answer says that what was taken before is durable.
+        let durable = self.store.append(Change::Record { object, bytes: encode_record(record) });
+        Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
+    }
+
     fn refusal(&self, to: Target) -> Refusal {
         let Some(component) = self.store.component(to.component) else {
             return Refusal::NotFound;
@@ -567,14 +613,6 @@ fn not_open() -> Refusal {
 
 fn refuse(refusal: Refusal) -> LocalBoxFuture<'static, Served> {
     ready(Err(refusal)).boxed()
-}
-
-/// Components that the proposal activates after they were filled from nothing.
-fn refilled(record: &SeatRecord, proposal: &cairn_types::Accepted) -> Vec<ComponentId> {
-    let from_nothing = ComponentState::Resyncing { stale_since: cairn_types::OpId::ZERO };
-    let before = record.accepted.iter().flat_map(|a| &a.config.members).filter(|m| m.state == from_nothing);
-    let now_active = |c: &ComponentId| proposal.config.member(*c).is_some_and(|m| m.state.in_sync());
-    before.map(|m| m.component).filter(now_active).collect()
 }
 
 /// The change that a request asks of its component; the request back where it asks something else.

@@ -24,7 +24,7 @@ pub struct PromiseRefused {
 /// Why a configuration is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptRefused {
-    /// A newer epoch was promised.
+    /// Another epoch was promised: a newer one, or an older one, and then its own never was or is forgotten.
     Promised(Epoch),
     /// A higher configuration of the same epoch was accepted: the proposal was overtaken by its successor.
     Csn(Csn),
@@ -51,14 +51,28 @@ pub fn promise(record: &mut SeatRecord, epoch: Epoch) -> Result<BeforeSend, Prom
     Ok(if news { BeforeSend::PersistRecord } else { BeforeSend::Nothing })
 }
 
-/// Accepts `proposal`, which promises its epoch too. Once more with the same one: accepted again.
+/// Accepts `proposal`. Once more with the same one: accepted again.
+///
+/// Only in the epoch that is promised: what was forgotten since it was promised has then been promised again, and whoever asked
+/// before knows nothing of what this seat has accepted meanwhile.
 ///
 /// # Errors
-/// - [`AcceptRefused::Promised`]: the proposer is no longer owner.
+/// - [`AcceptRefused::Promised`]: the proposer is no longer owner, or has to ask for the promise first.
 /// - [`AcceptRefused::Csn`]: an old message; its sender knows better by now.
 ///
 /// The record did not change then.
 pub fn accept(record: &mut SeatRecord, proposal: Accepted) -> Result<BeforeSend, AcceptRefused> {
+    match record.promised == proposal.epoch {
+        true => learn(record, proposal),
+        false => Err(AcceptRefused::Promised(record.promised)),
+    }
+}
+
+/// Takes a record that needs no vote of this seat, as it takes away what the seat holds of the object: its epoch is promised with it.
+///
+/// # Errors
+/// As of [`accept`].
+pub fn learn(record: &mut SeatRecord, proposal: Accepted) -> Result<BeforeSend, AcceptRefused> {
     if proposal.epoch < record.promised {
         return Err(AcceptRefused::Promised(record.promised));
     }
@@ -89,11 +103,13 @@ mod tests {
         Accepted { epoch: epoch(number), csn: Csn(csn), base: None, config: config_of("A1 B1 w1") }
     }
 
-    /// Every order of three promises and three proposals: the promise and (epoch, csn) only grow, what is answered
-    /// with Nothing changed nothing, and a refusal leaves no trace.
+    /// Every order of three promises and three proposals, each as a vote and as what needs none: the promise and (epoch, csn) only
+    /// grow, what is answered with Nothing changed nothing, a refusal leaves no trace, and a vote is given in the promised epoch only.
     #[test]
     fn a_seat_never_goes_back() {
-        let steps: Vec<Result<u64, (u64, u64)>> = vec![Ok(1), Ok(2), Ok(3), Err((1, 5)), Err((2, 1)), Err((2, 2))];
+        let proposals = [(1, 5), (2, 1), (2, 2)];
+        let (votes, no_votes) = (proposals.map(|p| Err((p, true))), proposals.map(|p| Err((p, false))));
+        let steps: Vec<Result<u64, _>> = [1, 2, 3].map(Ok).into_iter().chain(votes).chain(no_votes).collect();
         let mut runs = 0;
         let mut walk = vec![(SeatRecord { object: ObjectId(1), promised: Epoch::default(), accepted: None }, 0)];
         while let Some((record, depth)) = walk.pop() {
@@ -105,15 +121,19 @@ mod tests {
                 let mut next = record.clone();
                 let answer = match *step {
                     Ok(e) => promise(&mut next, epoch(e)).map_err(|_| ()),
-                    Err((e, csn)) => accept(&mut next, proposal(e, csn)).map_err(|_| ()),
+                    Err(((e, csn), true)) => accept(&mut next, proposal(e, csn)).map_err(|_| ()),
+                    Err(((e, csn), false)) => learn(&mut next, proposal(e, csn)).map_err(|_| ()),
                 };
                 let key = |r: &SeatRecord| (r.promised, r.accepted.as_ref().map(|a| (a.epoch, a.csn)));
                 assert!(next.promised >= record.promised);
                 assert!(key(&next).1 >= key(&record).1);
                 assert_eq!(answer == Ok(BeforeSend::PersistRecord), next != record);
+                if let (Err(((e, _), true)), Ok(_)) = (step, answer) {
+                    assert_eq!(record.promised, epoch(*e));
+                }
                 walk.push((next, depth + 1));
             }
         }
-        assert_eq!(runs, (0..=5).map(|d| 6usize.pow(d)).sum::<usize>());
+        assert_eq!(runs, (0..=5).map(|d| 9usize.pow(d)).sum::<usize>());
     }
 }

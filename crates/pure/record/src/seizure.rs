@@ -29,7 +29,7 @@ use serde::Serialize;
 
 use crate::{
     AcceptRefused,
-    ballot::{decided_by, decided_by_members, newer, seats, waits_for},
+    ballot::{decided_by, decided_by_members, newer, seats, voters, waits_for},
     settle::settle,
 };
 
@@ -331,8 +331,8 @@ impl Seizure {
     ///
     /// A seat that never accepted anything votes only where it may not have yet: in a new object, or as the new
     /// member of an open record. Otherwise it is one that was made anew under its old id, and forgot. One whose log is damaged, or
-    /// ends before what it once held, may have forgotten a record that it accepted: it has no vote until it is filled
-    /// again, a witness until it has accepted a record anew.
+    /// ends before what it once held, may have forgotten a record that it accepted: it has no vote until it is told one that was
+    /// decided without it, after it has promised to whoever tells it.
     fn votes(&self, member: &Member) -> bool {
         let Some(SeatAnswer::Promised { nascent, components }) = self.seats.get(&member.seat()) else {
             return false;
@@ -492,24 +492,37 @@ impl Seizure {
         vec![SeizureEffect::Accept { seats, record: Box::new(record) }]
     }
 
+    /// Only seats count whose promises were gathered with what they had accepted: another one may have accepted since what we have not
+    /// seen.
+    fn accepted(&self, record: &Accepted, answers: &Answers) -> bool {
+        decided_by_members(record, |m| answers.yes.contains(&m.seat()) && self.votes(m))
+    }
+
     fn count_accepts(&mut self) -> Vec<SeizureEffect> {
         match &self.phase {
-            Phase::WriteBack { answers } if decided_by(&self.best, &answers.yes) => {
+            Phase::WriteBack { answers } if self.accepted(&self.best, answers) => {
                 if self.best.config.deleted {
                     self.fail(SeizureFailure::Deleted)
                 } else {
                     self.undo()
                 }
             }
-            Phase::Write { record, answers } if decided_by(record, &answers.yes) => {
+            Phase::Write { record, answers } if self.accepted(record, answers) => {
                 let won = self.won(record, answers);
                 self.phase = Phase::Ended;
                 vec![SeizureEffect::Won(Box::new(won))]
             }
-            Phase::WriteBack { answers } => self.hopeless(answers.hopeless(&self.best)),
-            Phase::Write { record, answers } => self.hopeless(answers.hopeless(record)),
+            Phase::WriteBack { answers } => self.hopeless(self.cannot_be_accepted(&self.best, answers)),
+            Phase::Write { record, answers } => self.hopeless(self.cannot_be_accepted(record, answers)),
             Phase::Gather | Phase::Undo { .. } | Phase::Ended => Vec::new(),
         }
+    }
+
+    /// Why the record cannot be decided any more, when it cannot.
+    fn cannot_be_accepted(&self, record: &Accepted, answers: &Answers) -> Option<Inaccessible> {
+        let may = |m: &&Member| !answers.no.contains(&m.seat()) && self.votes(m);
+        let possible = voters(record).flat_map(|c| c.members.iter().filter(may)).map(Member::seat).collect();
+        (!decided_by(record, &possible)).then(|| waits_for(record, &possible, |_| true))
     }
 
     fn hopeless(&mut self, why: Option<Inaccessible>) -> Vec<SeizureEffect> {
@@ -532,12 +545,6 @@ impl Seizure {
 impl Answers {
     fn missing(&self, record: &Accepted) -> Vec<Seat> {
         seats(record).into_iter().filter(|s| !self.yes.contains(s) && !self.no.contains(s)).collect()
-    }
-
-    /// Why the record cannot be decided any more, when it cannot.
-    fn hopeless(&self, record: &Accepted) -> Option<Inaccessible> {
-        let possible = seats(record).into_iter().filter(|s| !self.no.contains(s)).collect();
-        (!decided_by(record, &possible)).then(|| waits_for(record, &possible, |_| true))
     }
 }
 

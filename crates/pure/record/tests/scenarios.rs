@@ -255,6 +255,84 @@ fn scenario_12_amnesia() {
     assert_eq!(serves(&w, 2).as_deref(), Some("A1 B1x w1"));
 }
 
+/// The witness's log comes back without its last record: what it promised and accepted since is forgotten.
+fn rolls_back(w: &mut World, letter: char, to: Option<SeatRecord>) {
+    let seat = w.seat_mut(letter);
+    seat.record = to;
+    seat.component.damaged = true;
+    seat.admitted = None;
+    seat.grants = Some(Grants::new(Time(0), LEASE, 1 << 30));
+}
+
+/// Amnesia, told. Goal: a witness that forgot its promise to the present owner gives an older one, which does not know yet that it is
+/// none, neither a vote nor a lease. Method: {A, w} went on with owner 1 while owner 0 reached B only; then w forgets, and reaches
+/// owner 0 only.
+#[test]
+fn scenario_12_forgotten_promise() {
+    let mut w = world("A1 B1 w1", "");
+    let before = w.seat('w').record.clone();
+    w.reach(0, "B");
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "Aw");
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1- w1"));
+    rolls_back(&mut w, 'w', before);
+    w.reach(0, "Bw");
+    w.reach(1, "A");
+    w.lets(0, |o, out| o.bring_up('w', out));
+    w.deliver_all(|m| m.owner == 0);
+    w.lets(0, |o, out| o.on_unreachable('A', out));
+    w.deliver_all(|m| m.owner == 0);
+    assert!(
+        serves(&w, 0).as_deref() != Some("A1- B1 w1"),
+        "A's absence is not recorded on the word of a witness that forgot"
+    );
+    assert!(w.seat('w').component.damaged, "it was told nothing");
+    // Whoever has a majority without it tells it the record, and it counts again.
+    w.dies(0);
+    w.dies(1);
+    w.reach(2, "ABw");
+    w.pass(LEASE * 2);
+    seize(&mut w, 2, "ABw");
+    w.lets(2, |o, out| o.bring_up('w', out));
+    w.deliver_all(|m| m.owner == 2);
+    assert!(!w.seat('w').component.damaged);
+}
+
+/// Amnesia, in between. Goal: a seizure does not count a seat that forgot its promise meanwhile, though it was told a record since.
+/// Method: owner 1 has the promise of w when w forgets it; owner 2, of an older epoch, tells w; then A, which owner 2 reaches no more,
+/// answers owner 1.
+#[test]
+fn scenario_12_forgotten_while_seized() {
+    let mut w = world("A1 B1 w1", "");
+    w.dies(0);
+    w.pass(LEASE * 2);
+    let before = w.seat('w').record.clone();
+    // Its epoch is above that of owner 2.
+    for _ in 0..3 {
+        w.lets(1, |o, out| o.start_seize(out));
+    }
+    let last = w.owners[1].epoch();
+    w.net.retain(|m| matches!(m.body, Body::Seize { epoch, .. } if Some(epoch) == last));
+    w.deliver_all(|m| m.owner == 1 && m.seat == 'w');
+    let stuck: Vec<Msg> = w.net.drain(..).collect();
+    rolls_back(&mut w, 'w', before);
+    seize(&mut w, 2, "ABw");
+    w.lets(2, |o, out| o.bring_up('w', out));
+    w.deliver_all(|m| m.owner == 2);
+    assert!(w.owners[2].epoch() < last && !w.seat('w').component.damaged);
+    w.reach(2, "Bw");
+    w.pass(LEASE * 2);
+    w.net.extend(stuck);
+    w.deliver_all(|m| m.owner == 1 && m.seat == 'A' && matches!(m.body, Body::Seize { .. }));
+    let op = write(&mut w, 2, "B");
+    w.lets(2, |o, out| o.on_unreachable('A', out));
+    w.deliver_all(|m| m.owner == 2);
+    assert!(w.ghost.acked.contains(&op), "owner 2 is right to go on with B and w");
+    w.lets(1, |o, out| o.on_unreachable('B', out));
+    w.deliver_all(|m| m.owner == 1 && m.seat != 'B');
+    assert_eq!(serves(&w, 1), None, "A lacks what was acknowledged");
+}
+
 /// A lease on one seat, by hand.
 struct Pair {
     owner: PeerLeases,

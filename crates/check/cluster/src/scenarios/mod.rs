@@ -5,6 +5,7 @@
 
 mod caches;
 mod clones;
+mod forgets;
 mod idle;
 mod large;
 mod latencies;
@@ -147,6 +148,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         resyncs::all(),
         idle::all(),
         clones::all(),
+        forgets::all(),
         space::all(),
         caches::all(),
         latencies::all(),

@@ -22,7 +22,7 @@ use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
-    Accepted, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
+    Accepted, Canary, ComponentId, ComponentState, Epoch, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
 };
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{Either, join_all, select};
@@ -32,7 +32,7 @@ use crate::{
     owner::{
         Ended, Owned, looks,
         state::Leg,
-        takeover::{ChangeError, change_config},
+        takeover::{ChangeError, change_config, only_known},
     },
     shard::{MemberChange, ObjectEvent},
 };
@@ -112,6 +112,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return;
         }
         self.renew_leases().await;
+        self.tell_untold().await;
         self.look_after_idle().await;
         self.carry_out_commands().await;
         self.readmit_returned().await;
@@ -210,7 +211,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 }
                 Err(Refusal::Fenced { promised }) if promised > epoch => self.finish_owner(Ended::Fenced(promised)),
                 // The seat was away when we seized, or came back from a restart: it promises and learns the record.
-                Err(Refusal::Fenced { .. }) => self.bring_up(asked.seat).await,
+                Err(Refusal::Fenced { promised }) => {
+                    if promised == Epoch::default() {
+                        self.distrust(asked.seat);
+                    }
+                    self.bring_up(asked.seat).await;
+                }
                 // The disk group is open and has no seat of ours: its devices are older than that, or new.
                 Err(Refusal::NotFound) => self.seat_gone(asked.seat),
                 Err(_) => {}
@@ -318,28 +324,73 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.work.notify();
     }
 
-    /// A seat that has not promised our epoch yet does so, and is told the record.
+    /// The seat may have forgotten what it held: so may its copies, which are filled anew, never the last that answers.
+    fn distrust(&self, seat: Seat) {
+        let config = self.config();
+        let copies = config.members.iter().filter(|m| m.seat() == seat && m.set().is_some() && m.state.in_sync());
+        let untold = self.untold.borrow();
+        for member in copies.filter(|m| !untold.contains(&m.component)) {
+            let mut state = self.state.borrow_mut();
+            if state
+                .readable(member.set().expect("a copy"))
+                .iter()
+                .any(|l| l.component != member.component && self.answers(l))
+            {
+                state.fail(member.component, false);
+                self.work.notify();
+            }
+        }
+    }
+
+    /// A seat that has not promised our epoch yet does so, and is told the record: one that may have forgotten what it promised only once
+    /// the others have decided one since, so that no other owner can have done so with its word.
     async fn bring_up(self: &Rc<Self>, seat: Seat) {
         let (config, csn, epoch) = (self.config(), self.csn(), self.epoch());
-        // Data members that take writes have promised already, or are recorded absent and readmitted one by one.
-        let at_seat =
-            config.members.iter().filter(|m| m.seat() == seat && !m.state.takes_writes() || m.set().is_none());
-        let only: Vec<_> = at_seat.map(|m| m.component).collect();
+        let only = only_known(&config, seat);
         if only.is_empty() {
             return;
         }
         let (object, disk_group) = (self.id, seat.disk_group);
         let seize = Request::Seize { disk_group, object, epoch, only, overrule: true };
         let reply = self.shard.request(seat.host, disk_group, seize, None).await;
-        match reply {
-            Ok((Answer::Seize(SeizeAnswer::Promised { .. }), _)) => {}
+        let components = match reply {
+            Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) => components,
             Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) if promised > epoch => {
                 return self.finish_owner(Ended::Fenced(promised));
             }
             _ => return,
+        };
+        let forgetful: Vec<_> = components.iter().filter(|c| c.log_damaged).map(|c| c.component).collect();
+        if forgetful.is_empty() {
+            let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
+            let _ = self.shard.request(seat.host, disk_group, Request::Accept { disk_group, accepted }, None).await;
+        } else if self.change((*config).clone()).await {
+            self.untold.borrow_mut().extend(forgetful);
+            self.tell_untold().await;
         }
-        let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
-        let _ = self.shard.request(seat.host, disk_group, Request::Accept { disk_group, accepted }, None).await;
+    }
+
+    /// Tells seats that had no vote what has been decided without them since they promised; again where no answer comes.
+    pub(super) async fn tell_untold(&self) {
+        let untold = self.untold.borrow().clone();
+        let (config, csn, epoch) = (self.config(), self.csn(), self.epoch());
+        for component in untold {
+            let member = config.member(component).filter(|m| m.state.in_sync());
+            let told = match member {
+                Some(member) if self.shard.inner.rpc.is_up(member.host) => {
+                    let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
+                    let tell = Request::Tell { disk_group: member.disk_group, accepted };
+                    self.shard.request(member.host, member.disk_group, tell, None).await
+                }
+                Some(_) => Err(Refusal::Lost),
+                // It is found again when it is admitted again.
+                None => Err(Refusal::NotFound),
+            };
+            // One that has started anew since has to promise again, and is found by that.
+            if told != Err(Refusal::Lost) {
+                self.untold.borrow_mut().remove(&component);
+            }
+        }
     }
 
     /// Members that were absent and whose host answers again: admitted, undone above what is decided, resynced.
@@ -390,7 +441,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if member.role == Role::Witness {
             // A witness has nothing to catch up with but the record, which this change brings.
             back.state = ComponentState::Active;
-            self.change(next).await;
+            if self.change(next).await && answer.log_damaged {
+                self.untold.borrow_mut().insert(member.component);
+                self.tell_untold().await;
+            }
             return;
         }
         let acked = self.state.borrow().acked(member.component);

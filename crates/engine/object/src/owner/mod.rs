@@ -60,6 +60,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     pub(crate) resyncs: RefCell<BTreeMap<ComponentId, resync::Progress>>,
     /// Seats whose copies are to be asked whether they are still there: their host's process, or a device, is another than it was.
     doubted: RefCell<BTreeSet<Seat>>,
+    /// Components whose seats are to be told what was decided without them: they may have forgotten what they promised.
+    untold: RefCell<BTreeSet<ComponentId>>,
     /// Components that are being made and that no config in effect names yet.
     pub(crate) admitting: RefCell<BTreeSet<ComponentId>>,
     /// Changes that guests of other hosts asked for.
@@ -85,6 +87,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             work: Signal::default(),
             resyncs: RefCell::default(),
             doubted: RefCell::default(),
+            untold: RefCell::default(),
             admitting: RefCell::default(),
             forwarded: Forwarded::default(),
             stages: StagesCell::default(),

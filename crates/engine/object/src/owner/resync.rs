@@ -283,14 +283,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// The keeper's half of the activation.
     pub(crate) async fn propose_active(self: &Rc<Self>, component: ComponentId, session: SessionId) {
-        if self.stage(component, session).is_none() {
+        let Some((_, stale_since)) = self.stage(component, session) else {
             return;
-        }
+        };
         let mut next = (*self.config()).clone();
         // `decided` travels with the activation: whoever settles later never undoes what the target got by copy.
         next.decided = next.decided.max(self.state.borrow().settled());
         next.member_mut(component).expect("a member of its config").state = ComponentState::Active;
-        self.change(next).await;
+        if self.change(next).await && stale_since == OpId::ZERO {
+            // Filled from nothing: perhaps because its log was damaged, and then it has no vote until it is told.
+            self.untold.borrow_mut().insert(component);
+            self.tell_untold().await;
+        }
     }
 
     fn progress(&self, component: ComponentId, session: SessionId, change: impl FnOnce(&mut Progress)) {

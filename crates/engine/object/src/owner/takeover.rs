@@ -3,12 +3,12 @@
 //! No decision is made here. Each effect becomes requests, each answer an input; every request ends (`rpc`), so a
 //! seizure does too.
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, fmt, future::Future, time::Duration};
 
 use cairn_env::Env;
 use cairn_record::{AcceptRefused, ChangeEffect, ConfigChange, Seizure, SeizureEffect, SeizureFailure};
 use cairn_types::{Accepted, ComponentId, Csn, Epoch, ObjectConfig, Seat};
-use cairn_wire::{Answer, Refusal, Request, Target};
+use cairn_wire::{Answer, Refusal, Request, SeizeAnswer, Target};
 use futures::{
     FutureExt, StreamExt,
     future::{Either, LocalBoxFuture, select},
@@ -205,6 +205,45 @@ fn feed(seizure: &mut Seizure, input: Input) -> Vec<SeizureEffect> {
     }
 }
 
+/// Asks a seat for its vote; first, where it was away when the object was seized, for its promise. Sent before this returns.
+fn offer<E: Env, S: LocalStore>(
+    shard: &Shard<E, S>,
+    epoch: Epoch,
+    seat: Seat,
+    record: Box<Accepted>,
+) -> impl Future<Output = PartsReply> + use<E, S> {
+    let disk_group = seat.disk_group;
+    let ask = |record| shard.request(seat.host, disk_group, Request::Accept { disk_group, accepted: record }, None);
+    let (asked, shard) = (ask(record.clone()), shard.clone());
+    async move {
+        match asked.await {
+            Err(Refusal::Fenced { promised }) if promised < epoch => {}
+            reply => return reply,
+        }
+        let only = only_known(&record.config, seat);
+        if only.is_empty() {
+            return Err(Refusal::Session);
+        }
+        let object = record.config.object;
+        let seize = Request::Seize { disk_group, object, epoch, only, overrule: true };
+        match shard.request(seat.host, disk_group, seize, None).await {
+            Ok((Answer::Seize(SeizeAnswer::Promised { .. }), _)) => {
+                let accept = Request::Accept { disk_group, accepted: record };
+                shard.request(seat.host, disk_group, accept, None).await
+            }
+            Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) => Err(Refusal::Fenced { promised }),
+            _ => Err(Refusal::Session),
+        }
+    }
+}
+
+/// Components at the seat that a promise may admit anew: those that take writes have promised already, or are recorded absent and
+/// readmitted one by one.
+pub(super) fn only_known(config: &ObjectConfig, seat: Seat) -> Vec<ComponentId> {
+    let at_seat = config.members.iter().filter(|m| m.seat() == seat && (!m.state.takes_writes() || m.set().is_none()));
+    at_seat.map(|m| m.component).collect()
+}
+
 /// A seat's answer to Accept; none when it gave none.
 fn accept_answer(reply: PartsReply) -> Option<Result<(), AcceptRefused>> {
     match reply {
@@ -251,9 +290,8 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
             match effect {
                 ChangeEffect::Accept { seats, record } => {
                     for seat in seats {
-                        let (disk_group, csn) = (seat.disk_group, record.csn);
-                        let request = Request::Accept { disk_group, accepted: record.clone() };
-                        let reply = shard.request(seat.host, disk_group, request, None);
+                        let csn = record.csn;
+                        let reply = offer(shard, epoch, seat, record.clone());
                         inputs.push(reply.map(move |r| (seat, csn, r)).boxed_local());
                     }
                 }

@@ -25,6 +25,8 @@ pub enum Body {
     SeizeAnswer { epoch: Epoch, anew: bool, answer: SeizeAnswer },
     /// Accept a record.
     Accept(Accepted),
+    /// A record that was decided without the seat: it counts again.
+    Tell(Accepted),
     /// To it.
     AcceptAnswer { epoch: Epoch, csn: Csn, answer: Accepting },
     /// Undo.

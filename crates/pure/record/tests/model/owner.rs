@@ -167,6 +167,7 @@ impl OwnerNode {
                         writes: BTreeMap::new(),
                         coming: None,
                         filling: BTreeMap::new(),
+                        untold: BTreeSet::new(),
                     };
                     let mut serving = serving;
                     for member in &members.members {
@@ -312,6 +313,24 @@ impl OwnerNode {
                 if let SeizeAnswer::Promisee { .. } = answer {
                     return self.end(out);
                 }
+                let forgets = match answer {
+                    SeizeAnswer::Promised { components, .. } => components.iter().any(|c| c.log_damaged),
+                    _ => false,
+                };
+                let idle = serving.change.is_none() && serving.naive.is_none();
+                let coming = serving.coming.as_ref().is_some_and(|c| c.letter == seat);
+                if forgets && idle {
+                    serving.untold.insert(seat);
+                }
+                if seat.is_lowercase() && !coming && idle {
+                    let config = serving.config.clone();
+                    if forgets {
+                        self.propose(config, out);
+                    } else {
+                        let record = super::closed(e, serving.csn.0, config);
+                        out.send.push(Msg { owner: self.index, seat, body: Body::Accept(record) });
+                    }
+                }
                 self.on_rejoin_answer(seat, answer, out);
             }
             Body::UndoAnswer { epoch, session, done } if *epoch == e => {
@@ -346,6 +365,9 @@ impl OwnerNode {
                     serving.csn = csn;
                     serving.change = None;
                     self.known = super::closed(serving.epoch, csn.0, serving.config.clone());
+                    let told = serving.take_told().into_iter();
+                    let tell = |seat| Msg { owner: self.index, seat, body: Body::Tell(self.known.clone()) };
+                    out.send.extend(told.map(tell));
                 }
                 ChangeEffect::Superseded(_) => return self.end(out),
             }
@@ -456,6 +478,18 @@ impl OwnerNode {
         let body = Body::Seize { epoch: serving.epoch, overrule: false, anew: true };
         out.send.push(Msg { owner: self.index, seat: letter, body });
         true
+    }
+
+    /// Brings a witness up that has not promised, or has forgotten that it did: it promises, and is told the record.
+    pub fn bring_up(&mut self, letter: char, out: &mut Out) {
+        let Phase::Serving(serving) = &mut self.phase else {
+            return;
+        };
+        let named = serving.config.members.iter().any(|m| letter_of(m.seat()) == letter);
+        if named && serving.change.is_none() && serving.naive.is_none() && letter.is_lowercase() {
+            let body = Body::Seize { epoch: serving.epoch, overrule: true, anew: true };
+            out.send.push(Msg { owner: self.index, seat: letter, body });
+        }
     }
 
     /// Stops waiting for the one that comes back.

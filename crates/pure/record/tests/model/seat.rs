@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_record::{AcceptRefused, Grants, accept, promise};
+use cairn_record::{AcceptRefused, Grants, accept, learn, promise};
 use cairn_types::{
     Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
 };
@@ -99,6 +99,7 @@ impl SeatNode {
                 (Some(Body::SeizeAnswer { epoch: *epoch, anew: *anew, answer }), None)
             }
             Body::Accept(record) => self.accept(record),
+            Body::Tell(record) => (None, self.told(record)),
             Body::Undo { epoch, session, ops } => {
                 let done = self.may_write(*epoch, *session);
                 if done.is_ok() {
@@ -124,8 +125,11 @@ impl SeatNode {
             Body::Confirm { epoch, token } => {
                 let promised = self.promised();
                 let seat = seat_of(self.letter);
-                let granted =
-                    self.grants.as_mut().is_some_and(|g| g.on_confirm(seat.disk_group, OBJECT, *epoch, promised, now));
+                let granted = !self.component.damaged
+                    && self
+                        .grants
+                        .as_mut()
+                        .is_some_and(|g| g.on_confirm(seat.disk_group, OBJECT, *epoch, promised, now));
                 (Some(Body::ConfirmAnswer { token: *token, granted, promised }), None)
             }
             Body::Release { epoch } => {
@@ -205,16 +209,19 @@ impl SeatNode {
         if self.canary == Canary::NoPromise {
             record.promised = Epoch::default();
         }
-        // It may have forgotten a promise: who was not promised since is as good as unknown.
-        if self.component.damaged && self.admitted.is_none_or(|(epoch, _)| epoch != proposal.epoch) {
+        // What takes it away needs no vote.
+        let named = proposal.config.member(ComponentId(id_of(self.letter))).is_some();
+        // It may have forgotten a promise, or a record: it has no vote.
+        if self.component.damaged && named {
             return (None, None);
         }
         let before = record.clone();
-        let result = accept(record, proposal.clone());
+        let result = match named && self.canary != Canary::NoPromise {
+            true => accept(record, proposal.clone()),
+            false => learn(record, proposal.clone()),
+        };
         if result.is_ok() {
             self.older = Some(before);
-            // A witness is told all that it has to know.
-            self.component.damaged &= !self.letter.is_lowercase();
         }
         let seen = result.is_ok().then(|| Seen::Accepted(proposal.clone()));
         let answer = match result {
@@ -223,6 +230,16 @@ impl SeatNode {
             Err(AcceptRefused::Csn(csn)) => Accepting::Csn(csn),
         };
         (Some(Body::AcceptAnswer { epoch: proposal.epoch, csn: proposal.csn, answer }), seen)
+    }
+
+    /// Others have decided the record since this seat promised its epoch: whatever was forgotten matters no more.
+    fn told(&mut self, record: &Accepted) -> Option<Seen> {
+        let promised = self.admitted.is_some_and(|(epoch, _)| epoch == record.epoch);
+        if !promised || accept(self.record.as_mut()?, record.clone()).is_err() {
+            return None;
+        }
+        self.component.damaged = false;
+        Some(Seen::Accepted(record.clone()))
     }
 
     fn may_write(&self, epoch: Epoch, session: SessionId) -> Result<(), Option<Epoch>> {

@@ -40,6 +40,8 @@ pub struct Serving {
     pub writes: BTreeMap<u64, InFlight>,
     pub coming: Option<Coming>,
     pub filling: BTreeMap<char, Filling>,
+    /// Seats without a vote that have promised since: they are told the next record that is decided without them.
+    pub untold: BTreeSet<char>,
 }
 
 /// A component on its way back, or a new one that replaces `instead_of`.
@@ -69,6 +71,15 @@ impl Serving {
     pub fn settled(&self) -> OpId {
         let seq = self.writes.keys().next().map_or(self.next_seq, |first| *first) - 1;
         OpId { epoch: self.epoch, seq }
+    }
+
+    /// Seats to be told what has just come into effect. One that is being filled waits for its activation.
+    pub fn take_told(&mut self) -> Vec<char> {
+        let config = &self.config;
+        let counts = |l: &char| config.members.iter().any(|m| letter_of(m.seat()) == *l && m.state.in_sync());
+        let told: Vec<char> = self.untold.iter().copied().filter(counts).collect();
+        self.untold.retain(|l| !told.contains(l));
+        told
     }
 
     /// Whether an unacknowledged operation holds the block.

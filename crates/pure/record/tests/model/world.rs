@@ -363,7 +363,8 @@ impl World {
         if self.owners[owner].serving().is_none() {
             return Ok(());
         }
-        match self.rng.below(16) {
+        match self.rng.below(17) {
+            16 => self.bring_up(owner),
             0..5 => self.act(owner, |o, out| {
                 o.start_write(out);
             }),
@@ -465,13 +466,20 @@ impl World {
         }
         let mut proposed = false;
         self.act(owner, |o, out| proposed = o.start_activation(letter, out))?;
-        if proposed {
-            self.counts.activated += 1;
-            // What was lost has been copied: the log begins anew.
-            let place = self.place(letter);
-            self.seats[place].component.damaged = false;
-        }
+        self.counts.activated += usize::from(proposed);
         Ok(())
+    }
+
+    /// A witness without a promise to this owner, or which was restarted.
+    fn bring_up(&mut self, owner: usize) -> Result<(), String> {
+        let epoch = self.owners[owner].epoch();
+        let strange =
+            |s: &&SeatNode| s.letter.is_lowercase() && (s.component.damaged || s.admitted.map(|(e, _)| e) != epoch);
+        let letters: Vec<char> = self.seats.iter().filter(strange).map(|s| s.letter).collect();
+        let Some(letter) = self.rng.pick(&letters).filter(|l| !self.cut.contains(&(owner, *l))) else {
+            return Ok(());
+        };
+        self.act(owner, |o, out| o.bring_up(letter, out))
     }
 
     fn come_back(&mut self, owner: usize) -> Result<(), String> {
