@@ -25,7 +25,7 @@ use tokio::{runtime, task::LocalSet, time};
 use crate::{
     Host, LinuxEnv,
     io::{Backend, InFlight},
-    ring::Ring,
+    ring::{self, Ring},
     threads::Threads,
 };
 
@@ -212,8 +212,9 @@ where
 
 /// Makes the runtime and the way of device I/O of this thread.
 fn prepare(choice: IoChoice) -> io::Result<(runtime::Runtime, Backend)> {
-    let runtime =
-        runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("cairn-blocking").build()?;
+    let mut builder = runtime::Builder::new_current_thread();
+    builder.enable_io().enable_time().thread_name("cairn-blocking").on_thread_unpark(ring::wake_taker);
+    let runtime = builder.build()?;
     let backend = {
         let _context = runtime.enter();
         match choice {

@@ -15,7 +15,7 @@ use std::{
     mem::ManuallyDrop,
     os::fd::{AsRawFd, RawFd},
     pin::Pin,
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -188,7 +188,11 @@ impl Ring {
     }
 
     /// Takes completions and wakes who waits for them; asks to be polled again when more arrive.
-    pub fn poll_completions(&self, cx: &mut Context<'_>) {
+    pub fn poll_completions(self: &Rc<Self>, cx: &mut Context<'_>) {
+        TAKER.with_borrow_mut(|taker| match taker {
+            Some((ring, waker)) if ring.as_ptr() == Rc::as_ptr(self) => waker.clone_from(cx.waker()),
+            _ => *taker = Some((Rc::downgrade(self), cx.waker().clone())),
+        });
         while let Some(readiness) = &self.readiness {
             match readiness.poll_read_ready(cx) {
                 // Cleared before the queue is read: the other order would lose a completion that comes between the two.
@@ -218,6 +222,25 @@ impl Ring {
             }
         }
     }
+}
+
+thread_local! {
+    /// The ring of this thread, and who takes its completions.
+    static TAKER: RefCell<Option<(Weak<Ring>, Waker)>> = const { RefCell::new(None) };
+}
+
+/// Wakes who takes this thread's completions, if there are any. To be called when the thread has waited.
+///
+/// A completion interrupts `epoll_wait`, which then tells of nothing: only with the next call it would tell that the ring is readable.
+pub(crate) fn wake_taker() {
+    TAKER.with_borrow(|taker| {
+        if let Some((ring, waker)) = taker
+            && let Some(ring) = ring.upgrade()
+            && !ring.state.borrow_mut().uring.completion().is_empty()
+        {
+            waker.wake_by_ref();
+        }
+    });
 }
 
 enum Woken {
