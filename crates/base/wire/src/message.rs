@@ -176,6 +176,8 @@ pub enum Request {
     Tell {
         /// The seat's disk group.
         disk_group: DiskGroupId,
+        /// The component that has all it needs: a witness, or a copy that was filled anew.
+        component: ComponentId,
         /// Epoch, csn and config.
         accepted: Box<Accepted>,
     },

@@ -225,7 +225,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
                 self.seize((from, incarnation), disk_group, object, epoch, &only, overrule)
             }
             Request::Accept { disk_group, accepted } => self.accept(disk_group, *accepted),
-            Request::Tell { disk_group, accepted } => self.told(disk_group, *accepted),
+            Request::Tell { disk_group, component, accepted } => self.told(disk_group, component, *accepted),
             Request::Confirm { disk_group, object, epoch } => {
                 ready(self.confirm(from, incarnation, disk_group, object, epoch)).boxed()
             }
@@ -426,20 +426,24 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     }
 
     /// The owner that was promised in this opening has a majority without this seat, which has accepted the record since.
-    fn told(&self, disk_group: DiskGroupId, record: Accepted) -> LocalBoxFuture<'static, Served> {
+    fn told(
+        &self,
+        disk_group: DiskGroupId,
+        component: ComponentId,
+        record: Accepted,
+    ) -> LocalBoxFuture<'static, Served> {
         let mut groups = self.inner.groups.borrow_mut();
         let Some(group) = groups.get_mut(&disk_group) else {
             return refuse(Refusal::NotFound);
         };
-        let mut here = group.store.components_of(record.config.object);
-        here.retain(|c| record.config.member(c.component).is_some_and(|m| m.state.in_sync()));
-        let promised = |c: &LocalComponent| group.admitted.get(&c.component).is_some_and(|a| a.epoch == record.epoch);
-        if record.base.is_some() || !here.iter().all(promised) {
+        let promised = group.admitted.get(&component).is_some_and(|a| a.epoch == record.epoch);
+        let counts = record.config.member(component).is_some_and(|m| m.state.in_sync());
+        if record.base.is_some() || !promised || !counts {
             return refuse(Refusal::Session);
         }
         let served = group.take(record, cairn_record::accept);
         // Before it is durable: as with a promise, what the next process finds is all that it believes.
-        group.refilled.extend(here.into_iter().map(|c| c.component));
+        group.refilled.insert(component);
         served
     }
 

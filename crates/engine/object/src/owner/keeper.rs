@@ -22,7 +22,7 @@ use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
-    Accepted, Canary, ComponentId, ComponentState, Epoch, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
+    Accepted, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
 };
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{Either, join_all, select};
@@ -211,10 +211,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 }
                 Err(Refusal::Fenced { promised }) if promised > epoch => self.finish_owner(Ended::Fenced(promised)),
                 // The seat was away when we seized, or came back from a restart: it promises and learns the record.
-                Err(Refusal::Fenced { promised }) => {
-                    if promised == Epoch::default() {
-                        self.distrust(asked.seat);
-                    }
+                Err(Refusal::Fenced { .. }) => {
+                    self.distrust(asked.seat);
                     self.bring_up(asked.seat).await;
                 }
                 // The disk group is open and has no seat of ours: its devices are older than that, or new.
@@ -324,7 +322,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.work.notify();
     }
 
-    /// The seat may have forgotten what it held: so may its copies, which are filled anew, never the last that answers.
+    /// A seat with copies in sync has promised our epoch. One that says otherwise has forgotten it, or may have: what its copies held may be
+    /// gone too, and they are filled anew, never the last that answers.
     fn distrust(&self, seat: Seat) {
         let config = self.config();
         let copies = config.members.iter().filter(|m| m.seat() == seat && m.set().is_some() && m.state.in_sync());
@@ -360,7 +359,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             _ => return,
         };
-        let forgetful: Vec<_> = components.iter().filter(|c| c.log_damaged).map(|c| c.component).collect();
+        let is_witness = |c: &ComponentId| config.member(*c).is_some_and(|m| m.set().is_none());
+        let forgetful = components.iter().filter(|c| c.log_damaged).map(|c| c.component).filter(is_witness);
+        let forgetful: Vec<ComponentId> = forgetful.collect();
         if forgetful.is_empty() {
             let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
             let _ = self.shard.request(seat.host, disk_group, Request::Accept { disk_group, accepted }, None).await;
@@ -379,7 +380,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let told = match member {
                 Some(member) if self.shard.inner.rpc.is_up(member.host) => {
                     let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
-                    let tell = Request::Tell { disk_group: member.disk_group, accepted };
+                    let tell = Request::Tell { disk_group: member.disk_group, component, accepted };
                     self.shard.request(member.host, member.disk_group, tell, None).await
                 }
                 Some(_) => Err(Refusal::Lost),
