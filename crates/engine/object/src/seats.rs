@@ -419,10 +419,11 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         if asked && !group.has_a_vote(&proposal) {
             return refuse(Refusal::Session);
         }
-        match asked {
+        let taken = match asked {
             true => group.take(proposal, cairn_record::accept),
             false => group.take(proposal, cairn_record::learn),
-        }
+        };
+        taken.unwrap_or_else(refuse)
     }
 
     /// The owner that was promised in this opening has a majority without this seat, which has accepted the record since.
@@ -441,10 +442,12 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         if record.base.is_some() || !promised || !counts {
             return refuse(Refusal::Session);
         }
-        let served = group.take(record, cairn_record::accept);
-        // Before it is durable: as with a promise, what the next process finds is all that it believes.
-        group.refilled.insert(component);
-        served
+        let taken = group.take(record, cairn_record::accept);
+        if taken.is_ok() {
+            // Before it is durable: as with a promise, what the next process finds is all that it believes.
+            group.refilled.insert(component);
+        }
+        taken.unwrap_or_else(refuse)
     }
 
     fn confirm(
@@ -572,20 +575,16 @@ impl<S: LocalStore> Group<S> {
         &mut self,
         proposal: Accepted,
         by: impl FnOnce(&mut SeatRecord, Accepted) -> Result<BeforeSend, AcceptRefused>,
-    ) -> LocalBoxFuture<'static, Served> {
+    ) -> Result<LocalBoxFuture<'static, Served>, Refusal> {
         let object = proposal.config.object;
-        let Some(record) = self.seats.get_mut(&object) else {
-            return refuse(Refusal::NotFound);
-        };
-        if let Err(refusal) = by(record, proposal) {
-            return refuse(match refusal {
-                AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
-                AcceptRefused::Csn(csn) => Refusal::Stale { csn },
-            });
-        }
-        // Also when nothing changed: the answer says that what was taken before is durable.
+        let record = self.seats.get_mut(&object).ok_or(Refusal::NotFound)?;
+        // Made durable whatever it says: the answer is also that what was taken before is.
+        let _ = by(record, proposal).map_err(|refused| match refused {
+            AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
+            AcceptRefused::Csn(csn) => Refusal::Stale { csn },
+        })?;
         let durable = self.store.append(Change::Record { object, bytes: encode_record(record) });
-        Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
+        Ok(Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) }))
     }
 
     fn refusal(&self, to: Target) -> Refusal {
