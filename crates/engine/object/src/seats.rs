@@ -3,6 +3,7 @@
 //! Promises    S1  a request of an epoch below the promise, or of another session, leaves no trace       (I1)
 //!             S2  a promise is durable, and so is every earlier append of the object, before it is answered
 //!             S3  a component is removed only on a tombstone, on a closed config without it, or while nascent
+//!             S4  a seat that may have forgotten what it promised has no vote and grants no lease until it is told (docs/adr/0017)
 //! Assumes     `LocalStore::append` enqueues in call order; so everything here that must not be reordered happens
 //!             before the returned future is first polled
 //! Not here    who becomes owner (`record`), the log (`store`), leases' arithmetic (`record::lease`)

@@ -11,6 +11,7 @@
 //! | failures, commands, activations, doubted seats | `work`, by whoever notes them |
 //! | a component that is away for long | the shard, when a disk group comes to be so (`Shard::tick`), or the network is mended |
 //! | leases to be confirmed | the shard, when a session begins or a peer comes; then again and again until they are |
+//! | seats to be told what was decided without them | the shard, when the peer comes that did not answer |
 //! | `settled` to be told | the first operation that ends, after 5 s; then every 100 ms until it is |
 //! | components that come back, or are to be filled again | the shard, when a peer comes; then again and again, ever less often |
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |

@@ -25,10 +25,10 @@ pub enum Body {
     SeizeAnswer { epoch: Epoch, anew: bool, answer: SeizeAnswer },
     /// Accept a record.
     Accept(Accepted),
-    /// A record that was decided without the seat: it counts again.
-    Tell(Accepted),
     /// To it.
     AcceptAnswer { epoch: Epoch, csn: Csn, answer: Accepting },
+    /// A record that was decided without the seat: it counts again.
+    Tell(Accepted),
     /// Undo.
     Undo { epoch: Epoch, session: SessionId, ops: Vec<OpId> },
     /// To it.
