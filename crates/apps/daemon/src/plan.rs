@@ -71,7 +71,7 @@ pub struct HostPlan {
     pub fault_domain: String,
     /// Identity and local copies.
     pub data_dir: PathBuf,
-    /// Shard threads.
+    /// Shard threads, from 1; as many as an embedded host has: 1.
     pub shards: u32,
     /// TCP for peers; none where all hosts share the process.
     pub peers: Option<SocketAddr>,
@@ -134,6 +134,12 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
     if !config.disk_group.is_empty() {
         return Err(ConfigError(
             "--embedded-hosts makes its own disk groups, and the configuration has [[disk_group]]. Leave one of them out".into(),
+        ));
+    }
+    if config.host.shards != 1 {
+        return Err(ConfigError(
+            "--embedded-hosts runs all hosts on one thread, and host.shards asks for more. Leave one of them out"
+                .into(),
         ));
     }
     let data_dir = &config.host.data_dir;

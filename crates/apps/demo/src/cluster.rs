@@ -13,7 +13,7 @@ use cairn_api::{
 };
 use cairn_env_linux::{Executor, Fabric};
 use cairnd::{
-    engine::{ClusterDirectory, HostParts, RunningHost, open_directory, spawn_executor, start_host},
+    engine::{ClusterDirectory, HostParts, RunningHost, Siblings, open_directory, spawn_executor, start_host},
     flags::Flags,
     identity::Identity,
     plan::Plan,
@@ -66,7 +66,7 @@ impl DemoCluster {
             identities.push(Identity::open(&host.data_dir).map_err(|e| e.to_string())?);
         }
         let directory = open_directory(&plan, &mut identities).await.map_err(|e| e.message)?;
-        let executor = spawn_executor().map_err(|e| e.message)?;
+        let executor = spawn_executor(1).map_err(|e| e.message)?;
         let mut cluster = Self { plan, directory, executor, fabric: Fabric::new(), hosts: BTreeMap::new() };
         for (index, identity) in identities.into_iter().enumerate() {
             cluster.start_one(index, identity).await?;
@@ -87,7 +87,8 @@ impl DemoCluster {
             executor: &self.executor,
             fabric: Some(&self.fabric),
         };
-        let running = start_host(parts, Arc::new(identity)).await.map_err(|e| e.message)?;
+        let siblings = Siblings::none(identity.host());
+        let running = start_host(parts, Arc::new(identity), siblings).await.map_err(|e| e.message)?;
         self.hosts.insert(host.name.clone(), running);
         Ok(())
     }

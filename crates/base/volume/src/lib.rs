@@ -6,7 +6,11 @@
 //! Not here    protocols (`nbd`), ownership, placement
 #![forbid(unsafe_code)]
 
-use std::{fmt, future::Future, rc::Rc};
+use std::{
+    fmt,
+    future::{self, Future},
+    rc::Rc,
+};
 
 use bytes::Bytes;
 
@@ -109,6 +113,12 @@ pub trait Exports: Clone + 'static {
     type Volume: Volume;
     /// The names, sorted.
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static;
+    /// The shard of this process that serves that disk best, counted from 0; `None`: this one does as well. Asked before a disk is
+    /// opened for a client that can be moved there.
+    fn shard_to_serve(&self, name: &str) -> impl Future<Output = Option<usize>> + 'static {
+        let _ = name;
+        future::ready(None)
+    }
     /// The disk of that name; `None` when there is none.
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static;
 }

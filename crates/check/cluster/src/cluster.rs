@@ -211,6 +211,8 @@ impl Outside<SimEnv> for SimOutside {
 struct Machine {
     number: usize,
     host: Host,
+    /// The ids of all, by number.
+    hosts: Rc<RefCell<Vec<HostId>>>,
     saved: Rc<RefCell<Saved>>,
     slot: Rc<RefCell<Option<Node<SimEnv>>>>,
     door: Arc<Gate>,
@@ -223,17 +225,19 @@ impl Machine {
     /// Runs a node whenever the host starts, from now on.
     fn run(self) {
         self.host.clone().set_program(move |env| {
-            let Self { number, host, saved, slot, door, seen, log, shape } = self.clone();
+            let Self { number, host, hosts, saved, slot, door, seen, log, shape } = self.clone();
             let copy = saved.borrow().copy.clone();
             let copy = copy.map_or_else(
                 || LocalCopy::empty(CLUSTER),
                 |json| LocalCopy::from_json(&json, CLUSTER).expect("our own copy loads"),
             );
             let groups = saved.borrow().groups.clone();
-            let (name, options) = (host.name().to_owned(), node_options(&format!("h{number}"), &shape));
+            let (name, hosts) = (host.name().to_owned(), hosts.clone());
             let outside = Rc::new(SimOutside { host, number, saved, seen, log: log.clone() });
             slot.borrow_mut().take();
             async move {
+                // By now all hosts of the world have their ids.
+                let options = node_options(number, &hosts.borrow(), &shape);
                 let node = Node::start(env, options, outside, Registry::new(door), copy, groups).await;
                 log.add(format!("{name}: started"));
                 *slot.borrow_mut() = Some(node);
@@ -318,18 +322,21 @@ fn store_options(shape: &Shape) -> StoreOptions {
     }
 }
 
-fn node_options(name: &str, shape: &Shape) -> NodeOptions {
-    let text = Name::new(name).expect("a host's name");
+fn node_options(number: usize, hosts: &[HostId], shape: &Shape) -> NodeOptions {
+    let text = |text: String| Name::new(text).expect("a host's name");
+    let server = shape.server_of(number);
     NodeOptions {
         cluster: CLUSTER,
         entry: HostEntry {
-            name: text.clone(),
-            fault_domain: text,
+            name: text(format!("h{number}")),
+            fault_domain: text(format!("h{}", server.start)),
             peer_address: SocketAddr::from(([127, 0, 0, 1], 0)),
             api_address: None,
             nbd_addresses: Vec::new(),
             maintenance: false,
+            shard_of: (server.start != number).then(|| hosts[server.start]),
         },
+        shards: hosts[server].to_vec(),
         directory_kind: "embedded".into(),
         version: "sim".into(),
         leases: LeaseOptions { lease: LEASE, heartbeat: LEASE / 4 },
@@ -358,8 +365,9 @@ impl Cluster {
             .expect("an empty directory takes its first settings");
         let seen: Rc<RefCell<Seen>> = Rc::default();
         let shape = Rc::new(shape.clone());
+        let hosts: Rc<RefCell<Vec<HostId>>> = Rc::default();
         let members = (0..shape.hosts)
-            .map(|n| Self::start_member(&world, (&log, &seen), n, way_to(directory.clone()), &shape))
+            .map(|_| Self::start_member(&world, (&log, &seen), &hosts, way_to(directory.clone()), &shape))
             .collect();
         let size = |disk: &DiskShape| DiskSize { bytes: disk.size_bytes, asked: Vec::new() };
         let sizes = shape.disks.iter().map(size).collect();
@@ -386,12 +394,14 @@ impl Cluster {
     fn start_member(
         world: &World,
         (log, seen): (&Log, &Rc<RefCell<Seen>>),
-        number: usize,
+        hosts: &Rc<RefCell<Vec<HostId>>>,
         (gate, way): (Arc<Gate>, Arc<TroubledWay>),
         shape: &Rc<Shape>,
     ) -> Member {
+        let number = hosts.borrow().len();
         let name = format!("h{number}");
         let host = world.add_host(&name);
+        hosts.borrow_mut().push(host.id());
         for group in 0..shape.groups {
             let cache_bytes = shape.log_begins() + shape.log_segments * LOG_SEGMENT_BYTES;
             host.add_disk(&Self::device_name(group, None), cache_bytes);
@@ -405,7 +415,7 @@ impl Cluster {
             Member { host: host.clone(), gate, way, node: Rc::default(), saved: Rc::default(), clients: Rc::default() };
         let (log, seen, shape) = (log.clone(), seen.clone(), shape.clone());
         let (saved, slot, door) = (member.saved.clone(), member.node.clone(), member.gate.clone());
-        Machine { number, host, saved, slot, door, seen, log, shape }.run();
+        Machine { number, host, hosts: hosts.clone(), saved, slot, door, seen, log, shape }.run();
         member
     }
 
@@ -435,7 +445,8 @@ impl Cluster {
         let (host, saved, slot, door) =
             (clone.host.clone(), clone.saved.clone(), clone.node.clone(), clone.gate.clone());
         let (log, seen, shape) = (self.log.clone(), self.seen.clone(), self.shape.clone());
-        Machine { number: n, host, saved, slot, door, seen, log, shape }.run();
+        let hosts = Rc::new(RefCell::new(self.members.iter().map(|member| member.host.id()).collect()));
+        Machine { number: n, host, hosts, saved, slot, door, seen, log, shape }.run();
         let mut members: Vec<Member> = self.members.iter().map(Member::same).collect();
         members[n] = clone;
         Self { members: Rc::new(members), ..self.clone() }

@@ -4,7 +4,7 @@
 //! Source      swarm testing (Groce et al., ISSTA 2012): runs that differ in what they have find more than equal ones
 //! Not here    what happens to it (`plan`)
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use cairn_sim::Rng;
 use serde::{Deserialize, Serialize};
@@ -30,8 +30,11 @@ pub struct DiskShape {
 /// A cluster and its load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Hosts, 3..=12; each a fault domain.
+    /// Hosts, 3..=12; each a server and a fault domain by itself, unless `servers` says otherwise.
     pub hosts: usize,
+    /// How many shards each server has, in the order of hosts; empty: one each.
+    #[serde(default)]
+    pub servers: Vec<usize>,
     /// Disk groups of each host, 1..=3.
     pub groups: usize,
     /// Capacity devices of each group.
@@ -119,6 +122,7 @@ impl Shape {
         let tasks: u64 = disks.iter().map(|disk| disk.guests + disk.readers as u64).sum();
         Self {
             hosts,
+            servers: Vec::new(),
             groups,
             capacity_devices,
             capacity_bytes: rng.between(24, 50) * 4 * MIB,
@@ -132,11 +136,24 @@ impl Shape {
         }
     }
 
+    /// The hosts that are one server with the host of this number.
+    pub fn server_of(&self, number: usize) -> Range<usize> {
+        let mut first = 0;
+        for shards in &self.servers {
+            if number < first + shards {
+                return first..first + shards;
+            }
+            first += shards;
+        }
+        number..number + 1
+    }
+
     /// A small cluster with one mirrored disk of five regions and a bit, for scripted runs.
     pub fn plain(hosts: usize) -> Self {
         let size_bytes = 5 * MIB + 3 * 512;
         Self {
             hosts,
+            servers: Vec::new(),
             groups: 1,
             capacity_devices: 2,
             capacity_bytes: 200 * MIB,

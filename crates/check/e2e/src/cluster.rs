@@ -26,8 +26,10 @@ const SCENARIO_MAX: Duration = Duration::from_secs(360);
 pub struct Shape {
     /// Hosts.
     pub hosts: u8,
-    /// The first so many have a disk group.
+    /// The first so many have disk groups: one for each shard.
     pub hosts_with_disks: u8,
+    /// Shards of each host.
+    pub shards: u8,
     /// The first so many run an etcd member: 1, 3 or 5.
     pub etcd_members: u8,
     /// The lease.
@@ -47,6 +49,7 @@ impl Default for Shape {
         Self {
             hosts: 4,
             hosts_with_disks: 4,
+            shards: 1,
             etcd_members: 3,
             lease_ms: 2000,
             repair_delay_s: 3600,

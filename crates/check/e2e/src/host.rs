@@ -15,7 +15,7 @@ use crate::{
     network::{Network, PEER_PORT},
     process::{Process, signal, tail},
     tools::program,
-    wait::wait_until,
+    wait::{check, wait_until},
 };
 
 /// One host of the cluster.
@@ -68,7 +68,7 @@ impl Host {
         }
         let mut text = format!(
             "[cluster]\nname = \"e2e-{}\"\nlease_ms = {}\nrepair_delay_s = {}\n\
-             [host]\nname = \"h{n}\"\ndata_dir = \"{folder}/data\"\n\
+             [host]\nname = \"h{n}\"\ndata_dir = \"{folder}/data\"\nshards = {shards}\n\
              [listen]\npeers = \"{a}:{PEER_PORT}\"\napi = \"\"\napi_socket = \"{sockets}/api.sock\"\nnbd = \"{a}:10809\"\nnbd_socket = \"{sockets}/nbd.sock\"\n\
              [directory]\nkind = \"etcd\"\nmembers = [{members}]\n\
              [tuning]\nread_cache = \"64MiB\"\n\
@@ -76,22 +76,35 @@ impl Host {
             network.id(),
             shape.lease_ms,
             shape.repair_delay_s,
+            shards = shape.shards,
             a = self.address,
             level = std::env::var("CAIRN_E2E_LOG").unwrap_or_else(|_| "info".into()),
         );
-        if n <= shape.hosts_with_disks {
+        let groups = if n <= shape.hosts_with_disks { shape.shards } else { 0 };
+        for group in 1..=groups {
+            let suffix = if group == 1 { String::new() } else { format!("-{group}") };
             let _ = write!(
                 text,
-                "[[disk_group]]\ncache = \"{folder}/cache.img\"\ncapacity = [\"{folder}/capacity-1.img\"]\n\
+                "[[disk_group]]\ncache = \"{folder}/cache{suffix}.img\"\ncapacity = [\"{folder}/capacity{suffix}-1.img\"]\n\
                  cache_size = \"{}MiB\"\ncapacity_size = \"{}MiB\"\n",
                 shape.cache_mib, shape.capacity_mib
             );
-            if let Some((_, us)) = shape.slow_cache.filter(|(slow, _)| *slow == n) {
+            if let Some((_, us)) = shape.slow_cache.filter(|(slow, _)| *slow == n && group == 1) {
                 let times = format!("{{ access_us = [[0.0, {us}.0], [1.0, {us}.0]], lanes = 16, mb_per_s = 1000 }}");
                 let _ = write!(text, "cache_medium = \"slow\"\n[medium.slow]\nreads = {times}\nwrites = {times}\n");
             }
         }
         text
+    }
+
+    /// Its configuration with other words in the place of some; it takes effect when it is started anew.
+    ///
+    /// # Errors
+    /// When the file is not there, or does not have those words.
+    pub fn reconfigure(&self, from: &str, to: &str) -> Outcome<()> {
+        let text = std::fs::read_to_string(self.config()).map_err(|e| e.to_string())?;
+        check(text.contains(from), || format!("{} does not say {from:?}", self.config().display()))?;
+        std::fs::write(self.config(), text.replace(from, to)).map_err(|e| e.to_string())
     }
 
     /// Its name.

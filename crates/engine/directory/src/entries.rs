@@ -101,6 +101,9 @@ pub struct HostEntry {
     /// In maintenance: takes no new components, owns nothing it can hand over.
     #[serde(default)]
     pub maintenance: bool,
+    /// The first shard of its server, where it is another one: people know the server by that one's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard_of: Option<HostId>,
 }
 
 impl Entry for HostEntry {

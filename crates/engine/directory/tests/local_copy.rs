@@ -19,6 +19,7 @@ fn host(name: &str) -> HostEntry {
         api_address: None,
         nbd_addresses: Vec::new(),
         maintenance: false,
+        shard_of: None,
     }
 }
 

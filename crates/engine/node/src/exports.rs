@@ -95,6 +95,11 @@ impl<E: Env> Exports for NodeExports<E> {
         std::future::ready(names.collect())
     }
 
+    fn shard_to_serve(&self, name: &str) -> impl Future<Output = Option<usize>> + 'static {
+        let (node, name) = (self.node.clone(), name.to_owned());
+        async move { node.shard_to_serve(&name).await }
+    }
+
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static {
         let (node, name) = (self.node.clone(), name.to_owned());
         async move { node.open_disk(&name).await }

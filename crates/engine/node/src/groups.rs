@@ -75,7 +75,14 @@ impl<E: Env> Node<E> {
         inner.groups.borrow_mut().insert(disk_group, paths);
     }
 
-    /// Makes a disk group on this host.
+    /// Makes a disk group at this shard, whatever other shards of its server have.
+    ///
+    /// # Errors
+    /// Why it cannot be made; nothing was made then.
+    pub async fn create_disk_group_here(&self, request: v1::DiskGroupCreate) -> ApiResult<DiskGroupId> {
+        self.create_group_here(&request).await
+    }
+
     pub(crate) async fn create_group_here(&self, request: &v1::DiskGroupCreate) -> ApiResult<DiskGroupId> {
         self.check_create(request)?;
         let files = request.files.as_ref().map(|f| (f.cache_bytes, f.capacity_bytes));

@@ -2,7 +2,7 @@
 //!
 //! Promises    N1  the I/O path and failover need no directory: addresses, names and policies come from the local copy  (P5)
 //!             N2  what is refused is explained with cause and remedy                                                (P7)
-//! Assumes     one node per host process and shard 0; the daemon gives it the world (`Outside`)
+//! Assumes     one node for each shard of a server; the daemon gives it the world (`Outside`)
 //! Not here    sockets, files, HTTP
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod node;
 mod outside;
 mod picture;
 mod reconcile;
+mod servers;
 mod walk;
 
 pub use adapter::GroupStore;

@@ -27,6 +27,8 @@ pub struct NodeOptions {
     pub cluster: ClusterId,
     /// This host as the directory shall know it.
     pub entry: HostEntry,
+    /// All shards of this server, the first one first; this host is one of them.
+    pub shards: Vec<HostId>,
     /// "embedded" or "etcd", for people.
     pub directory_kind: String,
     /// The release, for people.

@@ -9,7 +9,10 @@ use cairn_placement::{ClusterPicture, DevicePicture, DiskGroupPicture, HostPictu
 use cairn_types::{ComponentId, ObjectConfig};
 use cairn_wire::DiskGroupSummary;
 
-use crate::node::{Node, NodeInner};
+use crate::{
+    node::{Node, NodeInner},
+    servers::Server,
+};
 
 impl<E: Env> Node<E> {
     /// The picture now.
@@ -86,9 +89,10 @@ impl<E: Env> Placer for NodePlacer<E> {
 
     fn many_hosts_gone(&self) -> bool {
         let Ok(node) = self.node() else { return true };
-        let hosts = node.inner.copy.borrow().list::<HostEntry>();
-        let gone = hosts.iter().filter(|(host, _)| !node.inner.rpc.is_up(*host)).count();
-        gone > 1 && gone * 3 > hosts.len()
+        let servers = node.servers();
+        let is_gone = |server: &&Server| server.shards.iter().any(|shard| !node.inner.rpc.is_up(*shard));
+        let gone = servers.iter().filter(is_gone).count();
+        gone > 1 && gone * 3 > servers.len()
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     execute::execute,
-    handshake::{Chosen, Ended, negotiate},
+    handshake::{Agreed, Chosen, Ended, Outcome, go_on, negotiate},
     options::Limits,
     session::Session,
     stats::SessionRecord,
@@ -46,33 +46,56 @@ pub async fn serve_stream<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     // Kept until the client has gone: a lost sender is a stop.
     let (_running, signal) = watch::channel(false);
     let record = SessionRecord::new(1, "stream".to_owned());
-    run(stream, guest, exports, limits, Stop::new(signal, Duration::ZERO), &record).await;
+    let mut stream = stream;
+    run(&mut stream, Start::Fixed, guest, exports, limits, Stop::new(signal, Duration::ZERO), &record).await;
 }
 
-/// Serves one client to its end.
+/// How a connection begins.
+pub(crate) enum Start {
+    /// Anew; the client stays at this shard.
+    Fixed,
+    /// Anew; the client may be moved to another shard.
+    Movable,
+    /// Where another shard has left off.
+    Moved(Agreed),
+}
+
+/// Serves one client to its end, or until another shard is to go on with it: then that shard, and what was agreed on.
 pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: S,
+    stream: &mut S,
+    start: Start,
     guest: Rc<dyn Guest>,
     exports: E,
     limits: Limits,
     mut stop: Stop,
     record: &SessionRecord,
-) {
-    let chosen = {
-        let negotiating = timeout(limits.handshake_timeout, negotiate(&mut stream, &exports));
+) -> Option<(usize, Agreed)> {
+    let outcome = {
+        let (stream, exports) = (&mut *stream, &exports);
+        let negotiating = async move {
+            match start {
+                Start::Fixed => negotiate(stream, exports, false).await,
+                Start::Movable => negotiate(stream, exports, true).await,
+                Start::Moved(agreed) => go_on(stream, exports, agreed).await,
+            }
+        };
+        let negotiating = timeout(limits.handshake_timeout, negotiating);
         match select(pin!(stop.wait()), pin!(negotiating)).await {
-            Either::Left(_) => return,
-            Either::Right((chosen, _)) => chosen,
+            Either::Left(_) => return None,
+            Either::Right((outcome, _)) => outcome,
         }
     };
-    let chosen = match chosen {
-        Ok(Ok(chosen)) => chosen,
-        Ok(Err(Ended::ByClient)) => return,
+    let chosen = match outcome {
+        Ok(Ok(Outcome::Chosen(chosen))) => chosen,
+        Ok(Ok(Outcome::Moves(shard, agreed))) => return Some((shard, agreed)),
+        Ok(Err(Ended::ByClient)) => return None,
         Ok(Err(Ended::Refused(text))) => {
-            return tracing::warn!(peer = record.peer, "refuse an NBD client: {text}");
+            tracing::warn!(peer = record.peer, "refuse an NBD client: {text}");
+            return None;
         }
         Err(_) => {
-            return tracing::warn!(peer = record.peer, "an NBD client did not negotiate in time");
+            tracing::warn!(peer = record.peer, "an NBD client did not negotiate in time");
+            return None;
         }
     };
     *record.export.borrow_mut() = Some(chosen.volume.info().name);
@@ -80,7 +103,7 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     volume.used_by(guest);
     // Boxed: the set of running requests moves each three times, and what one needs inline is some kilobytes.
     let start = |volume, incoming| Box::pin(execute(volume, incoming));
-    let mut session = Session::new(&mut stream, volume, terms, limits, record, start);
+    let mut session = Session::new(stream, volume, terms, limits, record, start);
     let stopped = {
         let finish = pin!(session.finish());
         matches!(select(finish, pin!(stop.wait())).await, Either::Right(_))
@@ -92,4 +115,5 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
             session.finish().await;
         }
     }
+    None
 }

@@ -27,6 +27,24 @@ pub(crate) struct Chosen<V> {
     pub(crate) terms: Terms,
 }
 
+/// What the negotiation leads to.
+pub(crate) enum Outcome<V> {
+    /// A disk to be served here.
+    Chosen(Chosen<V>),
+    /// The client is to be served by that shard, which goes on from here.
+    Moves(usize, Agreed),
+}
+
+/// What was agreed on so far, and the option with which the client chose its disk: unanswered.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    no_zeroes: bool,
+    structured: bool,
+    base_allocation_for: Option<String>,
+    code: u32,
+    option: ClientOption,
+}
+
 /// Why a connection ended before a disk was chosen.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -56,13 +74,16 @@ struct Negotiation<'a, E, S> {
     structured: bool,
     /// The name for which `base:allocation` was selected: it holds for that disk only.
     base_allocation_for: Option<String>,
+    /// Whether the client may be moved to another shard.
+    movable: bool,
 }
 
-/// Negotiates with one client.
+/// Negotiates with one client, which may be moved to another shard where that is `movable`.
 pub(crate) async fn negotiate<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     exports: &E,
-) -> Result<Chosen<E::Volume>, Ended> {
+    movable: bool,
+) -> Result<Outcome<E::Volume>, Ended> {
     let mut greeting = [MAGIC, OPTION_MAGIC].concat();
     let server_flags = (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) as u16;
     greeting.extend_from_slice(&server_flags.to_be_bytes());
@@ -78,22 +99,49 @@ pub(crate) async fn negotiate<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
         no_zeroes: client_flags & FLAG_NO_ZEROES != 0,
         structured: false,
         base_allocation_for: None,
+        movable,
     };
-    for _ in 0..OPTIONS_MAX {
-        let chosen = negotiation.answer_one().await;
-        if !negotiation.out.is_empty() {
-            let out = std::mem::take(&mut negotiation.out);
-            negotiation.stream.write_all(&out).await?;
-        }
-        if let Some(chosen) = chosen? {
-            return Ok(chosen);
-        }
+    negotiation.finish().await
+}
+
+/// Goes on where another shard has left off: this one serves what the client chose, unless it cannot be opened.
+pub(crate) async fn go_on<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    exports: &E,
+    agreed: Agreed,
+) -> Result<Outcome<E::Volume>, Ended> {
+    let Agreed { no_zeroes, structured, base_allocation_for, code, option } = agreed;
+    let mut negotiation =
+        Negotiation { stream, exports, out: Vec::new(), no_zeroes, structured, base_allocation_for, movable: false };
+    let chosen = negotiation.answer(code, option).await;
+    negotiation.send().await?;
+    match chosen? {
+        Some(outcome) => Ok(outcome),
+        None => negotiation.finish().await,
     }
-    Err(Ended::Refused("the negotiation has too many options"))
 }
 
 impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
-    async fn answer_one(&mut self) -> Result<Option<Chosen<E::Volume>>, Ended> {
+    async fn finish(&mut self) -> Result<Outcome<E::Volume>, Ended> {
+        for _ in 0..OPTIONS_MAX {
+            let outcome = self.answer_one().await;
+            self.send().await?;
+            if let Some(outcome) = outcome? {
+                return Ok(outcome);
+            }
+        }
+        Err(Ended::Refused("the negotiation has too many options"))
+    }
+
+    async fn send(&mut self) -> Result<(), Ended> {
+        if !self.out.is_empty() {
+            let out = std::mem::take(&mut self.out);
+            self.stream.write_all(&out).await?;
+        }
+        Ok(())
+    }
+
+    async fn answer_one(&mut self) -> Result<Option<Outcome<E::Volume>>, Ended> {
         let mut head = [0; OPTION_HEAD_BYTES];
         self.stream.read_exact(&mut head).await?;
         let head = parse_head(&head)?;
@@ -118,7 +166,18 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
                 return Ok(None);
             }
         };
+        if self.movable
+            && let Some(name) = chosen_name(&option)
+            && let Some(shard) = self.exports.shard_to_serve(name).await
+        {
+            return Ok(Some(Outcome::Moves(shard, self.agreed(head.code, option))));
+        }
         self.answer(head.code, option).await
+    }
+
+    fn agreed(&mut self, code: u32, option: ClientOption) -> Agreed {
+        let base_allocation_for = self.base_allocation_for.take();
+        Agreed { no_zeroes: self.no_zeroes, structured: self.structured, base_allocation_for, code, option }
     }
 
     async fn skip_data(&mut self, code: u32, len_bytes: u32) -> Result<(), Ended> {
@@ -134,12 +193,12 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
         Ok(())
     }
 
-    async fn answer(&mut self, code: u32, option: ClientOption) -> Result<Option<Chosen<E::Volume>>, Ended> {
+    async fn answer(&mut self, code: u32, option: ClientOption) -> Result<Option<Outcome<E::Volume>>, Ended> {
         match option {
             ClientOption::ExportName(name) => {
                 let opened = self.open(&name).await;
                 let volume = opened.map_err(|_| Ended::Refused("the disk cannot be opened"))?;
-                return Ok(Some(self.export_name(volume, &name)));
+                return Ok(Some(Outcome::Chosen(self.export_name(volume, &name))));
             }
             ClientOption::Abort => {
                 put_reply(&mut self.out, code, rep::ACK, &[]);
@@ -166,7 +225,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
                     put_export_info(&mut self.out, code, &query.wants, &info, flags);
                     put_reply(&mut self.out, code, rep::ACK, &[]);
                     if code == opt::GO {
-                        return Ok(Some(self.chosen(volume, info.size_bytes, &query.name)));
+                        return Ok(Some(Outcome::Chosen(self.chosen(volume, info.size_bytes, &query.name))));
                     }
                 }
             },
@@ -247,4 +306,15 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
         let cut = text.floor_char_boundary(STRING_BYTES_MAX);
         put_reply(&mut self.out, code, error, &text.as_bytes()[..cut]);
     }
+}
+
+/// The disk that the client asks for, if it does. Without a name it means the only one, which is served anywhere.
+fn chosen_name(option: &ClientOption) -> Option<&str> {
+    let name = match option {
+        ClientOption::ExportName(name) => name,
+        // To be told of a disk is to open it.
+        ClientOption::Info(query) | ClientOption::Go(query) => &query.name,
+        _ => return None,
+    };
+    Some(name.as_str()).filter(|name| !name.is_empty())
 }

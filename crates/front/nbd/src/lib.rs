@@ -8,11 +8,12 @@
 //! Source      the protocol's text: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>
 //!
 //! Pure: `wire` (numbers), `option` and `request` (bytes to values), `decode` (the stream of requests), `reply` (values to bytes).
-//! With effects: `handshake`, `session`, `server`, `unix_stream`.
+//! With effects: `handshake`, `session`, `server`, `doors`, `unix_stream`.
 #![deny(unsafe_code)]
 
 mod connection;
 mod decode;
+mod doors;
 mod execute;
 mod handshake;
 mod option;
@@ -26,6 +27,7 @@ mod unix_stream;
 mod wire;
 
 pub use connection::serve_stream;
+pub use doors::{Doors, Entrance, doors};
 pub use options::{Limits, Options};
-pub use server::{ServeError, Server, serve_tcp, serve_unix};
+pub use server::{ServeError, Server, serve_moved, serve_tcp, serve_unix};
 pub use stats::{Counters, SessionStats};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Doors;
+
 /// How the server behaves.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -11,11 +13,18 @@ pub struct Options {
     pub unix_mode: u32,
     /// How long [`crate::Server::stop`] waits for answers to leave, at most.
     pub stop_grace: Duration,
+    /// Where clients go whose disks another shard of the process serves.
+    pub doors: Doors,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), unix_mode: 0o660, stop_grace: Duration::from_secs(5) }
+        Self {
+            limits: Limits::default(),
+            unix_mode: 0o660,
+            stop_grace: Duration::from_secs(5),
+            doors: Doors::default(),
+        }
     }
 }
 

@@ -28,8 +28,9 @@ use tokio::{
 };
 
 use crate::{
-    Options, SessionStats,
-    connection::{self, Stop},
+    Entrance, Options, SessionStats,
+    connection::{self, Start, Stop},
+    doors::Arrival,
     stats::SessionRecord,
 };
 
@@ -101,6 +102,13 @@ pub async fn serve_tcp<E: Exports>(addr: SocketAddr, exports: E, options: Option
     Ok(server)
 }
 
+/// Serves clients that other shards of the process have moved to this one.
+pub fn serve_moved<E: Exports>(entrance: Entrance, exports: E, options: Options) -> Server {
+    let mut server = Server::new(options, None, None);
+    server.accept_from(Listener::Moved(entrance), exports);
+    server
+}
+
 impl Server {
     fn new(options: Options, local_addr: Option<SocketAddr>, socket_file: Option<PathBuf>) -> Self {
         Self {
@@ -169,6 +177,24 @@ impl Drop for Server {
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
+    Moved(Entrance),
+}
+
+/// A client's connection, which can be taken from this shard.
+trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
+    fn release(self) -> io::Result<OwnedFd>;
+}
+
+impl ClientStream for crate::unix_stream::UnixStream {
+    fn release(self) -> io::Result<OwnedFd> {
+        Ok(self.into_fd())
+    }
+}
+
+impl ClientStream for TcpStream {
+    fn release(self) -> io::Result<OwnedFd> {
+        self.into_std().map(OwnedFd::from)
+    }
 }
 
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
@@ -186,11 +212,11 @@ async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-async fn accept_loop<E: Exports>(listener: Listener, exports: E, shared: Rc<Shared>) {
+async fn accept_loop<E: Exports>(mut listener: Listener, exports: E, shared: Rc<Shared>) {
     let mut stop = shared.stop.subscribe();
     loop {
         let accepted = {
-            let next = std::pin::pin!(accept_one(&listener, &exports, &shared));
+            let next = std::pin::pin!(accept_one(&mut listener, &exports, &shared));
             let stopped = std::pin::pin!(stop.wait_for(|stop| *stop));
             match select(stopped, next).await {
                 Either::Left(_) => return,
@@ -205,20 +231,34 @@ async fn accept_loop<E: Exports>(listener: Listener, exports: E, shared: Rc<Shar
     }
 }
 
-async fn accept_one<E: Exports>(listener: &Listener, exports: &E, shared: &Rc<Shared>) -> io::Result<()> {
+async fn accept_one<E: Exports>(listener: &mut Listener, exports: &E, shared: &Rc<Shared>) -> io::Result<()> {
+    let begin = if shared.options.doors.are_none() { Start::Fixed } else { Start::Movable };
     match listener {
         Listener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             tune_buffers(&stream);
             let guest = Socket::of(&stream, true)?;
-            let stream = crate::unix_stream::UnixStream::adopt(stream)?;
-            start(stream, "unix".to_owned(), guest, exports, shared);
+            let stream = crate::unix_stream::UnixStream::adopt(stream.into_std()?.into())?;
+            start(stream, begin, "unix".to_owned(), guest, exports, shared);
         }
         Listener::Tcp(listener) => {
             let (stream, peer) = listener.accept().await?;
             tune_tcp(&stream);
             let guest = Socket::of(&stream, false)?;
-            start(stream, peer.to_string(), guest, exports, shared);
+            start(stream, begin, peer.to_string(), guest, exports, shared);
+        }
+        Listener::Moved(Entrance(entrance)) => {
+            let Some(Arrival { socket, local, peer, agreed }) = entrance.recv().await else {
+                // Every other shard has ended: nobody will come any more.
+                return std::future::pending().await;
+            };
+            let guest = Socket::of(&socket, local)?;
+            let begin = Start::Moved(agreed);
+            if local {
+                start(crate::unix_stream::UnixStream::adopt(socket)?, begin, peer, guest, exports, shared);
+            } else {
+                start(TcpStream::from_std(socket.into())?, begin, peer, guest, exports, shared);
+            }
         }
     }
     Ok(())
@@ -265,10 +305,14 @@ impl Guest for Socket {
     }
 }
 
-fn start<E: Exports, S>(stream: S, peer: String, guest: Rc<Socket>, exports: &E, shared: &Rc<Shared>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
-{
+fn start<E: Exports, S: ClientStream>(
+    mut stream: S,
+    begin: Start,
+    peer: String,
+    guest: Rc<Socket>,
+    exports: &E,
+    shared: &Rc<Shared>,
+) {
     if shared.sessions.borrow().len() >= shared.options.limits.connections_max {
         tracing::warn!(peer, "too many NBD connections: one was refused");
         return;
@@ -282,8 +326,14 @@ where
     let limits = shared.options.limits.clone();
     let (exports, of_task) = (exports.clone(), shared.clone());
     let task = tokio::task::spawn_local(async move {
-        connection::run(stream, guest, exports, limits, stop, &record).await;
+        let local = guest.local;
+        let moves = connection::run(&mut stream, begin, guest, exports, limits, stop, &record).await;
         of_task.sessions.borrow_mut().remove(&number);
+        if let Some((shard, agreed)) = moves
+            && let Ok(socket) = stream.release()
+        {
+            of_task.options.doors.send(shard, Arrival { socket, local, peer: record.peer.clone(), agreed });
+        }
     });
     if let Some(entry) = shared.sessions.borrow_mut().get_mut(&number) {
         entry.1 = Some(task);

@@ -24,10 +24,14 @@ pub(crate) struct UnixStream {
 }
 
 impl UnixStream {
-    /// Takes over an accepted stream. Must be called in the runtime of its thread.
-    pub fn adopt(stream: tokio::net::UnixStream) -> io::Result<Self> {
-        let socket = OwnedFd::from(stream.into_std()?);
+    /// Takes over an accepted stream that does not block. Must be called in the runtime of its thread.
+    pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
         Ok(Self { socket: register(socket, Interest::READABLE)?, full: None })
+    }
+
+    /// The socket, for another thread.
+    pub fn into_fd(self) -> OwnedFd {
+        self.socket.into_inner()
     }
 }
 
@@ -116,7 +120,7 @@ mod tests {
 
     async fn slow_reader() {
         let (near, far) = tokio::net::UnixStream::pair().unwrap();
-        let (mut near, mut far) = (UnixStream::adopt(near).unwrap(), far);
+        let (mut near, mut far) = (UnixStream::adopt(near.into_std().unwrap().into()).unwrap(), far);
         let sent: Vec<u8> = (0..4_000_000u32).map(|i| (i / 7) as u8).collect();
         let expected = sent.clone();
         let writer = async move {

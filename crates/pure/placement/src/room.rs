@@ -133,9 +133,9 @@ impl Room {
         Self { groups }
     }
 
-    /// Data goes to this host where it can: reads and one copy of each write stay there.
-    pub(crate) fn prefer(&mut self, host: HostId) {
-        self.groups.iter_mut().for_each(|group| group.near = group.seat.host == host);
+    /// Data goes to one of these where it can: reads and one copy of each write stay there.
+    pub(crate) fn prefer(&mut self, hosts: &[HostId]) {
+        self.groups.iter_mut().for_each(|group| group.near = hosts.contains(&group.seat.host));
     }
 
     /// The fault domains that take new components, each once, in order.

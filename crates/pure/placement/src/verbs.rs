@@ -51,10 +51,10 @@ pub fn place(
     size_bytes: u64,
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Placement, Refusal> {
-    place_near(picture, policy, size_bytes, None, ids)
+    place_near(picture, policy, size_bytes, &[], ids)
 }
 
-/// [`place`] for a disk that is to be used at `near`: one copy of everything goes to that host if it has room.
+/// [`place`] for a disk that is to be used at `near`, the shards of one server: one copy of everything goes there if there is room.
 ///
 /// # Errors
 /// As [`place`]; never because of `near`.
@@ -62,14 +62,14 @@ pub fn place_near(
     picture: &ClusterPicture,
     policy: &Policy,
     size_bytes: u64,
-    near: Option<HostId>,
+    near: &[HostId],
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Placement, Refusal> {
     policy.validate().map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     refuse_size(size_bytes)?;
     let layout = plan_layout(policy, size_bytes);
     let mut room = Room::of(picture);
-    near.into_iter().for_each(|host| room.prefer(host));
+    room.prefer(near);
     let task = Task { picture, policy, layout, size_bytes, room, kept: Vec::new(), state: ComponentState::Active };
     let all = 0..replica_sets(&layout, size_bytes);
     let (members, reduced) = task.forced(&|copies| missing_copies(all.clone(), copies, &[]))?;

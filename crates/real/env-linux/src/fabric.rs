@@ -43,6 +43,11 @@ impl Fabric {
         self.members().keys().copied().collect()
     }
 
+    /// The host of that id, if it is up.
+    pub(crate) fn host(&self, host: HostId) -> Option<Arc<HostShared>> {
+        self.members().get(&host).cloned()
+    }
+
     fn members(&self) -> Members {
         self.0.members.read().expect("nothing panics here").clone()
     }

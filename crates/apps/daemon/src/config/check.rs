@@ -6,6 +6,8 @@ use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, check_name};
 
 use super::{Config, ConfigError, DirectoryKind, DiskGroupConfig};
 
+/// Shards of a server, at most. Each keeps a connection to every other of the cluster, and asks it twice a second.
+pub const SHARDS_MAX: u32 = 8;
 /// Disk groups of one host, at most: as vSAN has it.
 const DISK_GROUPS_MAX: usize = 5;
 /// Above it there is no room left for what may always be written: marks, trims, what settles.
@@ -39,11 +41,12 @@ impl Config {
             lease_ms: Some(self.cluster.lease_ms),
         };
         patch.apply(&ClusterSettings::default()).map_err(|error| bad("cluster", &error.to_string()))?;
-        if self.host.shards != 1 {
-            return Err(bad(
-                "host.shards",
-                &format!("{} shards: a host has one in this release. Set it to 1, or leave it out", self.host.shards),
-            ));
+        if !(1..=SHARDS_MAX).contains(&self.host.shards) {
+            return Err(bad("host.shards", &format!("{} shards, a host has 1 to {SHARDS_MAX}", self.host.shards)));
+        }
+        if self.host.shards > 1 {
+            let last = format!("{}.shard-{}", self.host.name, self.host.shards);
+            check_name("host", &last).map_err(|error| bad("host.name", &format!("with host.shards, {error}")))?;
         }
         self.check_directory()?;
         self.check_listen()?;

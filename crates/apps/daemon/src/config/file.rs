@@ -52,7 +52,7 @@ pub struct HostConfig {
     pub fault_domain: String,
     /// Identity, directory, local copies.
     pub data_dir: PathBuf,
-    /// Shard threads: 1 in this release.
+    /// Threads that serve disk groups and disks, each by itself.
     pub shards: u32,
 }
 

@@ -9,7 +9,7 @@ mod file;
 mod print;
 mod size;
 
-pub use check::hostname;
+pub use check::{SHARDS_MAX, hostname};
 pub use file::{
     ClusterConfig, Config, DirectoryConfig, DirectoryKind, DiskGroupConfig, EtcdMember, HostConfig, ListenConfig,
     LogConfig, LogFormat, MediumConfig, ServiceConfig, TuningConfig,

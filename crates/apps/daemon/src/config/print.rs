@@ -12,7 +12,7 @@ const NOTES: &[(&str, &str)] = &[
     ("host.name", "\"\": the machine's host name"),
     ("host.fault_domain", "hosts that fail together; \"\": the host by itself"),
     ("host.data_dir", "identity and local copies; one daemon at a time"),
-    ("host.shards", "threads for disks and disk groups: 1 in this release"),
+    ("host.shards", "threads, each with disk groups and disks of its own: 1 to 8"),
     ("listen.peers", "for other hosts; \"\": off (hosts of one process need none)"),
     ("listen.advertise", "what other hosts are told; \"\": the address of peers"),
     ("listen.api", "management, HTTP; \"\": off"),

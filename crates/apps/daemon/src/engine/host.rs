@@ -2,11 +2,11 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use cairn_api::{ApiError, LocalManagement, Management, v1};
+use cairn_api::{ApiError, Management, v1};
 use cairn_directory::{HostEntry, Name};
 use cairn_directory_etcd::load_local_copy;
 use cairn_env_linux::{Executor, Fabric, Host, HostConfig, LinuxEnv, ShardEnd};
-use cairn_nbd::{Options, Server, serve_tcp, serve_unix};
+use cairn_nbd::{Options, Server, serve_moved, serve_tcp, serve_unix};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
 use futures::{FutureExt as _, channel::oneshot, future::LocalBoxFuture};
@@ -18,6 +18,7 @@ use crate::{
     engine::{
         directory::ClusterDirectory,
         outside::{Copies, Process, copy_path, load_groups},
+        shards::Siblings,
     },
     identity::Identity,
     plan::{HostPlan, Plan},
@@ -91,12 +92,17 @@ impl RunningHost {
 pub fn start_host(
     parts: HostParts<'_>,
     identity: Arc<Identity>,
+    siblings: Siblings,
 ) -> LocalBoxFuture<'_, Result<RunningHost, StartError>> {
-    start_one(parts, identity).boxed_local()
+    start_one(parts, identity, siblings).boxed_local()
 }
 
-async fn start_one(parts: HostParts<'_>, identity: Arc<Identity>) -> Result<RunningHost, StartError> {
-    let HostParts { plan, host: host_plan, directory, executor, fabric } = parts;
+async fn start_one(
+    parts: HostParts<'_>,
+    identity: Arc<Identity>,
+    siblings: Siblings,
+) -> Result<RunningHost, StartError> {
+    let HostParts { host: host_plan, directory, executor, fabric, .. } = parts;
     let host = Host::new(HostConfig {
         cluster: directory.cluster,
         host: identity.host(),
@@ -107,7 +113,7 @@ async fn start_one(parts: HostParts<'_>, identity: Arc<Identity>) -> Result<Runn
         fabric: fabric.cloned(),
     })
     .map_err(StartError::refused)?;
-    let options = node_options(plan, host_plan, directory, &host)?;
+    let options = node_options(parts, &host, &siblings)?;
     let groups = load_groups(&host_plan.data_dir).map_err(StartError::refused)?;
     let copy = load_local_copy(&copy_path(&host_plan.data_dir), directory.cluster).map_err(StartError::refused)?;
     let (bridge, end) = bridge();
@@ -120,6 +126,7 @@ async fn start_one(parts: HostParts<'_>, identity: Arc<Identity>) -> Result<Runn
         copy,
         registry: directory.registry.clone(),
         host: host.clone(),
+        siblings,
         end,
         stopped,
         ready,
@@ -147,12 +154,8 @@ async fn start_one(parts: HostParts<'_>, identity: Arc<Identity>) -> Result<Runn
     }
 }
 
-fn node_options(
-    plan: &Plan,
-    host_plan: &HostPlan,
-    directory: &ClusterDirectory,
-    host: &Host,
-) -> Result<NodeOptions, StartError> {
+fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Result<NodeOptions, StartError> {
+    let HostParts { plan, host: host_plan, directory, .. } = parts;
     let name = |text: &str| Name::new(text).map_err(|e| StartError::refused(e.to_string()));
     let lease = Duration::from_millis(plan.settings.lease_ms);
     let mut nbd_addresses = Vec::new();
@@ -172,7 +175,9 @@ fn node_options(
             api_address: plan.api.tcp,
             nbd_addresses,
             maintenance: false,
+            shard_of: siblings.first_beside(host.id()),
         },
+        shards: siblings.ids.clone(),
         directory_kind: directory.kind.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         leases: LeaseOptions { lease, heartbeat: lease / HEARTBEATS_PER_LEASE },
@@ -192,6 +197,7 @@ struct ShardStart {
     copy: cairn_directory::LocalCopy,
     registry: cairn_directory::Registry,
     host: Host,
+    siblings: Siblings,
     end: BridgeEnd<Node<LinuxEnv>>,
     stopped: oneshot::Receiver<()>,
     ready: oneshot::Sender<Result<(), String>>,
@@ -206,11 +212,12 @@ impl ShardStart {
             data_dir: self.plan.data_dir.clone(),
             name: self.plan.name.clone(),
             media: self.plan.media.clone(),
+            siblings: self.siblings.ids.clone(),
             copies: Copies::default(),
         };
         let known = self.groups.clone();
         let node = Node::start(env, self.options, Rc::new(process), self.registry, self.copy, self.groups).await;
-        let servers = match begin(&node, &self.plan, &known).await {
+        let servers = match begin(&node, &self.plan, &known, self.siblings).await {
             Ok(servers) => servers,
             Err(text) => {
                 let _ = self.ready.send(Err(text));
@@ -233,24 +240,29 @@ async fn begin(
     node: &Node<LinuxEnv>,
     plan: &HostPlan,
     known: &[cairn_node::GroupPaths],
+    siblings: Siblings,
 ) -> Result<Vec<Server>, String> {
     for group in &plan.disk_groups {
         let cache = group.cache.display().to_string();
         if !known.iter().any(|g| g.cache == cache) {
-            let made = node.disk_group_create(request(group)).await;
+            let made = node.create_disk_group_here(request(group)).await;
             made.map_err(|e: ApiError| format!("disk group on {cache}: {e}"))?;
         }
     }
     let exports = NodeExports::new(node);
+    let options = Options { doors: siblings.doors, ..Options::default() };
     let mut servers = Vec::new();
+    if let Some(entrance) = siblings.entrance {
+        servers.push(serve_moved(entrance, exports.clone(), options.clone()));
+    }
     if let Some(address) = plan.nbd {
-        servers.push(serve_tcp(address, exports.clone(), Options::default()).await.map_err(|e| e.to_string())?);
+        servers.push(serve_tcp(address, exports.clone(), options.clone()).await.map_err(|e| e.to_string())?);
     }
     if let Some(socket) = &plan.nbd_socket {
         if let Some(folder) = socket.parent() {
             std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
         }
-        servers.push(serve_unix(socket, exports, Options::default()).await.map_err(|e| e.to_string())?);
+        servers.push(serve_unix(socket, exports, options).await.map_err(|e| e.to_string())?);
     }
     Ok(servers)
 }

@@ -8,20 +8,23 @@
 mod directory;
 mod host;
 mod outside;
+mod shards;
 
 pub use directory::{ClusterDirectory, open_directory};
 pub use host::{HostParts, RunningHost, start_host};
+pub use shards::Siblings;
 
 use std::sync::Arc;
 
 use cairn_api::Management;
 use cairn_env_linux::{Executor, ExecutorConfig, Fabric, IoChoice};
+use cairn_types::HostId;
 use futures::{FutureExt as _, future::LocalBoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
     identity::Identity,
-    plan::Plan,
+    plan::{HostPlan, Plan},
     supervise::{Running, StartError},
 };
 
@@ -34,27 +37,32 @@ pub fn start(plan: &Plan) -> LocalBoxFuture<'_, Result<Running, StartError>> {
 }
 
 async fn start_all(plan: &Plan) -> Result<Running, StartError> {
-    let mut identities = Vec::new();
-    for host in &plan.hosts {
-        identities.push(Identity::open(&host.data_dir).map_err(StartError::refused)?);
-    }
+    let (servers, mut identities) = open_servers(plan)?;
     let directory = open_directory(plan, &mut identities).await?;
-    // Hosts of one process share a thread: a message between them never wakes another processor.
-    let executor = spawn_executor()?;
-    let fabric = (plan.hosts.len() > 1).then(Fabric::new);
-    let mut hosts = Vec::new();
+    let executors = spawn_executors(plan)?;
+    let fabric = (identities.len() > 1).then(Fabric::new);
     let (ended, mut ends) = mpsc::unbounded_channel();
-    for (host_plan, identity) in plan.hosts.iter().zip(identities) {
-        let parts =
-            HostParts { plan, host: host_plan, directory: &directory, executor: &executor, fabric: fabric.as_ref() };
-        let running = start_host(parts, Arc::new(identity)).await?;
-        let (name, over) = (host_plan.name.clone(), running.ended.clone());
-        let ended = ended.clone();
-        tokio::spawn(async move {
-            let how = over.wait().await;
-            let _ = ended.send(format!("host {name} ended: {how}"));
-        });
-        hosts.push(running);
+    let mut identities = identities.into_iter();
+    let mut hosts = Vec::new();
+    for shards in &servers {
+        let identities: Vec<Identity> = identities.by_ref().take(shards.len()).collect();
+        let ids: Vec<HostId> = identities.iter().map(Identity::host).collect();
+        let views = Siblings::of(&ids);
+        let mut running = Vec::new();
+        // The first shard last: it listens for peers and guests, and whom they ask for must be there.
+        for (number, ((shard, identity), siblings)) in shards.iter().zip(identities).zip(views).enumerate().rev() {
+            let executor = &executors[number % executors.len()];
+            let parts = HostParts { plan, host: shard, directory: &directory, executor, fabric: fabric.as_ref() };
+            let host = start_host(parts, Arc::new(identity), siblings).await?;
+            let (name, over) = (shard.name.clone(), host.ended.clone());
+            let ended = ended.clone();
+            tokio::spawn(async move {
+                let how = over.wait().await;
+                let _ = ended.send(format!("host {name} ended: {how}"));
+            });
+            running.push(host);
+        }
+        hosts.extend(running.into_iter().rev());
     }
     let first = hosts.first().expect("a plan has a host");
     let management: Arc<dyn Management> = first.bridge.clone();
@@ -78,18 +86,40 @@ async fn start_all(plan: &Plan) -> Result<Running, StartError> {
                 for host in hosts {
                     host.stop().await;
                 }
-                drop(executor);
+                drop(executors);
                 drop(directory);
             })
         }),
     })
 }
 
-/// A thread for shards.
+/// The shards of each server of the plan, and the identities of all.
+fn open_servers(plan: &Plan) -> Result<(Vec<Vec<HostPlan>>, Vec<Identity>), StartError> {
+    let (mut servers, mut identities) = (Vec::new(), Vec::new());
+    for host in &plan.hosts {
+        // Its lock first: nobody else changes what is read there.
+        let first = Identity::open(&host.data_dir).map_err(StartError::refused)?;
+        let shards = shards::shards_of(host).map_err(StartError::refused)?;
+        identities.push(first);
+        for shard in &shards[1..] {
+            identities.push(Identity::open(&shard.data_dir).map_err(StartError::refused)?);
+        }
+        servers.push(shards);
+    }
+    Ok((servers, identities))
+}
+
+/// As many threads as a server has shards. Embedded hosts share one: a message between them never wakes another processor.
+fn spawn_executors(plan: &Plan) -> Result<Vec<Executor>, StartError> {
+    let count = plan.hosts.iter().map(|host| host.shards).max().unwrap_or(1);
+    (1..=count).map(spawn_executor).collect()
+}
+
+/// The thread of this number, from 1, for shards.
 ///
 /// # Errors
 /// The system refuses one.
-pub fn spawn_executor() -> Result<Executor, StartError> {
-    let config = ExecutorConfig { name: "cairn-shard-0".into(), io: IoChoice::default() };
+pub fn spawn_executor(number: u32) -> Result<Executor, StartError> {
+    let config = ExecutorConfig { name: format!("cairn-shard-{number}"), io: IoChoice::default() };
     Executor::spawn(config).map_err(|e| StartError::refused(format!("cannot start a shard thread: {e}")))
 }

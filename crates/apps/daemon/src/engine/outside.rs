@@ -26,6 +26,8 @@ pub(super) struct Process {
     pub(super) host: Host,
     pub(super) data_dir: PathBuf,
     pub(super) name: String,
+    /// All shards of this server.
+    pub(super) siblings: Vec<HostId>,
     /// Files that model a medium.
     pub(super) media: Vec<(PathBuf, Medium)>,
     pub(super) copies: Copies,
@@ -66,7 +68,7 @@ fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 impl Outside<LinuxEnv> for Process {
     fn connect(&self, host: HostId, address: SocketAddr) {
         // Port 0 is the address of a host that lives in this process only: the fabric joins it, there is nothing to dial.
-        if address.port() != 0 {
+        if address.port() != 0 && !self.siblings.contains(&host) {
             self.host.set_peer(host, address);
         }
     }

@@ -129,6 +129,7 @@ fn host(text: &str) -> HostEntry {
         api_address: None,
         nbd_addresses: vec!["nbd://10.0.0.1:10809".into()],
         maintenance: false,
+        shard_of: None,
     }
 }
 

@@ -56,7 +56,7 @@ impl<E: Env> Node<E> {
     /// The hosts to ask. Every host of the cluster where none is named: it may have disk groups that are not known here.
     fn hosts_to_clear(&self, request: &v1::CacheClear) -> ApiResult<Vec<HostId>> {
         if let Some(host) = &request.host {
-            return Ok(vec![self.find_host(host)?]);
+            return Ok(self.shards_of(self.find_host(host)?));
         }
         let copy = self.inner.copy.borrow();
         if let Some(id) = request.disk_group {
@@ -102,7 +102,7 @@ impl<E: Env> Node<E> {
     ) -> v1::DiskGroupCache {
         v1::DiskGroupCache {
             id,
-            host,
+            host: self.server_of(host),
             host_name: self.host_name(host),
             state,
             reason,

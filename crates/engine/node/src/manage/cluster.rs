@@ -29,7 +29,8 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         let hosts = self.hosts();
         let health = self.check_health().await;
-        let groups: Vec<_> = hosts.iter().flat_map(|h| self.told_groups(h.id)).collect();
+        let shards = self.servers().into_iter().flat_map(|server| server.shards);
+        let groups: Vec<_> = shards.flat_map(|shard| self.told_groups(shard)).collect();
         let disks = self.catalogue();
         let bad = health.checks.iter().filter(|c| c.severity != v1::Severity::Ok);
         Ok(v1::ClusterStatus {
@@ -183,7 +184,9 @@ impl<E: Env> Node<E> {
         let mut hosts = self.peers_up();
         hosts.push(self.me());
         for host in hosts {
-            self.on_host(host, HostCommand::ResyncLimit(request.bytes_per_s_max)).await?;
+            // The limit is a server's.
+            let shards = self.shards_of(host).len() as u64;
+            self.on_host(host, HostCommand::ResyncLimit(request.bytes_per_s_max.div_ceil(shards))).await?;
         }
         Ok(request)
     }

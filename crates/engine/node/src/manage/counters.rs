@@ -59,7 +59,7 @@ impl<E: Env> Node<E> {
         disk_groups.sort_by_key(|group| group.id);
         v1::HostCounters {
             host: self.me(),
-            host_name: self.host_name(self.me()),
+            host_name: self.shard_name(self.me()),
             incarnation: inner.env.incarnation().0,
             started_unix_ms: inner.started_unix_ms,
             unix_ms: inner.env.unix_ms(),
@@ -70,20 +70,32 @@ impl<E: Env> Node<E> {
         }
     }
 
-    /// This host's counters in Prometheus' text format.
+    /// The counters of this server's shards in Prometheus' text format.
+    pub(crate) async fn metrics_of_server(&self) -> String {
+        let shards = self.inner.options.shards.iter();
+        let asked = shards.map(|shard| self.on_host(*shard, HostCommand::Metrics));
+        // A shard that does not answer is missing there, as a host is that is down.
+        let told = futures::future::join_all(asked).await.into_iter().filter_map(Result::ok);
+        told.filter_map(|answer| if let HostAnswer::Metrics(text) = answer { Some(text) } else { None }).collect()
+    }
+
+    /// This shard's counters in Prometheus' text format.
     pub(crate) fn metrics_text(&self) -> String {
         let mut text = String::new();
         let mut put = |name: &str, labels: &str, value: u64| {
             let _ = writeln!(text, "cairn_{name}{{{labels}}} {value}");
         };
-        put("peers_up", "", self.peers_up().len() as u64);
-        put("disks_owned", "", self.inner.shard.all_owned().len() as u64);
+        let shards = &self.inner.options.shards;
+        let number = shards.iter().position(|shard| *shard == self.me()).unwrap_or(0) + 1;
+        let shard = if shards.len() > 1 { format!("shard=\"{number}\"") } else { String::new() };
+        put("peers_up", &shard, self.peers_up().len() as u64);
+        put("disks_owned", &shard, self.inner.shard.all_owned().len() as u64);
         let here = self.counters_here();
-        put("guest_read_requests_total", "", here.guests.read_requests);
-        put("guest_read_bytes_total", "", here.guests.read_bytes);
-        put("guest_write_requests_total", "", here.guests.write_requests);
-        put("guest_write_bytes_total", "", here.guests.write_bytes);
-        put("resync_out_bytes_total", "", here.resync_out_bytes);
+        put("guest_read_requests_total", &shard, here.guests.read_requests);
+        put("guest_read_bytes_total", &shard, here.guests.read_bytes);
+        put("guest_write_requests_total", &shard, here.guests.write_requests);
+        put("guest_write_bytes_total", &shard, here.guests.write_bytes);
+        put("resync_out_bytes_total", &shard, here.resync_out_bytes);
         for store in self.inner.seats.stores() {
             let (s, labels) = (store.group().stats(), format!("disk_group=\"{}\"", store.disk_group()));
             for (name, value) in metrics_of(&s) {

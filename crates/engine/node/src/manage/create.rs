@@ -12,7 +12,7 @@ use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, 
 use cairn_wire::Request;
 use futures::future::join_all;
 
-use crate::{manage::directory_error, node::Node};
+use crate::{manage::directory_error, node::Node, servers::serving_shard};
 
 /// How long a creation may take before another host may undo it.
 const CREATE_MS: u64 = 60_000;
@@ -33,7 +33,8 @@ impl<E: Env> Node<E> {
             return Err(ApiError::conflict(format!("a disk named {:?} exists already", request.name))
                 .remedy("Choose another name, or delete it first"));
         }
-        let config = self.place(&request, &policy_name, policy, owner).await?;
+        let near = owner.map(|owner| self.shards_of(owner)).unwrap_or_default();
+        let config = self.place(&request, &policy_name, policy, &near).await?;
         self.enter(&config, owner).await?;
         if let Err(error) = self.make_components(&config).await {
             self.take_back(&config).await;
@@ -51,7 +52,8 @@ impl<E: Env> Node<E> {
             }
             return Err(directory_error(error));
         }
-        if let Some(owner) = owner.filter(|o| *o != self.me()) {
+        let at = owner.map(|_| serving_shard(&near, &config));
+        if let Some(owner) = at.filter(|at| *at != self.me()) {
             let attach = Request::Attach { object: config.object };
             let route = cairn_env::Route::Object(config.object);
             let _ = self.inner.rpc.call(owner, route, attach, Vec::new()).await;
@@ -66,7 +68,7 @@ impl<E: Env> Node<E> {
         request: &v1::DiskCreate,
         policy_name: &str,
         policy: Policy,
-        near: Option<HostId>,
+        near: &[HostId],
     ) -> ApiResult<ObjectConfig> {
         let env = &self.inner.env;
         let placement = loop {

@@ -12,6 +12,7 @@ use cairn_wire::{Answer, Request};
 use crate::{
     manage::remote::{HostAnswer, HostCommand},
     node::Node,
+    servers::serving_shard,
 };
 
 impl<E: Env> Node<E> {
@@ -160,7 +161,7 @@ impl<E: Env> Node<E> {
                 Role::Data { set, copy } => v1::ComponentRole::Data { set, copy },
                 Role::Witness => v1::ComponentRole::Witness,
             },
-            host: m.host,
+            host: self.server_of(m.host),
             host_name: self.host_name(m.host),
             fault_domain: hosts.get(&m.host).map(|h| h.fault_domain.as_str().to_owned()).unwrap_or_default(),
             disk_group: m.disk_group,
@@ -185,6 +186,7 @@ impl<E: Env> Node<E> {
     }
 
     fn nbd_uris(&self, disk: &str, owner: Option<HostId>) -> Vec<String> {
+        let owner = owner.map(|owner| self.server_of(owner));
         let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
         hosts.sort_by_key(|(host, entry)| (Some(*host) != owner, entry.name.clone()));
         let uri = |address: &String| match address.split_once("/?") {
@@ -208,9 +210,14 @@ impl<E: Env> Node<E> {
 
     pub(crate) async fn attach_disk(&self, name: &str, request: v1::DiskAttach) -> ApiResult<v1::Disk> {
         let (object, entry) = self.known_disk(name).await?;
-        let host = match &request.host {
+        let server = match &request.host {
             Some(host) => self.find_host(host)?,
             None => self.me(),
+        };
+        let shards = self.shards_of(server);
+        let host = match self.inner.shard.look_up(object, &entry.hint_hosts).await {
+            Some((known, _)) => serving_shard(&shards, &known.config),
+            None => server,
         };
         let attached = if host == self.me() {
             self.inner.shard.attach(object, &entry.hint_hosts, true).await
@@ -232,7 +239,7 @@ impl<E: Env> Node<E> {
         for seat in known.config.seats() {
             let reply = self.inner.shard.ask(seat.host, seat.disk_group, Request::WhoHas { object }).await;
             let mut report = v1::SeatReport {
-                host: seat.host,
+                host: self.server_of(seat.host),
                 host_name: self.host_name(seat.host),
                 disk_group: seat.disk_group,
                 votes: known.config.votes_at(seat),

@@ -6,15 +6,22 @@ use cairn_env::Env;
 use cairn_object::LocalStore;
 use cairn_types::{DiskGroupId, HostId};
 use cairn_wire::DiskGroupSummary;
+use futures::future::join_all;
 
 use crate::{
     manage::remote::{HostAnswer, HostCommand},
     node::Node,
+    servers::Server,
 };
 
 impl<E: Env> Node<E> {
-    /// A host's name, or its id where the local copy does not know it.
+    /// The name of a host's server, or its id where the local copy does not know it.
     pub(crate) fn host_name(&self, host: HostId) -> String {
+        self.shard_name(self.server_of(host))
+    }
+
+    /// The name of a host by itself, also where it is a shard among others of its server.
+    pub(crate) fn shard_name(&self, host: HostId) -> String {
         if host == self.me() {
             return self.inner.options.entry.name.as_str().to_owned();
         }
@@ -22,12 +29,12 @@ impl<E: Env> Node<E> {
         entry.map_or_else(|| host.to_string(), |e| e.name.as_str().to_owned())
     }
 
-    /// A host by name or id.
+    /// A server by name or id, its own or one of its shards'.
     pub(crate) fn find_host(&self, text: &str) -> ApiResult<HostId> {
         let hosts = self.inner.copy.borrow().list::<HostEntry>();
         let found = hosts.iter().find(|(id, entry)| entry.name.as_str() == text || id.to_string() == text);
         found
-            .map(|(id, _)| *id)
+            .map(|(id, entry)| entry.shard_of.unwrap_or(*id))
             .ok_or_else(|| ApiError::not_found(format!("there is no host {text:?}")).remedy("See `cairn host list`"))
     }
 
@@ -38,13 +45,13 @@ impl<E: Env> Node<E> {
         self.inner.leases.peers().get(&host).map(|p| p.summary.disk_groups.clone()).unwrap_or_default()
     }
 
+    /// Every server, without what only itself can tell. One is up when all its shards are.
     pub(crate) fn hosts(&self) -> Vec<v1::Host> {
         let peers = self.inner.leases.peers();
         let up = self.inner.rpc.peers_up();
-        let one = |(id, entry): (HostId, HostEntry)| {
-            let own = id == self.me();
-            let groups = self.told_groups(id);
-            let incarnation = match own {
+        let one = |Server { id, entry, shards }| {
+            let groups: Vec<DiskGroupSummary> = shards.iter().flat_map(|shard| self.told_groups(*shard)).collect();
+            let incarnation = match id == self.me() {
                 true => self.inner.env.incarnation(),
                 false => up.get(&id).copied().or(peers.get(&id).map(|p| p.incarnation)).unwrap_or_default(),
             };
@@ -53,17 +60,33 @@ impl<E: Env> Node<E> {
                 name: entry.name.as_str().to_owned(),
                 fault_domain: entry.fault_domain.as_str().to_owned(),
                 address: entry.peer_address.to_string(),
-                up: own || up.contains_key(&id),
+                up: shards.iter().all(|shard| self.inner.rpc.is_up(*shard)),
                 incarnation: incarnation.0,
                 maintenance: entry.maintenance,
-                shards: own.then_some(1),
+                shards: Some(shards.len() as u32),
                 disk_groups: groups.iter().map(|g| g.disk_group).collect(),
                 capacity: capacity_of(&groups),
-                disks_owned: own.then(|| self.inner.shard.all_owned().len() as u32),
+                disks_owned: None,
             }
         };
-        let mut hosts: Vec<v1::Host> = self.inner.copy.borrow().list::<HostEntry>().into_iter().map(one).collect();
-        hosts.sort_by(|a, b| a.name.cmp(&b.name));
+        self.servers().into_iter().map(one).collect()
+    }
+
+    /// Every server, with how many disks each owns that answers.
+    pub(crate) async fn hosts_in_full(&self) -> Vec<v1::Host> {
+        let mut hosts = self.hosts();
+        let count = |host: v1::Host| async move {
+            let asked = self.shards_of(host.id).into_iter().map(|shard| self.on_host(shard, HostCommand::OwnedCount));
+            let mut sum = Some(0);
+            for answer in join_all(asked).await {
+                sum = match answer {
+                    Ok(HostAnswer::OwnedCount(count)) => sum.map(|sum| sum + count),
+                    _ => None,
+                };
+            }
+            v1::Host { disks_owned: sum, ..host }
+        };
+        hosts = join_all(hosts.into_iter().map(count)).await;
         hosts
     }
 
@@ -83,7 +106,7 @@ impl<E: Env> Node<E> {
             };
             all.push(v1::DiskGroup {
                 id: store.disk_group(),
-                host: self.me(),
+                host: self.server_of(self.me()),
                 host_name: self.host_name(self.me()),
                 state: if stats.stopped.is_some() { v1::DiskGroupState::Failed } else { v1::DiskGroupState::Mounted },
                 reason: stats.stopped.clone(),
@@ -103,7 +126,7 @@ impl<E: Env> Node<E> {
     fn unseen_group(&self, id: DiskGroupId, host: HostId, state: v1::DiskGroupState, reason: String) -> v1::DiskGroup {
         v1::DiskGroup {
             id,
-            host,
+            host: self.server_of(host),
             host_name: self.host_name(host),
             state,
             reason: Some(reason),
@@ -120,7 +143,7 @@ impl<E: Env> Node<E> {
         let mut hosts = self.peers_up();
         hosts.push(self.me());
         let asked = hosts.into_iter().map(|host| self.on_host(host, HostCommand::Groups));
-        for answer in futures::future::join_all(asked).await {
+        for answer in join_all(asked).await {
             if let Ok(HostAnswer::Groups(groups)) = answer {
                 all.extend(groups);
             }
@@ -136,10 +159,13 @@ impl<E: Env> Node<E> {
     }
 
     pub(crate) async fn create_group(&self, request: v1::DiskGroupCreate) -> ApiResult<v1::DiskGroup> {
-        let host = match &request.host {
+        let server = match &request.host {
             Some(host) => self.find_host(host)?,
             None => self.me(),
         };
+        // The shard with the fewest: each of them has its own thread.
+        let shards = self.shards_of(server).into_iter();
+        let host = shards.min_by_key(|shard| self.told_groups(*shard).len()).expect("a server has a shard");
         let HostAnswer::Created(id) = self.on_host(host, HostCommand::CreateGroup(request)).await? else {
             return Err(ApiError::internal("the host answered something else"));
         };
@@ -151,7 +177,9 @@ impl<E: Env> Node<E> {
         let all = self.disk_groups().await?;
         let group = all.iter().find(|g| g.id == disk_group);
         let group = group.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
-        self.on_host(group.host, HostCommand::RemoveGroup(disk_group)).await.map(drop)
+        let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
+        let host = entry.map_or(group.host, |entry| entry.host);
+        self.on_host(host, HostCommand::RemoveGroup(disk_group)).await.map(drop)
     }
 }
 

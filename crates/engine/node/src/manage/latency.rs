@@ -9,7 +9,7 @@ use cairn_env::Env;
 use cairn_measure::Latencies;
 use cairn_object::{CopyLatencies, DiskLatencies, IoKind, LocalStore, Stage};
 use cairn_store::{ReadLatencies, ReadSource};
-use cairn_types::ObjectId;
+use cairn_types::{HostId, ObjectId};
 
 use crate::{
     adapter::GroupStore,
@@ -74,7 +74,7 @@ impl<E: Env> Node<E> {
         let told = found.into_iter().map(|(disk, latencies)| v1::DiskLatencies {
             disk,
             name: self.disk_name(disk),
-            stages: stages(&latencies, detail),
+            stages: stages(&latencies, detail, &|host| self.server_of(host)),
         });
         let disks: Vec<v1::DiskLatencies> = told.take_while(|disk| take(&mut left, disk, detail)).collect();
         let mut left_out = all - disks.len();
@@ -85,7 +85,7 @@ impl<E: Env> Node<E> {
         disk_groups.sort_by_key(|group| group.id);
         v1::HostLatencies {
             host: self.me(),
-            host_name: self.host_name(self.me()),
+            host_name: self.shard_name(self.me()),
             incarnation: inner.env.incarnation().0,
             unix_ms: inner.env.unix_ms(),
             disks_left_out: left_out as u64,
@@ -159,7 +159,7 @@ fn told(operation: v1::IoOperation, stage: v1::IoStage, of: &Latencies, bins: bo
     }
 }
 
-fn stages(latencies: &DiskLatencies, detail: bool) -> Vec<v1::StageLatencies> {
+fn stages(latencies: &DiskLatencies, detail: bool, server_of: &dyn Fn(HostId) -> HostId) -> Vec<v1::StageLatencies> {
     let mut all = Vec::new();
     for (kind, operation) in KINDS {
         for (stage, name) in STAGES {
@@ -170,7 +170,7 @@ fn stages(latencies: &DiskLatencies, detail: bool) -> Vec<v1::StageLatencies> {
         let mut copies: Vec<&CopyLatencies> = latencies.copies().iter().filter(|copy| copy.kind == kind).collect();
         copies.sort_by_key(|copy| (copy.host, copy.disk_group));
         all.extend(copies.into_iter().map(|copy| v1::StageLatencies {
-            copy: Some(v1::CopyPlace { host: copy.host, disk_group: copy.disk_group }),
+            copy: Some(v1::CopyPlace { host: server_of(copy.host), disk_group: copy.disk_group }),
             last_ns: copy.last_ns,
             ..told(operation, v1::IoStage::Copy, &copy.latencies, detail)
         }));

@@ -42,11 +42,11 @@ impl<E: Env> LocalManagement for Node<E> {
         self.change_settings(patch).await
     }
     async fn host_list(&self) -> ApiResult<Vec<v1::Host>> {
-        Ok(self.hosts())
+        Ok(self.hosts_in_full().await)
     }
     async fn host_show(&self, host: String) -> ApiResult<v1::Host> {
         let id = self.find_host(&host)?;
-        let found = self.hosts().into_iter().find(|h| h.id == id);
+        let found = self.hosts_in_full().await.into_iter().find(|h| h.id == id);
         found.ok_or_else(|| ApiError::not_found(format!("there is no host {host:?}")))
     }
     async fn host_maintenance(&self, _host: String, _request: v1::HostMaintenance) -> ApiResult<v1::Host> {
@@ -110,7 +110,8 @@ impl<E: Env> LocalManagement for Node<E> {
         Ok(self.resyncs().await)
     }
     async fn resync_settings(&self) -> ApiResult<v1::ResyncSettings> {
-        Ok(v1::ResyncSettings { bytes_per_s_max: self.inner.shard.options().resync_bytes_per_s_max })
+        let shards = self.inner.options.shards.len() as u64;
+        Ok(v1::ResyncSettings { bytes_per_s_max: self.inner.shard.options().resync_bytes_per_s_max * shards })
     }
     async fn resync_settings_set(&self, request: v1::ResyncSettings) -> ApiResult<v1::ResyncSettings> {
         self.set_resync_limit(request).await
@@ -128,6 +129,6 @@ impl<E: Env> LocalManagement for Node<E> {
         self.clear_caches(request).await
     }
     async fn metrics(&self) -> ApiResult<String> {
-        Ok(self.metrics_text())
+        Ok(self.metrics_of_server().await)
     }
 }

@@ -17,8 +17,11 @@ pub(crate) enum HostCommand {
     Groups,
     Resyncs,
     Owned,
+    OwnedCount,
     ResyncLimit(u64),
     Counters,
+    /// As text for Prometheus.
+    Metrics,
     /// An overview of all disks where none is named.
     Latencies {
         only: Option<ObjectId>,
@@ -38,6 +41,8 @@ pub(crate) enum HostAnswer {
     Groups(Vec<v1::DiskGroup>),
     Resyncs(Vec<ResyncStatus>),
     Owned(Vec<ObjectStatus>),
+    OwnedCount(u32),
+    Metrics(String),
     Counters(Box<v1::HostCounters>),
     Latencies(Box<v1::HostLatencies>),
     Cleared(Vec<v1::DiskGroupCache>),
@@ -67,7 +72,7 @@ impl<E: Env> Node<E> {
         let bytes = serde_json::to_vec(&command).expect("commands have no unencodable values");
         let request = Request::ManageHost { command: bytes };
         let reply = self.inner.rpc.call(host, Route::Host, request, Vec::new()).await;
-        let name = self.host_name(host);
+        let name = self.shard_name(host);
         match reply {
             Ok((Answer::Managed(bytes), _)) => {
                 let answer: Result<ApiResult<HostAnswer>, _> = serde_json::from_slice(&bytes);
@@ -106,6 +111,8 @@ impl<E: Env> Node<E> {
                 HostAnswer::Resyncs(shard.all_owned().iter().flat_map(|o| o.resync_status()).collect())
             }
             HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
+            HostCommand::OwnedCount => HostAnswer::OwnedCount(shard.all_owned().len() as u32),
+            HostCommand::Metrics => HostAnswer::Metrics(self.metrics_text()),
             HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
             HostCommand::Latencies { only } => HostAnswer::Latencies(Box::new(self.latencies_here(only))),
             HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),

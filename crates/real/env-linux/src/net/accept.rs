@@ -2,6 +2,7 @@
 //!
 //! Promises    A1  a stranger costs one small buffer for [`GREETING_MAX`] at most, and [`STRANGERS_MAX`] of them all there is
 //!             A2  who is refused hears why in words, and so does our own log and health (once per reason)
+//!             A4  a greeting to another host of this process reaches it: hosts of one fabric may share an address
 //!             A3  two live processes of one host are never both connected: the older one, or the second of equals, is refused
 
 use std::{
@@ -108,6 +109,11 @@ async fn greet(host: &Arc<HostShared>, stream: tokio::net::TcpStream, from: Sock
             );
             return refuse(&socket, words).await;
         }
+    };
+    // Hosts of one process may share an address.
+    let host = &match host.fabric.as_ref().and_then(|fabric| fabric.host(hello.to)) {
+        Some(neighbour) => neighbour,
+        None => host.clone(),
     };
     let stop = match host.check_identity(&hello, None).and_then(|()| host.inbound_begins(&hello)) {
         Ok(stop) => stop,
