@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, NetEvent, PageBuf};
-use cairn_env_linux::{Executor, Host, HostConfig, IoChoice, PeerState};
+use cairn_env_linux::{Executor, Fabric, Host, HostConfig, IoChoice, PeerState};
 use cairn_types::{ClusterId, HostId, Incarnation};
 use common::*;
 
@@ -80,6 +80,39 @@ fn messages_of_all_sizes_come_back_in_order() {
     });
     echo.host.set_peer(HostId(1), address(&asker.host));
     done.recv_timeout(Duration::from_secs(60)).expect("all came back");
+}
+
+/// Goal: hosts of one process share an address, and each gets what is for it. Method: two hosts of a fabric of which one listens, and a
+/// third that knows both by that address; and a fourth that nobody knows there.
+#[test]
+fn hosts_of_one_process_share_an_address() {
+    let fabric = Fabric::new();
+    let first = start_echo(HostConfig { fabric: Some(fabric.clone()), ..on_tcp(2, 1) });
+    let second = start_echo(in_fabric(3, 1, &fabric));
+    let at = address(&first.host);
+    let (sender, done) = mpsc::channel();
+    let asker = start(on_tcp(1, 1), move |env| async move {
+        env.set_peer(HostId(2), at);
+        env.set_peer(HostId(3), at);
+        env.set_peer(HostId(4), at);
+        let (mut events, mut up) = (Vec::new(), Vec::new());
+        while up.len() < 2 {
+            env.receive(&mut events).await;
+            up.extend(events.drain(..).filter_map(as_up));
+        }
+        up.sort_unstable();
+        assert_eq!(up, [(HostId(2), Incarnation(1)), (HostId(3), Incarnation(1))]);
+        for to in [2, 3] {
+            exchange(&env, HostId(to), 50).await;
+        }
+        sender.send(()).unwrap();
+    });
+    for host in [&first.host, &second.host] {
+        host.set_peer(HostId(1), address(&asker.host));
+    }
+    done.recv_timeout(Duration::from_secs(60)).expect("all came back");
+    let refused = || first.host.refused().iter().any(|refused| refused.reason.contains("wrong host"));
+    wait_until("the fourth is refused", refused);
 }
 
 /// Goal: who hears of a peer can ask it something and be answered: an answer with no link to leave over is lost, and nobody would tell.
