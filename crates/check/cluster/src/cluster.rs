@@ -386,6 +386,11 @@ impl Cluster {
         cluster
     }
 
+    /// The hosts that are one server with this one.
+    pub fn server_of(&self, number: usize) -> Range<usize> {
+        self.shape.server_of(number)
+    }
+
     /// The name of a device of a host.
     pub fn device_name(group: usize, capacity: Option<usize>) -> String {
         capacity.map_or_else(|| format!("g{group}-cache"), |n| format!("g{group}-capacity-{n}"))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::{At, Blow, Directory, Event, Moment, Phase, Place, What};
 use cairn_sim::{CrashPhase, CrashPoint, Fault, SimDisk, SimEnv};
-use futures::future::{Either, select};
+use futures::future::{Either, join_all, select};
 
 use crate::{cluster::Cluster, plan::Plan};
 
@@ -182,12 +182,26 @@ async fn at_moment(cluster: &Cluster, moment: Moment, blow: Blow, (after_us, for
     };
     cluster.world.sleep(Duration::from_micros(after_us)).await;
     cluster.log.add(format!("--- {blow:?} of h{n} for {for_ms} ms"));
-    let lasts = cluster.world.sleep(ms(for_ms));
-    match blow {
-        Blow::Crash { loss } => befall(cluster, &What::Crash { host: n, loss }, lasts).await,
-        Blow::Pause => befall(cluster, &What::Pause { host: n }, lasts).await,
-        Blow::Isolate => part(cluster, &What::Isolate { host: n }, lasts).await,
-    }
+    // All shards of its server.
+    let server = cluster.server_of(n);
+    let alone = server.len() == 1;
+    let others = (0..cluster.members.len()).filter(|other| !server.contains(other)).collect::<Vec<_>>().into_iter();
+    let each = server.map(|host| (host, others.clone())).map(|(host, others)| async move {
+        let lasts = cluster.world.sleep(ms(for_ms));
+        match blow {
+            Blow::Crash { loss } => befall(cluster, &What::Crash { host, loss }, lasts).await,
+            Blow::Pause => befall(cluster, &What::Pause { host }, lasts).await,
+            Blow::Isolate if alone => part(cluster, &What::Isolate { host }, lasts).await,
+            Blow::Isolate => {
+                let cut = |other| async move {
+                    let lasts = cluster.world.sleep(ms(for_ms));
+                    part(cluster, &What::Cut { a: host, b: other }, lasts).await;
+                };
+                drop(join_all(others.map(cut)).await);
+            }
+        }
+    });
+    join_all(each).await;
 }
 
 /// The crash point so many disk operations from now.

@@ -21,5 +21,6 @@ pub mod plan;
 pub mod rest;
 pub mod run;
 pub mod scenarios;
+pub mod servers;
 pub mod shape;
 pub mod shrink;

@@ -215,9 +215,12 @@ impl<E: Env> Node<E> {
             None => self.me(),
         };
         let shards = self.shards_of(server);
-        let host = match self.inner.shard.look_up(object, &entry.hint_hosts).await {
-            Some((known, _)) => serving_shard(&shards, &known.config),
-            None => server,
+        let host = match &shards[..] {
+            [only] => *only,
+            _ => match self.inner.shard.look_up(object, &entry.hint_hosts).await {
+                Some((known, _)) => serving_shard(&shards, &known.config),
+                None => server,
+            },
         };
         let attached = if host == self.me() {
             self.inner.shard.attach(object, &entry.hint_hosts, true).await

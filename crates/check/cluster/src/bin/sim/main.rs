@@ -39,6 +39,9 @@ enum Command {
         /// The seeds, FIRST..LAST, both run.
         #[arg(long, default_value = "1..1000", value_parser = seeds)]
         seeds: (u64, u64),
+        /// Shards in the place of each host: what befalls it befalls all of them.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=4))]
+        shards: u64,
         /// Threads; default one per processor.
         #[arg(long)]
         jobs: Option<usize>,
@@ -57,6 +60,9 @@ enum Command {
         /// The seed.
         #[arg(required_unless_present = "plan")]
         seed: Option<u64>,
+        /// Shards in the place of each host.
+        #[arg(long, default_value_t = 1, conflicts_with = "plan", value_parser = clap::value_parser!(u64).range(1..=4))]
+        shards: u64,
         /// A plan in JSON, as `run` writes it.
         #[arg(long, conflicts_with = "seed")]
         plan: Option<PathBuf>,
@@ -160,12 +166,14 @@ fn tell_failure(failure: &Failure) -> ExitCode {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Run { seeds, jobs, out, failures_max, shrink } => {
+        Command::Run { seeds, shards, jobs, out, failures_max, shrink } => {
             let jobs = jobs.unwrap_or_else(processors).max(1);
-            sweep::sweep(&sweep::Order { seeds, jobs, out, failures_max, shrink_runs: shrink })
+            let shards = shards as usize;
+            sweep::sweep(&sweep::Order { seeds, shards, jobs, out, failures_max, shrink_runs: shrink })
         }
         Command::Replay {
             seed,
+            shards,
             plan,
             quiet,
             #[cfg(feature = "canaries")]
@@ -173,7 +181,7 @@ fn main() -> ExitCode {
         } => {
             #[cfg(feature = "canaries")]
             cairn_types::Canary::set(canary);
-            let Some(plan) = plan_of(seed, plan) else { return ExitCode::from(2) };
+            let Some(plan) = plan_of(seed, shards, plan) else { return ExitCode::from(2) };
             tell_plan(&plan);
             match run(&plan, !quiet) {
                 Ok(outcome) => {
@@ -191,7 +199,7 @@ fn main() -> ExitCode {
         } => {
             #[cfg(feature = "canaries")]
             cairn_types::Canary::set(canary);
-            let Some(plan) = plan_of(seed, plan) else { return ExitCode::from(2) };
+            let Some(plan) = plan_of(seed, 1, plan) else { return ExitCode::from(2) };
             tell_plan(&plan);
             debug::debug(&plan)
         }
@@ -240,7 +248,7 @@ fn shorten(seed: u64, runs: usize) -> ExitCode {
 }
 
 /// The plan of a seed, or one that was written down; what is wrong with that is told.
-fn plan_of(seed: Option<u64>, path: Option<PathBuf>) -> Option<Plan> {
+fn plan_of(seed: Option<u64>, shards: u64, path: Option<PathBuf>) -> Option<Plan> {
     match (seed, path) {
         (_, Some(path)) => match read_plan(&path) {
             Ok(plan) => Some(plan),
@@ -249,7 +257,7 @@ fn plan_of(seed: Option<u64>, path: Option<PathBuf>) -> Option<Plan> {
                 None
             }
         },
-        (seed, None) => seed.map(Plan::of),
+        (seed, None) => seed.map(|seed| Plan::with_shards(seed, shards as usize)),
     }
 }
 

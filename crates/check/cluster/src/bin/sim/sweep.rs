@@ -22,6 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub struct Order {
     /// First and last.
     pub seeds: (u64, u64),
+    pub shards: usize,
     pub jobs: usize,
     pub out: PathBuf,
     pub failures_max: usize,
@@ -77,7 +78,7 @@ fn tell_progress(bar: &ProgressBar, told: &AtomicU64, seconds: u64) {
 }
 
 fn one(order: &Order, seed: u64, sum: &Mutex<Sum>, stop: &AtomicBool, bar: &ProgressBar) {
-    let plan = Plan::of(seed);
+    let plan = Plan::with_shards(seed, order.shards);
     let result = run(&plan, false);
     let mut sum = sum.lock().expect("no holder of this lock panics");
     sum.runs += 1;
