@@ -470,7 +470,13 @@ impl Cluster {
                         files: None,
                         overwrite: false,
                     };
-                    let made = cluster.manage(n, async move |node| node.disk_group_create(request).await).await;
+                    let alone = cluster.server_of(n).len() == 1;
+                    let made = cluster.manage(n, async move |node| match alone {
+                        true => node.disk_group_create(request).await.map(drop),
+                        // Not where the server has the fewest: each shard has devices of its own.
+                        false => node.create_disk_group_here(request).await.map(drop),
+                    });
+                    let made = made.await;
                     made.expect("a disk group on empty devices");
                 }
             }

@@ -22,6 +22,9 @@ use cairn_faults::{At, Event, What};
 /// Seeds that are run here.
 const SEEDS: std::ops::Range<u64> = 1..121;
 
+/// Seeds that are run with two shards in the place of each host.
+const SEEDS_OF_SHARDS: std::ops::Range<u64> = 1..31;
+
 /// Seeds that failed once, each with what was wrong. They stay, whatever the plan of the seed has become since.
 const FAILED_ONCE: [(u64, &str); 19] = [
     (69, "a component that was replaced while its host's devices were rolled back stayed there for ever"),
@@ -46,14 +49,14 @@ const FAILED_ONCE: [(u64, &str); 19] = [
 ];
 
 /// Runs these seeds on all processors; what failed, and the sum of the rest.
-fn sweep(seeds: &[u64]) -> (Outcome, Vec<String>) {
+fn sweep(seeds: &[u64], shards: usize) -> (Outcome, Vec<String>) {
     let (next, sum) = (AtomicU64::new(0), Mutex::new((Outcome::default(), Vec::new())));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    let result = run(&Plan::of(*seed), false);
+                    let result = run(&Plan::with_shards(*seed, shards), false);
                     let mut sum = sum.lock().expect("no holder of this lock panics");
                     match result {
                         Ok(outcome) => sum.0.add(&outcome),
@@ -69,7 +72,7 @@ fn sweep(seeds: &[u64]) -> (Outcome, Vec<String>) {
 #[test]
 fn random_plans() {
     let seeds: Vec<u64> = SEEDS.collect();
-    let (outcome, failed) = sweep(&seeds);
+    let (outcome, failed) = sweep(&seeds, 1);
     let hours = outcome.lasted.as_secs_f64() / 3600.0;
     eprintln!(
         "{} seeds, {hours:.2} hours simulated, {} requests ({} failed, {} given up), {} steps",
@@ -89,8 +92,18 @@ fn random_plans() {
 }
 
 #[test]
+fn random_plans_of_servers_with_two_shards() {
+    let seeds: Vec<u64> = SEEDS_OF_SHARDS.collect();
+    let (outcome, failed) = sweep(&seeds, 2);
+    eprintln!("{} seeds, {} requests, {} steps", seeds.len(), outcome.requests, outcome.steps);
+    eprintln!("{}", failed.join("\n"));
+    assert!(failed.is_empty(), "{} seeds failed", failed.len());
+    assert!(outcome.requests > 0);
+}
+
+#[test]
 fn seeds_that_failed_once() {
-    let (_, failed) = sweep(&FAILED_ONCE.map(|(seed, _)| seed));
+    let (_, failed) = sweep(&FAILED_ONCE.map(|(seed, _)| seed), 1);
     eprintln!("{}", failed.join("\n"));
     assert!(failed.is_empty(), "{} failed again", failed.len());
 }

@@ -12,6 +12,7 @@ mod latencies;
 mod owners;
 mod refusals;
 mod resyncs;
+mod servers;
 mod space;
 mod stage;
 
@@ -148,6 +149,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         resyncs::all(),
         idle::all(),
         clones::all(),
+        servers::all(),
         forgets::all(),
         space::all(),
         caches::all(),
