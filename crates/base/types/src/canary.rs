@@ -63,6 +63,8 @@ pub enum Canary {
     ForgetfulVotes,
     /// Who waits for a host's answer waits on when that host is gone.
     CallsNotGivenUp,
+    /// Each process of a host numbers its calls from the beginning.
+    NumbersReused,
     /// A host starts with nothing of the directory but what the directory tells it.
     LocalCopyIgnored,
     /// Copies that nobody uses count as they did when they were last used.
@@ -75,7 +77,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -104,6 +106,7 @@ impl Canary {
         Self::ChangeDropped,
         Self::ForgetfulVotes,
         Self::CallsNotGivenUp,
+        Self::NumbersReused,
         Self::LocalCopyIgnored,
         Self::RestUnseen,
         Self::ChangedBelieved,

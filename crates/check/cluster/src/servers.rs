@@ -163,7 +163,12 @@ mod tests {
                         see(host);
                     }
                     if name == "hosts" {
-                        value.as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64).for_each(&mut *see);
+                        value
+                            .as_array()
+                            .into_iter()
+                            .flatten()
+                            .filter_map(serde_json::Value::as_u64)
+                            .for_each(&mut *see);
                     }
                     each_host(value, see);
                 }

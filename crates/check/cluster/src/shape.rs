@@ -185,6 +185,15 @@ impl Shape {
         self
     }
 
+    /// With disks so small that hardly a request finds its blocks free, of many guests.
+    pub fn small(mut self) -> Self {
+        for disk in &mut self.disks {
+            (disk.size_bytes, disk.guests) = (16 * 4096, 12);
+        }
+        self.pause_max_ms = 12;
+        self
+    }
+
     /// With a reader of every disk at every host.
     pub fn read_everywhere(mut self) -> Self {
         self.disks.iter_mut().for_each(|disk| disk.readers = self.hosts);

@@ -48,6 +48,13 @@ const FAILED_ONCE: [(u64, &str); 19] = [
     (6843, "a disk whose making was cut in two was told to be unknown, and was there a minute later"),
 ];
 
+/// The same with several shards in the place of each host: the seed, and how many.
+const FAILED_ONCE_OF_SHARDS: [(u64, usize, &str); 1] = [(
+    128,
+    3,
+    "a host that was started anew took an answer for its last process for one to its own request of that number",
+)];
+
 /// Runs these seeds on all processors; what failed, and the sum of the rest.
 fn sweep(seeds: &[u64], shards: usize) -> (Outcome, Vec<String>) {
     let (next, sum) = (AtomicU64::new(0), Mutex::new((Outcome::default(), Vec::new())));
@@ -103,7 +110,10 @@ fn random_plans_of_servers_with_two_shards() {
 
 #[test]
 fn seeds_that_failed_once() {
-    let (_, failed) = sweep(&FAILED_ONCE.map(|(seed, _)| seed), 1);
+    let (_, mut failed) = sweep(&FAILED_ONCE.map(|(seed, _)| seed), 1);
+    for (seed, shards, _) in FAILED_ONCE_OF_SHARDS {
+        failed.extend(sweep(&[seed], shards).1);
+    }
     eprintln!("{}", failed.join("\n"));
     assert!(failed.is_empty(), "{} failed again", failed.len());
 }

@@ -115,7 +115,7 @@ impl<E: Env> Leases<E> {
         Self {
             inner: Rc::new(Inner {
                 grants: RefCell::new(grants),
-                held: RefCell::new(PeerLeases::new(options.lease)),
+                held: RefCell::new(PeerLeases::new(options.lease, rpc.first_number())),
                 connected: RefCell::default(),
                 peers: RefCell::default(),
                 remembered: RefCell::default(),

@@ -1,7 +1,8 @@
 //! Requests and answers between hosts: numbers, pending answers, and when an answer is given up.
 //!
 //! Promises    every call resolves: with the answer, or with [`Refusal::Lost`] once the connection ended, the peer
-//!             fell silent for a lease, or [`CALL_SECONDS_MAX`] passed; a late answer is dropped
+//!             fell silent for a lease, or [`CALL_SECONDS_MAX`] passed; a late answer is dropped, also one for the process before
+//!             this one: no two processes of a host give the same numbers
 //! Assumes     messages to one peer arrive in the order sent (env); a call is sent before `call` returns
 //! Not here    what requests mean (`seats`, `owner`)
 
@@ -28,10 +29,24 @@ pub const CALL_SECONDS_MAX: u64 = 10;
 
 /// Where the shard stands in a request's number.
 const SHARD_SHIFT: u32 = 56;
+/// Where the process's mark stands in it: its first number is so far from the next process's. Napkin: 2^40 calls are 127 days of
+/// 100,000 a second, and then they have numbers that the next process but long ago did not use.
+const PROCESS_SHIFT: u32 = 40;
+/// Marks that there are: an answer that comes 65,536 starts late is none.
+const PROCESSES: u64 = 1 << (SHARD_SHIFT - PROCESS_SHIFT);
 
 /// Whether the same shard of a host asked both requests.
 pub(crate) fn one_shard_asked(id: u64, other: u64) -> bool {
     id >> SHARD_SHIFT == other >> SHARD_SHIFT
+}
+
+/// The asking shard stands in a number, so that the answer finds back to it; and the process, as an owner may answer long after it was
+/// asked: whoever asks it anew by the same number after a start would take the answer for its own.
+fn first_number(env: &impl Env) -> u64 {
+    if Canary::NumbersReused.sings() {
+        return 1;
+    }
+    u64::from(env.shard()) << SHARD_SHIFT | env.incarnation().0 % PROCESSES << PROCESS_SHIFT | 1
 }
 
 /// An answer with its payload.
@@ -64,9 +79,13 @@ impl<E: Env> Clone for Rpc<E> {
 impl<E: Env> Rpc<E> {
     /// No calls yet.
     pub fn new(env: E) -> Self {
-        // The asking shard stands in the number, so that the answer finds back to it.
-        let first = u64::from(env.shard()) << SHARD_SHIFT | 1;
+        let first = first_number(&env);
         Self { inner: Rc::new(Inner { env, pending: RefCell::new(Numbered::from(first)), up: RefCell::default() }) }
+    }
+
+    /// What this process numbers begins here: none before it on this host gave these numbers.
+    pub(crate) fn first_number(&self) -> u64 {
+        first_number(&self.inner.env)
     }
 
     /// Sends `request` before it returns; the future resolves with the answer.

@@ -69,7 +69,7 @@ impl Model {
     fn first(&self, budget: Budget) -> State {
         let now = Time(LEASE.as_nanos() as u64 * 10);
         let seat = |_| Seat { grants: Grants::new(Time(0), LEASE, 1 << 10), promised: self.owner };
-        let mut owner = PeerLeases::new(LEASE);
+        let mut owner = PeerLeases::new(LEASE, 0);
         owner.own(OBJECT, self.owner, &self.config.seats());
         let seats = LETTERS.map(seat).to_vec();
         let mut state = State { owner, seats, promised: BTreeSet::new(), net: BTreeSet::new(), now, budget };

@@ -343,7 +343,7 @@ struct Pair {
 
 impl Pair {
     fn new(lease: Duration) -> Self {
-        let mut owner = PeerLeases::new(lease);
+        let mut owner = PeerLeases::new(lease, 0);
         owner.own(OBJECT, epoch(1, 0), &[seat_of('A')]);
         Self { owner, grantor: Grants::new(Time(0), lease, 7), epoch: epoch(1, 0), lost: 0 }
     }

@@ -18,13 +18,13 @@ pub struct Host {
     pub fault_domain: String,
     /// Where its peers reach it, "address:port".
     pub address: String,
-    /// Whether it answers heartbeats.
+    /// Whether it answers heartbeats, with all its shards.
     pub up: bool,
     /// How many times its process was started.
     pub incarnation: u64,
     /// Whether it is in maintenance.
     pub maintenance: bool,
-    /// Shard threads of its process; none when it cannot be asked.
+    /// Its shards: threads with disk groups and disks of their own.
     #[serde(default)]
     pub shards: Option<u32>,
     /// Its disk groups.
@@ -32,7 +32,7 @@ pub struct Host {
     pub disk_groups: Vec<DiskGroupId>,
     /// Space of its disk groups, as last reported.
     pub capacity: Capacity,
-    /// Virtual disks that it owns, as far as the answering host knows.
+    /// Virtual disks that it owns; none where one of its shards does not answer.
     #[serde(default)]
     pub disks_owned: Option<u32>,
 }

@@ -143,6 +143,16 @@ fn too_long() -> Vec<Scenario> {
             handed_round,
         ),
         Scenario::new(
+            "15. an answer for the process before",
+            (
+                "who asks anew after a start gets no answer that was meant for the process before it",
+                "the way to a copy is cut, so that requests wait at the owner; the third host, where guests are, is started anew meanwhile, \
+                 and asks for other blocks; then the copy is recorded absent, and all is answered that waited",
+            ),
+            (Shape::plain(3).small().read_everywhere(), 16),
+            process_before,
+        ),
+        Scenario::new(
             "15. a retry after very many requests of others",
             (
                 "what a client that is cut off waits for is remembered, however much others do until it can ask again",
@@ -223,6 +233,27 @@ async fn delayed_writes(stage: Stage) -> Result<(), String> {
         stage.ms(300 + stage.below(2700)).await;
         stage.cluster.world.heal(from, to);
         stage.ms(stage.below(1500)).await;
+    }
+    stage.rest(false).await
+}
+
+async fn process_before(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    for _ in 0..6 {
+        let (copies, witnesses) = stage.copies_and_witnesses().await?;
+        stage.attach(copies[0]).await?;
+        stage.ms(200).await;
+        stage.cut(copies[0], copies[1]);
+        stage.ms(100 + stage.below(900)).await;
+        for _ in 0..3 {
+            stage.say(format!("h{} is started anew", witnesses[0]));
+            stage.host(witnesses[0]).restart();
+            stage.ms(100 + stage.below(200)).await;
+        }
+        // The copy falls silent, and is recorded absent.
+        stage.ms(3000).await;
+        stage.heal_links();
+        stage.ms(2000).await;
     }
     stage.rest(false).await
 }

@@ -11,12 +11,8 @@ const REBUILD_WITHIN_MS: u64 = 15_000;
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     let disk = Shape::plain(SHARDS + 3).disks[0].clone();
-    let shape = Shape {
-        servers: vec![SHARDS, 1, 1, 1],
-        disks: vec![disk; 4],
-        pause_max_ms: 200,
-        ..Shape::plain(SHARDS + 3)
-    };
+    let shape =
+        Shape { servers: vec![SHARDS, 1, 1, 1], disks: vec![disk; 4], pause_max_ms: 200, ..Shape::plain(SHARDS + 3) };
     vec![Scenario::new(
         "a server with most of the shards dies",
         (

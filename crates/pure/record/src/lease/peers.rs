@@ -57,6 +57,8 @@ pub struct PendingConfirm {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PeerLeases {
     lease: Duration,
+    /// No heartbeat of this process has this number or a lower one.
+    before_first: u64,
     peers: BTreeMap<HostId, Peer>,
     owned: BTreeMap<ObjectId, Owned>,
 }
@@ -65,15 +67,17 @@ pub struct PeerLeases {
 const PENDING_MAX: usize = 16;
 
 impl PeerLeases {
-    /// Nothing is held.
-    pub fn new(lease: Duration) -> Self {
-        Self { lease, peers: BTreeMap::new(), owned: BTreeMap::new() }
+    /// Nothing is held. Heartbeats are numbered from above `before_first`: so far from those of the process before that an answer
+    /// which comes late, and was meant for that one, answers none of them.
+    pub fn new(lease: Duration, before_first: u64) -> Self {
+        Self { lease, before_first, peers: BTreeMap::new(), owned: BTreeMap::new() }
     }
 
     /// The next heartbeat to `peer`: its number, its session and the objects to list, which is all of them or a word that they are
     /// those that the peer has. Send it with the clock at `now`.
     pub fn heartbeat(&mut self, peer: HostId, now: Time) -> (u64, PeerSession, Listed) {
-        let state = self.peers.entry(peer).or_default();
+        let before_first = self.before_first;
+        let state = self.peers.entry(peer).or_insert_with(|| Peer { sent: before_first, ..Peer::default() });
         state.sent += 1;
         state.pending.insert(state.sent, now);
         while state.pending.len() > PENDING_MAX {

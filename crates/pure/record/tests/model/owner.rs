@@ -62,7 +62,7 @@ pub struct Out {
 impl OwnerNode {
     pub fn new(index: usize, canary: Canary, known: Accepted, lease: Option<Duration>) -> Self {
         let number = known.epoch.number;
-        let leases = lease.map(PeerLeases::new);
+        let leases = lease.map(|lease| PeerLeases::new(lease, 0));
         Self { index, canary, known, number, phase: Phase::Idle, leases, tokens: BTreeMap::new(), next_token: 0 }
     }
 
