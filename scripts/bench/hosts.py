@@ -42,7 +42,9 @@ class _ApiConnection(http.client.HTTPConnection):
 
 
 class Cluster:
-    """A running cluster. Host numbers begin at 1."""
+    """A running cluster. Host numbers begin at 1. Each host has as many disk groups as shards."""
+
+    shards = 1
 
     def __init__(self, programs, folder, sockets, log_mib=0, repair_delay_s=3600):
         self.programs, self.folder, self.sockets = Path(programs), Path(folder), Path(sockets)
@@ -103,7 +105,7 @@ class Cluster:
         try:
             if self.cairn("cluster", "status", host=host)["hosts_up"] != self.hosts:
                 return False
-            return len(open_gauges(self.counters(host))) == self.hosts
+            return len(open_gauges(self.counters(host))) == self.hosts * self.shards
         except Refused:
             return False
 
@@ -151,9 +153,9 @@ class Cluster:
 class SeveralProcesses(Cluster):
     """Each host a process; they talk over loopback. etcd is a process by itself, so that any host may be killed."""
 
-    def __init__(self, programs, folder, sockets, cache_mib, capacity_mib, hosts=3, **more):
+    def __init__(self, programs, folder, sockets, cache_mib, capacity_mib, hosts=3, shards=1, **more):
         super().__init__(programs, folder, sockets, **more)
-        self.hosts = hosts
+        self.hosts, self.shards = hosts, shards
         self.sizes = cache_mib, capacity_mib
         # 127.77.1.0 to 127.77.250.0, and on from 127.78.1.0 for the second cluster of a run: two runs at once do not meet.
         self.network = f"127.{77 + next(_clusters)}.{os.getpid() % 250 + 1}"
@@ -182,14 +184,17 @@ class SeveralProcesses(Cluster):
 
     def _config(self, host, folder):
         cache_mib, capacity_mib = self.sizes
+        groups = [
+            f'[[disk_group]]\ncache = "{folder}/cache{mark}.img"\ncapacity = ["{folder}/capacity{mark}.img"]\n'
+            f'cache_size = "{cache_mib}MiB"\ncapacity_size = "{capacity_mib}MiB"\n'
+            for mark in ["", *(f"-{number}" for number in range(2, self.shards + 1))]
+        ]
         return (
             f'[cluster]\nname = "bench"\nrepair_delay_s = {self.repair_delay_s}\n'
-            f'[host]\nname = "{self.host_name(host)}"\ndata_dir = "{folder}/data"\n'
+            f'[host]\nname = "{self.host_name(host)}"\ndata_dir = "{folder}/data"\nshards = {self.shards}\n'
             f'[listen]\npeers = "{self.network}.{host}:9600"\napi = ""\nnbd = ""\n'
             f'api_socket = "{self.api_socket(host)}"\nnbd_socket = "{self.nbd_socket(host)}"\n'
-            f'[directory]\nkind = "etcd"\nendpoints = ["{self.endpoint}"]\n[log]\nlevel = "warn"\n{self.tuning()}'
-            f'[[disk_group]]\ncache = "{folder}/cache.img"\ncapacity = ["{folder}/capacity.img"]\n'
-            f'cache_size = "{cache_mib}MiB"\ncapacity_size = "{capacity_mib}MiB"\n'
+            f'[directory]\nkind = "etcd"\nendpoints = ["{self.endpoint}"]\n[log]\nlevel = "warn"\n{self.tuning()}{"".join(groups)}'
         )
 
     def kill_host(self, host):
