@@ -10,7 +10,7 @@
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
 #   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
-#   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, calls; fifteen minutes
+#   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
@@ -51,6 +51,7 @@ bench-scaling: setup
 	target/release/sim curves
 	@python3 scripts/bench --rows disks-1,disks-8,disks-64,disk-qd64 --systems nbdkit,cairn
 	@python3 scripts/bench/objects.py
+	@python3 scripts/bench/shards.py
 	@python3 scripts/bench/calls.py
 
 # Runs take and free much memory: the allocator keeps it for the next one.
