@@ -80,13 +80,12 @@ where
         host: HostId(0),
         incarnation: Incarnation(0),
         protocol: 0,
-        shards: 1,
         listen: None,
         fabric: None,
     };
     let host = Host::new(config).map_err(|error| RunError::Job(error.to_string()))?;
     let (result, taken) = oneshot::channel();
-    let ended = run_shard(&host, 0, ExecutorConfig::default(), |env| {
+    let ended = run_shard(&host, ExecutorConfig::default(), |env| {
         let work = work(env);
         async move {
             let _ = result.send(work.await);

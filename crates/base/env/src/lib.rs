@@ -1,7 +1,7 @@
 //! The seam between Cairn and the world: disks, messages, time, chance, tasks.
 //!
 //! Promises    code that names only these traits runs unchanged on Linux (`env-linux`) and in the simulator (`sim`)
-//! Assumes     one shard is one thread: futures are not `Send`, nothing on a shard is locked
+//! Assumes     one host is one thread: futures are not `Send`, nothing of a host is locked
 //! Not here    any implementation; what messages mean (`wire`)
 #![forbid(unsafe_code)]
 
@@ -14,11 +14,11 @@ use std::{future::Future, time::Duration};
 pub use buffer::{BUFFER_ALIGN, PageBuf};
 pub use disk::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability};
 pub use futures::future::LocalBoxFuture;
-pub use net::{InMessage, NetEvent, OutMessage, Route};
+pub use net::{InMessage, NetEvent, OutMessage};
 
 use cairn_types::{HostId, Incarnation, Time};
 
-/// One shard's world. Cheap to clone; all clones are the same world.
+/// One host's world. Cheap to clone; all clones are the same world.
 pub trait Env: Clone + 'static {
     /// A device of this world.
     type Disk: Disk;
@@ -27,8 +27,6 @@ pub trait Env: Clone + 'static {
     fn host(&self) -> HostId;
     /// This process of the host.
     fn incarnation(&self) -> Incarnation;
-    /// The number of this shard within its process, from 0.
-    fn shard(&self) -> u8;
     /// The monotonic clock (`CLOCK_BOOTTIME`: it counts through suspend).
     fn now(&self) -> Time;
     /// The wall clock in ms since 1970: for people and the repair delay, never for safety.
@@ -39,7 +37,7 @@ pub trait Env: Clone + 'static {
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
         self.sleep_until(self.now() + duration)
     }
-    /// Runs `task` on this shard until either ends; a destructor that calls this while the shard ends starts nothing.
+    /// Runs `task` on this host until either ends; a destructor that calls this while the host ends starts nothing.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
     /// Runs `job` on a thread of its own (in the simulator: at once, as one instant).
     fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T>;
@@ -50,6 +48,6 @@ pub trait Env: Clone + 'static {
     /// Messages to one host over one connection arrive in the order sent, or a [`NetEvent::PeerDown`] tells
     /// that some may not have.
     fn send(&self, to: HostId, message: OutMessage);
-    /// Waits for network events and appends at least one to `events`. One caller per shard.
+    /// Waits for network events and appends at least one to `events`. One caller per host.
     fn receive<'a>(&'a self, events: &'a mut Vec<NetEvent>) -> LocalBoxFuture<'a, ()>;
 }

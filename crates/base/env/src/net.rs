@@ -1,26 +1,11 @@
 //! Messages between hosts: opaque bodies with a payload apart, so that block data is never copied into a body.
 
 use bytes::Bytes;
-use cairn_types::{DiskGroupId, HostId, Incarnation, ObjectId};
-
-/// Which shard of the receiving process a message is for. The receiver resolves it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
-    /// The shard that speaks for the host (heartbeats, management).
-    Host,
-    /// The shard that holds this disk group.
-    DiskGroup(DiskGroupId),
-    /// The shard that owns, or would own, this object.
-    Object(ObjectId),
-    /// The shard of this number: answers go back to the shard that asked.
-    Shard(u8),
-}
+use cairn_types::{HostId, Incarnation};
 
 /// A message to be sent.
 #[derive(Debug, Clone)]
 pub struct OutMessage {
-    /// Where to, within the process.
-    pub route: Route,
     /// The encoded message (`wire`).
     pub body: Bytes,
     /// Block data that belongs to it, in order; each part a multiple of 512 bytes, or empty.
@@ -34,15 +19,13 @@ pub struct InMessage {
     pub from: HostId,
     /// The sender's process.
     pub incarnation: Incarnation,
-    /// Where to, within this process.
-    pub route: Route,
     /// The encoded message.
     pub body: Bytes,
     /// The block data, in one 4 KiB aligned piece.
     pub payload: Bytes,
 }
 
-/// What the network tells a shard.
+/// What the network tells a host.
 #[derive(Debug, Clone)]
 pub enum NetEvent {
     /// A message.

@@ -20,7 +20,7 @@ use cairn_node::{GroupPaths, GroupStore, Node, NodeOptions, Outside};
 use cairn_object::{DiskClient, LeaseOptions, ObjectEvent, ObjectOptions};
 use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
 use cairn_store::StoreOptions;
-use cairn_types::{ClusterId, DiskGroupId, HostId, ObjectId, Policy};
+use cairn_types::{ClusterId, HostId, ObjectId, Policy};
 use futures::{
     channel::oneshot,
     future::{Either, LocalBoxFuture, select},
@@ -168,10 +168,6 @@ impl Outside<SimEnv> for SimOutside {
     fn save_local_copy(&self, json: Vec<u8>) {
         self.saved.borrow_mut().copy = Some(json);
     }
-
-    fn disk_group_here(&self, _: DiskGroupId) {}
-
-    fn disk_group_gone(&self, _: DiskGroupId) {}
 
     fn event(&self, event: ObjectEvent) {
         if let ObjectEvent::DoneBefore { .. } = event {

@@ -56,10 +56,6 @@ impl Env for SimEnv {
         Incarnation(self.process)
     }
 
-    fn shard(&self) -> u8 {
-        0
-    }
-
     fn now(&self) -> Time {
         Time(self.host.clock_now(self.core.now()))
     }

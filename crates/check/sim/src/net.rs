@@ -260,7 +260,6 @@ pub(crate) fn send(core: &Rc<Core>, from: HostId, process: u64, to: HostId, mess
     let mut message = InMessage {
         from: spoken,
         incarnation: Incarnation(process),
-        route: message.route,
         payload: one_piece(&message.payload),
         body: message.body,
     };

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use cairn_env::{Env, NetEvent, OutMessage, Route};
+use cairn_env::{Env, NetEvent, OutMessage};
 use cairn_sim::{Host, SimEnv, World};
 
 type Log = Rc<RefCell<Vec<String>>>;
@@ -41,7 +41,6 @@ fn send(env: &SimEnv, to: &Host, text: &str) {
     env.send(
         to.id(),
         OutMessage {
-            route: Route::Host,
             body: Bytes::copy_from_slice(text.as_bytes()),
             payload: vec![Bytes::from(vec![1; 512]), Bytes::from(vec![2; 512])],
         },
@@ -179,7 +178,7 @@ fn blocks_change_one_way_when_told_to() {
     world.run_for(Duration::from_millis(100));
     let block = Bytes::from(vec![7u8; 4096]);
     let send = |from: &Host, to: &Host, number: u8, payload| {
-        from.env().send(to.id(), OutMessage { route: Route::Host, body: vec![number].into(), payload });
+        from.env().send(to.id(), OutMessage { body: vec![number].into(), payload });
     };
     world.change_blocks(a.id(), b.id(), 3);
     for number in 0..6 {

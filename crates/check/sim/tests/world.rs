@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf, Route};
+use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf};
 use cairn_sim::{Host, SimEnv, World};
 use cairn_types::HostId;
 
@@ -12,7 +12,7 @@ fn millis(ms: u64) -> Duration {
 }
 
 fn message(text: &str) -> OutMessage {
-    OutMessage { route: Route::Host, body: Bytes::copy_from_slice(text.as_bytes()), payload: vec![] }
+    OutMessage { body: Bytes::copy_from_slice(text.as_bytes()), payload: vec![] }
 }
 
 /// Writes, flushes, greets peers and sleeps for ever: something of everything.

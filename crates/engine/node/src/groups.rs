@@ -71,7 +71,6 @@ impl<E: Env> Node<E> {
                 .outside
                 .warn(format!("disk group {disk_group} holds a record of object {object} that does not decode"));
         }
-        inner.outside.disk_group_here(disk_group);
         inner.groups.borrow_mut().insert(disk_group, paths);
     }
 
@@ -176,7 +175,6 @@ impl<E: Env> Node<E> {
             deleted.map_err(crate::manage::directory_error)?;
         }
         inner.seats.remove_disk_group(disk_group);
-        inner.outside.disk_group_gone(disk_group);
         inner.groups.borrow_mut().remove(&disk_group);
         let _ = store.group().close().await;
         self.save_groups()

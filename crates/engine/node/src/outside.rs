@@ -33,10 +33,6 @@ pub trait Outside<E: Env>: 'static {
     fn save_groups(&self, groups: &[GroupPaths]) -> Result<(), String>;
     /// Keeps the local copy of the directory, durably, replacing the last one as a whole.
     fn save_local_copy(&self, json: Vec<u8>);
-    /// Messages to a disk group come to this shard from now on.
-    fn disk_group_here(&self, disk_group: DiskGroupId);
-    /// It is not here any more.
-    fn disk_group_gone(&self, disk_group: DiskGroupId);
     /// Something happened that people read about.
     fn event(&self, event: ObjectEvent);
     /// A sentence for the log.

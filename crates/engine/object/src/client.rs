@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::{Env, Route};
+use cairn_env::Env;
 use cairn_types::{Accepted, BLOCK_BYTES, HostId, ObjectId, Time};
 use cairn_volume::{Extent, Guest, Volume, VolumeError, VolumeInfo};
 use cairn_wire::{Answer, DataPiece, GuestRequest, Refusal, Request, block_crc};
@@ -263,7 +263,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let object = self.inner.object;
         let payload = payload.map(|p| vec![p]).unwrap_or_default();
         let request = Request::Guest { object, request };
-        let reply = self.inner.shard.inner.rpc.call(owner, Route::Object(object), request, payload).await;
+        let reply = self.inner.shard.inner.rpc.call(owner, request, payload).await;
         match reply {
             Ok((told, data)) => {
                 let told = answer(told, data);

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_env::{Env, Route};
+use cairn_env::Env;
 use cairn_record::{Grants, PeerLeases, PendingConfirm};
 use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time};
 use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Message, SeizeAnswer};
@@ -272,7 +272,7 @@ impl<E: Env> Leases<E> {
             inner.remembered.borrow().get(&host).map(|r| r.iter().map(|(dg, (c, p))| (*dg, *c, *p)).collect());
         let remembered = remembered.unwrap_or_default();
         let heartbeat = Heartbeat { number, session, remembered, summary: summary.clone(), owned };
-        inner.rpc.send(host, Route::Host, &Message::Heartbeat(heartbeat), Vec::new());
+        inner.rpc.send(host, &Message::Heartbeat(heartbeat), Vec::new());
     }
 
     /// True: it had been silent.
@@ -297,7 +297,7 @@ impl<E: Env> Leases<E> {
         if let Some(session) = session {
             let grantor = (inner.env.host(), inner.env.incarnation());
             let answer = HeartbeatAnswer { number: heartbeat.number, session, grantor };
-            inner.rpc.send(from, Route::Host, &Message::HeartbeatAnswer(answer), Vec::new());
+            inner.rpc.send(from, &Message::HeartbeatAnswer(answer), Vec::new());
         }
         let listener = inner.on_remembered.borrow().clone();
         if let Some(listener) = listener {
@@ -404,7 +404,7 @@ impl<E: Env> Leases<E> {
                 continue;
             }
             let message = Message::Release { disk_group, object, epoch };
-            inner.rpc.send(host, Route::DiskGroup(disk_group), &message, Vec::new());
+            inner.rpc.send(host, &message, Vec::new());
         }
     }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::{Env, OutMessage, Route};
+use cairn_env::{Env, OutMessage};
 use cairn_types::{Canary, HostId, Incarnation, Time};
 use cairn_wire::{Answer, Message, Refusal, Request, encode};
 use futures::{FutureExt, channel::oneshot};
@@ -27,26 +27,19 @@ use crate::numbered::Numbered;
 /// Linux gives a device 30 s before it resets it; a guest's own timeout is 30 s too, so ours must be well below.
 pub const CALL_SECONDS_MAX: u64 = 10;
 
-/// Where the shard stands in a request's number.
-const SHARD_SHIFT: u32 = 56;
-/// Where the process's mark stands in it: its first number is so far from the next process's. Napkin: 2^40 calls are 127 days of
-/// 100,000 a second, and then they have numbers that the next process but long ago did not use.
-const PROCESS_SHIFT: u32 = 40;
+/// Where the process stands in a number: its first one is so far from the next process's. Napkin: 2^48 calls are 89 years of 100,000
+/// a second.
+const PROCESS_SHIFT: u32 = 48;
 /// Marks that there are: an answer that comes 65,536 starts late is none.
-const PROCESSES: u64 = 1 << (SHARD_SHIFT - PROCESS_SHIFT);
+const PROCESSES: u64 = 1 << (u64::BITS - PROCESS_SHIFT);
 
-/// Whether the same shard of a host asked both requests.
-pub(crate) fn one_shard_asked(id: u64, other: u64) -> bool {
-    id >> SHARD_SHIFT == other >> SHARD_SHIFT
-}
-
-/// The asking shard stands in a number, so that the answer finds back to it; and the process, as an owner may answer long after it was
-/// asked: whoever asks it anew by the same number after a start would take the answer for its own.
+/// The process stands in a number, as an owner may answer long after it was asked: whoever asks it anew by the same number after a start
+/// would take the answer for its own.
 fn first_number(env: &impl Env) -> u64 {
     if Canary::NumbersReused.sings() {
         return 1;
     }
-    u64::from(env.shard()) << SHARD_SHIFT | env.incarnation().0 % PROCESSES << PROCESS_SHIFT | 1
+    ((env.incarnation().0 % PROCESSES) << PROCESS_SHIFT) | 1
 }
 
 /// An answer with its payload.
@@ -89,18 +82,12 @@ impl<E: Env> Rpc<E> {
     }
 
     /// Sends `request` before it returns; the future resolves with the answer.
-    pub fn call(
-        &self,
-        to: HostId,
-        route: Route,
-        request: Request,
-        payload: Vec<Bytes>,
-    ) -> impl Future<Output = Reply> + use<E> {
+    pub fn call(&self, to: HostId, request: Request, payload: Vec<Bytes>) -> impl Future<Output = Reply> + use<E> {
         let inner = &self.inner;
         let (answer, receiver) = oneshot::channel();
         if to == inner.env.host() || inner.up.borrow().contains_key(&to) {
             let id = inner.pending.borrow_mut().push(Pending { to, since: inner.env.now(), answer });
-            self.send(to, route, &Message::Request { id, request }, payload);
+            self.send(to, &Message::Request { id, request }, payload);
         } else {
             drop(answer);
         }
@@ -108,8 +95,8 @@ impl<E: Env> Rpc<E> {
     }
 
     /// Sends a message that has no answer.
-    pub fn send(&self, to: HostId, route: Route, message: &Message, payload: Vec<Bytes>) {
-        self.inner.env.send(to, OutMessage { route, body: encode(message), payload });
+    pub fn send(&self, to: HostId, message: &Message, payload: Vec<Bytes>) {
+        self.inner.env.send(to, OutMessage { body: encode(message), payload });
     }
 
     /// Answers request `id` of `to`.
@@ -118,12 +105,12 @@ impl<E: Env> Rpc<E> {
             Ok((answer, payload)) => (Ok(answer), payload),
             Err(refusal) => (Err(refusal), Vec::new()),
         };
-        self.send(to, Route::Shard((id >> SHARD_SHIFT) as u8), &Message::Answer { id, answer }, payload);
+        self.send(to, &Message::Answer { id, answer }, payload);
     }
 
-    /// Answers requests of one shard of `to` with [`Answer::Done`].
+    /// Answers requests of `to` with [`Answer::Done`].
     pub(crate) fn answer_done(&self, to: HostId, ids: Vec<u64>) {
-        self.send(to, Route::Shard((ids[0] >> SHARD_SHIFT) as u8), &Message::Done { ids }, Vec::new());
+        self.send(to, &Message::Done { ids }, Vec::new());
     }
 
     /// An answer arrived.

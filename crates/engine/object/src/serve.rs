@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
-use cairn_env::{Env, Route};
+use cairn_env::Env;
 use cairn_types::{Accepted, BLOCK_BYTES, Canary, HostId, Incarnation, ObjectId};
 use cairn_wire::{Answer, DataPiece, GuestRequest, Message, Refusal, Request, block_crc};
 use futures::future::{LocalBoxFuture, join_all, ready};
@@ -152,7 +152,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         hosts.sort_unstable();
         hosts.dedup();
         for host in hosts.into_iter().filter(|h| *h != me && self.inner.rpc.is_up(*h)) {
-            asked.push(self.inner.rpc.call(host, Route::Object(object), Request::WhoHas { object }, Vec::new()));
+            asked.push(self.inner.rpc.call(host, Request::WhoHas { object }, Vec::new()));
         }
         let mut answers: Vec<Answer> = join_all(asked).await.into_iter().flatten().map(|(a, _)| a).collect();
         answers.extend(local.await.ok().map(|(a, _)| a));
@@ -204,7 +204,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let owner = owner.filter(|o| *o != self.inner.env.host() && self.inner.rpc.is_up(*o));
         if let Some(owner) = owner {
             let request = Request::HandOver { object, force };
-            if let Err(refusal) = self.inner.rpc.call(owner, Route::Object(object), request, Vec::new()).await {
+            if let Err(refusal) = self.inner.rpc.call(owner, request, Vec::new()).await {
                 return Err(format!("the owner does not hand over: {refusal:?}"));
             }
         }
@@ -236,7 +236,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             Some(_) => self.serve_command(object, &bytes).await?.0,
             None => {
                 let request = Request::Manage { object, command: bytes };
-                self.inner.rpc.call(owner, Route::Object(object), request, Vec::new()).await?.0
+                self.inner.rpc.call(owner, request, Vec::new()).await?.0
             }
         };
         match answer {

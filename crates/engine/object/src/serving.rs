@@ -21,10 +21,7 @@ use futures::{
     stream::{FuturesUnordered, StreamExt},
 };
 
-use crate::{
-    rpc::{Rpc, one_shard_asked},
-    seats::Served,
-};
+use crate::{rpc::Rpc, seats::Served};
 
 /// Requests that one message answers, at most.
 const IDS_MAX: usize = 256;
@@ -97,7 +94,7 @@ impl Serving {
     }
 }
 
-/// Requests of one host's shard that are carried out, and whose asker is to be told before this task rests.
+/// Requests of one host that are carried out, and whose asker is to be told before this task rests.
 #[derive(Default)]
 struct Done {
     to: HostId,
@@ -106,8 +103,7 @@ struct Done {
 
 impl Done {
     fn add<E: Env>(&mut self, rpc: &Rpc<E>, to: HostId, id: u64) {
-        let together = self.ids.first().is_none_or(|first| self.to == to && one_shard_asked(*first, id));
-        if !together || self.ids.len() == IDS_MAX {
+        if self.to != to || self.ids.len() == IDS_MAX {
             self.send(rpc);
         }
         self.to = to;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::{Env, Route};
+use cairn_env::Env;
 use cairn_types::{Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, Seat, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
@@ -436,7 +436,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let payload = payload.map(|p| vec![p]).unwrap_or_default();
         inner
             .rpc
-            .call(host, Route::DiskGroup(disk_group), request, payload)
+            .call(host, request, payload)
             .map(|reply| reply.map(|(answer, payload)| (answer, vec![payload])))
             .boxed_local()
     }

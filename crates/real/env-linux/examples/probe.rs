@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf, Route};
+use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf};
 use cairn_env_linux::{
     DiskOptions, Executor, ExecutorConfig, Fabric, Fill, Host, HostConfig, IoChoice, LinuxDisk, LinuxEnv,
     create_disk_file,
@@ -118,7 +118,6 @@ fn config(id: u128) -> HostConfig {
         host: HostId(id),
         incarnation: Incarnation(1),
         protocol: 1,
-        shards: 1,
         listen: None,
         fabric: None,
     }
@@ -134,7 +133,7 @@ fn disk(path: &Path, io: IoChoice) -> Result<(), Box<dyn Error>> {
     println!(" device I/O by {:?}", executor.io_mode());
     let host = Host::new(config(1))?;
     let path = path.to_owned();
-    let shard = host.start_shard(&executor, 0, move |env| disk_runs(env, path))?;
+    let shard = host.start(&executor, move |env| disk_runs(env, path))?;
     shard.wait();
     Ok(())
 }
@@ -203,10 +202,10 @@ fn echo(name: &str, placing: Placing) -> Result<(), Box<dyn Error>> {
     let (server, client) = (host(2)?, host(1)?);
     let executors = [executor(IoChoice::Auto)?, executor(IoChoice::Auto)?];
     let one = matches!(placing, Placing::TcpOneThread | Placing::FabricOneThread);
-    server.start_shard(&executors[0], 0, serve)?;
+    server.start(&executors[0], serve)?;
     let (sender, done) = mpsc::channel();
     let place = if one { &executors[0] } else { &executors[1] };
-    client.start_shard(place, 0, move |env| async move {
+    client.start(place, move |env| async move {
         echo_runs(env).await;
         let _ = sender.send(());
     })?;
@@ -225,8 +224,7 @@ async fn serve(env: LinuxEnv) {
         env.receive(&mut events).await;
         for event in events.drain(..) {
             if let NetEvent::Message(m) = event {
-                let (route, body, payload) = (Route::Host, m.body, vec![m.payload]);
-                env.send(m.from, OutMessage { route, body, payload });
+                env.send(m.from, OutMessage { body: m.body, payload: vec![m.payload] });
             }
         }
     }
@@ -266,8 +264,7 @@ async fn echo_runs(env: LinuxEnv) {
             waiters.borrow_mut()[slot] = Some(sender);
             let mut body = [0; 32];
             body[..4].copy_from_slice(&(slot as u32).to_le_bytes());
-            let message =
-                OutMessage { route: Route::Host, body: Bytes::copy_from_slice(&body), payload: vec![data.clone()] };
+            let message = OutMessage { body: Bytes::copy_from_slice(&body), payload: vec![data.clone()] };
             env.send(HostId(2), message);
             let _ = receiver.await;
             free.borrow_mut().push(slot);

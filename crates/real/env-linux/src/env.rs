@@ -1,7 +1,7 @@
-//! [`LinuxEnv`]: one shard's world.
+//! [`LinuxEnv`]: one host's world.
 //!
 //! Promises    what [`Env`] promises; `now` is `CLOCK_BOOTTIME`, random words come from the kernel
-//! Assumes     used on the thread of its shard only (it is not `Send`)
+//! Assumes     used on the thread of its host only (it is not `Send`)
 
 use std::{
     cell::RefCell,
@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, InMessage, LocalBoxFuture, NetEvent, OutMessage, PageBuf};
-use cairn_types::{DiskGroupId, HostId, Incarnation, Time};
+use cairn_types::{HostId, Incarnation, Time};
 use rustix::{
     rand::{GetRandomFlags, getrandom},
     time::{ClockId, clock_gettime},
@@ -32,13 +32,12 @@ use crate::{
 /// Random bytes fetched at once: a system call per 32 words.
 const RANDOM_BYTES: usize = 256;
 
-/// One shard's world on Linux. Cheap to clone; all clones are the same world.
+/// One host's world on Linux. Cheap to clone; all clones are the same world.
 #[derive(Clone)]
 pub struct LinuxEnv(Rc<Inner>);
 
 struct Inner {
     host: Arc<HostShared>,
-    shard: u8,
     backend: Backend,
     in_flight: InFlight,
     end: EndCell,
@@ -48,10 +47,9 @@ struct Inner {
 }
 
 impl LinuxEnv {
-    pub(crate) fn new(host: Arc<HostShared>, shard: u8, backend: Backend, in_flight: InFlight, end: EndCell) -> Self {
+    pub(crate) fn new(host: Arc<HostShared>, backend: Backend, in_flight: InFlight, end: EndCell) -> Self {
         Self(Rc::new(Inner {
             host,
-            shard,
             backend,
             in_flight,
             end,
@@ -61,22 +59,12 @@ impl LinuxEnv {
         }))
     }
 
-    /// How this shard does device I/O.
+    /// How this host does device I/O.
     pub fn io_mode(&self) -> IoMode {
         self.0.backend.mode()
     }
 
-    /// From now on messages for this disk group come to this shard.
-    pub fn register_disk_group(&self, group: DiskGroupId) {
-        self.0.host.register_disk_group(group, self.0.shard);
-    }
-
-    /// Messages for this disk group go to shard 0 again, which can say that it is unknown.
-    pub fn forget_disk_group(&self, group: DiskGroupId) {
-        self.0.host.forget_disk_group(group);
-    }
-
-    /// Dials this peer there, from all shards; a new address replaces the old one and its connections.
+    /// Dials this peer there; a new address replaces the old one and its connections.
     /// Without meaning for hosts of the same fabric.
     pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
         self.0.host.set_peer(peer, address);
@@ -117,16 +105,14 @@ impl LinuxEnv {
     fn deliver_here(&self, to: &Arc<HostShared>, message: OutMessage) {
         let from = &self.0.host;
         let itself = Arc::ptr_eq(from, to);
-        let route = message.route;
         let event = NetEvent::Message(InMessage {
             from: from.host,
             incarnation: from.incarnation,
-            route,
             body: message.body,
             payload: one_piece(message.payload),
         });
         // What a host sends itself is bounded by what it has in flight, and a break with itself has no meaning.
-        if !to.deliver(event, route, !itself)
+        if !to.deliver(event, !itself)
             && let Some(fabric) = &from.fabric
         {
             tracing::warn!(from = %from.host, to = %to.host, "an inbox is full: the link counts as broken");
@@ -172,10 +158,6 @@ impl Env for LinuxEnv {
 
     fn incarnation(&self) -> Incarnation {
         self.0.host.incarnation
-    }
-
-    fn shard(&self) -> u8 {
-        self.0.shard
     }
 
     fn now(&self) -> Time {
@@ -242,7 +224,7 @@ impl Env for LinuxEnv {
     }
 
     fn receive<'a>(&'a self, events: &'a mut Vec<NetEvent>) -> LocalBoxFuture<'a, ()> {
-        let inbox = &self.0.host.shards[usize::from(self.0.shard)].inbox;
+        let inbox = &self.0.host.inbox;
         Box::pin(poll_fn(move |cx| inbox.poll_take(events, cx)))
     }
 }

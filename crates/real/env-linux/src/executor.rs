@@ -198,7 +198,6 @@ impl Drop for Executor {
 /// The system refuses a thread, or the shard was started before.
 pub fn run_shard<F>(
     host: &Host,
-    shard: u8,
     config: ExecutorConfig,
     main: impl FnOnce(LinuxEnv) -> F + Send + 'static,
 ) -> io::Result<ShardEnd>
@@ -206,7 +205,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     let executor = Executor::spawn(config)?;
-    let handle = host.start_shard(&executor, shard, main).map_err(io::Error::other)?;
+    let handle = host.start(&executor, main).map_err(io::Error::other)?;
     Ok(handle.wait())
 }
 

@@ -75,8 +75,8 @@ impl Fabric {
             return false;
         }
         for other in members.values() {
-            other.tell_all(&up(host));
-            host.tell_all(&up(other));
+            other.inbox.push_always(up(host));
+            host.inbox.push_always(up(other));
         }
         members.insert(host.host, host.clone());
         self.replace(members);
@@ -93,7 +93,7 @@ impl Fabric {
         members.remove(&host.host);
         self.replace(members);
         for other in self.members().values() {
-            other.tell_all(&NetEvent::PeerDown { host: host.host, process_gone: true });
+            other.inbox.push_always(NetEvent::PeerDown { host: host.host, process_gone: true });
         }
     }
 
@@ -107,8 +107,8 @@ impl Fabric {
             return;
         }
         for (one, other) in [(a, b), (b, a)] {
-            one.tell_all(&NetEvent::PeerDown { host: other.host, process_gone: false });
-            one.tell_all(&up(other));
+            one.inbox.push_always(NetEvent::PeerDown { host: other.host, process_gone: false });
+            one.inbox.push_always(up(other));
         }
     }
 }

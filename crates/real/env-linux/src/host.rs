@@ -1,23 +1,20 @@
-//! One host process as seen from its shards: identity, the way from a route to a shard, peers, life and death.
+//! One host: identity, inbox, peers, life and death. It lives on one thread; several of a process may be a server's shards.
 //!
-//! Promises    H1  a message reaches the shard that its route names, whichever thread it came in on
-//!             H2  a killed host is over when [`Host::kill`] returns: no task, no device request, no blocking job of it is left
-//! Assumes     all shards of a host are started in this process
+//! Promises    a killed host is over when [`Host::kill`] returns: no task, no device request, no blocking job of it is left
 //! Not here    sockets (`net`), threads (`executor`)
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     io,
     net::{SocketAddr, TcpListener},
     sync::{
-        Arc, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use cairn_env::{NetEvent, Route};
-use cairn_types::{ClusterId, DiskGroupId, HostId, Incarnation};
+use cairn_env::NetEvent;
+use cairn_types::{ClusterId, HostId, Incarnation};
 use futures::channel::oneshot;
 use tokio::task::LocalSet;
 
@@ -41,15 +38,13 @@ pub struct HostConfig {
     pub incarnation: Incarnation,
     /// The version of the message bodies; peers of another version are refused.
     pub protocol: u32,
-    /// How many shards the process has, from 1.
-    pub shards: u8,
     /// Where peers connect; `None` for a host that lives in a [`Fabric`] only. Port 0 asks for a free one.
     pub listen: Option<SocketAddr>,
     /// The fabric that joins it to other hosts of this process.
     pub fabric: Option<Fabric>,
 }
 
-/// Why a host or a shard does not start.
+/// Why a host does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be listened on.
@@ -63,34 +58,20 @@ pub enum StartError {
     /// A live host with this id is in the fabric.
     #[error("host {0} is already running in this process: stop it first, or use another id")]
     Twice(HostId),
-    /// The shard does not exist, or was started before.
-    #[error("shard {shard} of host {host} does not exist, or was started before")]
-    NoSuchShard {
-        /// The host.
-        host: HostId,
-        /// The shard.
-        shard: u8,
-    },
+    /// It was started before, or killed.
+    #[error("host {0} was started before")]
+    Over(HostId),
 }
 
-/// What concerns one shard and any thread may touch.
-#[derive(Default)]
-pub(crate) struct ShardPort {
-    pub inbox: Inbox,
-    pub net: NetPort,
-    started: AtomicBool,
-    /// The executor and the key there, for killing it.
-    place: Mutex<Option<(Arc<ExecutorLink>, u64)>>,
-}
-
-/// What all shards of a host share.
+/// What other threads may touch of a host.
 pub(crate) struct HostShared {
     pub cluster: ClusterId,
     pub host: HostId,
     pub incarnation: Incarnation,
     pub protocol: u32,
     pub fabric: Option<Fabric>,
-    pub shards: Vec<ShardPort>,
+    pub inbox: Inbox,
+    pub net: NetPort,
     /// Drawn at the start: tells two processes of one incarnation apart.
     pub process: u64,
     pub health: Health,
@@ -98,110 +79,64 @@ pub(crate) struct HostShared {
     pub connections: Mutex<Connections>,
     /// Set when the host is dying: blocking jobs that still run must not touch its disks any more.
     pub dead: Arc<AtomicBool>,
-    running: AtomicUsize,
-    not_started: AtomicUsize,
-    disk_groups: RwLock<BTreeMap<DiskGroupId, u8>>,
+    started: AtomicBool,
+    /// The executor and the key there, for killing it.
+    place: Mutex<Option<(Arc<ExecutorLink>, u64)>>,
 }
 
-/// Keys of shards on executors; unique within the process.
+/// Keys of hosts on executors; unique within the process.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
 impl HostShared {
-    /// The shard that a route names. An unknown disk group goes to shard 0, which can say that it is unknown.
-    pub fn resolve(&self, route: Route) -> usize {
-        let count = self.shards.len();
-        match route {
-            Route::Host => 0,
-            Route::DiskGroup(group) => {
-                let groups = self.disk_groups.read().expect("nothing panics here");
-                groups.get(&group).map_or(0, |&shard| usize::from(shard))
-            }
-            // Object ids are random: any bits of them spread evenly.
-            Route::Object(object) => (object.0 % count as u128) as usize,
-            // A number that this process does not have: an answer to a shard of an earlier configuration.
-            Route::Shard(shard) => usize::from(shard) % count,
-        }
-    }
-
-    /// An event for every shard.
-    pub fn tell_all(&self, event: &NetEvent) {
-        for shard in &self.shards {
-            shard.inbox.push_always(event.clone());
-        }
-    }
-
-    /// Delivers to a shard of this host from a host of the same process; false where the inbox is full.
-    pub fn deliver(&self, event: NetEvent, route: Route, bounded: bool) -> bool {
+    /// Delivers from a host of the same process; false where the inbox is full.
+    pub fn deliver(&self, event: NetEvent, bounded: bool) -> bool {
         let bytes_max = if bounded { BYTES_MAX } else { usize::MAX };
-        let shard = &self.shards[self.resolve(route)];
-        shard.inbox.push(event, bytes_max)
-    }
-
-    pub fn register_disk_group(&self, group: DiskGroupId, shard: u8) {
-        let mut groups = self.disk_groups.write().expect("nothing panics here");
-        groups.insert(group, shard);
-    }
-
-    pub fn forget_disk_group(&self, group: DiskGroupId) {
-        let mut groups = self.disk_groups.write().expect("nothing panics here");
-        groups.remove(&group);
+        self.inbox.push(event, bytes_max)
     }
 
     pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
-        for shard in &self.shards {
-            shard.net.send(Command::SetPeer(peer, address));
-        }
+        self.net.send(Command::SetPeer(peer, address));
     }
 
     pub fn remove_peer(&self, peer: HostId) {
-        for shard in &self.shards {
-            shard.net.send(Command::RemovePeer(peer));
-        }
+        self.net.send(Command::RemovePeer(peer));
     }
 
-    fn kill_shards(&self) {
+    fn kill(&self) {
         self.dead.store(true, Ordering::Release);
-        for shard in &self.shards {
-            let place = shard.place.lock().expect("nothing panics here").clone();
-            if let Some((link, key)) = place {
-                link.kill(key);
-            }
+        let place = self.place.lock().expect("nothing panics here").clone();
+        if let Some((link, key)) = place {
+            link.kill(key);
         }
     }
 
-    /// Called on a shard's thread when its tasks were dropped.
-    fn on_shard_end(self: &Arc<Self>, end: &ShardEnd) {
+    /// Called on the host's thread when its tasks were dropped.
+    fn on_end(self: &Arc<Self>, end: &ShardEnd) {
         if *end != ShardEnd::Returned {
-            self.kill_shards();
+            self.dead.store(true, Ordering::Release);
         }
-        if self.running.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(fabric) = &self.fabric
-        {
+        if let Some(fabric) = &self.fabric {
             fabric.leave(self);
         }
     }
 }
 
-/// A host process. Cheap to clone; all clones are the same host.
+/// A host. Cheap to clone; all clones are the same host.
 #[derive(Clone)]
 pub struct Host {
     shared: Arc<HostShared>,
     listener: Arc<Mutex<Option<TcpListener>>>,
     address: Option<SocketAddr>,
-    /// How the shards ended, for `kill` to wait on.
-    ended: Arc<Mutex<Vec<oneshot::Receiver<()>>>>,
+    /// Its end, for `kill` to wait on.
+    over: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
 }
 
 impl Host {
-    /// Describes a host and takes its listening port; nothing is accepted before shard 0 is started.
+    /// Describes a host and takes its listening port; nothing is accepted before it is started.
     ///
     /// # Errors
     /// - [`StartError::Listen`]: the address is taken or not of this machine.
-    ///
-    /// # Panics
-    /// On no shards.
     pub fn new(config: HostConfig) -> Result<Self, StartError> {
-        assert!(config.shards > 0, "a host has at least one shard");
         let (listener, address) = match config.listen {
             None => (None, None),
             Some(address) => {
@@ -209,23 +144,22 @@ impl Host {
                 (Some(listener), Some(bound))
             }
         };
-        let count = usize::from(config.shards);
         let shared = HostShared {
             cluster: config.cluster,
             host: config.host,
             incarnation: config.incarnation,
             protocol: config.protocol,
             fabric: config.fabric,
-            shards: (0..count).map(|_| ShardPort::default()).collect(),
+            inbox: Inbox::default(),
+            net: NetPort::default(),
             process: random_word(),
             health: Health::default(),
             connections: Mutex::default(),
             dead: Arc::default(),
-            running: AtomicUsize::new(0),
-            not_started: AtomicUsize::new(count),
-            disk_groups: RwLock::default(),
+            started: AtomicBool::new(false),
+            place: Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared), listener: Arc::new(Mutex::new(listener)), address, ended: Arc::default() })
+        Ok(Self { shared: Arc::new(shared), listener: Arc::new(Mutex::new(listener)), address, over: Arc::default() })
     }
 
     /// This host's id.
@@ -238,7 +172,7 @@ impl Host {
         self.address
     }
 
-    /// Dials this peer there, from all shards; a new address replaces the old one and its connections.
+    /// Dials this peer there; a new address replaces the old one and its connections.
     /// Without meaning for hosts of the same fabric.
     pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
         self.shared.set_peer(peer, address);
@@ -249,7 +183,7 @@ impl Host {
         self.shared.remove_peer(peer);
     }
 
-    /// How the links stand, by peer and shard.
+    /// How the links stand, by peer.
     pub fn peers(&self) -> Vec<PeerHealth> {
         self.shared.health.peers()
     }
@@ -259,48 +193,35 @@ impl Host {
         self.shared.health.refused()
     }
 
-    /// Starts a shard on an executor; `main` makes its main task, and the shard ends when that returns: what it spawned is
-    /// dropped, and so are messages that have not left yet.
-    /// The host joins its fabric when all its shards are started.
+    /// Starts it on an executor; `main` makes its main task, and the host ends when that returns: what it spawned is dropped, and
+    /// so are messages that have not left yet. It joins its fabric here.
     ///
     /// # Errors
-    /// - [`StartError::NoSuchShard`], [`StartError::Twice`]: nothing was started.
-    pub fn start_shard<F>(
+    /// - [`StartError::Over`], [`StartError::Twice`]: nothing was started.
+    pub fn start<F>(
         &self,
         executor: &Executor,
-        shard: u8,
         main: impl FnOnce(LinuxEnv) -> F + Send + 'static,
     ) -> Result<ShardHandle, StartError>
     where
         F: Future<Output = ()> + 'static,
     {
         let shared = self.shared.clone();
-        let no_such = StartError::NoSuchShard { host: shared.host, shard };
-        let Some(port) = shared.shards.get(usize::from(shard)) else {
-            return Err(no_such);
-        };
-        if port.started.swap(true, Ordering::AcqRel) || shared.dead.load(Ordering::Acquire) {
-            return Err(no_such);
+        if shared.started.swap(true, Ordering::AcqRel) || shared.dead.load(Ordering::Acquire) {
+            return Err(StartError::Over(shared.host));
         }
-        shared.running.fetch_add(1, Ordering::AcqRel);
-        if shared.not_started.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(fabric) = &shared.fabric
+        if let Some(fabric) = &shared.fabric
             && !fabric.join(&shared)
         {
-            shared.running.fetch_sub(1, Ordering::AcqRel);
-            shared.kill_shards();
+            shared.kill();
             return Err(StartError::Twice(shared.host));
         }
         let key = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
-        *port.place.lock().expect("nothing panics here") = Some((executor.link().clone(), key));
+        *shared.place.lock().expect("nothing panics here") = Some((executor.link().clone(), key));
         let (ended, handle) = oneshot::channel();
         let (over, is_over) = oneshot::channel();
-        self.ended.lock().expect("nothing panics here").push(is_over);
-        let shared = self.shared.clone();
-        let listener = match shard {
-            0 => self.listener.lock().expect("nothing panics here").take(),
-            _ => None,
-        };
+        *self.over.lock().expect("nothing panics here") = Some(is_over);
+        let listener = self.listener.lock().expect("nothing panics here").take();
         executor.start(Box::new(move |backend| {
             let end = EndCell::default();
             // A kill that came before this start found nothing to kill.
@@ -308,7 +229,7 @@ impl Host {
                 end.borrow_mut().get_or_insert(ShardEnd::Killed);
             }
             let in_flight = InFlight::default();
-            let env = LinuxEnv::new(shared.clone(), shard, backend.clone(), in_flight.clone(), end.clone());
+            let env = LinuxEnv::new(shared.clone(), backend.clone(), in_flight.clone(), end.clone());
             let tasks = LocalSet::new();
             if let Some(listener) = listener {
                 tasks.spawn_local(guarded(net::accept(env.clone(), listener), end.clone()));
@@ -325,7 +246,7 @@ impl Host {
                 tasks: Some(tasks),
                 end,
                 in_flight,
-                on_end: Some(Box::new(move |end| shared.on_shard_end(end))),
+                on_end: Some(Box::new(move |end| shared.on_end(end))),
                 over: Some(over),
                 ended: Some(ended),
             }
@@ -337,9 +258,9 @@ impl Host {
     /// fabric told that the process is gone. Returns when nothing of it is left, its disks' locks included; then a
     /// new [`Host`] with the same id and a higher incarnation may start.
     ///
-    /// Not to be awaited on an executor that runs a shard of this host.
+    /// Not to be awaited on the executor that runs it.
     pub async fn kill(&self) {
-        self.shared.kill_shards();
+        self.shared.kill();
         self.over().await;
     }
 
@@ -348,12 +269,12 @@ impl Host {
         futures::executor::block_on(self.kill());
     }
 
-    /// Waits until all its shards have ended.
+    /// Waits until it has ended.
     pub async fn over(&self) {
         self.listener.lock().expect("nothing panics here").take();
-        let ended = std::mem::take(&mut *self.ended.lock().expect("nothing panics here"));
-        for shard in ended {
-            let _ = shard.await;
+        let over = self.over.lock().expect("nothing panics here").take();
+        if let Some(over) = over {
+            let _ = over.await;
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Cairn's world on Linux: disks, messages, time and chance for the rooms that know only [`cairn_env`].
 //!
-//! Promises    one shard is one task set on one thread: its ring, its sockets and its tasks never leave that thread
+//! Promises    one host is one task set on one thread: its ring, its sockets and its tasks never leave that thread
 //!             a buffer given to the kernel lives until the kernel is done with it, whatever happens to the future
 //!             nothing that arrives on a port can crash the process or make it hold more than stated bounds
 //! Assumes     Linux 5.19 or newer for the ring; older kernels, or containers that forbid io_uring, get blocking threads
 //! Not here    deciding anything: this room converts and reports
 //! Source      measured choices: a thread hop costs half a durable write, a ring in the same thread 0.6 us
 //!
-//! A process starts [`Executor`]s (threads), describes itself once as a [`Host`], and starts its shards on executors with
-//! [`Host::start_shard`]. Several hosts in one process find each other through a [`Fabric`]; others through TCP.
+//! A process starts [`Executor`]s (threads), describes a [`Host`] for each shard, and starts them on executors with
+//! [`Host::start`]. Several hosts in one process find each other through a [`Fabric`]; others through TCP.
 
 mod blocking_disk;
 mod device;

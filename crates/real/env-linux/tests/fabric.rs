@@ -1,13 +1,12 @@
-//! Hosts in one process: messages, kills, restarts, ends of shards.
+//! Hosts in one process: messages, kills, restarts, ends.
 
 mod common;
 
 use std::{sync::mpsc, time::Duration};
 
-use bytes::Bytes;
-use cairn_env::{Disk, Durability, Env, NetEvent, OutMessage, PageBuf, Route};
+use cairn_env::{Disk, Durability, Env, PageBuf};
 use cairn_env_linux::{DiskOptions, Fabric, Fill, Host, IoChoice, LinuxDisk, ShardEnd, StartError, create_disk_file};
-use cairn_types::{DiskGroupId, HostId, Incarnation, ObjectId};
+use cairn_types::{HostId, Incarnation};
 use common::*;
 
 #[test]
@@ -80,7 +79,7 @@ fn a_panic_ends_its_host_and_no_other() {
     let (sender, events) = mpsc::channel();
     let watcher = Host::new(in_fabric(1, 1, &fabric)).unwrap();
     let watching = watcher
-        .start_shard(&executor, 0, move |env| async move {
+        .start(&executor, move |env| async move {
             let mut events = Vec::new();
             loop {
                 env.receive(&mut events).await;
@@ -93,7 +92,7 @@ fn a_panic_ends_its_host_and_no_other() {
     // Both on one thread: the other must not notice more than a peer that went.
     let broken = Host::new(in_fabric(2, 1, &fabric)).unwrap();
     let end = broken
-        .start_shard(&executor, 0, |env| async move {
+        .start(&executor, |env| async move {
             let inner = env.clone();
             env.spawn(async move {
                 inner.sleep(Duration::from_millis(5)).await;
@@ -115,62 +114,11 @@ fn an_id_lives_once() {
     let (first, _events) = start_listener(in_fabric(1, 1, &fabric));
     let executor = executor(IoChoice::Auto);
     let twin = Host::new(in_fabric(1, 2, &fabric)).unwrap();
-    let refused = twin.start_shard(&executor, 0, |_| std::future::pending());
+    let refused = twin.start(&executor, |_| std::future::pending());
     assert!(matches!(refused.err(), Some(StartError::Twice(HostId(1)))));
     assert_eq!(fabric.hosts(), vec![HostId(1)]);
     first.host.kill_wait();
     assert!(fabric.hosts().is_empty());
-}
-
-#[test]
-fn routes_lead_to_their_shards() {
-    let fabric = Fabric::new();
-    let mut config = in_fabric(2, 1, &fabric);
-    config.shards = 3;
-    let host = Host::new(config).unwrap();
-    let executors: Vec<_> = (0..3).map(|_| executor(IoChoice::Auto)).collect();
-    let (sender, arrived) = mpsc::channel();
-    for (shard, executor) in executors.iter().enumerate() {
-        let sender = sender.clone();
-        host.start_shard(executor, shard as u8, move |env| async move {
-            if env.shard() == 1 {
-                env.register_disk_group(DiskGroupId(9));
-                sender.send((99, Route::Host)).unwrap();
-            }
-            let mut events = Vec::new();
-            loop {
-                env.receive(&mut events).await;
-                for event in events.drain(..) {
-                    if let NetEvent::Message(m) = event {
-                        sender.send((env.shard(), m.route)).unwrap();
-                    }
-                }
-            }
-        })
-        .unwrap();
-    }
-    assert_eq!(arrived.recv().unwrap().0, 99, "the disk group is registered");
-    let routes = [
-        (Route::Host, 0),
-        (Route::DiskGroup(DiskGroupId(9)), 1),
-        (Route::DiskGroup(DiskGroupId(10)), 0),
-        (Route::Object(ObjectId(300)), 0),
-        (Route::Object(ObjectId(302)), 2),
-        (Route::Shard(2), 2),
-        (Route::Shard(1), 1),
-    ];
-    let _sender = start(in_fabric(1, 1, &fabric), move |env| async move {
-        for (route, _) in routes {
-            env.send(HostId(2), OutMessage { route, body: Bytes::from_static(b"x"), payload: Vec::new() });
-        }
-        std::future::pending::<()>().await;
-    });
-    let mut got: Vec<_> = routes.iter().map(|_| arrived.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
-    for (route, shard) in routes {
-        let at = got.iter().position(|g| *g == (shard, route));
-        got.remove(at.unwrap_or_else(|| panic!("{route:?} did not reach shard {shard}")));
-    }
-    host.kill_wait();
 }
 
 #[test]

@@ -108,7 +108,6 @@ async fn start_one(
         host: identity.host(),
         incarnation: identity.incarnation(),
         protocol: cairn_wire::PROTOCOL_VERSION,
-        shards: 1,
         listen: host_plan.peers,
         fabric: fabric.cloned(),
     })
@@ -133,7 +132,7 @@ async fn start_one(
         // The lock on the data directory lives as long as the shard that uses it.
         identity,
     };
-    let handle = host.start_shard(executor, 0, move |env| start.run(env)).map_err(StartError::refused)?;
+    let handle = host.start(executor, move |env| start.run(env)).map_err(StartError::refused)?;
     let (tell, ended) = watch::channel(None);
     tokio::spawn(async move {
         let how = match handle.ended().await {

@@ -12,7 +12,7 @@ use std::{
 use cairn_env_linux::{DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Medium, create_disk_file};
 use cairn_node::{GroupPaths, Outside};
 use cairn_object::ObjectEvent;
-use cairn_types::{DiskGroupId, HostId, format_bytes};
+use cairn_types::{HostId, format_bytes};
 use futures::future::LocalBoxFuture;
 
 /// The file with the paths of the host's disk groups.
@@ -123,14 +123,6 @@ impl Outside<LinuxEnv> for Process {
                 tracing::warn!(host = name, "the local copy of the directory cannot be kept: {error}");
             }
         });
-    }
-
-    fn disk_group_here(&self, disk_group: DiskGroupId) {
-        self.env.register_disk_group(disk_group);
-    }
-
-    fn disk_group_gone(&self, disk_group: DiskGroupId) {
-        self.env.forget_disk_group(disk_group);
     }
 
     fn event(&self, event: ObjectEvent) {

@@ -55,8 +55,7 @@ impl<E: Env> Node<E> {
         let at = owner.map(|_| serving_shard(&near, &config));
         if let Some(owner) = at.filter(|at| *at != self.me()) {
             let attach = Request::Attach { object: config.object };
-            let route = cairn_env::Route::Object(config.object);
-            let _ = self.inner.rpc.call(owner, route, attach, Vec::new()).await;
+            let _ = self.inner.rpc.call(owner, attach, Vec::new()).await;
         }
         self.show_disk(&request.name).await
     }

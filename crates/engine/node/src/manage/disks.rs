@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, HostEntry};
-use cairn_env::{Env, Route};
+use cairn_env::Env;
 use cairn_object::{Command, ObjectStatus};
 use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role};
 use cairn_wire::{Answer, Request};
@@ -225,7 +225,7 @@ impl<E: Env> Node<E> {
         let attached = if host == self.me() {
             self.inner.shard.attach(object, &entry.hint_hosts, true).await
         } else {
-            let call = self.inner.rpc.call(host, Route::Object(object), Request::Attach { object }, Vec::new());
+            let call = self.inner.rpc.call(host, Request::Attach { object }, Vec::new());
             call.await.map(drop).map_err(|refusal| super::remote::words(&refusal))
         };
         attached

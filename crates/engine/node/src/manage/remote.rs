@@ -1,7 +1,7 @@
 //! Management work that another host has to do, and what it answers.
 
 use cairn_api::{ApiError, ApiResult, v1};
-use cairn_env::{Env, Route};
+use cairn_env::Env;
 use cairn_object::{Command, ObjectStatus, ResyncStatus};
 use cairn_types::{DiskGroupId, HostId, ObjectId};
 use cairn_wire::{Answer, Refusal, Request};
@@ -71,7 +71,7 @@ impl<E: Env> Node<E> {
         }
         let bytes = serde_json::to_vec(&command).expect("commands have no unencodable values");
         let request = Request::ManageHost { command: bytes };
-        let reply = self.inner.rpc.call(host, Route::Host, request, Vec::new()).await;
+        let reply = self.inner.rpc.call(host, request, Vec::new()).await;
         let name = self.shard_name(host);
         match reply {
             Ok((Answer::Managed(bytes), _)) => {

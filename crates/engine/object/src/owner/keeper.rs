@@ -612,8 +612,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if host == self.shard.inner.env.host() && self.shard.inner.seats.has(to.disk_group) {
                 self.shard.inner.seats.on_settled(to, settled);
             } else {
-                let route = cairn_env::Route::DiskGroup(to.disk_group);
-                self.shard.inner.rpc.send(host, route, &Message::Settled { to, upto: settled }, Vec::new());
+                self.shard.inner.rpc.send(host, &Message::Settled { to, upto: settled }, Vec::new());
             }
         }
     }

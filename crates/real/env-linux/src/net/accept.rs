@@ -34,7 +34,7 @@ const STRANGERS_MAX: usize = 64;
 /// The pause when the system has no more descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts for as long as the shard runs.
+/// Accepts for as long as the host runs.
 pub(crate) async fn run(env: LinuxEnv, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -119,25 +119,20 @@ async fn greet(host: &Arc<HostShared>, stream: tokio::net::TcpStream, from: Sock
         Ok(stop) => stop,
         Err(words) => return refuse(&socket, words).await,
     };
-    let welcome = host.greeting(hello.host, 0);
+    let welcome = host.greeting(hello.host);
     let welcome = small_frame(Kind::Welcome, &welcome.encode());
     if let Err(error) = socket.write_all(&welcome).await {
-        host.inbound_ended(hello.host, hello.shard, &stop);
+        host.inbound_ended(hello.host, &stop);
         return Err(error.to_string());
     }
-    tracing::debug!(peer = %hello.host, shard = hello.shard, %from, "a peer connected");
-    // The same shard numbers on both sides talk without a thread hop where both have as many shards.
-    let shard = usize::from(hello.shard) % host.shards.len();
-    host.shards[shard].net.send(Command::Adopt(Inbound {
+    tracing::debug!(peer = %hello.host, %from, "a peer connected");
+    host.net.send(Command::Adopt(Inbound {
         stream: socket.release(),
         peer: hello.host,
         incarnation: hello.incarnation,
-        shard: hello.shard,
         stop,
     }));
-    for shard in &host.shards {
-        shard.net.send(Command::Knock(hello.host));
-    }
+    host.net.send(Command::Knock(hello.host));
     Ok(())
 }
 

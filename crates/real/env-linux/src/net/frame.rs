@@ -4,12 +4,11 @@
 //! Not here    the CRC of payloads: block data carries its own, checked by whoever uses it
 //!
 //! ```text
-//! 0 magic  4 kind  5 route kind  6 zero  8 route id  24 body bytes  28 payload bytes  32 CRC-32C of the body  36 zero  60 CRC-32C of 0..60
+//! 0 magic  4 kind  5 zero  24 body bytes  28 payload bytes  32 CRC-32C of the body  36 zero  60 CRC-32C of 0..60
 //! ```
 //! All numbers are little-endian.
 
-use cairn_env::Route;
-use cairn_types::{ClusterId, DiskGroupId, HostId, Incarnation, ObjectId};
+use cairn_types::{ClusterId, HostId, Incarnation};
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -20,10 +19,10 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = (32 << 20) + (64 << 10);
 /// Bytes of a body before the handshake is done, at most.
 pub(crate) const GREETING_BYTES_MAX: usize = 1024;
 /// The version of the frames and of the handshake.
-const FRAME_VERSION: u32 = 1;
+const FRAME_VERSION: u32 = 2;
 
 const MAGIC: [u8; 4] = *b"CRNf";
-const GREETING_BYTES: usize = 80;
+const GREETING_BYTES: usize = 72;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +46,7 @@ pub(crate) enum FrameError {
     Magic,
     #[error("a frame's header is damaged")]
     HeaderCrc,
-    #[error("a frame has an unknown kind or route")]
+    #[error("a frame has an unknown kind")]
     Unknown,
     #[error("a frame is longer than allowed")]
     TooLong,
@@ -61,7 +60,6 @@ pub(crate) enum FrameError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub kind: Kind,
-    pub route: Route,
     pub body_bytes: usize,
     pub payload_bytes: usize,
     body_crc: u32,
@@ -71,25 +69,6 @@ fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-fn route_parts(route: Route) -> (u8, u128) {
-    match route {
-        Route::Host => (0, 0),
-        Route::DiskGroup(group) => (1, group.0),
-        Route::Object(object) => (2, object.0),
-        Route::Shard(shard) => (3, u128::from(shard)),
-    }
-}
-
-fn route_of(kind: u8, id: u128) -> Option<Route> {
-    Some(match kind {
-        0 => Route::Host,
-        1 => Route::DiskGroup(DiskGroupId(id)),
-        2 => Route::Object(ObjectId(id)),
-        3 => Route::Shard(u8::try_from(id).ok()?),
-        _ => return None,
-    })
-}
-
 /// Four bytes at `at` as a number.
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
@@ -97,17 +76,14 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 impl Header {
     /// The header of a frame with this body and so many bytes of payload.
-    pub fn of(kind: Kind, route: Route, body: &[u8], payload_bytes: usize) -> Self {
-        Self { kind, route, body_bytes: body.len(), payload_bytes, body_crc: crc(body) }
+    pub fn of(kind: Kind, body: &[u8], payload_bytes: usize) -> Self {
+        Self { kind, body_bytes: body.len(), payload_bytes, body_crc: crc(body) }
     }
 
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        let (route_kind, route_id) = route_parts(self.route);
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = self.kind as u8;
-        bytes[5] = route_kind;
-        bytes[8..24].copy_from_slice(&route_id.to_le_bytes());
         bytes[24..28].copy_from_slice(&(self.body_bytes as u32).to_le_bytes());
         bytes[28..32].copy_from_slice(&(self.payload_bytes as u32).to_le_bytes());
         bytes[32..36].copy_from_slice(&self.body_crc.to_le_bytes());
@@ -133,11 +109,8 @@ impl Header {
             6 => Kind::Pong,
             _ => return Err(FrameError::Unknown),
         };
-        let id = u128::from_le_bytes(bytes[8..24].try_into().expect("16 bytes"));
-        let route = route_of(bytes[5], id).ok_or(FrameError::Unknown)?;
         let header = Self {
             kind,
-            route,
             body_bytes: word(bytes, 24) as usize,
             payload_bytes: word(bytes, 28) as usize,
             body_crc: word(bytes, 32),
@@ -169,8 +142,6 @@ pub(crate) struct Greeting {
     pub incarnation: Incarnation,
     /// Drawn at the start of the process: tells two processes of one incarnation apart.
     pub process: u64,
-    /// The dialer's shard.
-    pub shard: u8,
 }
 
 /// What a greeting says, or the version of frames that its sender speaks.
@@ -189,7 +160,6 @@ impl Greeting {
         bytes.extend_from_slice(&self.to.0.to_le_bytes());
         bytes.extend_from_slice(&self.incarnation.0.to_le_bytes());
         bytes.extend_from_slice(&self.process.to_le_bytes());
-        bytes.extend_from_slice(&u64::from(self.shard).to_le_bytes());
         bytes
     }
 
@@ -214,14 +184,13 @@ impl Greeting {
             to: HostId(long(40)),
             incarnation: Incarnation(short(56)),
             process: short(64),
-            shard: u8::try_from(short(72)).map_err(|_| FrameError::Greeting)?,
         }))
     }
 }
 
 /// A whole frame without payload.
 pub(crate) fn small_frame(kind: Kind, body: &[u8]) -> Vec<u8> {
-    let mut frame = Header::of(kind, Route::Host, body, 0).encode().to_vec();
+    let mut frame = Header::of(kind, body, 0).encode().to_vec();
     frame.extend_from_slice(body);
     frame
 }
@@ -237,26 +206,22 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_and_no_flipped_bit_does() {
-        let routes =
-            [Route::Host, Route::DiskGroup(DiskGroupId(u128::MAX)), Route::Object(ObjectId(7)), Route::Shard(255)];
-        for route in routes {
-            let header = Header::of(Kind::Message, route, b"body", 4096);
-            let bytes = header.encode();
-            assert_eq!(Header::decode(&bytes), Ok(header));
-            for bit in 0..HEADER_BYTES * 8 {
-                let mut flipped = bytes;
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                assert!(Header::decode(&flipped).is_err(), "bit {bit}");
-            }
+        let header = Header::of(Kind::Message, b"body", 4096);
+        let bytes = header.encode();
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::decode(&flipped).is_err(), "bit {bit}");
         }
     }
 
     #[test]
     fn lengths_over_the_bounds_are_refused() {
-        let mut header = Header::of(Kind::Message, Route::Host, b"", 0);
+        let mut header = Header::of(Kind::Message, b"", 0);
         header.payload_bytes = PAYLOAD_BYTES_MAX + 1;
         assert_eq!(Header::decode(&header.encode()), Err(FrameError::TooLong));
-        let mut header = Header::of(Kind::Hello, Route::Host, b"", 0);
+        let mut header = Header::of(Kind::Hello, b"", 0);
         header.body_bytes = GREETING_BYTES_MAX + 1;
         assert_eq!(Header::decode(&header.encode()), Err(FrameError::TooLong));
     }
@@ -270,11 +235,10 @@ mod tests {
             to: HostId(3),
             incarnation: Incarnation(4),
             process: 5,
-            shard: 6,
         };
         let bytes = greeting.encode();
         assert!(matches!(Greeting::decode(&bytes), Ok(Greeted::By(back)) if back == greeting));
-        assert!(Greeting::decode(&bytes[..79]).is_err());
+        assert!(Greeting::decode(&bytes[..71]).is_err());
         assert!(matches!(Greeting::decode(&[9, 0, 0, 0]), Ok(Greeted::Version(9))));
     }
 }

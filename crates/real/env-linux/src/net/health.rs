@@ -22,13 +22,11 @@ pub enum PeerState {
     Down,
 }
 
-/// The link of one shard to one peer.
+/// The link to one peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerHealth {
     /// The peer.
     pub host: HostId,
-    /// Our shard.
-    pub shard: u8,
     /// Where it is dialled.
     pub address: SocketAddr,
     /// How it stands.
@@ -56,7 +54,7 @@ pub struct RefusedConnection {
 
 #[derive(Default)]
 struct State {
-    peers: BTreeMap<(HostId, u8), PeerHealth>,
+    peers: BTreeMap<HostId, PeerHealth>,
     refused: VecDeque<RefusedConnection>,
 }
 
@@ -77,19 +75,17 @@ impl Health {
     }
 
     pub fn set(&self, peer: PeerHealth) {
-        self.lock().peers.insert((peer.host, peer.shard), peer);
+        self.lock().peers.insert(peer.host, peer);
     }
 
-    /// Whether each of so many shards has a link to this process of the peer.
-    pub fn all_up(&self, host: HostId, incarnation: Incarnation, shards: usize) -> bool {
+    /// Whether there is a link to this process of the peer.
+    pub fn is_up(&self, host: HostId, incarnation: Incarnation) -> bool {
         let state = self.lock();
-        let of_host = state.peers.range((host, 0)..=(host, u8::MAX));
-        let up = of_host.filter(|(_, p)| p.state == PeerState::Up && p.incarnation == Some(incarnation));
-        up.count() == shards
+        state.peers.get(&host).is_some_and(|p| p.state == PeerState::Up && p.incarnation == Some(incarnation))
     }
 
-    pub fn forget(&self, host: HostId, shard: u8) {
-        self.lock().peers.remove(&(host, shard));
+    pub fn forget(&self, host: HostId) {
+        self.lock().peers.remove(&host);
     }
 
     /// Notes a refused connection; true where it is not a mere repetition, and so is worth a log line.

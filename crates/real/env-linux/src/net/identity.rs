@@ -10,18 +10,18 @@ use cairn_types::{HostId, Incarnation};
 use super::{Greeting, Stop, shard::Command};
 use crate::host::HostShared;
 
-/// A live connection from a peer's shard.
+/// A live connection from a peer.
 pub(crate) struct Connection {
     incarnation: Incarnation,
     process: u64,
     stop: Arc<Stop>,
 }
 
-pub(crate) type Connections = BTreeMap<(HostId, u8), Connection>;
+pub(crate) type Connections = BTreeMap<HostId, Connection>;
 
 impl HostShared {
     /// What this host says of itself.
-    pub(crate) fn greeting(&self, to: HostId, shard: u8) -> Greeting {
+    pub(crate) fn greeting(&self, to: HostId) -> Greeting {
         Greeting {
             protocol: self.protocol,
             cluster: self.cluster,
@@ -29,7 +29,6 @@ impl HostShared {
             to,
             incarnation: self.incarnation,
             process: self.process,
-            shard,
         }
     }
 
@@ -69,11 +68,10 @@ impl HostShared {
         Ok(())
     }
 
-    /// Enters a connection, and ends those that it replaces: of older processes, and of the same shard.
+    /// Enters a connection, and ends the one that it replaces: of an older process, or of the same.
     pub(crate) fn inbound_begins(&self, hello: &Greeting) -> Result<Arc<Stop>, String> {
         let mut connections = self.connections.lock().expect("nothing panics here");
-        let of_host = || (hello.host, 0)..=(hello.host, u8::MAX);
-        for (_, connection) in connections.range(of_host()) {
+        if let Some(connection) = connections.get(&hello.host) {
             if connection.incarnation > hello.incarnation {
                 return Err(format!(
                     "a newer process of host {} (start {}) is connected: this one (start {}) must stop",
@@ -87,34 +85,23 @@ impl HostShared {
                 ));
             }
         }
-        let replaced: Vec<_> = connections
-            .range(of_host())
-            .filter(|((_, shard), c)| *shard == hello.shard || c.incarnation < hello.incarnation)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in &replaced {
-            if let Some(old) = connections.remove(key) {
-                old.stop.stop();
-            }
-        }
         let stop = Arc::new(Stop::default());
-        connections.insert(
-            (hello.host, hello.shard),
-            Connection { incarnation: hello.incarnation, process: hello.process, stop: stop.clone() },
-        );
+        let connection = Connection { incarnation: hello.incarnation, process: hello.process, stop: stop.clone() };
+        let replaced = connections.insert(hello.host, connection);
         drop(connections);
-        if !replaced.is_empty() {
+        if let Some(old) = replaced {
+            old.stop.stop();
             self.replies_lost(hello.host);
         }
         Ok(stop)
     }
 
     /// Strikes out a connection that ended.
-    pub(crate) fn inbound_ended(&self, peer: HostId, shard: u8, stop: &Arc<Stop>) {
+    pub(crate) fn inbound_ended(&self, peer: HostId, stop: &Arc<Stop>) {
         let mut connections = self.connections.lock().expect("nothing panics here");
-        let is_this = connections.get(&(peer, shard)).is_some_and(|c| Arc::ptr_eq(&c.stop, stop));
+        let is_this = connections.get(&peer).is_some_and(|c| Arc::ptr_eq(&c.stop, stop));
         if is_this {
-            connections.remove(&(peer, shard));
+            connections.remove(&peer);
         }
         drop(connections);
         if is_this {
@@ -123,8 +110,6 @@ impl HostShared {
     }
 
     fn replies_lost(&self, peer: HostId) {
-        for shard in &self.shards {
-            shard.net.send(Command::RepliesLost(peer));
-        }
+        self.net.send(Command::RepliesLost(peer));
     }
 }

@@ -1,6 +1,6 @@
-//! One shard's link to one peer: dialled again and again, and what is queued for it.
+//! The link to one peer: dialled again and again, and what is queued for it.
 //!
-//! Promises    see `net`: order, one write per turn, a bounded queue, ups and downs in the shard's inbox
+//! Promises    see `net`: order, one write per turn, a bounded queue, ups and downs in the host's inbox
 //! Assumes     one task runs [`run`] per link; [`Link::send`] is called on the same thread
 
 use std::{
@@ -32,7 +32,7 @@ use crate::{
     host::HostShared,
 };
 
-/// Bytes queued for one peer by one shard, at most; beyond, the link counts as broken and the queue is dropped.
+/// Bytes queued for one peer, at most; beyond, the link counts as broken and the queue is dropped.
 ///
 /// Napkin: two messages of the largest kind, or 20 ms of a 25 Gbit/s network. Engines bound what they have in flight per
 /// peer below this; a peer that is that far behind is stuck, and its owner should hear it rather than feed it.
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// A link, shared between the shard that sends and the task that dials and writes.
+/// A link, shared between whoever sends and the task that dials and writes.
 pub(crate) struct Link(RefCell<State>);
 
 impl Link {
@@ -165,10 +165,9 @@ impl From<io::Error> for Failure {
 /// The task of one link.
 struct Dialer {
     host: Arc<HostShared>,
-    shard: u8,
     peer: HostId,
     link: Rc<Link>,
-    /// What the shard was told last: nothing yet, up, down, or down and gone.
+    /// What the host was told last: nothing yet, up, down, or down and gone.
     told: Told,
 }
 
@@ -181,8 +180,8 @@ enum Told {
 }
 
 /// Dials, greets, writes; ends when the link is removed.
-pub(crate) async fn run(host: Arc<HostShared>, shard: u8, peer: HostId, link: Rc<Link>) {
-    let mut dialer = Dialer { host, shard, peer, link, told: Told::Nothing };
+pub(crate) async fn run(host: Arc<HostShared>, peer: HostId, link: Rc<Link>) {
+    let mut dialer = Dialer { host, peer, link, told: Told::Nothing };
     dialer.report(PeerState::Connecting, None, None);
     let mut pause = Duration::ZERO;
     while dialer.wait(pause).await {
@@ -201,7 +200,7 @@ pub(crate) async fn run(host: Arc<HostShared>, shard: u8, peer: HostId, link: Rc
         }
     }
     dialer.down("removed".into());
-    dialer.host.health.forget(peer, shard);
+    dialer.host.health.forget(peer);
 }
 
 fn next_pause(pause: Duration) -> Duration {
@@ -218,14 +217,12 @@ impl Dialer {
             Told::Nothing => return,
         };
         self.told = told;
-        let inbox = &self.host.shards[usize::from(self.shard)].inbox;
-        inbox.push_always(event);
+        self.host.inbox.push_always(event);
     }
 
     fn report(&self, state: PeerState, incarnation: Option<Incarnation>, problem: Option<String>) {
         self.host.health.set(PeerHealth {
             host: self.peer,
-            shard: self.shard,
             address: self.link.0.borrow().address,
             state,
             incarnation,
@@ -235,7 +232,7 @@ impl Dialer {
     }
 
     fn up(&mut self, incarnation: Incarnation) {
-        tracing::info!(peer = %self.peer, shard = self.shard, incarnation = incarnation.0, "connected");
+        tracing::info!(peer = %self.peer, incarnation = incarnation.0, "connected");
         {
             let mut state = self.link.0.borrow_mut();
             state.queue.clear();
@@ -255,7 +252,7 @@ impl Dialer {
             state.up = false;
         }
         if matches!(self.told, Told::Up(_)) {
-            tracing::info!(peer = %self.peer, shard = self.shard, reason = %words, "connection lost");
+            tracing::info!(peer = %self.peer, reason = %words, "connection lost");
             self.tell(Told::Down);
         }
         self.report(PeerState::Down, None, Some(words));
@@ -266,12 +263,10 @@ impl Dialer {
             self.tell(Told::Gone);
         }
         let known = self.host.health.peers();
-        let repeated = known
-            .iter()
-            .any(|p| p.host == self.peer && p.shard == self.shard && p.problem.as_ref() == Some(&failure.words));
+        let repeated = known.iter().any(|p| p.host == self.peer && p.problem.as_ref() == Some(&failure.words));
         // Once per reason: a peer that is away for a day is not news twice a second.
         if !repeated {
-            tracing::warn!(peer = %self.peer, shard = self.shard, reason = %failure.words, "cannot connect");
+            tracing::warn!(peer = %self.peer, reason = %failure.words, "cannot connect");
             let state = if self.told == Told::Nothing { PeerState::Connecting } else { PeerState::Down };
             self.report(state, None, Some(failure.words));
         }
@@ -320,7 +315,7 @@ impl Dialer {
     }
 
     async fn greet(&self, socket: &Socket) -> Result<Incarnation, Failure> {
-        let hello = self.host.greeting(self.peer, self.shard);
+        let hello = self.host.greeting(self.peer);
         socket.write_all(&small_frame(Kind::Hello, &hello.encode())).await?;
         let (header, body) = read_small(socket).await?;
         match header.kind {

@@ -1,18 +1,18 @@
 //! Messages between processes over TCP.
 //!
-//! Promises    N1  messages of one shard to one host arrive in order, or the shard hears `PeerDown` (and, where replies may
-//!                 be lost, every shard of the other side as well)
+//! Promises    N1  messages of one host to another arrive in order, or it hears `PeerDown` (and, where replies may be lost, the
+//!                 other as well)
 //!             N2  everything queued for a peer leaves in one system call; one read takes what arrived, of any number of messages
 //!             N3  whatever bytes arrive, the worst is a closed connection; memory per connection and per queue is bounded
 //! Assumes     the network may lose, delay and cut, but does not forge: peers are told apart by what they say (TLS comes later)
 //! Not here    what a message means (`wire`), who may send it (`object`), detection of silence (leases do that)
 //!
-//! Each shard dials each peer: its *link*, which carries messages one way. The other way the same connection carries only the
-//! handshake's answer and pongs. The accepting side gives the connection to the shard with the dialer's number.
+//! Each host dials each peer: its *link*, which carries messages one way. The other way the same connection carries only the
+//! handshake's answer and pongs. Hosts of one process may share an address: a greeting names the one that is meant.
 //!
-//! When does a shard hear what?
+//! When does a host hear what?
 //! - `PeerUp`: its link has completed the handshake, or the peer's own connection to us broke, and then a ping was answered. The
-//!   peer answers it once all its shards have links to us: what is asked from then on can be answered, or `PeerDown` tells.
+//!   peer answers it once it has a link to us: what is asked from then on can be answered, or `PeerDown` tells.
 //! - `PeerDown { process_gone: false }`: its link broke, its queue went over [`link::QUEUE_BYTES_MAX`] (the whole queue is dropped:
 //!   a peer that takes nothing must not make us grow), or a connection *from* the peer broke, so that replies may be lost.
 //! - `PeerDown { process_gone: true }`: dialling was refused: nothing listens there. A reset alone does not prove that

@@ -73,7 +73,7 @@ impl OutQueue {
             "a message has {} bytes of body and {payload_bytes} of payload",
             message.body.len()
         );
-        let header = Header::of(Kind::Message, message.route, &message.body, payload_bytes);
+        let header = Header::of(Kind::Message, &message.body, payload_bytes);
         self.copy(&header.encode());
         if message.body.len() <= COPY_BYTES_MAX {
             self.copy(&message.body);
@@ -125,7 +125,6 @@ impl OutQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cairn_env::Route;
 
     /// Goal: the bytes that leave are those of the messages in order, however much each call takes.
     #[test]
@@ -137,13 +136,13 @@ mod tests {
                 let body = vec![number as u8; number * 37 % 5000];
                 let payload = vec![Bytes::from(vec![number as u8; 512 * (number % 4)]); number % 3];
                 let payload_bytes = payload.iter().map(Bytes::len).sum();
-                let header = Header::of(Kind::Message, Route::Host, &body, payload_bytes);
+                let header = Header::of(Kind::Message, &body, payload_bytes);
                 want.extend_from_slice(&header.encode());
                 want.extend_from_slice(&body);
                 for part in &payload {
                     want.extend_from_slice(part);
                 }
-                queue.push(OutMessage { route: Route::Host, body: body.into(), payload });
+                queue.push(OutMessage { body: body.into(), payload });
             }
             assert_eq!(queue.bytes(), want.len());
             let mut got = Vec::new();

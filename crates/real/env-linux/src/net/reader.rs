@@ -201,7 +201,6 @@ impl FrameReader {
 
 #[cfg(test)]
 mod tests {
-    use cairn_env::Route;
 
     use super::*;
 
@@ -210,9 +209,9 @@ mod tests {
     fn large_payloads_are_received_in_place() {
         const PAYLOAD_BYTES: usize = 128 << 10;
         let payload: Vec<u8> = (0..PAYLOAD_BYTES).map(|at| (at / 11) as u8).collect();
-        let head = Header::of(Kind::Message, Route::Host, b"body", PAYLOAD_BYTES).encode();
+        let head = Header::of(Kind::Message, b"body", PAYLOAD_BYTES).encode();
         let large = [&head[..], b"body", &payload].concat();
-        let small = [&Header::of(Kind::Message, Route::Host, b"done", 0).encode()[..], b"done"].concat();
+        let small = [&Header::of(Kind::Message, b"done", 0).encode()[..], b"done"].concat();
         let sent = [&large[..], &large, &large, &small, &small].concat();
         let (mut reader, mut rest) = (FrameReader::new(), &sent[..]);
         // Of each read: bytes offered beyond the message under way, and the frames that it made whole.

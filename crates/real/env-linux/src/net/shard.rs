@@ -1,6 +1,6 @@
-//! The sockets of one shard: its links, and the connections that were handed to it.
+//! The sockets of one host: its links, and the connections that peers have made to it.
 //!
-//! Promises    a connection is read only while the inboxes that it feeds have room, so that the peer's window closes
+//! Promises    a connection is read only while the inbox has room, so that the peer's window closes
 
 use std::{
     cell::RefCell,
@@ -28,13 +28,13 @@ use super::{
 };
 use crate::{LinuxEnv, host::HostShared};
 
-/// How often a reader that owes a pong looks whether our links to the peer stand.
+/// How often a reader that owes a pong looks whether our link to the peer stands.
 const PONG_LOOK: Duration = Duration::from_millis(5);
 
 /// Reads of one connection before other tasks have their turn: 1 MiB.
 const READS_PER_TURN: u32 = 4;
 
-/// What other threads, and the host itself, ask of a shard's sockets.
+/// What other threads, and the host itself, ask of its sockets.
 pub(crate) enum Command {
     /// Dial this peer there; again from now on, where the address is new.
     SetPeer(HostId, SocketAddr),
@@ -53,8 +53,6 @@ pub(crate) struct Inbound {
     pub stream: TcpStream,
     pub peer: HostId,
     pub incarnation: Incarnation,
-    /// The peer's shard.
-    pub shard: u8,
     pub stop: Arc<Stop>,
 }
 
@@ -75,7 +73,7 @@ impl Stop {
     }
 }
 
-/// Where commands for one shard wait.
+/// Where commands wait.
 #[derive(Default)]
 pub(crate) struct NetPort {
     commands: Mutex<Vec<Command>>,
@@ -100,10 +98,10 @@ impl NetPort {
 
 pub(crate) type Links = RefCell<BTreeMap<HostId, Rc<Link>>>;
 
-/// The task that owns a shard's sockets; runs for as long as the shard.
+/// The task that owns a host's sockets; runs for as long as the host.
 pub(crate) async fn run(env: LinuxEnv) {
     let host = env.host_shared().clone();
-    let port = &host.shards[usize::from(env.shard())].net;
+    let port = &host.net;
     loop {
         for command in port.take().await {
             match command {
@@ -142,19 +140,18 @@ fn set_peer(env: &LinuxEnv, peer: HostId, address: SocketAddr) {
     links.insert(peer, link.clone());
     drop(links);
     let host = env.host_shared().clone();
-    env.spawn(link::run(host, env.shard(), peer, link));
+    env.spawn(link::run(host, peer, link));
 }
 
-/// Reads one connection to its end, and tells all shards that replies of this peer may be lost.
+/// Reads one connection to its end, and tells that replies of this peer may be lost.
 async fn serve(host: Arc<HostShared>, inbound: Inbound) {
     let peer = inbound.peer;
     let stop = inbound.stop.clone();
-    let shard = inbound.shard;
     let reason = read(&host, inbound).await;
     // A connection that a newer one has replaced was accounted for when that happened.
     if !stop.is_stopped() {
-        tracing::info!(%peer, shard, %reason, "a connection from a peer ended");
-        host.inbound_ended(peer, shard, &stop);
+        tracing::info!(%peer, %reason, "a connection from a peer ended");
+        host.inbound_ended(peer, &stop);
     }
 }
 
@@ -164,11 +161,11 @@ async fn read(host: &HostShared, inbound: Inbound) -> String {
         Err(error) => return error.to_string(),
     };
     let mut reader = FrameReader::new();
-    let mut batches: Vec<Vec<NetEvent>> = host.shards.iter().map(|_| Vec::new()).collect();
+    let mut batch: Vec<NetEvent> = Vec::new();
     let (mut reads, mut pongs) = (0, 0u64);
     loop {
-        // A pong says that we can answer: it waits for our own links to that process.
-        while pongs > 0 && host.health.all_up(inbound.peer, inbound.incarnation, host.shards.len()) {
+        // A pong says that we can answer: it waits for our own link to that process.
+        while pongs > 0 && host.health.is_up(inbound.peer, inbound.incarnation) {
             if let Err(error) = socket.write_all(&small_frame(Kind::Pong, &[])).await {
                 return error.to_string();
             }
@@ -196,18 +193,15 @@ async fn read(host: &HostShared, inbound: Inbound) -> String {
             match reader.next() {
                 Ok(None) => break,
                 Ok(Some(frame)) if frame.header.kind == Kind::Message => {
-                    let shard = host.resolve(frame.header.route);
-                    batches[shard].push(event(&inbound.peer, inbound.incarnation, frame));
+                    batch.push(event(&inbound.peer, inbound.incarnation, frame));
                 }
                 Ok(Some(frame)) if frame.header.kind == Kind::Ping => pongs += 1,
                 Ok(Some(_)) => return "a frame of this kind has no place here".into(),
                 Err(error) => return error.to_string(),
             }
         }
-        for (shard, batch) in host.shards.iter().zip(&mut batches) {
-            if !batch.is_empty() && !shard.inbox.push_batch(batch) {
-                poll_fn(|cx| shard.inbox.poll_room(cx)).await;
-            }
+        if !batch.is_empty() && !host.inbox.push_batch(&mut batch) {
+            poll_fn(|cx| host.inbox.poll_room(cx)).await;
         }
         reads += 1;
         if reads % READS_PER_TURN == 0 {
@@ -217,11 +211,5 @@ async fn read(host: &HostShared, inbound: Inbound) -> String {
 }
 
 fn event(peer: &HostId, incarnation: Incarnation, frame: Frame) -> NetEvent {
-    NetEvent::Message(InMessage {
-        from: *peer,
-        incarnation,
-        route: frame.header.route,
-        body: frame.body,
-        payload: frame.payload,
-    })
+    NetEvent::Message(InMessage { from: *peer, incarnation, body: frame.body, payload: frame.payload })
 }

@@ -4,7 +4,7 @@
 use std::{future::Future, net::SocketAddr, path::Path, sync::mpsc, time::Duration};
 
 use bytes::Bytes;
-use cairn_env::{Env, InMessage, NetEvent, OutMessage, Route};
+use cairn_env::{Env, InMessage, NetEvent, OutMessage};
 use cairn_env_linux::{Executor, ExecutorConfig, Fabric, Host, HostConfig, IoChoice, LinuxEnv, ShardEnd, ShardHandle};
 use cairn_types::{ClusterId, HostId, Incarnation};
 
@@ -19,7 +19,6 @@ pub fn config(id: u128, incarnation: u64) -> HostConfig {
         host: HostId(id),
         incarnation: Incarnation(incarnation),
         protocol: 1,
-        shards: 1,
         listen: None,
         fabric: None,
     }
@@ -51,7 +50,7 @@ where
     let host = Host::new(config(1, 1)).expect("a host");
     let (sender, receiver) = mpsc::channel();
     let handle = host
-        .start_shard(&executor, 0, move |env| async move {
+        .start(&executor, move |env| async move {
             let _ = sender.send(test(env).await);
         })
         .expect("a shard");
@@ -59,7 +58,7 @@ where
     receiver.recv().expect("a result")
 }
 
-/// A host on a thread of its own whose single shard runs `main`.
+/// A host on a thread of its own that runs `main`.
 pub struct Running {
     pub host: Host,
     pub handle: ShardHandle,
@@ -72,7 +71,7 @@ where
 {
     let executor = executor(IoChoice::Auto);
     let host = Host::new(config).expect("a host");
-    let handle = host.start_shard(&executor, 0, main).expect("a shard");
+    let handle = host.start(&executor, main).expect("a shard");
     Running { host, handle, executor }
 }
 
@@ -107,7 +106,7 @@ pub fn start_echo(config: HostConfig) -> Running {
 }
 
 pub fn message(body: impl Into<Bytes>, payload: Vec<Bytes>) -> OutMessage {
-    OutMessage { route: Route::Host, body: body.into(), payload }
+    OutMessage { body: body.into(), payload }
 }
 
 /// The next event, or a failed test.
