@@ -52,7 +52,11 @@ async fn clear(context: &Context, request: &CacheClear) -> Result<CachesCleared,
 
 /// Bytes of the write buffers that are meant.
 fn left(counters: &Counters, request: &CacheClear) -> u64 {
-    let wanted = |name: &str, id: String| request.host.as_ref().is_none_or(|host| host == name || *host == id);
+    // All shards of a host are meant with it.
+    let is_of = |name: &str, host: &str| {
+        name == host || name.strip_prefix(host).is_some_and(|rest| rest.starts_with(".shard-"))
+    };
+    let wanted = |name: &str, id: String| request.host.as_ref().is_none_or(|host| is_of(name, host) || *host == id);
     let hosts = counters.hosts.iter().filter(|host| wanted(&host.host_name, host.host.to_string()));
     let groups = hosts.flat_map(|host| &host.disk_groups);
     let meant = |id: DiskGroupId| request.disk_group.is_none_or(|only| only == id);
