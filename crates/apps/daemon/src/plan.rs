@@ -71,7 +71,7 @@ pub struct HostPlan {
     pub fault_domain: String,
     /// Identity and local copies.
     pub data_dir: PathBuf,
-    /// Shard threads, from 1; as many as an embedded host has: 1.
+    /// Shard threads, 1 to [`crate::config::SHARDS_MAX`]; an embedded host has one.
     pub shards: u32,
     /// TCP for peers; none where all hosts share the process.
     pub peers: Option<SocketAddr>,

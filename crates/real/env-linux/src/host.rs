@@ -1,6 +1,6 @@
 //! One host: identity, inbox, peers, life and death. It lives on one thread; several of a process may be a server's shards.
 //!
-//! Promises    a killed host is over when [`Host::kill`] returns: no task, no device request, no blocking job of it is left
+//! Promises    H1  a killed host is over when [`Host::kill`] returns: no task, no device request, no blocking job of it is left
 //! Not here    sockets (`net`), threads (`executor`)
 
 use std::{

@@ -34,7 +34,7 @@ fn messages_arrive_in_order_with_their_payload() {
     listener.host.kill_wait();
 }
 
-/// F2, H2. Goal: a killed host is over at once, its disk can be opened by its successor. Method: kill it in the middle
+/// F2, H1. Goal: a killed host is over at once, its disk can be opened by its successor. Method: kill it in the middle
 /// of endless writes and a blocking job, again and again, and restart it with a higher incarnation.
 #[test]
 fn a_killed_host_comes_back_with_its_disk() {

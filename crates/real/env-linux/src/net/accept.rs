@@ -2,8 +2,8 @@
 //!
 //! Promises    A1  a stranger costs one small buffer for [`GREETING_MAX`] at most, and [`STRANGERS_MAX`] of them all there is
 //!             A2  who is refused hears why in words, and so does our own log and health (once per reason)
-//!             A4  a greeting to another host of this process reaches it: hosts of one fabric may share an address
 //!             A3  two live processes of one host are never both connected: the older one, or the second of equals, is refused
+//!             A4  a greeting to another host of this process reaches it: hosts of one fabric may share an address
 
 use std::{
     cell::Cell,
