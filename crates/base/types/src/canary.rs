@@ -61,6 +61,8 @@ pub enum Canary {
     ChangeDropped,
     /// A seat whose log is damaged or of an earlier time counts towards the majority of a new owner.
     ForgetfulVotes,
+    /// A copy in sync is believed that lacks a decided write which another one has.
+    YoungImageBelieved,
     /// Who waits for a host's answer waits on when that host is gone.
     CallsNotGivenUp,
     /// Each process of a host numbers its calls from the beginning.
@@ -77,7 +79,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -105,6 +107,7 @@ impl Canary {
         Self::NoGrace,
         Self::ChangeDropped,
         Self::ForgetfulVotes,
+        Self::YoungImageBelieved,
         Self::CallsNotGivenUp,
         Self::NumbersReused,
         Self::LocalCopyIgnored,

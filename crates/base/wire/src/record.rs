@@ -25,8 +25,10 @@ pub struct ComponentAnswer {
     pub lost: bool,
     /// The admission that this answer opens.
     pub session: SessionId,
-    /// Every operation up to this one is decided, as the component was told.
+    /// Every operation up to this one is decided, as the component was told, or its record where it is in sync.
     pub settled: OpId,
+    /// The last operation at or below that, which came to it as a write and stands, as far as it knows; zero where it does not.
+    pub last_written: OpId,
     /// What it holds above that, ascending.
     pub window: Vec<UnsettledOp>,
     /// Set when its log is damaged or rolled back: a lack of an operation proves nothing.

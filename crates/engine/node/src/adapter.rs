@@ -202,6 +202,10 @@ impl<E: Env> LocalStore for GroupStore<E> {
         self.group.settled(component)
     }
 
+    fn last_written(&self, component: ComponentId) -> OpId {
+        self.group.last_written(component)
+    }
+
     fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
         let window = self.group.window(component).into_iter();
         window.map(|u| UnsettledOp { op: u.op, range: u.range, client: u.client }).collect()

@@ -87,7 +87,9 @@ pub trait LocalStore: Clone + 'static {
     fn records(&self) -> Vec<(ObjectId, Bytes)>;
     /// Every operation up to this one is decided.
     fn settled(&self, component: ComponentId) -> OpId;
-    /// What is held above that, ascending.
+    /// The last operation at or below that, which came as a write and stands, as far as it is known; zero where it is not.
+    fn last_written(&self, component: ComponentId) -> OpId;
+    /// What is held above `settled`, ascending.
     fn window(&self, component: ComponentId) -> Vec<UnsettledOp>;
     /// Per region the highest operation that ever touched it, where that is above `after`.
     fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)>;

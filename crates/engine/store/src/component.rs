@@ -45,6 +45,9 @@ pub(crate) struct Component {
     pub device: u8,
     pub lost: bool,
     pub settled: OpId,
+    /// The last operation at or below `settled` that came as a write and stands, as far as this process or the log that it found knows:
+    /// other copies that take the same writes have it too.
+    pub last_written: OpId,
     /// Undone operations, with the log position of the record that undid them.
     pub undone: BTreeMap<OpId, u64>,
     pub window: Window,
@@ -70,6 +73,7 @@ impl Component {
             device,
             lost: false,
             settled: OpId::ZERO,
+            last_written: OpId::ZERO,
             undone: BTreeMap::new(),
             window: Window::default(),
             outcomes: Outcomes::default(),
@@ -126,11 +130,13 @@ impl Component {
         self.undone.contains_key(&op)
     }
 
-    /// Puts one run of an operation into the index. `log_segment` is none for a pending row of the metadata.
+    /// Puts one run of an operation into the index. `written`: it came as a write. `log_segment` is none for a pending row of the
+    /// metadata.
     pub fn put(
         &mut self,
         record: Record,
         client: ClientTag,
+        written: bool,
         log_segment: Option<u64>,
         records: &mut Records,
     ) -> RecordId {
@@ -152,6 +158,9 @@ impl Component {
             entry.info.zero &= zero;
             entry.ranges.push(range);
             entry.alone &= met == Met::None;
+            entry.written |= written;
+        } else if written {
+            self.last_written = self.last_written.max(op);
         }
         id
     }
@@ -194,6 +203,9 @@ impl Component {
         self.settled = upto;
         self.dirty = true;
         while let Some(first) = self.window.pop_upto(upto) {
+            if first.written {
+                self.last_written = self.last_written.max(first.info.op);
+            }
             for range in first.ranges.into_iter().filter(|_| !first.alone) {
                 self.extents.settle(range, upto, &self.base, records);
             }
@@ -307,7 +319,7 @@ mod tests {
                             let range = BlockRange::new(first, count);
                             let body = Body::Data { place: Place::Log(0), crcs: std::iter::repeat_n(0, count as usize).collect() };
                             let record = Record { component: component.id, op, range, position: 0, body, live: 0, row: None };
-                            component.put(record, ClientTag::default(), Some(0), &mut records);
+                            component.put(record, ClientTag::default(), true, Some(0), &mut records);
                         }
                     }
                     Step::Settle { back } => component.settle(op(next - back), &mut records),

@@ -239,6 +239,12 @@ impl<E: Env> DiskGroup<E> {
     pub fn settled(&self, component: ComponentId) -> OpId {
         self.inner().state.borrow().components.get(&component).map_or(OpId::ZERO, |c| c.settled)
     }
+    /// The last operation at or below `settled` that the component took as a write and that stands, as far as this process or the log that
+    /// it found knows; zero where neither does.
+    pub fn last_written(&self, component: ComponentId) -> OpId {
+        self.inner().state.borrow().components.get(&component).map_or(OpId::ZERO, |c| c.last_written)
+    }
+
     /// The operations that are not settled, ascending.
     pub fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
         let state = self.inner().state.borrow();

@@ -442,7 +442,8 @@ impl State {
         let (range, component_id, op) = (row.range, row.component, row.op);
         let record =
             Record { component: component_id, op, range, position: row.position, body, live: 0, row: Some(number) };
-        component.put(record, row.client, None, &mut self.records);
+        // Rows do not tell what came as a copy: the log does, where it still has the record.
+        component.put(record, row.client, false, None, &mut self.records);
         Ok(())
     }
 

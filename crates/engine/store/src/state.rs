@@ -134,6 +134,8 @@ struct Head {
     op: OpId,
     settled: OpId,
     client: ClientTag,
+    /// It came as a write, not as a copy.
+    written: bool,
 }
 
 impl State {
@@ -177,20 +179,21 @@ impl State {
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
             LogRecord::Write { component, op, settled, client, first_block, crcs } => self.put(
-                Head { component, op, settled, client },
+                Head { component, op, settled, client, written: true },
                 logged([LogPiece::Data { first_block, crcs }], at),
                 at,
             ),
             LogRecord::Zero { component, op, settled, client, range, keep_allocated } => {
                 let zero = (range, Body::Zero { keep_allocated });
-                self.put(Head { component, op, settled, client }, Parts::from_iter([zero]), at)
+                self.put(Head { component, op, settled, client, written: true }, Parts::from_iter([zero]), at)
             }
             LogRecord::Copy { component, op, settled, pieces } => {
                 let client = ClientTag::default();
-                self.put(Head { component, op, settled, client }, logged(pieces, at), at)
+                self.put(Head { component, op, settled, client, written: false }, logged(pieces, at), at)
             }
             LogRecord::Placed { component, op, settled, pieces } => {
-                self.apply_placed(Head { component, op, settled, client: ClientTag::default() }, pieces, at)
+                let client = ClientTag::default();
+                self.apply_placed(Head { component, op, settled, client, written: false }, pieces, at)
             }
             LogRecord::Undo { component, op } => {
                 let ranges = self.change(component, |c, records| c.undo(op, at.position, records));
@@ -283,7 +286,7 @@ impl State {
 
     /// Puts the parts of an operation into the index.
     fn put(&mut self, head: Head, parts: Parts, at: At) -> Applied {
-        let Head { component, op, settled, client } = head;
+        let Head { component, op, settled, client, written } = head;
         let (segment, outcomes_max) = (self.ring.segment_of(at.position), self.outcomes_max);
         // What is not applied in the end is forgotten in vain, and read again.
         parts.iter().for_each(|(range, _)| self.cache.forget(component, *range));
@@ -300,7 +303,7 @@ impl State {
             c.settle(settled, records);
             for (range, body) in parts {
                 let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
-                c.put(record, client, Some(segment), records);
+                c.put(record, client, written, Some(segment), records);
             }
             c.outcomes.remember(client, op, at.position, outcomes_max);
             Applied::Done

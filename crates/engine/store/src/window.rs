@@ -18,6 +18,8 @@ pub(crate) struct Unsettled {
     pub ranges: SmallVec<[BlockRange; 1]>,
     /// Nothing older stands under them: settling it hides nothing, and the index, which is large, need not be asked.
     pub alone: bool,
+    /// It came as a write, not as a copy of what another component holds.
+    pub written: bool,
 }
 
 /// All of them, ascending.
@@ -41,7 +43,7 @@ impl Window {
     /// The operation of `info`; what is not there yet is put there, with nothing but that.
     pub fn entry(&mut self, info: UnsettledOp) -> &mut Unsettled {
         let place = self.place(info.op).unwrap_or_else(|place| {
-            let new = Unsettled { info, ranges: SmallVec::new(), alone: true };
+            let new = Unsettled { info, ranges: SmallVec::new(), alone: true, written: false };
             if place == self.0.len() {
                 self.0.push_back(new)
             } else {

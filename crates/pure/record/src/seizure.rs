@@ -17,11 +17,15 @@
 //!
 //! A component that fails in 3 is recorded absent in 4; what was decided is not decided again.
 //! The watermark of a component recorded absent is the one before this settling.
+//!
+//! *A copy in sync that lacks a decided write which another copy in sync proves has lost the end of its log*, whatever its host says: it is
+//! of an image too young for anyone to remember a later position of that log. It counts as one whose log is damaged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_types::{
-    Accepted, Canary, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, Seat, SessionId,
+    Accepted, Canary, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, ReplicaSetIndex, Seat,
+    SessionId,
 };
 use cairn_votes::{Inaccessible, accessible};
 use cairn_wire::{ComponentAnswer, SeizeAnswer};
@@ -30,7 +34,7 @@ use serde::Serialize;
 use crate::{
     AcceptRefused,
     ballot::{decided_by, decided_by_members, newer, seats, voters, waits_for},
-    settle::settle,
+    settle::{proven, settle, still_holds},
 };
 
 /// What the driver has to do.
@@ -80,6 +84,8 @@ pub struct Won {
     pub sessions: BTreeMap<ComponentId, SessionId>,
     /// Unsettled operations that stand, ascending. All older ones above the old watermark are undone.
     pub committed: Vec<OpId>,
+    /// Of copies that were in sync: a write that each must still have when it comes back, or is asked again.
+    pub proven: BTreeMap<ComponentId, OpId>,
     /// Seats that have not accepted yet: the configuration is to be sent to them again.
     pub laggards: Vec<Seat>,
 }
@@ -138,6 +144,8 @@ pub struct Seizure {
     phase: Phase,
     /// The highest operation that anyone proved decided.
     watermark: OpId,
+    /// Per replica set, the last decided write that a copy in sync proves.
+    proven: BTreeMap<ReplicaSetIndex, OpId>,
     /// Components that failed after they answered.
     failed: BTreeSet<ComponentId>,
     committed: Vec<OpId>,
@@ -152,6 +160,7 @@ impl Seizure {
             epoch,
             now_unix_ms,
             watermark: OpId::ZERO,
+            proven: BTreeMap::new(),
             best: hint,
             seats: BTreeMap::new(),
             phase: Phase::Gather,
@@ -311,6 +320,7 @@ impl Seizure {
     /// Asks seats not asked yet; goes on when enough have answered.
     fn gather(&mut self) -> Vec<SeizureEffect> {
         let mut effects = Vec::new();
+        self.proven = proven(&self.best.config, |m| self.answer_of(m));
         let new: Vec<Seat> = seats(&self.best).into_iter().filter(|s| !self.seats.contains_key(s)).collect();
         if !new.is_empty() {
             self.seats.extend(new.iter().map(|s| (*s, SeatAnswer::Asked { overruling: false })));
@@ -337,13 +347,29 @@ impl Seizure {
         let Some(SeatAnswer::Promised { nascent, components }) = self.seats.get(&member.seat()) else {
             return false;
         };
-        let remembers = |c: &ComponentAnswer| !c.log_damaged || Canary::ForgetfulVotes.sings();
+        let remembers = |c: &ComponentAnswer| !self.forgets(member, c) || Canary::ForgetfulVotes.sings();
         let holds = components.iter().any(|c| c.component == member.component && c.present && remembers(c));
         let may_be_nascent = || match &self.best.base {
             None => self.best.csn == Csn(0),
             Some(base) => base.member(member.component).is_none(),
         };
         holds && (!nascent || may_be_nascent())
+    }
+
+    /// Whether the log that the component answered from is damaged, or lacks what it once held.
+    fn forgets(&self, member: &Member, answer: &ComponentAnswer) -> bool {
+        answer.log_damaged || (member.state.in_sync() && !still_holds(answer, self.proven(member)))
+    }
+
+    /// What the set of the copy is proven to have.
+    fn proven(&self, member: &Member) -> OpId {
+        let known = member.set().and_then(|set| self.proven.get(&set)).filter(|_| !Canary::YoungImageBelieved.sings());
+        known.copied().unwrap_or(OpId::ZERO)
+    }
+
+    /// Whether the component can be one of the copies that the object goes on with.
+    fn usable(&self, member: &Member) -> bool {
+        self.answer_of(member).is_some_and(|a| a.present && !a.lost && !self.forgets(member, a))
     }
 
     fn overrule(&mut self) -> Option<SeizureEffect> {
@@ -379,7 +405,7 @@ impl Seizure {
         };
         let base = self.best.base.as_deref().map(voting).unwrap_or_default();
         let present = voting(&self.best.config).into_iter().chain(base).collect();
-        let why = waits_for(&self.best, &present, |m| self.answer_of(m).is_some_and(usable));
+        let why = waits_for(&self.best, &present, |m| self.usable(m));
         self.fail(SeizureFailure::NoQuorum(why))
     }
 
@@ -421,7 +447,7 @@ impl Seizure {
         let config = &self.best.config;
         // Votes are judged elsewhere: seats are counted present here, so that only copies can be lacking.
         let all = config.seats().into_iter().collect();
-        accessible(config, &all, |m| self.answer_of(m).is_some_and(usable))
+        accessible(config, &all, |m| self.usable(m))
     }
 
     /// The configuration to be written: what cannot go on is absent or degraded.
@@ -448,7 +474,7 @@ impl Seizure {
             _ => false,
         };
         let answer = self.answer_of(member);
-        let damaged = answer.is_some_and(|a| a.log_damaged);
+        let damaged = answer.is_some_and(|a| self.forgets(member, a));
         let since_unix_ms = self.now_unix_ms;
         match member.state {
             _ if gone => Degraded,
@@ -537,6 +563,14 @@ impl Seizure {
             config: record.config.clone(),
             sessions: taking.filter_map(|m| Some((m.component, self.answer_of(m)?.session))).collect(),
             committed: self.committed.clone(),
+            proven: self
+                .best
+                .config
+                .members
+                .iter()
+                .filter(|m| m.state.in_sync())
+                .map(|m| (m.component, self.proven(m)))
+                .collect(),
             laggards: record.config.seats().into_iter().filter(|s| !answers.yes.contains(s)).collect(),
         }
     }
@@ -546,9 +580,4 @@ impl Answers {
     fn missing(&self, record: &Accepted) -> Vec<Seat> {
         seats(record).into_iter().filter(|s| !self.yes.contains(s) && !self.no.contains(s)).collect()
     }
-}
-
-/// Whether the component can be one of the copies that the object goes on with.
-fn usable(answer: &ComponentAnswer) -> bool {
-    answer.present && !answer.lost && !answer.log_damaged
 }

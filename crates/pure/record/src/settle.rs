@@ -59,6 +59,25 @@ pub(crate) fn settle(
     settlement
 }
 
+/// Per replica set the last decided write that a copy in sync says it took: every copy that was in sync took it too.
+///
+/// Of copies in sync only, so that never all of a set are refuted by it: whoever was told that most is decided has what the others prove.
+/// Copies that a resync brought are not counted: they have numbers that their sources do not know.
+pub(crate) fn proven<'a>(
+    config: &ObjectConfig,
+    answer_of: impl Fn(&Member) -> Option<&'a ComponentAnswer>,
+) -> BTreeMap<ReplicaSetIndex, OpId> {
+    let mut proven: BTreeMap<ReplicaSetIndex, OpId> = BTreeMap::new();
+    for member in config.members.iter().filter(|m| m.state.in_sync()) {
+        let sound = answer_of(member).filter(|a| a.present && !a.lost && !a.log_damaged);
+        if let (Some(set), Some(answer)) = (member.set(), sound) {
+            let last = proven.entry(set).or_insert(OpId::ZERO);
+            *last = answer.last_written.max(*last);
+        }
+    }
+    proven
+}
+
 /// How an absent component comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejoin {
@@ -115,6 +134,7 @@ mod tests {
             lost: false,
             session: SessionId(1),
             settled,
+            last_written: OpId::ZERO,
             window: window.iter().map(unsettled).collect(),
             log_damaged: false,
         }

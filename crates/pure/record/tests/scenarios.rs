@@ -11,7 +11,9 @@ use model::{
     Canary, OBJECT, closed, config_of, epoch,
     message::{Body, Msg},
     owner::{Out, Phase},
-    picture_of, seat_of,
+    picture_of,
+    seat::Component,
+    seat_of,
     world::{LEASE, World},
 };
 
@@ -95,6 +97,33 @@ fn scenario_1_half_accepted_config() {
     w.pass(LEASE * 2);
     seize(&mut w, 1, "ADw");
     assert_eq!(serves(&w, 1).as_deref(), Some("A1 D1~ w1"));
+}
+
+/// A young image. Goal: B, whose log has lost its end and does not say so, neither undoes on A what both acknowledged nor counts as in
+/// sync, whether it answers the seizure or comes back later. Method: two writes, of which the second tells that the first is settled; B goes
+/// back to before both, the owner dies.
+#[test]
+fn scenario_12_young_image() {
+    for answers in [true, false] {
+        let mut w = world("A1 B1 w1", "");
+        let image = w.seat('B').component.clone();
+        let first = write(&mut w, 0, "AB");
+        let second = write(&mut w, 0, "AB");
+        assert!(w.ghost.acked.is_superset(&[first, second].into()));
+        w.seat_mut('B').component = Component { young: true, ..image };
+        w.dies(0);
+        w.pass(LEASE * 2);
+        seize(&mut w, 1, if answers { "ABw" } else { "Aw" });
+        assert_eq!(serves(&w, 1).as_deref(), Some("A1 B1- w1"));
+        assert!(w.seat('A').component.ops.is_superset(&[first, second].into()));
+        w.reach(1, "ABw");
+        comes_back(&mut w, 1, 'B');
+        let state = w.owners[1].serving().expect("it serves").config.members[1].state;
+        assert_eq!(state, ComponentState::Resyncing { stale_since: OpId::ZERO });
+        w.seat_mut('B').component.young = false;
+        activate(&mut w, 1, 'B');
+        assert_eq!(w.seat('B').component.ops, w.seat('A').component.ops);
+    }
 }
 
 /// Undo after a quick rejoin. Goal: an operation acknowledged while B was away stands although B's log never held it.

@@ -1,11 +1,16 @@
-//! Stories of a seat that forgets what it promised, while whoever it promised it to, and whoever it no longer knows, go on.
+//! Stories of what forgets without knowing it: a seat what it promised, while whoever it promised it to, and whoever it no longer knows, go
+//! on; a copy what it acknowledged.
 
 use super::{Scenario, Stage};
 use crate::shape::Shape;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    vec![Scenario::new(
+    vec![witness_forgets(), young_image()]
+}
+
+fn witness_forgets() -> Scenario {
+    Scenario::new(
         "12. a witness forgets whom it promised, and meets the older owner",
         (
             "an owner that was superseded without knowing gets neither the vote nor a lease of a seat that forgot it",
@@ -14,7 +19,39 @@ pub fn all() -> Vec<Scenario> {
         ),
         (Shape::plain(4), 24),
         witness_meets_the_older_owner,
-    )]
+    )
+}
+
+fn young_image() -> Scenario {
+    Scenario::new(
+        "3. a young image of the owner's host",
+        (
+            "a copy that lacks what it acknowledged is not in sync, although no host remembers a later position of its log",
+            "ten times the owner's host loses power less than a heartbeat after an image of its devices, which are what it starts with: \
+             at once, or when the others have recorded it absent",
+        ),
+        (Shape::plain(3).small().read_everywhere(), 8),
+        image_of_the_owner,
+    )
+}
+
+async fn image_of_the_owner(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    for _ in 0..10 {
+        let (copies, _) = stage.copies_and_witnesses().await?;
+        let owner = copies[stage.below(2) as usize];
+        stage.attach(owner).await?;
+        stage.ms(200 + stage.below(600)).await;
+        let image = stage.image(owner);
+        stage.ms(20 + stage.below(460)).await;
+        stage.crash(owner);
+        stage.put_in_place(owner, image);
+        stage.ms([0, 5000][stage.below(2) as usize]).await;
+        stage.start(owner);
+        stage.ms(3000).await;
+        stage.healthy().await?;
+    }
+    stage.rest(false).await
 }
 
 async fn witness_meets_the_older_owner(stage: Stage) -> Result<(), String> {

@@ -77,7 +77,7 @@ pub struct Owned<E: Env, S: LocalStore> {
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Begins to serve what was won.
     pub(crate) fn begin(shard: &Shard<E, S>, won: Won) -> Rc<Self> {
-        let state = State::new(won.config, won.csn, won.epoch, &won.sessions);
+        let state = State::new(won.config, won.csn, won.epoch, &won.sessions, won.proven);
         let owned = Rc::new(Self {
             shard: shard.clone(),
             id: state.config.object,

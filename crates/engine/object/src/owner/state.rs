@@ -49,8 +49,8 @@ pub(crate) struct State {
     legs: Vec<Rc<[Leg]>>,
     /// Operations that have begun and not ended, by seq.
     in_flight: Numbered<()>,
-    /// The last operation that a component acknowledged: what it must still have when its host comes back.
-    acked: BTreeMap<ComponentId, u64>,
+    /// The last operation that a component is known to have acknowledged: what it must still have when its host comes back.
+    acked: BTreeMap<ComponentId, OpId>,
     /// Components that are not to be admitted again before a time: there was no space to fill them.
     kept_out: BTreeMap<ComponentId, Time>,
     /// Failed since the last config change: to be recorded absent (false) or degraded (true).
@@ -70,6 +70,7 @@ impl State {
         csn: Csn,
         epoch: Epoch,
         sessions: &BTreeMap<ComponentId, SessionId>,
+        acked: BTreeMap<ComponentId, OpId>,
     ) -> Self {
         let mut state = Self {
             config: Rc::new(config),
@@ -78,7 +79,7 @@ impl State {
             links: BTreeMap::new(),
             legs: Vec::new(),
             in_flight: Numbered::from(1),
-            acked: BTreeMap::new(),
+            acked,
             kept_out: BTreeMap::new(),
             failed: BTreeMap::new(),
             ended: None,
@@ -148,13 +149,13 @@ impl State {
 
     /// The component has it on stable media.
     pub(crate) fn on_acked(&mut self, component: ComponentId, op: OpId) {
-        let last = self.acked.entry(component).or_default();
-        *last = op.seq.max(*last);
+        let last = self.acked.entry(component).or_insert(OpId::ZERO);
+        *last = op.max(*last);
     }
 
     /// The last operation that the component acknowledged; zero where none was.
     pub(crate) fn acked(&self, component: ComponentId) -> OpId {
-        self.acked.get(&component).map_or(OpId::ZERO, |seq| OpId { epoch: self.epoch, seq: *seq })
+        self.acked.get(&component).copied().unwrap_or(OpId::ZERO)
     }
 
     /// It is to be filled from the beginning: what it acknowledged before matters no more.

@@ -74,7 +74,7 @@ impl Ghost {
             }
             let seat = seat(letter_of(member.seat()));
             // A fault of its own: settling and reading must do without it.
-            if seat.component.damaged {
+            if seat.component.damaged || seat.component.young {
                 continue;
             }
             if let Some(op) = self.acked.difference(&seat.component.ops).next() {

@@ -168,6 +168,7 @@ impl OwnerNode {
                         coming: None,
                         filling: BTreeMap::new(),
                         untold: BTreeSet::new(),
+                        proven: won.proven,
                     };
                     let mut serving = serving;
                     for member in &members.members {
@@ -518,11 +519,14 @@ impl OwnerNode {
             coming.state = Some(ComponentState::Resyncing { stale_since: OpId::ZERO });
             return self.propose_coming(out);
         };
-        let Some(plan) = rejoin(member, &components[0], OpId::ZERO) else {
+        let Some(plan) =
+            rejoin(member, &components[0], serving.proven.get(&member.component).copied().unwrap_or_default())
+        else {
             serving.coming = None;
             return;
         };
         coming.state = Some(plan.state);
+        serving.proven.remove(&member.component);
         let session = coming.session;
         if plan.undo.is_empty() {
             return self.propose_coming(out);

@@ -7,7 +7,7 @@ use std::{
 
 use cairn_record::{AcceptRefused, Grants, accept, learn, promise};
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
+    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, ObjectConfig, OpId, SeatRecord, SessionId, Time,
 };
 use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer, UnsettledOp};
 use serde::Serialize;
@@ -25,6 +25,8 @@ pub struct Component {
     pub ops: BTreeSet<OpId>,
     /// Those that came as writes and are not known to be settled.
     pub window: BTreeSet<OpId>,
+    /// The last of those that came as writes, stand and are settled.
+    pub last_written: OpId,
     /// Undone: refused for ever.
     pub undone: BTreeSet<OpId>,
     /// Per block, the highest operation that touched it, undone ones too.
@@ -33,6 +35,8 @@ pub struct Component {
     pub settled: OpId,
     /// The log is damaged.
     pub damaged: bool,
+    /// The end of the log is gone, and nobody was told.
+    pub young: bool,
     /// The device failed.
     pub lost: bool,
 }
@@ -196,10 +200,18 @@ impl SeatNode {
             present: true,
             lost: self.component.lost,
             session,
-            settled: self.component.settled,
+            settled: self.component.settled.max(self.decided_in_sync()),
+            last_written: self.component.last_written,
             window: self.component.window.iter().map(unsettled).collect(),
             log_damaged: self.component.damaged,
         }
+    }
+
+    /// A copy that accepted to be in sync has all that was decided then.
+    fn decided_in_sync(&self) -> OpId {
+        let config = self.record.as_ref().and_then(|r| r.accepted.as_ref()).map(|a| &a.config);
+        let member = |c: &&ObjectConfig| c.member(ComponentId(id_of(self.letter))).is_some_and(|m| m.state.in_sync());
+        config.filter(member).map_or(OpId::ZERO, |c| c.decided)
     }
 
     fn accept(&mut self, proposal: &Accepted) -> (Option<Body>, Option<Seen>) {
@@ -264,6 +276,8 @@ impl SeatNode {
         *touched = (*touched).max(op);
         component.settled = component.settled.max(settled);
         let settled = component.settled;
+        let last = component.window.iter().rfind(|op| **op <= settled).copied().unwrap_or_default();
+        component.last_written = component.last_written.max(last);
         component.window.retain(|op| *op > settled);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_record::ConfigChange;
-use cairn_types::{Accepted, ComponentState, Csn, Epoch, ObjectConfig, OpId, SessionId};
+use cairn_types::{Accepted, ComponentId, ComponentState, Csn, Epoch, ObjectConfig, OpId, SessionId};
 use serde::Serialize;
 
 use super::{Canary, letter_of};
@@ -42,6 +42,8 @@ pub struct Serving {
     pub filling: BTreeMap<char, Filling>,
     /// Seats without a vote that have promised since: they are told the next record that is decided without them.
     pub untold: BTreeSet<char>,
+    /// What copies that were in sync when it was won must still have when they come back.
+    pub proven: BTreeMap<ComponentId, OpId>,
 }
 
 /// A component on its way back, or a new one that replaces `instead_of`.
