@@ -6,6 +6,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use cairn_api::v1::ClusterSettings;
@@ -32,6 +33,8 @@ pub struct Plan {
     pub hosts: Vec<HostPlan>,
     /// Settings of disk groups.
     pub store: StoreOptions,
+    /// How long threads look for work before they sleep, at most.
+    pub busy_poll_max: Duration,
 }
 
 /// Where the directory is.
@@ -193,6 +196,7 @@ fn base(config: &Config) -> Plan {
         api: ApiPlan::default(),
         hosts: Vec::new(),
         store: store(config),
+        busy_poll_max: Duration::from_micros(config.tuning.busy_poll_us),
     }
 }
 

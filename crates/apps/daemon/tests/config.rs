@@ -46,6 +46,7 @@ fn each_wrong_value_names_its_key_and_what_to_write() {
         ("[cluster]\nlease_ms = 10", "configuration key cluster", "1000 to 60000"),
         ("[cluster]\nlease_ms = \"2 s\"", "line 2", "u64"),
         ("[host]\nname = \"a b\"", "host.name", "letters"),
+        ("[tuning]\nbusy_poll_us = 1001", "tuning.busy_poll_us", "at most 1000"),
         ("[host]\nshards = 9", "host.shards", "1 to 8"),
         ("[host]\nshards = 0", "host.shards", "1 to 8"),
         ("[listen]\npeers = \"10.0.0.1\"", "listen.peers", "10.0.0.1:9600"),

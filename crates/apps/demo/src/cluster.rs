@@ -66,7 +66,7 @@ impl DemoCluster {
             identities.push(Identity::open(&host.data_dir).map_err(|e| e.to_string())?);
         }
         let directory = open_directory(&plan, &mut identities).await.map_err(|e| e.message)?;
-        let executor = spawn_executor(1).map_err(|e| e.message)?;
+        let executor = spawn_executor(1, Duration::ZERO).map_err(|e| e.message)?;
         let mut cluster = Self { plan, directory, executor, fabric: Fabric::new(), hosts: BTreeMap::new() };
         for (index, identity) in identities.into_iter().enumerate() {
             cluster.start_one(index, identity).await?;

@@ -125,7 +125,7 @@ fn config(id: u128) -> HostConfig {
 
 fn executor(io: IoChoice) -> Result<Executor, Box<dyn Error>> {
     let name = "probe".to_owned();
-    Ok(Executor::spawn(ExecutorConfig { name, io })?)
+    Ok(Executor::spawn(ExecutorConfig { name, io, ..ExecutorConfig::default() })?)
 }
 
 fn disk(path: &Path, io: IoChoice) -> Result<(), Box<dyn Error>> {

@@ -4,6 +4,7 @@
 //!                 tasks panics (an assertion of ours failed: the shard must not go on), or when it is killed
 //!             X2  a shard has ended only when neither the kernel nor another thread holds work of it
 //!             X3  device requests of one turn enter the kernel at the end of the turn, unless they are many
+//!             X4  a thread that looks for work before it sleeps lets whoever else wants its processor have it meanwhile
 //! Assumes     nothing blocks this thread: blocking work goes through `Env::run_blocking`
 //! Not here    what a shard does; which host it belongs to (`host`)
 
@@ -13,10 +14,14 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, Mutex, mpsc},
-    task::{Context, Poll},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{channel::oneshot, task::AtomicWaker};
@@ -25,6 +30,7 @@ use tokio::{runtime, task::LocalSet, time};
 use crate::{
     Host, LinuxEnv,
     io::{Backend, InFlight},
+    patience::Patience,
     ring::{self, Ring},
     threads::Threads,
 };
@@ -57,6 +63,8 @@ pub struct ExecutorConfig {
     pub name: String,
     /// How device I/O is to be done.
     pub io: IoChoice,
+    /// The longest that it looks for work before it sleeps, where work comes as soon as that; zero: it sleeps at once.
+    pub busy_poll_max: Duration,
 }
 
 /// How a shard ended.
@@ -161,7 +169,7 @@ impl Executor {
                 }
             };
             let _ = ready.send(Ok(backend.mode()));
-            runtime.block_on(Turns::new(backend, thread_link));
+            runtime.block_on(Turns::new(backend, thread_link, Patience::new(config.busy_poll_max)));
             // Jobs of `run_blocking` were waited for, shard by shard (X2); nothing is left to wait for here.
             runtime.shutdown_background();
         })?;
@@ -242,14 +250,51 @@ struct Turns {
     stopping: bool,
     /// Runs while a shard that ended waits for work that others still hold.
     recheck: Option<Pin<Box<time::Sleep>>>,
+    patience: Patience,
+    /// When the last turn that had work was over.
+    idle_since: Instant,
+    woken: Arc<Woken>,
+    /// That, as the shards have it.
+    shards_waker: Waker,
 }
+
+/// Wakes the root future for the shards, and remembers that it was them.
+#[derive(Default)]
+struct Woken {
+    by_shards: AtomicBool,
+    root: AtomicWaker,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.by_shards.store(true, Ordering::Release);
+        self.root.wake();
+    }
+}
+
+/// A processor that was given away came back later than this: somebody else had work for it. Giving it to nobody takes half a microsecond.
+const OTHERS_RAN: Duration = Duration::from_micros(5);
 
 /// How often a shard that ended looks whether its last work is done.
 const RECHECK: Duration = Duration::from_millis(1);
 
 impl Turns {
-    fn new(backend: Backend, link: Arc<ExecutorLink>) -> Self {
-        Self { slots: Vec::new(), backend, link, stopping: false, recheck: None }
+    fn new(backend: Backend, link: Arc<ExecutorLink>, patience: Patience) -> Self {
+        let woken: Arc<Woken> = Arc::default();
+        Self {
+            slots: Vec::new(),
+            backend,
+            link,
+            stopping: false,
+            recheck: None,
+            patience,
+            idle_since: Instant::now(),
+            shards_waker: woken.clone().into(),
+            woken,
+        }
     }
 
     fn obey(&mut self) {
@@ -272,12 +317,13 @@ impl Turns {
         }
     }
 
-    fn poll_shards(&mut self, cx: &mut Context<'_>) {
+    fn poll_shards(&mut self) {
+        let mut cx = Context::from_waker(&self.shards_waker);
         for slot in &mut self.slots {
             if let Some(tasks) = &mut slot.tasks
                 && slot.end.borrow().is_none()
             {
-                let _ = Pin::new(tasks).poll(cx);
+                let _ = Pin::new(tasks).poll(&mut cx);
             }
             let end = slot.end.borrow().clone();
             if let Some(end) = end
@@ -315,15 +361,31 @@ impl Future for Turns {
         let this = self.get_mut();
         this.link.waker.register(cx.waker());
         this.obey();
+        let began = Instant::now();
+        let mut worked = this.woken.by_shards.swap(false, Ordering::Acquire);
         if let Backend::Ring(ring) = &this.backend {
-            ring.poll_completions(cx);
+            worked |= ring.poll_completions(cx);
         }
-        this.poll_shards(cx);
+        this.woken.root.register(cx.waker());
+        this.poll_shards();
         if let Backend::Ring(ring) = &this.backend {
             ring.submit();
             // What completed within the submission itself is taken at once, not after a sleep in epoll.
             if ring.take_completions() || ring.wants_submit() {
                 cx.waker().wake_by_ref();
+            }
+        }
+        if worked {
+            this.patience.on_work(began.duration_since(this.idle_since));
+            this.idle_since = Instant::now();
+        }
+        if began.duration_since(this.idle_since) < this.patience.window() {
+            let looked = Instant::now();
+            thread::yield_now();
+            // X4. Where somebody else wanted it, looking on would only take it from them again and again.
+            match looked.elapsed() < OTHERS_RAN {
+                true => cx.waker().wake_by_ref(),
+                false => this.patience.give_up(),
             }
         }
         this.bury();

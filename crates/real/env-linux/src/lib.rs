@@ -21,6 +21,7 @@ mod inbox;
 mod io;
 mod medium;
 mod net;
+mod patience;
 mod ring;
 mod threads;
 mod timer;

@@ -187,8 +187,8 @@ impl Ring {
         state.unsubmitted > 0 || (!state.backlog.is_empty() && state.in_kernel < IN_KERNEL_MAX)
     }
 
-    /// Takes completions and wakes who waits for them; asks to be polled again when more arrive.
-    pub fn poll_completions(self: &Rc<Self>, cx: &mut Context<'_>) {
+    /// Takes completions and wakes who waits for them; true if there were any. Asks to be polled again when more arrive.
+    pub fn poll_completions(self: &Rc<Self>, cx: &mut Context<'_>) -> bool {
         TAKER.with_borrow_mut(|taker| match taker {
             Some((ring, waker)) if ring.as_ptr() == Rc::as_ptr(self) => waker.clone_from(cx.waker()),
             _ => *taker = Some((Rc::downgrade(self), cx.waker().clone())),
@@ -200,7 +200,7 @@ impl Ring {
                 Poll::Ready(Err(_)) | Poll::Pending => break,
             }
         }
-        self.take_completions();
+        self.take_completions()
     }
 
     /// Takes the completions that are there; true if there was one.

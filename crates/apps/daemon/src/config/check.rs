@@ -12,6 +12,8 @@ pub const SHARDS_MAX: u32 = 8;
 const DISK_GROUPS_MAX: usize = 5;
 /// Above it there is no room left for what may always be written: marks, trims, what settles.
 const CONGESTION_HIGH_MAX_PERCENT: u8 = 95;
+/// A thread that looks for longer before it sleeps has gained nothing for a long time.
+const BUSY_POLL_MAX_US: u64 = 1000;
 /// A guest's request that waits much longer looks lost to it.
 const CONGESTION_DELAY_MAX_MS: u64 = 10_000;
 /// Capacity devices of one disk group, at most: as vSAN has it.
@@ -130,6 +132,10 @@ impl Config {
         if tuning.congestion_delay_max_ms > CONGESTION_DELAY_MAX_MS {
             let why = format!("{} ms: at most {CONGESTION_DELAY_MAX_MS}", tuning.congestion_delay_max_ms);
             return Err(bad("tuning.congestion_delay_max_ms", &why));
+        }
+        if tuning.busy_poll_us > BUSY_POLL_MAX_US {
+            let why = format!("{} us: at most {BUSY_POLL_MAX_US}", tuning.busy_poll_us);
+            return Err(bad("tuning.busy_poll_us", &why));
         }
         Ok(())
     }

@@ -127,6 +127,8 @@ pub struct TuningConfig {
     pub congestion_high_percent: u8,
     /// The longest of those delays, in milliseconds.
     pub congestion_delay_max_ms: u64,
+    /// The longest that a shard's thread looks for work before it sleeps, in microseconds; 0: it sleeps at once.
+    pub busy_poll_us: u64,
 }
 
 /// How logs look.
@@ -298,6 +300,9 @@ impl Default for DirectoryConfig {
     }
 }
 
+/// What pays for itself where requests come one at a time, and costs nothing that could be measured at depth (docs/adr/0020).
+const BUSY_POLL_DEFAULT_US: u64 = 50;
+
 impl Default for TuningConfig {
     fn default() -> Self {
         let store = cairn_store::StoreOptions::default();
@@ -307,6 +312,7 @@ impl Default for TuningConfig {
             congestion_low_percent: store.congestion_low_percent,
             congestion_high_percent: store.congestion_high_percent,
             congestion_delay_max_ms: store.congestion_delay_max_us / 1000,
+            busy_poll_us: BUSY_POLL_DEFAULT_US,
         }
     }
 }

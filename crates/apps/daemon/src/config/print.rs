@@ -29,6 +29,10 @@ const NOTES: &[(&str, &str)] = &[
     ("tuning.congestion_low_percent", "of the log; from there on acknowledgements are delayed, more and more"),
     ("tuning.congestion_high_percent", "of the log; from there on writes wait for destage"),
     ("tuning.congestion_delay_max_ms", "the longest such delay"),
+    (
+        "tuning.busy_poll_us",
+        "a shard looks for work for as long before it sleeps, where it comes as soon; 0..1000, 0: never",
+    ),
     ("log.format", "text or json"),
     ("log.level", "error, warn, info, debug, trace; per module: info,cairn_object=debug"),
 ];

@@ -14,7 +14,7 @@ pub use directory::{ClusterDirectory, open_directory};
 pub use host::{HostParts, RunningHost, start_host};
 pub use shards::Siblings;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cairn_api::Management;
 use cairn_env_linux::{Executor, ExecutorConfig, Fabric, IoChoice};
@@ -112,14 +112,14 @@ fn open_servers(plan: &Plan) -> Result<(Vec<Vec<HostPlan>>, Vec<Identity>), Star
 /// As many threads as a server has shards. Embedded hosts share one: a message between them never wakes another processor.
 fn spawn_executors(plan: &Plan) -> Result<Vec<Executor>, StartError> {
     let count = plan.hosts.iter().map(|host| host.shards).max().unwrap_or(1);
-    (1..=count).map(spawn_executor).collect()
+    (1..=count).map(|number| spawn_executor(number, plan.busy_poll_max)).collect()
 }
 
-/// The thread of this number, from 1, for shards.
+/// The thread of this number, from 1, for shards; it looks for work for at most `busy_poll_max` before it sleeps.
 ///
 /// # Errors
 /// The system refuses one.
-pub fn spawn_executor(number: u32) -> Result<Executor, StartError> {
-    let config = ExecutorConfig { name: format!("cairn-shard-{number}"), io: IoChoice::default() };
+pub fn spawn_executor(number: u32, busy_poll_max: Duration) -> Result<Executor, StartError> {
+    let config = ExecutorConfig { name: format!("cairn-shard-{number}"), io: IoChoice::default(), busy_poll_max };
     Executor::spawn(config).map_err(|e| StartError::refused(format!("cannot start a shard thread: {e}")))
 }

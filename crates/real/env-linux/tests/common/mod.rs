@@ -37,7 +37,7 @@ pub fn on_address(id: u128, incarnation: u64, address: SocketAddr) -> HostConfig
 }
 
 pub fn executor(io: IoChoice) -> Executor {
-    Executor::spawn(ExecutorConfig { name: "test-shard".into(), io }).expect("a thread")
+    Executor::spawn(ExecutorConfig { name: "test-shard".into(), io, ..ExecutorConfig::default() }).expect("a thread")
 }
 
 /// Runs `test` on a shard of its own and returns what it returns.
