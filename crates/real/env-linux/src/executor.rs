@@ -379,7 +379,9 @@ impl Future for Turns {
             this.patience.on_work(began.duration_since(this.idle_since));
             this.idle_since = Instant::now();
         }
-        if began.duration_since(this.idle_since) < this.patience.window() {
+        // A device tells when it is done, and takes longer than a look: where devices are emulated, looking slows them down.
+        let nothing_under_way = this.slots.iter().all(|slot| slot.in_flight.is_idle());
+        if nothing_under_way && began.duration_since(this.idle_since) < this.patience.window() {
             let looked = Instant::now();
             thread::yield_now();
             // X4. Where somebody else wanted it, looking on would only take it from them again and again.
