@@ -19,7 +19,7 @@ use bytes::Bytes;
 use cairn_env::Env;
 use cairn_record::{AcceptRefused, BeforeSend};
 use cairn_types::{
-    Accepted, Canary, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, OpId, SeatRecord, SessionId,
+    Accepted, Canary, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId,
 };
 use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{LocalBoxFuture, ready};
@@ -399,17 +399,12 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             return SeizeAnswer::Promisee { promised: record.promised };
         }
         let damaged = store.log_damaged();
-        let decided = |component| {
-            let config = record.accepted.as_ref().map(|a| &a.config);
-            config.filter(|c| c.member(component).is_some_and(|m| m.state.in_sync())).map_or(OpId::ZERO, |c| c.decided)
-        };
         let components = store.components_of(object).into_iter().map(|c| ComponentAnswer {
             component: c.component,
             present: true,
             lost: c.lost,
             session: group.admitted.get(&c.component).map(|a| a.session).unwrap_or_default(),
-            // A copy that accepted to be in sync has all that was decided then.
-            settled: store.settled(c.component).max(decided(c.component)),
+            settled: store.settled(c.component).max(cairn_record::decided_in_sync(record, c.component)),
             last_written: store.last_written(c.component),
             window: store.window(c.component),
             log_damaged: damaged && !group.refilled.contains(&c.component),

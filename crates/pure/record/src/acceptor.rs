@@ -2,7 +2,7 @@
 //!
 //! A seat never goes back: its promise only grows, and so does (epoch, csn) of what it accepted.
 
-use cairn_types::{Accepted, Csn, Epoch, HostId, Incarnation, SeatRecord};
+use cairn_types::{Accepted, ComponentId, Csn, Epoch, HostId, Incarnation, OpId, SeatRecord};
 
 /// What has to happen before the answer may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,13 @@ pub fn accept(record: &mut SeatRecord, proposal: Accepted) -> Result<BeforeSend,
         true => learn(record, proposal),
         false => Err(AcceptRefused::Promised(record.promised)),
     }
+}
+
+/// What a component has by what its seat accepted: one that accepted to be in sync has all that was decided then; zero for any other.
+pub fn decided_in_sync(record: &SeatRecord, component: ComponentId) -> OpId {
+    let config = record.accepted.as_ref().map(|accepted| &accepted.config);
+    let in_sync = config.filter(|c| c.member(component).is_some_and(|m| m.state.in_sync()));
+    in_sync.map_or(OpId::ZERO, |c| c.decided)
 }
 
 /// Takes a record that needs no vote of this seat, as it takes away what the seat holds of the object: its epoch is promised with it.

@@ -34,7 +34,7 @@ use serde::Serialize;
 use crate::{
     AcceptRefused,
     ballot::{decided_by, decided_by_members, newer, seats, voters, waits_for},
-    settle::{proven, settle, still_holds},
+    settle::{knows, proven, settle, still_holds},
 };
 
 /// What the driver has to do.
@@ -144,7 +144,7 @@ pub struct Seizure {
     phase: Phase,
     /// The highest operation that anyone proved decided.
     watermark: OpId,
-    /// Per replica set, the last decided write that a copy in sync proves.
+    /// Per replica set, the last decided write that a copy in sync proves. What was proven stays so when that copy fails later.
     proven: BTreeMap<ReplicaSetIndex, OpId>,
     /// Components that failed after they answered.
     failed: BTreeSet<ComponentId>,
@@ -356,9 +356,10 @@ impl Seizure {
         holds && (!nascent || may_be_nascent())
     }
 
-    /// Whether the log that the component answered from is damaged, or lacks what it once held.
+    /// Whether the log that the component answered from is damaged, or lacks what it once held. The log of one whose device is lost says
+    /// nothing of what that held, and remembers promises and records as before.
     fn forgets(&self, member: &Member, answer: &ComponentAnswer) -> bool {
-        answer.log_damaged || (member.state.in_sync() && !still_holds(answer, self.proven(member)))
+        answer.log_damaged || (member.state.in_sync() && !answer.lost && !knows(answer, self.proven(member)))
     }
 
     /// What the set of the copy is proven to have.
@@ -369,7 +370,7 @@ impl Seizure {
 
     /// Whether the component can be one of the copies that the object goes on with.
     fn usable(&self, member: &Member) -> bool {
-        self.answer_of(member).is_some_and(|a| a.present && !a.lost && !self.forgets(member, a))
+        self.answer_of(member).is_some_and(|a| still_holds(a, OpId::ZERO) && !self.forgets(member, a))
     }
 
     fn overrule(&mut self) -> Option<SeizureEffect> {
@@ -557,20 +558,14 @@ impl Seizure {
 
     fn won(&self, record: &Accepted, answers: &Answers) -> Won {
         let taking = record.config.members.iter().filter(|m| m.state.takes_writes());
+        let in_sync = self.best.config.members.iter().filter(|m| m.state.in_sync());
         Won {
             epoch: self.epoch,
             csn: record.csn,
             config: record.config.clone(),
             sessions: taking.filter_map(|m| Some((m.component, self.answer_of(m)?.session))).collect(),
             committed: self.committed.clone(),
-            proven: self
-                .best
-                .config
-                .members
-                .iter()
-                .filter(|m| m.state.in_sync())
-                .map(|m| (m.component, self.proven(m)))
-                .collect(),
+            proven: in_sync.map(|m| (m.component, self.proven(m))).collect(),
             laggards: record.config.seats().into_iter().filter(|s| !answers.yes.contains(s)).collect(),
         }
     }

@@ -69,7 +69,7 @@ pub(crate) fn proven<'a>(
 ) -> BTreeMap<ReplicaSetIndex, OpId> {
     let mut proven: BTreeMap<ReplicaSetIndex, OpId> = BTreeMap::new();
     for member in config.members.iter().filter(|m| m.state.in_sync()) {
-        let sound = answer_of(member).filter(|a| a.present && !a.lost && !a.log_damaged);
+        let sound = answer_of(member).filter(|a| still_holds(a, OpId::ZERO));
         if let (Some(set), Some(answer)) = (member.set(), sound) {
             let last = proven.entry(set).or_insert(OpId::ZERO);
             *last = answer.last_written.max(*last);
@@ -93,10 +93,12 @@ pub struct Rejoin {
 /// Whether a component that answered still has what it acknowledged to its owner last: `acked`, zero where nothing was. A device
 /// that lies about what is stable, or an old image of it, is found out by this when nobody else remembers.
 pub fn still_holds(answer: &ComponentAnswer, acked: OpId) -> bool {
-    answer.present
-        && !answer.lost
-        && !answer.log_damaged
-        && (acked <= answer.settled || answer.window.iter().any(|unsettled| unsettled.op == acked))
+    answer.present && !answer.lost && !answer.log_damaged && knows(answer, acked)
+}
+
+/// Whether the component was told that `op` is decided, or has it.
+pub(crate) fn knows(answer: &ComponentAnswer, op: OpId) -> bool {
+    op <= answer.settled || answer.window.iter().any(|unsettled| unsettled.op == op)
 }
 
 /// What an absent member that answered a Seize of its owner's epoch has to do to come back; none when it is lost.

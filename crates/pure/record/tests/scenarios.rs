@@ -126,6 +126,21 @@ fn scenario_12_young_image() {
     }
 }
 
+/// A device under a copy fails. Goal: its seat, whose log is sound, keeps its vote, though the copy lacks what the other one proves: the
+/// object is accessible without the witness. Method: as a failed device leaves it, A's component has nothing left.
+#[test]
+fn a_lost_copy_keeps_its_vote() {
+    let mut w = world("A1 B1 w1", "");
+    let before = w.seat('A').component.clone();
+    write(&mut w, 0, "AB");
+    write(&mut w, 0, "AB");
+    w.seat_mut('A').component = Component { lost: true, young: true, ..before };
+    w.dies(0);
+    w.pass(LEASE * 2);
+    seize(&mut w, 1, "AB");
+    assert_eq!(serves(&w, 1).as_deref(), Some("A1x B1 w1"));
+}
+
 /// Undo after a quick rejoin. Goal: an operation acknowledged while B was away stands although B's log never held it.
 /// Method: `decided` of the activation is above it.
 #[test]

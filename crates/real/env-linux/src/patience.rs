@@ -4,7 +4,7 @@
 //! comes sooner. Whether it does is told by the waits before: as of KVM's halt polling (Documentation/virt/kvm/halt-polling.rst), the
 //! window grows when a longer look would have found the work, and is given up when none would.
 //!
-//! Promises    a thread whose work comes further apart than `max` does not look at all, but for one look of [`FIRST`] now and then
+//! Promises    each wait that a look of `max` would not have ended halves the window, down to none: who waits for long does not look
 //! Not here    looking (`executor`)
 
 use std::time::Duration;

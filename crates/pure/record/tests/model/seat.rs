@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use cairn_record::{AcceptRefused, Grants, accept, learn, promise};
+use cairn_record::{AcceptRefused, Grants, accept, decided_in_sync, learn, promise};
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, ObjectConfig, OpId, SeatRecord, SessionId, Time,
+    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
 };
 use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer, UnsettledOp};
 use serde::Serialize;
@@ -195,23 +195,18 @@ impl SeatNode {
     pub fn answer(&self, session: SessionId) -> ComponentAnswer {
         let unsettled =
             |op: &OpId| UnsettledOp { op: *op, range: BlockRange::new(block_of(*op), 1), client: ClientTag::default() };
+        let component = ComponentId(id_of(self.letter));
+        let decided = self.record.as_ref().map_or(OpId::ZERO, |record| decided_in_sync(record, component));
         ComponentAnswer {
-            component: ComponentId(id_of(self.letter)),
+            component,
             present: true,
             lost: self.component.lost,
             session,
-            settled: self.component.settled.max(self.decided_in_sync()),
+            settled: self.component.settled.max(decided),
             last_written: self.component.last_written,
             window: self.component.window.iter().map(unsettled).collect(),
             log_damaged: self.component.damaged,
         }
-    }
-
-    /// A copy that accepted to be in sync has all that was decided then.
-    fn decided_in_sync(&self) -> OpId {
-        let config = self.record.as_ref().and_then(|r| r.accepted.as_ref()).map(|a| &a.config);
-        let member = |c: &&ObjectConfig| c.member(ComponentId(id_of(self.letter))).is_some_and(|m| m.state.in_sync());
-        config.filter(member).map_or(OpId::ZERO, |c| c.decided)
     }
 
     fn accept(&mut self, proposal: &Accepted) -> (Option<Body>, Option<Seen>) {
