@@ -53,6 +53,9 @@ pub struct Flags {
     /// Overrides listen.nbd_socket; "" turns it off
     #[arg(long, value_name = "PATH")]
     pub nbd_socket: Option<String>,
+    /// Overrides listen.vhost_user_dir; "" turns it off
+    #[arg(long, value_name = "DIR")]
+    pub vhost_user_dir: Option<String>,
     /// Overrides log.format
     #[arg(long, value_enum)]
     pub log_format: Option<LogFormat>,
@@ -115,6 +118,7 @@ impl Flags {
         set(&mut config.listen.api_socket, &self.api_socket);
         set(&mut config.listen.nbd, &self.listen_nbd);
         set(&mut config.listen.nbd_socket, &self.nbd_socket);
+        set(&mut config.listen.vhost_user_dir, &self.vhost_user_dir);
         set(&mut config.log.level, &self.log_level);
         if let Some(dir) = &self.data_dir {
             config.host.data_dir.clone_from(dir);

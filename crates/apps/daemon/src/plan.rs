@@ -84,6 +84,8 @@ pub struct HostPlan {
     pub nbd: Option<SocketAddr>,
     /// NBD over a unix socket.
     pub nbd_socket: Option<PathBuf>,
+    /// vhost-user, a socket a disk in this folder.
+    pub vhost_user_dir: Option<PathBuf>,
     /// Disk groups to open, or to make where the devices are empty.
     pub disk_groups: Vec<DiskGroupConfig>,
     /// Files whose requests take what they would on a medium that is not there.
@@ -116,6 +118,7 @@ fn single(config: &Config) -> Result<Plan, ConfigError> {
         advertise: address(&listen.advertise).filter(|_| several_processes).or(peers),
         nbd: address(&listen.nbd),
         nbd_socket: path(&listen.nbd_socket),
+        vhost_user_dir: path(&listen.vhost_user_dir),
         disk_groups: config.disk_group.clone(),
         media: media(config, &config.disk_group)?,
     };
@@ -173,6 +176,7 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
                 advertise: None,
                 nbd: address(&config.listen.nbd).map(|nbd| nth(nbd, number - 1)),
                 nbd_socket: Some(dir.join("nbd.sock")),
+                vhost_user_dir: path(&config.listen.vhost_user_dir).map(|folder| folder.join(format!("host-{number}"))),
                 media: media(config, &disk_groups)?,
                 disk_groups,
                 data_dir: dir,

@@ -113,6 +113,10 @@ pub trait Exports: Clone + 'static {
     type Volume: Volume;
     /// The names, sorted.
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static;
+    /// A number that changes when `list` may tell something else; `None`: any time.
+    fn changes(&self) -> Option<u64> {
+        None
+    }
     /// The shard of this process that serves that disk best, counted from 0; `None`: this one does as well. Asked before a disk is
     /// opened for a client that can be moved there.
     fn shard_to_serve(&self, name: &str) -> impl Future<Output = Option<usize>> + 'static {

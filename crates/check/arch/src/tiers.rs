@@ -25,12 +25,13 @@ pub const TIERS: [&str; 7] = ["base", "pure", "engine", "front", "real", "apps",
 /// Crates from outside that a tier may not name, and why.
 ///
 /// The first three tiers run in the simulator, where one seed is one run.
-const BANNED: [(&str, &[&str], &str); 10] = [
+const BANNED: [(&str, &[&str], &str); 11] = [
     ("tokio", &["base", "pure", "engine"], "the executor is env's"),
     ("io-uring", &["base", "pure", "engine", "front", "apps"], "devices are env-linux's"),
     ("etcd-client", &["base", "pure", "engine", "front", "apps"], "etcd is directory-etcd's"),
     ("rustix", &["base", "pure", "engine"], "the operating system is real's"),
     ("libc", &["base", "pure", "engine"], "the operating system is real's"),
+    ("vm-memory", &["base", "pure", "engine", "real"], "a guest's memory is its front end's"),
     ("mio", &["base", "pure", "engine"], "sockets are real's"),
     ("axum", &["base", "pure", "engine", "front", "real"], "HTTP is the daemon's"),
     ("rand", &["base", "pure", "engine", "front", "real", "apps"], "random words come from env::Rng"),

@@ -95,6 +95,10 @@ impl<E: Env> Exports for NodeExports<E> {
         std::future::ready(names.collect())
     }
 
+    fn changes(&self) -> Option<u64> {
+        self.node.inner.copy.borrow().revision().map(|revision| revision.0)
+    }
+
     fn shard_to_serve(&self, name: &str) -> impl Future<Output = Option<usize>> + 'static {
         let (node, name) = (self.node.clone(), name.to_owned());
         async move { node.shard_to_serve(&name).await }

@@ -74,6 +74,8 @@ pub struct ListenConfig {
     pub nbd: String,
     /// Unix socket of the NBD server.
     pub nbd_socket: String,
+    /// Folder of the vhost-user sockets, one a disk.
+    pub vhost_user_dir: String,
 }
 
 /// Which directory.
@@ -290,6 +292,8 @@ impl Default for ListenConfig {
             // NBD has no authentication: beyond this machine only where somebody says so.
             nbd: "127.0.0.1:10809".into(),
             nbd_socket: "/run/cairn/nbd.sock".into(),
+            // A socket for each disk of the cluster: for hosts whose machines want it.
+            vhost_user_dir: String::new(),
         }
     }
 }

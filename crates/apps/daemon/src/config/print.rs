@@ -20,6 +20,7 @@ const NOTES: &[(&str, &str)] = &[
     ("listen.api_trusted_network", "allow api beyond this machine, though it has no authentication"),
     ("listen.nbd", "guests' disks; \"\": off"),
     ("listen.nbd_socket", "guests' disks; \"\": off"),
+    ("listen.vhost_user_dir", "guests' disks by vhost-user-blk, a socket a disk: DIR/DISK.sock; \"\": off"),
     ("directory.kind", "embedded (one process) or etcd"),
     ("directory.endpoints", "client URLs of an etcd that exists"),
     ("directory.members", "etcd members that the cluster runs: [{ host, peer_url, client_url }]"),

@@ -1,6 +1,6 @@
-//! One host of the process: its shard, its node, its NBD listeners, its end of the management bridge.
+//! One host of the process: its shard, its node, its front ends, its end of the management bridge.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{path::Path, rc::Rc, sync::Arc, time::Duration};
 
 use cairn_api::{ApiError, Management, v1};
 use cairn_directory::{HostEntry, Name};
@@ -216,8 +216,8 @@ impl ShardStart {
         };
         let known = self.groups.clone();
         let node = Node::start(env, self.options, Rc::new(process), self.registry, self.copy, self.groups).await;
-        let servers = match begin(&node, &self.plan, &known, self.siblings).await {
-            Ok(servers) => servers,
+        let fronts = match begin(&node, &self.plan, &known, self.siblings).await {
+            Ok(fronts) => fronts,
             Err(text) => {
                 let _ = self.ready.send(Err(text));
                 return;
@@ -226,11 +226,27 @@ impl ShardStart {
         let _ = self.ready.send(Ok(()));
         let calls = self.end.serve(Rc::new(node.clone()));
         futures::future::select(Box::pin(calls), self.stopped).await;
-        for server in servers {
-            server.stop().await;
-        }
+        fronts.stop().await;
         node.stop().await;
         drop(self.identity);
+    }
+}
+
+/// What guests come through.
+#[derive(Default)]
+struct Fronts {
+    nbd: Vec<Server>,
+    vhost_user: Option<cairn_vhost_user::Server>,
+}
+
+impl Fronts {
+    async fn stop(self) {
+        for server in self.nbd {
+            server.stop().await;
+        }
+        if let Some(server) = self.vhost_user {
+            server.stop().await;
+        }
     }
 }
 
@@ -240,7 +256,7 @@ async fn begin(
     plan: &HostPlan,
     known: &[cairn_node::GroupPaths],
     siblings: Siblings,
-) -> Result<Vec<Server>, String> {
+) -> Result<Fronts, String> {
     for group in &plan.disk_groups {
         let cache = group.cache.display().to_string();
         if !known.iter().any(|g| g.cache == cache) {
@@ -250,20 +266,29 @@ async fn begin(
     }
     let exports = NodeExports::new(node);
     let options = Options { doors: siblings.doors, ..Options::default() };
-    let mut servers = Vec::new();
+    let mut fronts = Fronts::default();
     if let Some(entrance) = siblings.entrance {
-        servers.push(serve_moved(entrance, exports.clone(), options.clone()));
+        fronts.nbd.push(serve_moved(entrance, exports.clone(), options.clone()));
     }
     if let Some(address) = plan.nbd {
-        servers.push(serve_tcp(address, exports.clone(), options.clone()).await.map_err(|e| e.to_string())?);
+        fronts.nbd.push(serve_tcp(address, exports.clone(), options.clone()).await.map_err(|e| e.to_string())?);
     }
     if let Some(socket) = &plan.nbd_socket {
         if let Some(folder) = socket.parent() {
-            std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+            make_folder(folder)?;
         }
-        servers.push(serve_unix(socket, exports, options).await.map_err(|e| e.to_string())?);
+        fronts.nbd.push(serve_unix(socket, exports.clone(), options).await.map_err(|e| e.to_string())?);
     }
-    Ok(servers)
+    if let Some(folder) = &plan.vhost_user_dir {
+        make_folder(folder)?;
+        let options = cairn_vhost_user::Options::default();
+        fronts.vhost_user = Some(cairn_vhost_user::serve(folder, exports, options).map_err(|e| e.to_string())?);
+    }
+    Ok(fronts)
+}
+
+fn make_folder(folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))
 }
 
 fn request(group: &DiskGroupConfig) -> v1::DiskGroupCreate {

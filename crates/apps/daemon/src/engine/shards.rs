@@ -71,6 +71,7 @@ pub(super) fn shards_of(plan: &HostPlan) -> Result<Vec<HostPlan>, String> {
                 peers: None,
                 nbd: None,
                 nbd_socket: None,
+                vhost_user_dir: None,
                 disk_groups: Vec::new(),
                 ..plan.clone()
             },
@@ -120,6 +121,7 @@ mod tests {
             advertise: Some(([10, 0, 0, 1], 9600).into()),
             nbd: Some(([10, 0, 0, 1], 10809).into()),
             nbd_socket: None,
+            vhost_user_dir: None,
             disk_groups: groups.iter().map(|cache| group(cache)).collect(),
             media: Vec::new(),
         }

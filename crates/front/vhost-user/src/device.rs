@@ -1,0 +1,86 @@
+//! What a disk offers to a front end: features and the configuration space. Pure.
+
+use virtio_bindings::{
+    virtio_blk::{
+        VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_TOPOLOGY,
+        VIRTIO_BLK_F_WRITE_ZEROES,
+    },
+    virtio_config::VIRTIO_F_VERSION_1,
+    virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC},
+};
+
+/// Bytes of a sector: virtio's unit of addresses.
+pub(crate) const SECTOR_BYTES: u64 = 512;
+/// Entries of a ring, at most.
+pub(crate) const RING_ENTRIES_MAX: u16 = 1024;
+/// Rings of a device, at most: QEMU asks for one per virtual processor. All are served by one thread.
+pub(crate) const RINGS_MAX: u16 = 16;
+/// Bytes of one request's data, at most: as of an NBD request.
+pub(crate) const REQUEST_BYTES_MAX: u64 = 32 << 20;
+/// Data segments of a request. A ring of 128 entries, QEMU's default, has room for them, the header and the status.
+const SEGMENTS_MAX: u32 = 126;
+/// A trim or a zeroing touches no data, so one may be long: 1 GiB.
+const RANGE_SECTORS_MAX: u32 = (1 << 30) / SECTOR_BYTES as u32;
+/// Blocks of 4 KiB are written without reading first: 2^3 sectors.
+const PHYSICAL_BLOCK_EXPONENT: u8 = 3;
+
+/// That the vhost-user protocol has features of its own.
+pub(crate) const PROTOCOL_FEATURES: u64 = 1 << 30;
+/// Notifications that say from where on they are wanted.
+pub(crate) const EVENT_IDX: u64 = 1 << VIRTIO_RING_F_EVENT_IDX;
+
+/// Virtio's feature bits. FLUSH is not among them: an acknowledged write is durable, which is what a device without it says.
+pub(crate) const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
+    | EVENT_IDX
+    | 1 << VIRTIO_RING_F_INDIRECT_DESC
+    | 1 << VIRTIO_BLK_F_SEG_MAX
+    | 1 << VIRTIO_BLK_F_BLK_SIZE
+    | 1 << VIRTIO_BLK_F_TOPOLOGY
+    | 1 << VIRTIO_BLK_F_MQ
+    | 1 << VIRTIO_BLK_F_DISCARD
+    | 1 << VIRTIO_BLK_F_WRITE_ZEROES
+    | PROTOCOL_FEATURES;
+
+/// `len` bytes of the configuration space of a disk of `size_bytes`, from `offset` on; zeros beyond what is known of it.
+pub(crate) fn config(size_bytes: u64, offset: u32, len: u32) -> Vec<u8> {
+    let mut space = Vec::with_capacity(60);
+    let mut put = |bytes: &[u8]| space.extend_from_slice(bytes);
+    put(&(size_bytes / SECTOR_BYTES).to_le_bytes()); // capacity
+    put(&0u32.to_le_bytes()); // size_max: not offered
+    put(&SEGMENTS_MAX.to_le_bytes());
+    put(&[0; 4]); // geometry: not offered
+    put(&(SECTOR_BYTES as u32).to_le_bytes()); // blk_size
+    put(&[PHYSICAL_BLOCK_EXPONENT, 0]);
+    put(&(1u16 << PHYSICAL_BLOCK_EXPONENT).to_le_bytes()); // min_io_size
+    put(&0u32.to_le_bytes()); // opt_io_size
+    put(&[0, 0]); // writeback: not offered; unused
+    put(&RINGS_MAX.to_le_bytes());
+    put(&RANGE_SECTORS_MAX.to_le_bytes()); // max_discard_sectors
+    put(&1u32.to_le_bytes()); // max_discard_seg
+    put(&(1u32 << PHYSICAL_BLOCK_EXPONENT).to_le_bytes()); // discard_sector_alignment
+    put(&RANGE_SECTORS_MAX.to_le_bytes()); // max_write_zeroes_sectors
+    put(&1u32.to_le_bytes()); // max_write_zeroes_seg
+    put(&[1, 0, 0, 0]); // write_zeroes_may_unmap
+    let byte = |at: u64| usize::try_from(at).ok().and_then(|at| space.get(at)).copied().unwrap_or(0);
+    (u64::from(offset)..u64::from(offset) + u64::from(len)).map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places are those of `struct virtio_blk_config` (virtio 1.2, section 5.2.4).
+    #[test]
+    fn the_configuration_space_is_virtios() {
+        let all = config(1 << 30, 0, 60);
+        assert_eq!(all[0..8], (1u64 << 21).to_le_bytes());
+        assert_eq!(all[12..16], SEGMENTS_MAX.to_le_bytes());
+        assert_eq!(all[20..24], 512u32.to_le_bytes());
+        assert_eq!(all[34..36], RINGS_MAX.to_le_bytes());
+        assert_eq!(all[48..52], RANGE_SECTORS_MAX.to_le_bytes());
+        assert_eq!(all[56], 1);
+        assert_eq!(config(1 << 30, 32, 64)[..28], all[32..]);
+        assert_eq!(config(1 << 30, 32, 64)[28..], [0; 36], "a newer front end asks for more");
+        assert_eq!(config(1 << 30, u32::MAX, 2), [0, 0]);
+    }
+}

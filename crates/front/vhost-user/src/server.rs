@@ -1,0 +1,267 @@
+//! A folder with a socket for each disk, and a front end at each.
+//!
+//! Promises    a socket is there while its disk is, give or take [`Options::look_every`]
+//!             one front end at a time a disk: a second one is closed at once while the first is there, and waits for what the first
+//!             had asked once that has left
+//!             one server a folder: what an earlier one left in it is replaced
+//! Not here    what front ends say (`control`) and ask (`session`)
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fmt, fs, io,
+    os::{
+        fd::AsFd as _,
+        unix::{fs::PermissionsExt as _, net::UnixStream},
+    },
+    path::{Path, PathBuf},
+    pin::pin,
+    rc::Rc,
+    thread,
+};
+
+use cairn_volume::{Exports, Guest as _, Volume as _};
+use futures::future::{Either, select};
+use rustix::fs::{FlockOperation, flock};
+use tokio::{
+    net::UnixListener,
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    Options, control,
+    device::RINGS_MAX,
+    session::{End, Peer, Session, SharedPeer},
+};
+
+/// A folder that cannot be served.
+#[derive(Debug)]
+pub struct ServeError {
+    /// What was attempted.
+    pub act: String,
+    /// Why it failed.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.act, self.cause)
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// A running server. Dropped without [`Server::stop`], it stops in the background.
+pub struct Server {
+    stop: watch::Sender<bool>,
+    looking: JoinHandle<()>,
+}
+
+/// Serves the disks of `exports` in `folder`, which is there: one at `DISK.sock`.
+///
+/// # Errors
+/// The folder cannot be opened, or another server has it.
+pub fn serve<E: Exports>(folder: &Path, exports: E, options: Options) -> Result<Server, ServeError> {
+    let fail = |cause| ServeError { act: format!("serve vhost-user front ends in {}", folder.display()), cause };
+    let lock = fs::File::open(folder).map_err(fail)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => {
+            fail(io::Error::other("another server has this folder; give it one of its own"))
+        }
+        other => fail(other.into()),
+    })?;
+    for left in fs::read_dir(folder).map_err(fail)? {
+        let path = left.map_err(fail)?.path();
+        if path.extension().is_some_and(|extension| extension == EXTENSION) {
+            fs::remove_file(&path).map_err(fail)?;
+        }
+    }
+    let stop = watch::Sender::new(false);
+    let folder = Folder { path: folder.to_owned(), _lock: lock, exports, options, stop: stop.subscribe() };
+    Ok(Server { stop, looking: tokio::task::spawn_local(folder.look()) })
+}
+
+impl Server {
+    /// Takes no more requests and closes every socket; returns when what was under way has ended, or `stop_grace` is over.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        let _ = self.looking.await;
+    }
+}
+
+const EXTENSION: &str = "sock";
+/// Bytes of a unix socket's path, at most.
+const PATH_BYTES_MAX: usize = 107;
+
+struct Folder<E> {
+    path: PathBuf,
+    /// Held while it is served.
+    _lock: fs::File,
+    exports: E,
+    options: Options,
+    stop: watch::Receiver<bool>,
+}
+
+/// A socket. Its file goes with it.
+struct Door {
+    path: PathBuf,
+    accepting: JoinHandle<()>,
+    /// What it has begun, to be waited for at a stop.
+    sessions: Rc<RefCell<Option<JoinHandle<()>>>>,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl<E: Exports> Folder<E> {
+    async fn look(self) {
+        let mut doors: BTreeMap<String, Door> = BTreeMap::new();
+        let mut refused: BTreeMap<String, ()> = BTreeMap::new();
+        let mut seen = None;
+        let mut stop = self.stop.clone();
+        loop {
+            let changes = self.exports.changes();
+            if seen != changes || changes.is_none() {
+                let names = self.exports.list().await;
+                doors.retain(|name, _| names.binary_search(name).is_ok());
+                refused.retain(|name, ()| names.binary_search(name).is_ok());
+                for name in names {
+                    if doors.contains_key(&name) || refused.contains_key(&name) {
+                        continue;
+                    }
+                    match self.open(&name) {
+                        Ok(door) => _ = doors.insert(name, door),
+                        Err(error) => {
+                            tracing::warn!(disk = name, "it has no vhost-user socket: {error}");
+                            refused.insert(name, ());
+                        }
+                    }
+                }
+                seen = changes;
+            }
+            let stopped = pin!(stop.wait_for(|stop| *stop));
+            if let Either::Left(_) = select(stopped, pin!(sleep(self.options.look_every))).await {
+                break;
+            }
+        }
+        let sessions: Vec<_> = doors.values().filter_map(|door| door.sessions.borrow_mut().take()).collect();
+        drop(doors);
+        for session in sessions {
+            let _ = session.await;
+        }
+    }
+
+    fn open(&self, name: &str) -> io::Result<Door> {
+        let path = self.path.join(format!("{name}.{EXTENSION}"));
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return Err(io::Error::other(format!(
+                "{} is longer than the {PATH_BYTES_MAX} bytes that a socket's path may have; take a shorter folder",
+                path.display()
+            )));
+        }
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(self.options.unix_mode))?;
+        let sessions: Rc<RefCell<Option<JoinHandle<()>>>> = Rc::default();
+        let begin = Begin {
+            name: name.to_owned(),
+            exports: self.exports.clone(),
+            options: self.options.clone(),
+            stop: self.stop.clone(),
+        };
+        let accepting = tokio::task::spawn_local(accept(listener, begin, sessions.clone()));
+        Ok(Door { path, accepting, sessions })
+    }
+}
+
+/// What a session begins with.
+#[derive(Clone)]
+struct Begin<E> {
+    name: String,
+    exports: E,
+    options: Options,
+    stop: watch::Receiver<bool>,
+}
+
+async fn accept<E: Exports>(listener: UnixListener, begin: Begin<E>, session: Rc<RefCell<Option<JoinHandle<()>>>>) {
+    let mut there: Option<SharedPeer> = None;
+    loop {
+        let accepted = match listener.accept().await {
+            Ok((stream, _)) => stream.into_std().and_then(|stream| {
+                stream.set_nonblocking(false)?;
+                let connection = stream.as_fd().try_clone_to_owned()?;
+                Ok((stream, Rc::new(Peer { connection })))
+            }),
+            Err(error) => Err(error),
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: they come back when front ends leave.
+                tracing::warn!(disk = begin.name, %error, "accept a vhost-user front end");
+                sleep(begin.options.look_every).await;
+                continue;
+            }
+        };
+        let earlier =
+            session.borrow_mut().take_if(|task| task.is_finished() || there.as_ref().is_some_and(|p| p.has_left()));
+        if session.borrow().is_some() {
+            tracing::warn!(disk = begin.name, "a second vhost-user front end was refused: a disk takes one at a time");
+            continue;
+        }
+        there = Some(peer.clone());
+        let begin = begin.clone();
+        *session.borrow_mut() = Some(tokio::task::spawn_local(async move {
+            // What the one before had asked ends first: the same requests may come again.
+            if let Some(earlier) = earlier {
+                let _ = earlier.await;
+            }
+            begin.run(stream, peer).await;
+        }));
+    }
+}
+
+impl<E: Exports> Begin<E> {
+    async fn run(mut self, stream: UnixStream, peer: SharedPeer) {
+        let name = self.name;
+        let volume = match self.exports.open(&name).await {
+            Ok(Some(volume)) => volume,
+            Ok(None) => return tracing::warn!(disk = name, "a vhost-user front end came for a disk that is gone"),
+            Err(error) => return tracing::warn!(disk = name, %error, "a vhost-user front end's disk does not open"),
+        };
+        volume.used_by(peer.clone());
+        let size_bytes = volume.info().size_bytes;
+        let (orders, obeyed) = mpsc::unbounded_channel();
+        let disk = name.clone();
+        let serve = move || control::serve(stream, size_bytes, orders, &disk);
+        if let Err(error) = thread::Builder::new().name("cairn-vhost".into()).spawn(serve) {
+            return tracing::warn!(disk = name, %error, "no thread for a vhost-user front end");
+        }
+        tracing::info!(disk = name, "a vhost-user front end came");
+        let bytes_max = self.options.bytes_in_flight_max;
+        let mut session = Session::new(volume, obeyed, RINGS_MAX.into(), bytes_max);
+        let ended = match select(pin!(self.stop.wait_for(|stop| *stop)), pin!(session.finish())).await {
+            Either::Left(_) => None,
+            Either::Right((end, _)) => Some(end),
+        };
+        match ended {
+            None => {
+                session.close();
+                let _ = timeout(self.options.stop_grace, session.finish()).await;
+            }
+            Some(End::Left) => tracing::info!(disk = name, "a vhost-user front end left"),
+            Some(End::Abandoned(why)) => tracing::warn!(disk = name, "a vhost-user front end was left: {why}"),
+        }
+        // Its thread ends with the connection, and a front end that is still there comes back.
+        let _ = rustix::net::shutdown(&peer.connection, rustix::net::Shutdown::Both);
+    }
+}

@@ -1,0 +1,333 @@
+//! One front end at its disk: requests of all its rings in one task.
+//!
+//! Promises    S1  what has ended since the last turn is answered in one go, and its machine woken once a ring
+//!             S2  past its bytes in flight nothing more is taken: a front end that floods stalls only itself
+//!             S3  a request that was taken is carried out and answered, also when the front end is gone or the server stops, unless
+//!                 the disk abandons it: then the front end is left, and hands the request to whoever serves it next
+//! Assumes     the disk's futures wake the task that polls them
+//! Not here    what front ends say beside their rings (`control`)
+
+use std::{
+    fs::File,
+    future::{Future, poll_fn},
+    os::fd::OwnedFd,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, mpsc},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use cairn_volume::{Volume, VolumeError};
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::sync::mpsc::UnboundedReceiver;
+use vm_memory::{Bytes as _, GuestMemoryMmap};
+
+use crate::{
+    inflight::Inflight,
+    memory::{Memory, scatter},
+    request::{Ask, NAME_BYTES, Request, Status},
+    vring::{Layout, Vring},
+};
+
+/// What the control connection wants of the rings, in its order.
+pub(crate) enum Order {
+    /// The machine's memory is this from now on.
+    Memory(Arc<Memory>),
+    Start {
+        index: usize,
+        layout: Layout,
+        kick: OwnedFd,
+        inflight: Option<Inflight>,
+    },
+    Kick {
+        index: usize,
+        kick: OwnedFd,
+    },
+    Call {
+        index: usize,
+        call: Option<File>,
+    },
+    Enable {
+        index: usize,
+        enable: bool,
+    },
+    /// Nothing more is taken; the next request to take is told when all that were taken are answered.
+    Stop {
+        index: usize,
+        told: mpsc::SyncSender<u16>,
+    },
+}
+
+/// Turns of one poll, at most: then other tasks of the shard come first.
+const TURNS_MAX: usize = 8;
+
+struct Done {
+    ring: usize,
+    head: u16,
+    cost_bytes: usize,
+    request: Request,
+    result: Result<Answer, VolumeError>,
+}
+
+enum Answer {
+    Nothing,
+    Data(Vec<Bytes>),
+}
+
+type Running = Pin<Box<dyn Future<Output = Done>>>;
+
+/// How a session ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The front end left, and all that it had asked is answered.
+    Left,
+    /// The disk carried a request out no more.
+    Abandoned(String),
+}
+
+/// A front end and its rings.
+pub(crate) struct Session<V> {
+    volume: V,
+    size_bytes: u64,
+    orders: UnboundedReceiver<Order>,
+    /// The front end is there, and the server goes on.
+    open: bool,
+    memory: Option<Arc<Memory>>,
+    rings: Vec<Option<Vring>>,
+    stops: Vec<(usize, mpsc::SyncSender<u16>)>,
+    running: FuturesUnordered<Running>,
+    bytes_in_flight: usize,
+    bytes_in_flight_max: usize,
+    abandoned: Option<String>,
+}
+
+impl<V: Volume> Session<V> {
+    pub(crate) fn new(volume: V, orders: UnboundedReceiver<Order>, rings: usize, bytes_in_flight_max: usize) -> Self {
+        Self {
+            size_bytes: volume.info().size_bytes,
+            volume,
+            orders,
+            open: true,
+            memory: None,
+            rings: (0..rings).map(|_| None).collect(),
+            stops: Vec::new(),
+            running: FuturesUnordered::new(),
+            bytes_in_flight: 0,
+            bytes_in_flight_max,
+            abandoned: None,
+        }
+    }
+
+    /// Takes nothing more: the session ends when what it took is answered.
+    pub(crate) fn close(&mut self) {
+        self.open = false;
+    }
+
+    fn obey(&mut self, cx: &mut Context<'_>) {
+        while self.open {
+            match self.orders.poll_recv(cx) {
+                Poll::Ready(Some(order)) => self.carry_out(order),
+                Poll::Ready(None) => self.open = false,
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Memory(memory) => self.memory = Some(memory),
+            Order::Start { index, layout, kick, inflight } => {
+                let memory = self.memory.as_ref().ok_or("no memory was shared".to_owned());
+                match memory.and_then(|memory| Vring::start(layout, kick, inflight, memory)) {
+                    Ok(ring) => self.rings[index] = Some(ring),
+                    Err(why) => {
+                        tracing::warn!(disk = self.volume.info().name, ring = index, "a ring was not started: {why}");
+                    }
+                }
+            }
+            Order::Kick { index, kick } => {
+                if let Some(ring) = &mut self.rings[index]
+                    && let Err(why) = ring.replace_kick(kick)
+                {
+                    tracing::warn!(disk = self.volume.info().name, ring = index, "{why}");
+                }
+            }
+            Order::Call { index, call } => {
+                if let Some(ring) = &mut self.rings[index] {
+                    ring.call = call;
+                }
+            }
+            Order::Enable { index, enable } => {
+                if let Some(ring) = &mut self.rings[index] {
+                    ring.enabled = enable;
+                }
+            }
+            Order::Stop { index, told } => {
+                if let Some(ring) = &mut self.rings[index] {
+                    ring.enabled = false;
+                }
+                self.stops.push((index, told));
+            }
+        }
+    }
+
+    /// Tells rings that were to stop where they stand, once nothing of them runs; they are gone then.
+    fn tell_stopped(&mut self) {
+        let rings = &mut self.rings;
+        self.stops.retain(|(index, told)| {
+            let Some(ring) = &rings[*index] else { return false };
+            if ring.running > 0 {
+                return true;
+            }
+            let _ = told.send(ring.next_available());
+            rings[*index] = None;
+            false
+        });
+    }
+
+    /// Takes what there is room for; whether anything was taken.
+    fn take(&mut self, index: usize, memory: &GuestMemoryMmap, cx: &mut Context<'_>) -> bool {
+        let Some(ring) = &mut self.rings[index] else { return false };
+        ring.poll_kick(cx);
+        let mut taken = false;
+        loop {
+            while self.bytes_in_flight < self.bytes_in_flight_max
+                && let Some((head, chain)) = ring.next(memory)
+            {
+                taken = true;
+                let request = match Request::take(memory, chain, self.size_bytes) {
+                    Ok(request) => request,
+                    Err(why) => {
+                        tracing::warn!("a request of a vhost-user front end was given back: {why}");
+                        ring.answer(memory, head, 0);
+                        continue;
+                    }
+                };
+                let cost_bytes = request.cost_bytes();
+                self.bytes_in_flight += cost_bytes;
+                ring.running += 1;
+                let volume = self.volume.clone();
+                self.running.push(Box::pin(execute(volume, index, head, cost_bytes, request)));
+            }
+            if self.bytes_in_flight >= self.bytes_in_flight_max || !ring.wants_look(memory) {
+                return taken;
+            }
+        }
+    }
+
+    fn answer(&mut self, done: Done, memory: &GuestMemoryMmap) {
+        let Done { ring, head, cost_bytes, request, result } = done;
+        self.bytes_in_flight -= cost_bytes;
+        let ring = self.rings[ring].as_mut().expect("a ring stays while a request of it runs");
+        ring.running -= 1;
+        if let Err(VolumeError::Abandoned(why)) = &result {
+            self.abandoned.get_or_insert_with(|| why.clone());
+            return;
+        }
+        let (status, written) = ended(result, &request, memory);
+        // Memory that is gone meanwhile takes no status: there is nobody to read it.
+        let _ = memory.write_obj(status as u8, request.status);
+        ring.answer(memory, head, written + 1);
+    }
+
+    /// Serves the front end until it has left.
+    pub(crate) async fn finish(&mut self) -> End {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        for _ in 0..TURNS_MAX {
+            let worked = self.turn(cx);
+            if let Some(why) = self.abandoned.take() {
+                return Poll::Ready(End::Abandoned(why));
+            }
+            if !self.open && self.running.is_empty() {
+                return Poll::Ready(End::Left);
+            }
+            if !worked {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> bool {
+        self.obey(cx);
+        let Some(memory) = self.memory.clone() else { return false };
+        let mut worked = false;
+        if self.open {
+            for index in 0..self.rings.len() {
+                worked |= self.take(index, &memory.map, cx);
+            }
+        }
+        while let Poll::Ready(Some(done)) = self.running.poll_next_unpin(cx) {
+            self.answer(done, &memory.map);
+            worked = true;
+        }
+        for ring in self.rings.iter_mut().flatten() {
+            ring.signal(&memory.map);
+        }
+        self.tell_stopped();
+        worked
+    }
+}
+
+/// What the machine is told of a result: the status, and how many bytes it got.
+fn ended(result: Result<Answer, VolumeError>, request: &Request, memory: &GuestMemoryMmap) -> (Status, u32) {
+    match (result, &request.ask) {
+        (_, Err(status)) => (*status, 0),
+        (Err(error), _) => {
+            tracing::debug!(%error, "a request of a vhost-user front end failed");
+            (Status::IoError, 0)
+        }
+        (Ok(Answer::Nothing), _) => (Status::Done, 0),
+        (Ok(Answer::Data(pieces)), _) => match scatter(memory, &request.into, &pieces) {
+            Ok(written) => (Status::Done, written),
+            Err(_) => (Status::IoError, 0),
+        },
+    }
+}
+
+async fn execute<V: Volume>(volume: V, ring: usize, head: u16, cost_bytes: usize, mut request: Request) -> Done {
+    let nothing = |result: Result<(), _>| result.map(|()| Answer::Nothing);
+    let result = match &mut request.ask {
+        Err(_) => Ok(Answer::Nothing),
+        Ok(Ask::Read { offset, len_bytes }) => volume.read(*offset, *len_bytes).await.map(Answer::Data),
+        Ok(Ask::Write { offset, data }) => nothing(volume.write(*offset, std::mem::take(data)).await),
+        Ok(Ask::WriteZeroes { offset, len_bytes, keep_allocated }) => {
+            nothing(volume.write_zeroes(*offset, *len_bytes, *keep_allocated).await)
+        }
+        Ok(Ask::Trim { offset, len_bytes }) => nothing(volume.trim(*offset, *len_bytes).await),
+        Ok(Ask::Flush) => nothing(volume.flush().await),
+        Ok(Ask::Name) => {
+            let mut name = volume.info().name.into_bytes();
+            name.resize(NAME_BYTES as usize, 0);
+            Ok(Answer::Data(vec![name.into()]))
+        }
+    };
+    Done { ring, head, cost_bytes, request, result }
+}
+
+/// The guest of a session, as the disk asks after it.
+pub(crate) struct Peer {
+    /// A second descriptor of its control connection.
+    pub(crate) connection: OwnedFd,
+}
+
+impl cairn_volume::Guest for Peer {
+    fn has_left(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut polled = [PollFd::new(&self.connection, PollFlags::RDHUP)];
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|n| n > 0) && polled[0].revents().intersects(gone)
+    }
+
+    fn leaves_visibly(&self) -> bool {
+        true
+    }
+}
+
+/// The guest, shared with the disk.
+pub(crate) type SharedPeer = Rc<Peer>;

@@ -1,0 +1,125 @@
+//! A machine drives the server over its real socket, rings and event counters; the disk is in memory.
+
+mod support;
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use support::{
+    DISK, DISK_BYTES, Ram, Served,
+    driver::{DISCARD, FLUSH, GET_ID, IN, Machine, OUT, SLOTS, WRITE_ZEROES},
+};
+use vhost::VhostBackend as _;
+
+fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
+    [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
+}
+
+/// Goal: every kind of request does what virtio says. Method: each once, then writes and reads until the ring has gone round often.
+#[test]
+fn requests_of_every_kind() {
+    let (folder, ram, mut machine) = (tempfile::tempdir().unwrap(), Ram::default(), Machine::new());
+    let served = Served::start(folder.path(), &ram);
+    let mut driver = machine.connect(&folder.path().join(format!("{DISK}.sock")));
+    assert_eq!(driver.config(8), (DISK_BYTES / 512).to_le_bytes());
+    let data: Vec<u8> = (0..8192u32).map(|i| (i / 3) as u8).collect();
+    assert_eq!(driver.ask(OUT, 8, &data, 0), (0, vec![]));
+    assert_eq!(ram.bytes.lock().unwrap()[4096..12288], data[..]);
+    assert_eq!(driver.ask(IN, 9, &[], 7680), (0, data[512..].to_vec()));
+    assert_eq!(driver.ask(FLUSH, 0, &[], 0), (0, vec![]));
+    let (status, name) = driver.ask(GET_ID, 0, &[], 20);
+    assert_eq!((status, &name[..DISK.len()], &name[DISK.len()..]), (0, DISK.as_bytes(), &[0; 14][..]));
+    assert_eq!(driver.ask(DISCARD, 0, &range(8, 8, 0), 0), (0, vec![]));
+    assert_eq!(driver.ask(WRITE_ZEROES, 0, &range(16, 4, 1), 0), (0, vec![]));
+    assert_eq!(ram.bytes.lock().unwrap()[4096..12288], [&[0; 6144][..], &data[6144..]].concat()[..]);
+    assert_eq!(driver.ask(IN, DISK_BYTES / 512, &[], 512), (1, vec![]), "beyond the end");
+    assert_eq!(driver.ask(IN, 0, &[], 100), (1, vec![]), "no whole sector");
+    assert_eq!(driver.ask(99, 0, &[], 0), (2, vec![]), "an unknown request");
+    for round in 0..100u64 {
+        for number in 0..SLOTS {
+            driver.submit(number, OUT, round * 8 + u64::from(number), &[(round + u64::from(number)) as u8; 512], 0);
+        }
+        let mut answered: Vec<u16> = (0..SLOTS)
+            .map(|_| driver.answer())
+            .map(|(number, status, _)| {
+                assert_eq!(status, 0);
+                number
+            })
+            .collect();
+        answered.sort_unstable();
+        assert_eq!(answered, (0..SLOTS).collect::<Vec<_>>());
+    }
+    assert!(driver.call.read().unwrap() > 0, "the machine is woken");
+    assert_eq!(driver.frontend.get_vring_base(0).unwrap(), 9 + 500, "a ring that is stopped tells where it stands");
+    drop(driver);
+    served.stop();
+    assert!(!folder.path().join(format!("{DISK}.sock")).exists());
+}
+
+/// Goal: a process that dies loses no request of its machine and carries out none twice that was answered. Method: it dies with some
+/// answered and some under way; the machine comes back to the next one with the same memory.
+#[test]
+fn what_was_under_way_is_carried_out_again() {
+    let (folder, ram, mut machine) = (tempfile::tempdir().unwrap(), Ram::default(), Machine::new());
+    let socket = folder.path().join(format!("{DISK}.sock"));
+    let served = Served::start(folder.path(), &ram);
+    let mut driver = machine.connect(&socket);
+    assert_eq!(driver.ask(OUT, 0, &[1; 512], 0).0, 0);
+    ram.held.store(true, Ordering::Release);
+    for (number, sector) in [(3, 30), (1, 10), (2, 20)] {
+        driver.submit(number, OUT, sector, &[number as u8; 512], 0);
+    }
+    wait(|| ram.begun.lock().unwrap().len() == 4);
+    driver.submit(4, FLUSH, 0, &[], 0);
+    assert_eq!(driver.answer().0, 4, "one overtakes the others");
+    drop(driver);
+    served.kill();
+    assert_eq!(ram.bytes.lock().unwrap()[30 * 512], 0);
+    ram.begun.lock().unwrap().clear();
+    ram.held.store(false, Ordering::Release);
+    let served = Served::start(folder.path(), &ram);
+    let mut driver = machine.connect(&socket);
+    let mut answered: Vec<_> = (0..3).map(|_| driver.answer()).map(|(number, status, _)| (number, status)).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, [(1, 0), (2, 0), (3, 0)]);
+    assert_eq!(*ram.begun.lock().unwrap(), [30 * 512, 10 * 512, 20 * 512], "each once, in their order");
+    assert_eq!(driver.ask(IN, 30, &[], 512), (0, vec![3; 512]), "the ring goes on");
+    drop(driver);
+    served.stop();
+}
+
+/// Goal: a disk takes one machine at a time. Method: a second one comes while the first is there, and again after it has left.
+#[test]
+fn a_second_machine_is_refused_until_the_first_has_left() {
+    let (folder, ram) = (tempfile::tempdir().unwrap(), Ram::default());
+    let socket = folder.path().join(format!("{DISK}.sock"));
+    let served = Served::start(folder.path(), &ram);
+    let (mut first, mut second) = (Machine::new(), Machine::new());
+    let mut driver = first.connect(&socket);
+    assert_eq!(driver.ask(FLUSH, 0, &[], 0).0, 0);
+    let refused = vhost::vhost_user::Frontend::connect(&socket, 1).unwrap();
+    assert!(refused.get_features().is_err(), "it is closed at once");
+    ram.held.store(true, Ordering::Release);
+    driver.submit(1, OUT, 0, &[7; 512], 0);
+    wait(|| ram.begun.lock().unwrap().len() == 1);
+    drop(driver);
+    let release = ram.clone();
+    let later = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        release.held.store(false, Ordering::Release);
+    });
+    let mut driver = second.connect(&socket);
+    assert_eq!(driver.ask(IN, 0, &[], 512), (0, vec![7; 512]), "it comes after all that the first had asked");
+    later.join().unwrap();
+    drop(driver);
+    served.stop();
+}
+
+fn wait(until: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if until() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it does not happen");
+}
