@@ -89,7 +89,7 @@ def run(chosen):
 
 def report(later, earlier):
     """Prints aims, disturbances and the comparison."""
-    cairn = [key for key in ("cairn", "cairn-one") if any(cell["system"] == key for cell in later.cells)]
+    cairn = [key for key in ("cairn", "cairn-one", "cairn-vhost") if any(cell["system"] == key for cell in later.cells)]
     print("\n".join(["", *aims.table(later, cairn), "", *page.disturbed(later)]))
     if earlier:
         print("\n".join(["", *compare.compare(earlier, later)]))

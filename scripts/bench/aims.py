@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from figures import ratio
+from rows import ONE
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,14 @@ class Aim:
         return value <= self.bound if self.at_most else value >= self.bound
 
 
-def _rate(row, base, name="iops", base_row=None):
+def _of(result, row, cairn, name):
+    """Cairn's median in a row; that of its own load where fio cannot reach it."""
+    return result.median(ONE + row if cairn == "cairn-vhost" else row, cairn, name)
+
+
+def _rate(row, base, name="iops"):
     """Cairn's median over that of another system."""
-    return lambda result, cairn: ratio(result.median(row, cairn, name), result.median(base_row or row, base, name))
+    return lambda result, cairn: ratio(_of(result, row, cairn, name), result.median(row, base, name))
 
 
 def _sum(*values):
@@ -39,7 +45,7 @@ def _sum(*values):
 def _cold_latency(result, cairn):
     row = "coldread-qd1"
     floor = _sum(*(result.median(row, system, "mean_us") for system in ("raw", "nbdkit")))
-    return ratio(result.median(row, cairn, "mean_us"), floor)
+    return ratio(_of(result, row, cairn, "mean_us"), floor)
 
 
 def _least(result, cairn):
@@ -61,7 +67,11 @@ def _scaling(result, cairn):
 
 
 def _own(row, name):
-    return lambda result, cairn: result.median(row, cairn, name)
+    return lambda result, cairn: _of(result, row, cairn, name)
+
+
+def _worst_of_best(result, cairn):
+    return result.median("disks-64", cairn, "worst_of_best")
 
 
 AIMS = [
@@ -79,7 +89,7 @@ AIMS = [
     Aim("128K sequential write QD8, sustained: MiB/s, of a quarter of raw's", False, 0.5, _of_raw("sustained-128k-qd8", 4)),
     Aim("1M sequential read QD4: MiB/s, of the lesser of raw's and nbdkit's", False, 0.70, _least),
     Aim("64 disks QD1 each: IOPS, of one disk's at QD64", False, 0.90, _scaling),
-    Aim("64 disks QD1 each: worst disk's mean latency, of the best's", True, 1.5, _own("disks-64", "worst_of_best"), "factor"),
+    Aim("64 disks QD1 each: worst disk's mean latency, of the best's", True, 1.5, _worst_of_best, "factor"),
     Aim("4K write QD32: CPU seconds per 1,000", True, 0.030, _own("write-qd32", "cpu_s_per_1000"), "plain"),
     Aim("4K read QD32, cached: CPU seconds per 1,000", True, 0.012, _own("read-qd32", "cpu_s_per_1000"), "plain"),
 ]

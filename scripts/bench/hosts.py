@@ -126,6 +126,10 @@ class Cluster:
         """Where fio finds a disk."""
         return f"nbd+unix:///{disk}?socket={self.nbd_socket(host)}"
 
+    def vhost_user_uri(self, disk, host=1):
+        """Where `cairn bench load` finds a disk as a machine of that host does."""
+        return f"vhost-user://{self.vhost_user_dir(host)}/{disk}.sock"
+
     def clear(self):
         """Destages all write buffers and empties all read caches."""
         self.cairn("--timeout", CLEAR_PATIENCE_S + 30, "cache", "clear", "--wait", CLEAR_PATIENCE_S)
@@ -194,6 +198,7 @@ class SeveralProcesses(Cluster):
             f'[host]\nname = "{self.host_name(host)}"\ndata_dir = "{folder}/data"\nshards = {self.shards}\n'
             f'[listen]\npeers = "{self.network}.{host}:9600"\napi = ""\nnbd = ""\n'
             f'api_socket = "{self.api_socket(host)}"\nnbd_socket = "{self.nbd_socket(host)}"\n'
+            f'vhost_user_dir = "{self.vhost_user_dir(host)}"\n'
             f'[directory]\nkind = "etcd"\nendpoints = ["{self.endpoint}"]\n[log]\nlevel = "warn"\n{self.tuning()}{"".join(groups)}'
         )
 
@@ -209,6 +214,10 @@ class SeveralProcesses(Cluster):
 
     def nbd_socket(self, host):
         return self.sockets / f"h{host}-nbd.sock"
+
+    def vhost_user_dir(self, host):
+        """Sockets of machines of that host."""
+        return self.sockets / f"h{host}-vhost"
 
 
 class OneProcess(Cluster):

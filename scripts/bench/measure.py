@@ -74,10 +74,8 @@ def run(bench, rows, rounds, seconds):
             for key, system in systems.items():
                 system.fill_caches()
                 memory += [_memory(stage, key, system)] if system.pids() else []
-        for path in bench.folder.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for path in bench.sockets.iterdir():
-            path.unlink()
+        for path in [*bench.folder.iterdir(), *bench.sockets.iterdir()]:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     return cells, memory
 
 

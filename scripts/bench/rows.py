@@ -39,11 +39,15 @@ INSIDE_BUFFER_MIB = 420
 # Reads that are to be cached stay in this part of the disk: it fits the default read cache of 256 MiB.
 CACHED_MIB = 128
 
-ALL = ("nbdkit", "raw", "raw-dsync", "raw-fdatasync", "qemu-nbd", "cairn", "cairn-one")
+ALL = ("nbdkit", "raw", "raw-dsync", "raw-fdatasync", "qemu-nbd", "cairn", "cairn-one", "cairn-vhost")
 _CAIRN = ("cairn", "cairn-one")
 _BASE = ("nbdkit", "raw", "qemu-nbd", *_CAIRN)
 _NBD = ("nbdkit", "qemu-nbd", *_CAIRN)
 _FEW = ("nbdkit", *_CAIRN)
+# For the load of one thread, which speaks vhost-user as well.
+_ONE = ("nbdkit", "cairn", "cairn-vhost")
+# What a row is called whose load is that of one thread in place of fio.
+ONE = "one-"
 
 
 @dataclass(frozen=True)
@@ -124,11 +128,20 @@ def _sequential():
 
 
 def _disks():
-    same = {"rw": "randwrite", "block": "4k", "systems": _FEW, "before": "clear", "inside_buffer": True, "one_thread": True}
+    same = {"rw": "randwrite", "block": "4k", "systems": (*_FEW, "cairn-vhost"), "before": "clear", "inside_buffer": True, "one_thread": True}
     for count in (1, 8, 64):
         title = f"4 KiB random write, {count} disk{'s' if count > 1 else ''}, QD1{' each' if count > 1 else ''}, one thread"
         yield Row(f"disks-{count}", title, depth=1, small_disks=count, **same)
     yield Row("disk-qd64", "4 KiB random write, 1 disk, QD64, one thread", depth=64, **same)
+
+
+def _one_thread():
+    """Rows above, with another load."""
+    for row in [*_reads(), *_writes(), *_mixed(), *_sequential(), *_steady()]:
+        if row.key in ("read-qd1", "read-qd32", "write-qd1", "write-qd32", "mix-4k-qd32", "mix-32k-qd32", "coldread-qd1", "coldread-qd32"):
+            systems = [system for system in _ONE if system in row.systems or system == "cairn-vhost"]
+            title = f"{row.title}, one thread"
+            yield replace(row, key=ONE + row.key, title=title, systems=tuple(systems), one_thread=True)
 
 
 def _steady():
@@ -152,7 +165,7 @@ def _steady():
 
 def every_row():
     """All rows in their order."""
-    return [*_reads(), *_writes(), *_mixed(), *_sequential(), *_disks(), *_steady()]
+    return [*_reads(), *_writes(), *_mixed(), *_sequential(), *_disks(), *_steady(), *_one_thread()]
 
 
 def selected(row_keys, system_keys):

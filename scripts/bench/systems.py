@@ -158,7 +158,7 @@ class Cairn(System):
         self.cluster = self.kind(
             self.bench.programs,
             self.bench.folder / self.name,
-            self.bench.sockets,
+            self.bench.sockets / self.name,
             stage.cache_mib,
             stage.capacity_mib,
             log_mib=stage.log_mib,
@@ -223,6 +223,16 @@ class CairnOne(Cairn):
     kind, name = OneProcess, "one-process"
 
 
+class CairnVhost(Cairn):
+    title = "three hosts as three processes, as above; the guest's door is vhost-user-blk, and the load a machine of the same server"
+    name = "vhost"
+
+    def exports(self, row):
+        disks = [SMALL.format(number) for number in range(row.small_disks)] or ["bench"]
+        mib = self.stage.small_mib if row.small_disks else row.span_mib or self.stage.disk_mib
+        return [self.cluster.vhost_user_uri(disk) for disk in disks], mib
+
+
 SYSTEMS = {
     "nbdkit": Nbdkit,
     "raw": RawVolatile,
@@ -231,6 +241,7 @@ SYSTEMS = {
     "qemu-nbd": QemuNbd,
     "cairn": Cairn,
     "cairn-one": CairnOne,
+    "cairn-vhost": CairnVhost,
 }
 
 

@@ -44,6 +44,11 @@ class Command(unittest.TestCase):
         for word in ("--read=0", "--outstanding=1", "--span=4MiB", "--time=3", "--bytes=420MiB", "--ramp=0", "--destructive"):
             self.assertIn(word, line)
 
+    def test_a_mix_reads_as_fios_does_and_destroys(self):
+        line = onethread.command("p", Job("randrw", "4k", 32, 3), ["t"], 4)
+        self.assertIn(f"--read={Job('randrw', '4k', 32, 3).read_percent}", line)
+        self.assertIn("--destructive", line)
+
     def test_a_load_that_reads_destroys_nothing(self):
         self.assertNotIn("--destructive", onethread.command("p", Job("randread", "4k", 1, 3), ["t"], 4))
 

@@ -21,6 +21,11 @@ pub enum Address {
         /// The export's name.
         export: String,
     },
+    /// `vhost-user:///PATH`
+    VhostUser {
+        /// The device's socket, from the root.
+        socket: PathBuf,
+    },
     /// A block device or a file.
     Path(PathBuf),
 }
@@ -53,10 +58,16 @@ impl FromStr for Address {
             }
             return Ok(Self::NbdTcp { host, port, export: unescaped(export)? });
         }
-        match text.split_once("://") {
-            Some((scheme, _)) => {
-                Err(format!("{text}: {scheme} is not spoken here; take nbd:// or nbd+unix://, or a path"))
+        if let Some(socket) = text.strip_prefix("vhost-user://") {
+            if !socket.starts_with('/') || socket.ends_with('/') {
+                return Err(format!("{text}: no socket; write vhost-user:///PATH, from the root"));
             }
+            return Ok(Self::VhostUser { socket: unescaped(socket)?.into() });
+        }
+        match text.split_once("://") {
+            Some((scheme, _)) => Err(format!(
+                "{text}: {scheme} is not spoken here; take nbd://, nbd+unix:// or vhost-user://, or a path"
+            )),
             None if text.is_empty() => Err("an empty target".into()),
             None => Ok(Self::Path(text.into())),
         }
@@ -68,6 +79,7 @@ impl fmt::Display for Address {
         match self {
             Self::NbdUnix { socket, export } => write!(f, "nbd+unix:///{export}?socket={}", socket.display()),
             Self::NbdTcp { host, port, export } => write!(f, "nbd://{host}:{port}/{export}"),
+            Self::VhostUser { socket } => write!(f, "vhost-user://{}", socket.display()),
             Self::Path(path) => write!(f, "{}", path.display()),
         }
     }
@@ -108,10 +120,24 @@ mod tests {
         assert_eq!("nbd://127.0.0.1:10900".parse(), Ok(tcp("127.0.0.1", 10900, "")));
         assert_eq!("nbd://[::1]:9/a%20b".parse(), Ok(tcp("::1", 9, "a b")));
         assert_eq!("nbd://[::1]/d".parse(), Ok(tcp("::1", 10809, "d")));
+        let device = "vhost-user:///run/cairn/disk-1.sock";
+        assert_eq!(device.parse(), Ok(Address::VhostUser { socket: "/run/cairn/disk-1.sock".into() }));
+        assert_eq!(device.parse::<Address>().unwrap().to_string(), device);
+        assert_eq!("vhost-user:///a%20b".parse(), Ok(Address::VhostUser { socket: "/a b".into() }));
         assert_eq!("/dev/vdb".parse(), Ok(Address::Path("/dev/vdb".into())));
-        for wrong in
-            ["", "nbd+unix:///d", "nbd+unix:///d?socket=", "iscsi://h/1", "nbd:///d", "nbd://h:x/d", "nbd://h/%4"]
-        {
+        for wrong in [
+            "",
+            "nbd+unix:///d",
+            "nbd+unix:///d?socket=",
+            "iscsi://h/1",
+            "nbd:///d",
+            "nbd://h:x/d",
+            "nbd://h/%4",
+            "vhost-user://",
+            "vhost-user:///",
+            "vhost-user://disk-1.sock",
+            "vhost-user:///a%4",
+        ] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }

@@ -11,7 +11,7 @@ use cairn_bench::{
     job::{Job, StreamJob},
 };
 
-/// Measures storage: loads on NBD exports, block devices and files.
+/// Measures storage: loads on NBD exports, vhost-user devices, block devices and files.
 #[derive(Debug, Parser)]
 #[command(name = "cairn bench", bin_name = "cairn bench", version, max_term_width = 110)]
 pub struct Cli {
@@ -135,7 +135,7 @@ pub enum Style {
 
 #[derive(Debug, Args)]
 pub struct Load {
-    /// nbd+unix:///EXPORT?socket=PATH, nbd://HOST:PORT/EXPORT, a block device or a file; several, each with this load.
+    /// nbd+unix:///EXPORT?socket=PATH, nbd://HOST:PORT/EXPORT, vhost-user:///PATH, a block device or a file; several, each with this load.
     #[arg(required = true)]
     pub targets: Vec<Address>,
     /// Bytes of each request.
@@ -254,7 +254,7 @@ pub struct Replay {
 
 #[derive(Debug, Args)]
 pub struct Precondition {
-    /// nbd+unix:///EXPORT?socket=PATH, nbd://HOST:PORT/EXPORT, a block device or a file; several are written at the same time.
+    /// nbd+unix:///EXPORT?socket=PATH, nbd://HOST:PORT/EXPORT, vhost-user:///PATH, a block device or a file; several are written at the same time.
     #[arg(required = true)]
     pub targets: Vec<Address>,
     /// How often every byte is written.

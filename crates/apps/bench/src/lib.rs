@@ -1,4 +1,5 @@
-//! The load generator of `cairn bench`: requests to NBD exports, block devices and files, and what they took.
+//! The load generator of `cairn bench`: requests to NBD exports, vhost-user devices, block devices and files, and what
+//! they took.
 //!
 //! Promises    B1  only what ends within the measured time counts; the ramp before it and the drain after it do not
 //!             B2  a fixed rate is measured from when each request was due, not from when there was room to send it
@@ -7,9 +8,10 @@
 //!             B5  a log is replayed in its order, each request due when it was recorded, whatever has ended
 //! Assumes     one thread drives all targets: a run that needs more of it than 80 % of a processor is told as such
 //! Not here    what is asked for (`cairn-workload`), job files' languages (`cairn-jobfile`), what the numbers say (`cairn-measure`), prices and sizes
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod address;
+mod command;
 pub mod job;
 mod ledger;
 mod load;
@@ -27,3 +29,4 @@ pub mod run;
 pub mod study;
 mod target;
 mod verify;
+mod vhost_user;

@@ -21,7 +21,7 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use crate::address::Address;
+use crate::{address::Address, command::Command};
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -38,24 +38,13 @@ const FIXED_NEWSTYLE_NO_ZEROES: u32 = 3;
 const OPTION_BYTES_MAX: u32 = 1 << 16;
 const READ_BUFFER: usize = 256 << 10;
 
-/// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Command {
-    Read,
-    Write,
-    Flush,
-    Trim,
-}
-
-impl Command {
-    /// On the wire.
-    fn number(self) -> u16 {
-        match self {
-            Self::Read => 0,
-            Self::Write => 1,
-            Self::Flush => 3,
-            Self::Trim => 4,
-        }
+/// On the wire.
+fn number(command: Command) -> u16 {
+    match command {
+        Command::Read => 0,
+        Command::Write => 1,
+        Command::Flush => 3,
+        Command::Trim => 4,
     }
 }
 
@@ -119,7 +108,7 @@ impl NbdClient {
                 stream.set_nodelay(true).map_err(told)?;
                 Self::negotiate(env, stream.into_split(), export).await
             }
-            Address::Path(_) => Err("not an NBD export".into()),
+            Address::VhostUser { .. } | Address::Path(_) => Err("not an NBD export".into()),
         }
     }
 
@@ -217,7 +206,7 @@ async fn write_requests(
         while let Some((cookie, command, offset, len_bytes, data)) = next {
             buffer.put_u32(REQUEST_MAGIC);
             buffer.put_u16(0);
-            buffer.put_u16(command.number());
+            buffer.put_u16(number(command));
             buffer.put_u64(cookie);
             buffer.put_u64(offset);
             buffer.put_u32(len_bytes);

@@ -1,6 +1,7 @@
 //! Opens the targets of a job, and makes its loads of what was asked for and what they are.
 //!
 //! Promises    a path is opened once, whatever the number of its streams: it is locked for as long as it is open
+//!             a vhost-user device, too: it has one front end at a time
 //!             each stream on an NBD export has a connection of its own
 //! Not here    requests (`load`)
 
@@ -11,23 +12,30 @@ use crate::{
     address::Address,
     job::{Job, RunError, StreamJob},
     target::Target,
+    vhost_user::Driver,
 };
 
-/// Opens targets, each path once.
+/// Opens targets: those that can be open once only, once.
 #[derive(Default)]
-pub(crate) struct Door(Vec<(Address, Target)>);
+pub(crate) struct Door {
+    shared: Vec<(Address, Target)>,
+    driver: Driver,
+}
 
 impl Door {
     /// # Errors
     /// It does not open, or it takes no writes where there are some.
     pub(crate) async fn open(&mut self, env: &LinuxEnv, address: &Address, writes: bool) -> Result<Target, RunError> {
-        if let Some((_, open)) = self.0.iter().find(|(path, _)| path == address) {
-            return Ok(open.clone());
+        let open_error = |why: String| RunError::Open { target: address.to_string(), why };
+        let target = match self.shared.iter().find(|(open, _)| open == address) {
+            Some((_, open)) => open.clone(),
+            None => Target::open(env, &self.driver, address).await.map_err(open_error)?,
+        };
+        if let Some(why) = target.refuses_writes().filter(|_| writes) {
+            return Err(open_error(why.into()));
         }
-        let opened = Target::open(env, address, writes).await;
-        let target = opened.map_err(|why| RunError::Open { target: address.to_string(), why })?;
-        if matches!(target, Target::Disk(_)) {
-            self.0.push((address.clone(), target.clone()));
+        if target.is_exclusive() && !self.shared.iter().any(|(open, _)| open == address) {
+            self.shared.push((address.clone(), target.clone()));
         }
         Ok(target)
     }
@@ -52,7 +60,7 @@ pub(crate) async fn all(env: &LinuxEnv, job: &Job) -> Result<Vec<Open>, RunError
     for (number, stream) in job.streams.iter().enumerate() {
         let open_error = |why: String| RunError::Open { target: stream.target.to_string(), why };
         let target = door.open(env, &stream.target, stream.spec.writes()).await?;
-        let spec = spec(stream, number as u64, target.size_bytes(), target.block_bytes()).map_err(open_error)?;
+        let spec = spec(stream, number as u64, &target).map_err(open_error)?;
         specs.push((target, spec));
     }
     let units = units(job, &specs);
@@ -84,9 +92,13 @@ fn units(job: &Job, specs: &[(Target, Spec)]) -> u64 {
     spans.iter().map(|(_, bytes)| bytes / UNIT_BYTES as u64).sum()
 }
 
-/// The load of stream `number` on a target of `size_bytes` whose requests begin and end at multiples of `block` bytes.
-fn spec(stream: &StreamJob, number: u64, size_bytes: u64, block: u32) -> Result<Spec, String> {
+/// The load of stream `number`, as far as the target can take it.
+fn spec(stream: &StreamJob, number: u64, target: &Target) -> Result<Spec, String> {
+    let (size_bytes, block, most) = (target.size_bytes(), target.block_bytes(), target.request_bytes_max());
     let mut spec = stream.spec.clone();
+    if spec.request_bytes_max() > most {
+        return Err(format!("requests here have at most {most} bytes"));
+    }
     if let Some((from, to)) = stream.part {
         let grain = u64::from(spec.request_bytes_max()).max(u64::from(block));
         let at = |percent: f64| (size_bytes as f64 * percent.clamp(0.0, 100.0) / 100.0) as u64 / grain * grain;

@@ -8,8 +8,8 @@ use crate::{
     address::Address,
     job::{Job, Measured, RunError, StreamJob, Verified},
     load,
+    open::Door,
     replay::{self, Replay, Replayed},
-    target::Target,
     verify,
 };
 
@@ -58,7 +58,7 @@ pub(crate) fn sizes(targets: &[Address]) -> Result<Vec<u64>, RunError> {
         let mut sizes = Vec::new();
         for target in &targets {
             let error = |why: String| RunError::Open { target: target.to_string(), why };
-            let open = Target::open(&env, target, true).await.map_err(error)?;
+            let open = Door::default().open(&env, target, true).await?;
             let (size, block) = (open.size_bytes(), open.block_bytes());
             if size == 0 || !size.is_multiple_of(block.into()) {
                 return Err(error(format!("it has {size} bytes: take one whose size is a multiple of {block} bytes")));
@@ -100,7 +100,7 @@ where
 fn check(job: &Job) -> Result<(), RunError> {
     let refused = |why: &str| Err(RunError::Job(why.to_owned()));
     if job.streams.is_empty() {
-        return refused("no target: name an NBD export, a block device or a file");
+        return refused("no target: name an NBD export, a vhost-user device, a block device or a file");
     }
     if job.measure.is_zero() {
         return refused("a measured time of nothing: take a second or more");

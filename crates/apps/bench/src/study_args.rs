@@ -67,7 +67,7 @@ pub struct Run {
     /// Where the run is written to [default: STUDY-SCALE-TIME here].
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// A target for each disk of the study, instead of a cluster of its own: nbd+unix://, nbd://, a block device or a file.
+    /// A target for each disk of the study, instead of a cluster of its own: nbd+unix://, nbd://, vhost-user://, a block device or a file.
     #[arg(long)]
     target: Vec<Address>,
     /// The management API of the Cairn cluster that serves the targets: for its counters, and to clear its caches.

@@ -7,21 +7,24 @@ use cairn_workload::{Direction, Request};
 
 use crate::{
     address::Address,
-    nbd::{Command, NbdClient},
+    command::Command,
+    nbd::NbdClient,
+    vhost_user::{Driver, VhostUserClient},
 };
 
-const NO_TRIM: &str = "nothing is trimmed in devices and files here, only over NBD";
+const NO_TRIM: &str = "nothing is trimmed in devices and files here, only over NBD and vhost-user";
 
 /// An open target. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Target {
     Nbd(NbdClient),
+    VhostUser(VhostUserClient),
     Disk(LinuxDisk),
 }
 
 impl Target {
-    /// Opens it for as long as the run lasts.
-    pub(crate) async fn open(env: &LinuxEnv, address: &Address, writes: bool) -> Result<Self, String> {
+    /// Opens it for as long as the run lasts. `driver` drives all devices of the run.
+    pub(crate) async fn open(env: &LinuxEnv, driver: &Driver, address: &Address) -> Result<Self, String> {
         match address {
             Address::Path(path) => {
                 let disk = LinuxDisk::open(env, path, &DiskOptions::default()).map_err(|e| e.to_string())?;
@@ -30,19 +33,20 @@ impl Target {
                 }
                 Ok(Self::Disk(disk))
             }
-            address => {
-                let client = NbdClient::connect(env, address).await?;
-                if writes && client.read_only {
-                    return Err("the export is read-only: take what only reads (a load of --read 100)".into());
-                }
-                Ok(Self::Nbd(client))
-            }
+            Address::VhostUser { socket } => VhostUserClient::connect(env, driver, socket).await.map(Self::VhostUser),
+            address => NbdClient::connect(env, address).await.map(Self::Nbd),
         }
+    }
+
+    /// Whether it can be open once only: streams share it then.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        !matches!(self, Self::Nbd(_))
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
         match self {
             Self::Nbd(client) => client.size_bytes,
+            Self::VhostUser(client) => client.size_bytes,
             Self::Disk(disk) => disk.len_bytes(),
         }
     }
@@ -51,16 +55,29 @@ impl Target {
     pub(crate) fn block_bytes(&self) -> u32 {
         match self {
             Self::Nbd(_) => 512,
+            Self::VhostUser(client) => client.block_bytes,
             Self::Disk(_) => 4096,
+        }
+    }
+
+    /// Bytes of a request, at most.
+    pub(crate) fn request_bytes_max(&self) -> u32 {
+        match self {
+            Self::VhostUser(client) => client.request_bytes_max,
+            Self::Nbd(_) | Self::Disk(_) => u32::MAX,
         }
     }
 
     /// Carries out one request. `data` is what is written.
     pub(crate) async fn request(&self, request: &Request, data: Bytes) -> Result<(), String> {
         let Request { direction, offset, len_bytes } = *request;
+        let command = match direction {
+            Direction::Read => Command::Read,
+            Direction::Write => Command::Write,
+        };
         match (self, direction) {
-            (Self::Nbd(client), Direction::Read) => client.request(Command::Read, offset, len_bytes, data).await,
-            (Self::Nbd(client), Direction::Write) => client.request(Command::Write, offset, len_bytes, data).await,
+            (Self::Nbd(client), _) => client.request(command, offset, len_bytes, data).await,
+            (Self::VhostUser(client), _) => client.request(command, offset, len_bytes, data).await,
             (Self::Disk(disk), Direction::Read) => {
                 disk.read(offset, len_bytes).await.map(drop).map_err(|e| e.to_string())
             }
@@ -75,6 +92,7 @@ impl Target {
     pub(crate) async fn flush(&self) -> Result<(), String> {
         match self {
             Self::Nbd(client) => client.request(Command::Flush, 0, 0, Bytes::new()).await,
+            Self::VhostUser(client) => client.request(Command::Flush, 0, 0, Bytes::new()).await,
             Self::Disk(disk) => disk.flush().await.map_err(|e| e.to_string()),
         }
     }
@@ -83,20 +101,38 @@ impl Target {
     pub(crate) async fn trim(&self, offset: u64, len_bytes: u32) -> Result<(), String> {
         match self {
             Self::Nbd(client) => client.request(Command::Trim, offset, len_bytes, Bytes::new()).await,
+            Self::VhostUser(client) => client.request(Command::Trim, offset, len_bytes, Bytes::new()).await,
             Self::Disk(_) => Err(NO_TRIM.into()),
+        }
+    }
+
+    /// Why it cannot be written, where it cannot.
+    pub(crate) fn refuses_writes(&self) -> Option<&'static str> {
+        match self {
+            Self::Nbd(client) if client.read_only => {
+                Some("the export is read-only: take what only reads (a load of --read 100)")
+            }
+            Self::VhostUser(client) if client.read_only => {
+                Some("the device is read-only: take what only reads (a load of --read 100)")
+            }
+            _ => None,
         }
     }
 
     /// Why it cannot flush, where it cannot.
     pub(crate) fn refuses_flush(&self) -> Option<&'static str> {
-        matches!(self, Self::Nbd(client) if !client.can_flush).then_some("the export takes no flush")
+        match self {
+            Self::Nbd(client) if !client.can_flush => Some("the export takes no flush"),
+            Self::VhostUser(client) if !client.can_flush => Some("the device takes no flush"),
+            _ => None,
+        }
     }
 
     /// Why it cannot trim, where it cannot.
     pub(crate) fn refuses_trim(&self) -> Option<&'static str> {
         match self {
-            Self::Nbd(client) if client.can_trim => None,
-            Self::Nbd(_) => Some("the export takes no trim"),
+            Self::Nbd(client) => (!client.can_trim).then_some("the export takes no trim"),
+            Self::VhostUser(client) => (!client.can_trim).then_some("the device takes no trim"),
             Self::Disk(_) => Some(NO_TRIM),
         }
     }
@@ -105,6 +141,7 @@ impl Target {
     pub(crate) async fn read(&self, offset: u64, len_bytes: u32) -> Result<Bytes, String> {
         match self {
             Self::Nbd(client) => client.read(offset, len_bytes).await,
+            Self::VhostUser(client) => client.read(offset, len_bytes).await,
             Self::Disk(disk) => disk.read(offset, len_bytes).await.map_err(|e| e.to_string()),
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     address::Address,
     job::{RunError, Verified},
     ledger::{Ledger, Place},
-    target::Target,
+    open::Door,
 };
 
 /// Requests that are read back at once, of each stream.
@@ -29,8 +29,7 @@ pub(crate) async fn read_back(env: &LinuxEnv, written: &[Written]) -> Result<Ver
     use futures::stream::{StreamExt as _, TryStreamExt as _, iter};
     let mut verified = Verified::default();
     for stream in written {
-        let target = Target::open(env, &stream.target, false).await;
-        let target = target.map_err(|why| RunError::Open { target: stream.target.to_string(), why })?;
+        let target = Door::default().open(env, &stream.target, false).await?;
         let one = |(offset, place): (u64, &Place)| {
             let (target, place, stream) = (target.clone(), place.clone(), stream);
             async move {

@@ -70,6 +70,7 @@ impl Host {
             "[cluster]\nname = \"e2e-{}\"\nlease_ms = {}\nrepair_delay_s = {}\n\
              [host]\nname = \"h{n}\"\ndata_dir = \"{folder}/data\"\nshards = {shards}\n\
              [listen]\npeers = \"{a}:{PEER_PORT}\"\napi = \"\"\napi_socket = \"{sockets}/api.sock\"\nnbd = \"{a}:10809\"\nnbd_socket = \"{sockets}/nbd.sock\"\n\
+             vhost_user_dir = \"{sockets}/vhost\"\n\
              [directory]\nkind = \"etcd\"\nmembers = [{members}]\n\
              [tuning]\nread_cache = \"64MiB\"\n\
              [log]\nlevel = \"{level}\"\n",
@@ -120,6 +121,11 @@ impl Host {
     /// The unix socket of its NBD server.
     pub fn nbd_socket(&self) -> PathBuf {
         self.sockets.join("nbd.sock")
+    }
+
+    /// The unix socket of its vhost-user-blk back end for a disk.
+    pub fn vhost_user_socket(&self, disk: &str) -> PathBuf {
+        self.sockets.join("vhost").join(format!("{disk}.sock"))
     }
 
     /// The address of its NBD server.

@@ -1,7 +1,9 @@
 //! A real guest: QEMU (TCG, so that no /dev/kvm is needed) with Debian's cloud kernel and an initramfs made here.
 //!
 //! The guest looks at its disk. Without a file system it makes one, writes files with their checksums (a line on the console after
-//! each), and reboots. With one it checks it (e2fsck -fn), compares all checksums, and powers off.
+//! each), and reboots. With one it checks it (e2fsck -fn), compares all checksums, and powers off. While it writes the files it
+//! writes small blocks and reads others beside them without a pause: whenever a fault comes, something is under way, and what is
+//! answered overtakes what is not.
 //!
 //! Assumes     linux-image-cloud-amd64 in /boot and /lib/modules: virtio and virtio_blk as modules, ext4 built in
 //! Not here    faults: the test makes them between two lines of the console
@@ -10,6 +12,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -22,6 +25,11 @@ use crate::{
 
 /// What precedes the guest's words for the test on its console.
 const MARK: &str = "GUEST:";
+
+/// Memory of a guest.
+const MEMORY_MIB: u32 = 256;
+/// Queues of a disk on vhost-user, and processors of its guest.
+const VHOST_USER_QUEUES: usize = 2;
 
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs dev /dev
@@ -49,6 +57,12 @@ else
     mount -t ext4 /dev/vda /mnt || fail "mount"
     cd /mnt
     echo "GUEST: made a file system"
+    while [ ! -e /enough ]; do
+        dd if=/dev/urandom of=noise bs=4k count=8 conv=notrunc,fsync 2>/dev/null || fail "write and flush"
+    done &
+    while [ ! -e /enough ]; do
+        dd if=/dev/vda of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null || fail "read"
+    done &
     for n in $(seq 1 20); do
         dd if=/dev/urandom of=file-$n bs=64k count=24 2>/dev/null || fail "write"
         sha256sum file-$n >>sums
@@ -56,6 +70,8 @@ else
         echo "GUEST: wrote file-$n"
         sleep 0.3
     done
+    : >/enough
+    wait
     cd /
     umount /mnt || fail "umount"
     echo "GUEST: reboots"
@@ -63,6 +79,47 @@ else
 fi
 sleep 60
 "#;
+
+/// How a guest's disk is attached; always a unix socket, to which QEMU comes again when its server has gone.
+#[derive(Debug, Clone, Copy)]
+pub enum Attached<'a> {
+    /// An NBD export. Requests fail when there is no server for 60 s.
+    Nbd {
+        /// The server's socket.
+        socket: &'a Path,
+        /// The export's name.
+        export: &'a str,
+    },
+    /// A vhost-user-blk back end, which shares the guest's memory. Requests wait for it as long as it takes. The guest has two
+    /// processors, and the disk a queue for each.
+    VhostUser {
+        /// The back end's socket.
+        socket: &'a Path,
+    },
+}
+
+impl Attached<'_> {
+    fn attach(&self, command: &mut Command) {
+        match self {
+            Self::Nbd { socket, export } => {
+                command.arg("-blockdev").arg(format!(
+                    "driver=nbd,node-name=disk,server.type=unix,server.path={},export={export},reconnect-delay=60",
+                    socket.display()
+                ));
+                command.args(["-device", "virtio-blk-pci,drive=disk"]);
+            }
+            Self::VhostUser { socket } => {
+                command.arg("-smp").arg(VHOST_USER_QUEUES.to_string());
+                command.arg("-object").arg(format!("memory-backend-memfd,id=shared,size={MEMORY_MIB}M,share=on"));
+                command.args(["-machine", "memory-backend=shared"]);
+                command.arg("-chardev").arg(format!("socket,id=back-end,path={},reconnect=1", socket.display()));
+                command
+                    .arg("-device")
+                    .arg(format!("vhost-user-blk-pci,chardev=back-end,num-queues={VHOST_USER_QUEUES}"));
+            }
+        }
+    }
+}
 
 /// A running guest.
 #[derive(Debug)]
@@ -72,25 +129,22 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest whose disk is the NBD export at a unix socket. QEMU reconnects for 60 s.
+    /// Boots a guest.
     ///
     /// # Errors
     /// When the kernel is missing or QEMU cannot be started.
-    pub fn boot(socket: &Path, export: &str, folder: &Path, logs: &Path) -> Outcome<Self> {
+    pub fn boot(disk: Attached<'_>, folder: &Path, logs: &Path) -> Outcome<Self> {
         let (kernel, version) = kernel()?;
         let initramfs = initramfs(&version, folder)?;
         let console = logs.join("console.log");
         let _ = fs::remove_file(&console);
         let mut command = tool("qemu-system-x86_64");
-        command.args(["-accel", "tcg,thread=single", "-m", "256", "-smp", "1", "-nodefaults", "-display", "none"]);
+        command.args(["-accel", "tcg,thread=single", "-nodefaults", "-display", "none"]);
+        command.arg("-m").arg(MEMORY_MIB.to_string());
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-kernel").arg(&kernel).arg("-initrd").arg(&initramfs);
         command.args(["-append", "console=ttyS0 quiet panic=-1"]);
-        command.arg("-blockdev").arg(format!(
-            "driver=nbd,node-name=disk,server.type=unix,server.path={},export={export},reconnect-delay=60",
-            socket.display()
-        ));
-        command.args(["-device", "virtio-blk-pci,drive=disk"]);
+        disk.attach(&mut command);
         let process = Process::start(&command, &logs.join("qemu.log"))?;
         Ok(Self { process, console })
     }
@@ -128,6 +182,43 @@ impl Guest {
             Err(error) => Err(format!("{error}\n{}", tail(&console, 15))),
         }
     }
+
+    /// Waits until QEMU has ended by itself, since the guest has powered off.
+    ///
+    /// # Errors
+    /// When it runs on after `limit`, or fails: the end of its log.
+    pub fn wait_off(mut self, limit: Duration) -> Outcome<()> {
+        wait_until("the guest is off", limit, || self.process.ended().map(drop).ok_or("QEMU still runs".into()))?;
+        self.process.finish()
+    }
+
+    /// Requests that a vhost-user back end took and has not answered: what it carries out again after its death. QEMU keeps the
+    /// table of them in memory that it shares with the back end.
+    ///
+    /// # Errors
+    /// When QEMU has no such table.
+    pub fn under_way(&self) -> Outcome<usize> {
+        let io = |e: std::io::Error| format!("cannot look for the requests under way: {e}");
+        for entry in fs::read_dir(format!("/proc/{}/fd", self.process.pid())).map_err(io)?.flatten() {
+            let leads_to = fs::read_link(entry.path()).unwrap_or_default().display().to_string();
+            if leads_to.starts_with("/memfd:") && !leads_to.contains("memory-backend") {
+                return Ok(in_flight(&fs::read(entry.path()).map_err(io)?));
+            }
+        }
+        Err("QEMU holds no table of requests under way".into())
+    }
+}
+
+/// The marked descriptors in the in-flight regions of all queues (QueueRegionSplit of the vhost-user specification).
+fn in_flight(table: &[u8]) -> usize {
+    const HEAD: usize = 16;
+    const DESCRIPTOR: usize = 16;
+    let of_queue = table.len() / VHOST_USER_QUEUES;
+    let descriptors = table.chunks_exact(of_queue).flat_map(|queue| {
+        let count = usize::from(u16::from_le_bytes([queue[10], queue[11]]));
+        queue[HEAD..].chunks_exact(DESCRIPTOR).take(count)
+    });
+    descriptors.filter(|descriptor| descriptor[0] == 1).count()
 }
 
 /// The newest cloud kernel with its version.

@@ -7,7 +7,7 @@ use cairn_e2e::{
     process::Process,
     scene::{DISK, play, roles, targets},
     tools::{Turn, run, target, tool},
-    vm::Guest,
+    vm::{Attached, Guest},
     wait_until,
 };
 
@@ -29,7 +29,7 @@ fn the_guest_itself() {
         .arg(&image);
     let server = Process::start(&server, &folder.join("qemu-nbd.log")).unwrap();
     wait_until("qemu-nbd listens", SLOW, || if socket.exists() { Ok(()) } else { Err("no socket".into()) }).unwrap();
-    let mut guest = Guest::boot(&socket, DISK, &folder, &folder).unwrap();
+    let mut guest = Guest::boot(Attached::Nbd { socket: &socket, export: DISK }, &folder, &folder).unwrap();
     guest.wait_said("done", SLOW).unwrap();
     drop((guest, server));
     fs::remove_dir_all(&folder).unwrap();
@@ -43,7 +43,8 @@ fn a_guest_outlives_two_hosts() {
         cluster.create_disk(DISK, 256, 1)?;
         let (other, _) = roles(cluster, 1)?;
         let door = Door::open(&cluster.host(1).sockets.join("door.sock"), targets(cluster, &[1, other, 2, 3, 4]))?;
-        let mut guest = Guest::boot(&door.socket, DISK, &cluster.folder, &cluster.logs)?;
+        let mut guest =
+            Guest::boot(Attached::Nbd { socket: &door.socket, export: DISK }, &cluster.folder, &cluster.logs)?;
         guest.wait_said("wrote file-3", SLOW)?;
         cluster.say("the guest has made a file system and writes");
         cluster.kill(other)?;
@@ -77,7 +78,8 @@ fn a_disk_written_from_a_qcow2() {
         cluster.wait_healthy(1, DISK, Duration::from_secs(60))?;
         run(tool("qemu-img").args(["compare", "-f", "qcow2", "-F", "raw"]).args([&qcow2, &uri]))?;
         cluster.say("qemu-img compare: identical");
-        let mut guest = Guest::boot(&cluster.host(1).nbd_socket(), DISK, &cluster.folder, &cluster.logs)?;
+        let disk = Attached::Nbd { socket: &cluster.host(1).nbd_socket(), export: DISK };
+        let mut guest = Guest::boot(disk, &cluster.folder, &cluster.logs)?;
         guest.wait_said("done", SLOW)?;
         cluster.say("the guest: fsck clean, all checksums right");
         Ok(())

@@ -44,17 +44,24 @@ struct Ring {
 
 /// What one front end has said so far.
 pub(crate) struct Control {
-    size_bytes: u64,
+    size: Size,
     features: u64,
     regions: Option<Regions>,
     rings: Vec<Ring>,
     orders: UnboundedSender<Order>,
 }
 
+/// A disk's size, which comes when it is open: a front end that comes back does not ask for it, and QEMU stands still while it waits
+/// for an answer.
+enum Size {
+    Coming(mpsc::Receiver<u64>),
+    Known(u64),
+}
+
 /// Serves the control connection until the front end leaves, or says what it must not. Blocks.
-pub(crate) fn serve(connection: UnixStream, size_bytes: u64, orders: UnboundedSender<Order>, disk: &str) {
+pub(crate) fn serve(connection: UnixStream, size: mpsc::Receiver<u64>, orders: UnboundedSender<Order>, disk: &str) {
     let rings = (0..RINGS_MAX).map(|_| Ring::default()).collect();
-    let control = Control { size_bytes, features: 0, regions: None, rings, orders };
+    let control = Control { size: Size::Coming(size), features: 0, regions: None, rings, orders };
     let mut handler = BackendReqHandler::from_stream(connection, Arc::new(Mutex::new(control)));
     loop {
         match handler.handle_request() {
@@ -71,6 +78,15 @@ const NOT_OFFERED: Error = Error::InvalidOperation("not offered");
 impl Control {
     fn order(&self, order: Order) -> Result<()> {
         self.orders.send(order).map_err(|_| Error::BackendInternalError)
+    }
+
+    fn size_bytes(&mut self) -> Result<u64> {
+        let size_bytes = match &self.size {
+            Size::Known(size_bytes) => *size_bytes,
+            Size::Coming(size) => size.recv().map_err(|_| Error::BackendInternalError)?,
+        };
+        self.size = Size::Known(size_bytes);
+        Ok(size_bytes)
     }
 
     fn ring(&mut self, index: u32) -> Result<&mut Ring> {
@@ -224,7 +240,7 @@ impl VhostUserBackendReqHandlerMut for Control {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
-        Ok(config(self.size_bytes, offset, size))
+        Ok(config(self.size_bytes()?, offset, size))
     }
 
     fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {

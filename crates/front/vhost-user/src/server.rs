@@ -231,24 +231,36 @@ async fn accept<E: Exports>(listener: UnixListener, begin: Begin<E>, session: Rc
 }
 
 impl<E: Exports> Begin<E> {
-    async fn run(mut self, stream: UnixStream, peer: SharedPeer) {
+    async fn run(self, stream: UnixStream, peer: SharedPeer) {
+        self.serve(stream, &peer).await;
+        // Its thread ends with the connection, and a front end that is still there comes back.
+        let _ = rustix::net::shutdown(&peer.connection, rustix::net::Shutdown::Both);
+    }
+
+    async fn serve(mut self, stream: UnixStream, peer: &SharedPeer) {
         let name = self.name;
-        let volume = match self.exports.open(&name).await {
+        // What it says is answered while the disk is being opened, which takes as long as the rest of a lease where an owner has died.
+        let (orders, obeyed) = mpsc::unbounded_channel();
+        let (tell_size, size) = std::sync::mpsc::channel();
+        let disk = name.clone();
+        let control = move || control::serve(stream, size, orders, &disk);
+        if let Err(error) = thread::Builder::new().name("cairn-vhost".into()).spawn(control) {
+            return tracing::warn!(disk = name, %error, "no thread for a vhost-user front end");
+        }
+        let opened = match select(pin!(self.stop.wait_for(|stop| *stop)), pin!(self.exports.open(&name))).await {
+            Either::Left(_) => return,
+            Either::Right((opened, _)) => opened,
+        };
+        let volume = match opened {
             Ok(Some(volume)) => volume,
             Ok(None) => return tracing::warn!(disk = name, "a vhost-user front end came for a disk that is gone"),
             Err(error) => return tracing::warn!(disk = name, %error, "a vhost-user front end's disk does not open"),
         };
         volume.used_by(peer.clone());
-        let size_bytes = volume.info().size_bytes;
-        let (orders, obeyed) = mpsc::unbounded_channel();
-        let disk = name.clone();
-        let serve = move || control::serve(stream, size_bytes, orders, &disk);
-        if let Err(error) = thread::Builder::new().name("cairn-vhost".into()).spawn(serve) {
-            return tracing::warn!(disk = name, %error, "no thread for a vhost-user front end");
-        }
+        // It may have left meanwhile.
+        let _ = tell_size.send(volume.info().size_bytes);
         tracing::info!(disk = name, "a vhost-user front end came");
-        let bytes_max = self.options.bytes_in_flight_max;
-        let mut session = Session::new(volume, obeyed, RINGS_MAX.into(), bytes_max);
+        let mut session = Session::new(volume, obeyed, RINGS_MAX.into(), self.options.bytes_in_flight_max);
         let ended = match select(pin!(self.stop.wait_for(|stop| *stop)), pin!(session.finish())).await {
             Either::Left(_) => None,
             Either::Right((end, _)) => Some(end),
@@ -256,12 +268,11 @@ impl<E: Exports> Begin<E> {
         match ended {
             None => {
                 session.close();
-                let _ = timeout(self.options.stop_grace, session.finish()).await;
+                let in_time = timeout(self.options.stop_grace, session.finish()).await.is_ok();
+                tracing::info!(disk = name, in_time, "a vhost-user front end was left, as the host stops");
             }
             Some(End::Left) => tracing::info!(disk = name, "a vhost-user front end left"),
             Some(End::Abandoned(why)) => tracing::warn!(disk = name, "a vhost-user front end was left: {why}"),
         }
-        // Its thread ends with the connection, and a front end that is still there comes back.
-        let _ = rustix::net::shutdown(&peer.connection, rustix::net::Shutdown::Both);
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use std::{
+    fs::File,
     path::PathBuf,
     process::{Child, Command},
     thread,
@@ -44,6 +45,54 @@ impl Server {
 }
 
 impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A qemu-storage-daemon of this test with one vhost-user block device, which is a file of that size; it ends with it.
+pub struct Device {
+    child: Child,
+    socket: PathBuf,
+    _dir: TempDir,
+}
+
+impl Device {
+    pub fn start(len_bytes: u64, is_writable: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, socket) = (dir.path().join("disk"), dir.path().join("disk.sock"));
+        File::create(&file).unwrap().set_len(len_bytes).unwrap();
+        let writable = if is_writable { "on" } else { "off" };
+        let child = Command::new("qemu-storage-daemon")
+            .arg("--blockdev")
+            .arg(format!("driver=file,node-name=disk,discard=unmap,filename={}", file.display()))
+            .arg("--export")
+            .arg(format!(
+                "type=vhost-user-blk,id=export,node-name=disk,addr.type=unix,addr.path={},writable={writable}",
+                socket.display()
+            ))
+            .spawn();
+        let child = child.expect("qemu-storage-daemon is installed (`make setup`)");
+        let until = Instant::now() + Duration::from_secs(10);
+        while !socket.exists() {
+            assert!(Instant::now() < until, "qemu-storage-daemon does not listen");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Self { child, socket, _dir: dir }
+    }
+
+    pub fn uri(&self) -> String {
+        format!("vhost-user://{}", self.socket.display())
+    }
+
+    /// As a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+}
+
+impl Drop for Device {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
