@@ -19,7 +19,7 @@ import measure
 import rows as every
 from desk import Desk, desk_errors, whole
 from figures import median, ratio
-from systems import CairnOne, Cairn
+from systems import Cairn, CairnOne, CairnVhost
 
 COLUMNS = (
     ("IOPS", "iops"),
@@ -39,11 +39,14 @@ def arguments(words):
     parser.add_argument("--rounds", type=whole, default=10, help="default 10")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement; default 1")
     parser.add_argument("--one", action="store_true", help="all hosts in one process")
+    parser.add_argument("--vhost", action="store_true", help="over vhost-user-blk in place of NBD; rows of one thread only")
     chosen = parser.parse_args(words)
     try:
         chosen.chosen = every.selected(chosen.rows.split(","), ["cairn"])
     except ValueError as error:
         parser.error(str(error))
+    if chosen.vhost and not all(row.one_thread for row in chosen.chosen):
+        parser.error("fio does not speak vhost-user: take rows of one thread")
     if len({row.stage for row in chosen.chosen}) != 1:
         parser.error(f"these rows do not share one stage, with its disks: {chosen.rows}")
     return chosen
@@ -60,7 +63,7 @@ def started(desk, chosen):
             )
             bench.folder.mkdir()
             bench.sockets.mkdir()
-            systems.append((CairnOne if chosen.one else Cairn)(bench, stage))
+            systems.append((CairnOne if chosen.one else CairnVhost if chosen.vhost else Cairn)(bench, stage))
             desk.say(f"starting and filling {programs}")
             systems[-1].start(chosen.chosen)
     except BaseException:

@@ -9,6 +9,7 @@
 use std::{
     fmt,
     future::{self, Future},
+    io,
     rc::Rc,
 };
 
@@ -63,6 +64,27 @@ impl fmt::Display for VolumeError {
 }
 
 impl std::error::Error for VolumeError {}
+
+/// A door that could not be opened for guests.
+#[derive(Debug)]
+pub struct ServeError {
+    /// What was attempted: "listen on /run/cairn/nbd.sock".
+    pub act: String,
+    /// Why it failed.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.act, self.cause)
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
 
 /// The guest at the other end of a front end's session, as far as the front end can tell.
 pub trait Guest {

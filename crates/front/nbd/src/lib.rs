@@ -26,8 +26,9 @@ mod stats;
 mod unix_stream;
 mod wire;
 
+pub use cairn_volume::ServeError;
 pub use connection::serve_stream;
 pub use doors::{Doors, Entrance, doors};
 pub use options::{Limits, Options};
-pub use server::{ServeError, Server, serve_moved, serve_tcp, serve_unix};
+pub use server::{Server, serve_moved, serve_tcp, serve_unix};
 pub use stats::{Counters, SessionStats};

@@ -6,7 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    fmt, fs, io,
+    fs, io,
     net::SocketAddr,
     os::{
         fd::{AsFd, OwnedFd},
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_volume::{Exports, Guest};
+use cairn_volume::{Exports, Guest, ServeError};
 use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
@@ -33,27 +33,6 @@ use crate::{
     doors::Arrival,
     stats::SessionRecord,
 };
-
-/// A socket that could not be opened for clients.
-#[derive(Debug)]
-pub struct ServeError {
-    /// What was attempted: "listen on /run/cairn/nbd.sock".
-    pub act: String,
-    /// Why it failed.
-    pub cause: io::Error,
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.act, self.cause)
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
 
 /// A running server. Dropped without [`Server::stop`], it stops in the background.
 pub struct Server {

@@ -26,5 +26,6 @@ mod server;
 mod session;
 mod vring;
 
+pub use cairn_volume::ServeError;
 pub use options::Options;
-pub use server::{ServeError, Server, serve};
+pub use server::{Server, serve};

@@ -9,7 +9,7 @@
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    fmt, fs, io,
+    fs, io,
     os::{
         fd::AsFd as _,
         unix::{fs::PermissionsExt as _, net::UnixStream},
@@ -20,7 +20,7 @@ use std::{
     thread,
 };
 
-use cairn_volume::{Exports, Guest as _, Volume as _};
+use cairn_volume::{Exports, Guest as _, ServeError, Volume as _};
 use futures::future::{Either, select};
 use rustix::fs::{FlockOperation, flock};
 use tokio::{
@@ -32,30 +32,8 @@ use tokio::{
 
 use crate::{
     Options, control,
-    device::RINGS_MAX,
     session::{End, Peer, Session, SharedPeer},
 };
-
-/// A folder that cannot be served.
-#[derive(Debug)]
-pub struct ServeError {
-    /// What was attempted.
-    pub act: String,
-    /// Why it failed.
-    pub cause: io::Error,
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.act, self.cause)
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
 
 /// A running server. Dropped without [`Server::stop`], it stops in the background.
 pub struct Server {
@@ -260,7 +238,7 @@ impl<E: Exports> Begin<E> {
         // It may have left meanwhile.
         let _ = tell_size.send(volume.info().size_bytes);
         tracing::info!(disk = name, "a vhost-user front end came");
-        let mut session = Session::new(volume, obeyed, RINGS_MAX.into(), self.options.bytes_in_flight_max);
+        let mut session = Session::new(volume, obeyed, self.options.bytes_in_flight_max);
         let ended = match select(pin!(self.stop.wait_for(|stop| *stop)), pin!(session.finish())).await {
             Either::Left(_) => None,
             Either::Right((end, _)) => Some(end),

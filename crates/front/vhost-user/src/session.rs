@@ -97,7 +97,8 @@ pub(crate) struct Session<V> {
     /// The front end is there, and the server goes on.
     open: bool,
     memory: Option<Arc<Memory>>,
-    rings: Vec<Option<Vring>>,
+    /// Those that were started, each with its number: most devices have few, and each is looked at in each turn.
+    rings: Vec<(usize, Vring)>,
     stops: Vec<(usize, mpsc::SyncSender<u16>)>,
     running: FuturesUnordered<Running>,
     bytes_in_flight: usize,
@@ -110,14 +111,14 @@ pub(crate) struct Session<V> {
 }
 
 impl<V: Volume> Session<V> {
-    pub(crate) fn new(volume: V, orders: UnboundedReceiver<Order>, rings: usize, bytes_in_flight_max: usize) -> Self {
+    pub(crate) fn new(volume: V, orders: UnboundedReceiver<Order>, bytes_in_flight_max: usize) -> Self {
         Self {
             size_bytes: volume.info().size_bytes,
             volume,
             orders,
             open: true,
             memory: None,
-            rings: (0..rings).map(|_| None).collect(),
+            rings: Vec::new(),
             stops: Vec::new(),
             running: FuturesUnordered::new(),
             bytes_in_flight: 0,
@@ -149,31 +150,34 @@ impl<V: Volume> Session<V> {
             Order::Start { index, layout, kick, inflight } => {
                 let memory = self.memory.as_ref().ok_or("no memory was shared".to_owned());
                 match memory.and_then(|memory| Vring::start(layout, kick, inflight, memory)) {
-                    Ok(ring) => self.rings[index] = Some(ring),
+                    Ok(ring) => {
+                        assert!(self.ring(index).is_none(), "a ring is stopped before it is started again");
+                        self.rings.push((index, ring));
+                    }
                     Err(why) => {
                         tracing::warn!(disk = self.volume.info().name, ring = index, "a ring was not started: {why}");
                     }
                 }
             }
             Order::Kick { index, kick } => {
-                if let Some(ring) = &mut self.rings[index]
+                if let Some(ring) = self.ring(index)
                     && let Err(why) = ring.replace_kick(kick)
                 {
                     tracing::warn!(disk = self.volume.info().name, ring = index, "{why}");
                 }
             }
             Order::Call { index, call } => {
-                if let Some(ring) = &mut self.rings[index] {
-                    ring.call = call;
+                if let Some(ring) = self.ring(index) {
+                    ring.replace_call(call);
                 }
             }
             Order::Enable { index, enable } => {
-                if let Some(ring) = &mut self.rings[index] {
+                if let Some(ring) = self.ring(index) {
                     ring.enabled = enable;
                 }
             }
             Order::Stop { index, told } => {
-                if let Some(ring) = &mut self.rings[index] {
+                if let Some(ring) = self.ring(index) {
                     ring.enabled = false;
                 }
                 self.stops.push((index, told));
@@ -181,23 +185,27 @@ impl<V: Volume> Session<V> {
         }
     }
 
+    fn ring(&mut self, index: usize) -> Option<&mut Vring> {
+        self.rings.iter_mut().find(|(number, _)| *number == index).map(|(_, ring)| ring)
+    }
+
     /// Tells rings that were to stop where they stand, once nothing of them runs; they are gone then.
     fn tell_stopped(&mut self) {
         let rings = &mut self.rings;
         self.stops.retain(|(index, told)| {
-            let Some(ring) = &rings[*index] else { return false };
-            if ring.running > 0 {
+            let Some(place) = rings.iter().position(|(number, _)| number == index) else { return false };
+            if rings[place].1.running > 0 {
                 return true;
             }
+            let (_, ring) = rings.remove(place);
             let _ = told.send(ring.next_available());
-            rings[*index] = None;
             false
         });
     }
 
     /// Takes what there is room for; whether anything was taken.
-    fn take(&mut self, index: usize, memory: &GuestMemoryMmap, cx: &mut Context<'_>) -> bool {
-        let Some(ring) = &mut self.rings[index] else { return false };
+    fn take(&mut self, place: usize, memory: &GuestMemoryMmap, cx: &mut Context<'_>) -> bool {
+        let (index, ring) = &mut self.rings[place];
         ring.poll_kick(cx);
         let mut taken = false;
         loop {
@@ -219,10 +227,10 @@ impl<V: Volume> Session<V> {
                 self.poll_bytes = self.poll_bytes.saturating_sub(cost_bytes.max(POLL_BYTES_OF_ONE));
                 ring.running += 1;
                 let volume = self.volume.clone();
-                self.running.push(Box::pin(execute(volume, index, head, cost_bytes, request)));
+                self.running.push(Box::pin(execute(volume, *index, head, cost_bytes, request)));
             }
             if self.poll_bytes == 0 {
-                self.first = index;
+                self.first = place;
                 return taken;
             }
             if self.bytes_in_flight >= self.bytes_in_flight_max || !ring.wants_look(memory) {
@@ -234,7 +242,8 @@ impl<V: Volume> Session<V> {
     fn answer(&mut self, done: Done, memory: &GuestMemoryMmap) {
         let Done { ring, head, cost_bytes, request, result } = done;
         self.bytes_in_flight -= cost_bytes;
-        let ring = self.rings[ring].as_mut().expect("a ring stays while a request of it runs");
+        let own = self.rings.iter_mut().find(|(number, _)| *number == ring);
+        let (_, ring) = own.expect("a ring stays while a request of it runs");
         ring.running -= 1;
         if let Err(VolumeError::Abandoned(why)) = &result {
             self.abandoned.get_or_insert_with(|| why.clone());
@@ -291,7 +300,7 @@ impl<V: Volume> Session<V> {
             self.answer(done, &memory.map);
             worked = true;
         }
-        for ring in self.rings.iter_mut().flatten() {
+        for (_, ring) in &mut self.rings {
             ring.signal(&memory.map);
         }
         self.tell_stopped();

@@ -36,7 +36,7 @@ pub(crate) struct Layout {
 pub(crate) struct Vring {
     queue: Queue,
     kick: AsyncFd<OwnedFd>,
-    pub(crate) call: Option<File>,
+    call: Option<File>,
     inflight: Option<Inflight>,
     /// Requests that an earlier process left, first.
     again: VecDeque<u16>,
@@ -92,6 +92,12 @@ impl Vring {
     pub(crate) fn replace_kick(&mut self, kick: OwnedFd) -> Result<(), String> {
         self.kick = watch(kick)?;
         Ok(())
+    }
+
+    /// What the machine is woken by from now on. It is woken once: an earlier process may have answered, and died before it said so.
+    pub(crate) fn replace_call(&mut self, call: Option<File>) {
+        self.call = call;
+        self.wake();
     }
 
     /// Where it would go on, had it no request under way.
@@ -171,6 +177,10 @@ impl Vring {
         if !std::mem::take(&mut self.answered) || !self.queue.needs_notification(memory).unwrap_or(true) {
             return;
         }
+        self.wake();
+    }
+
+    fn wake(&mut self) {
         if let Some(call) = &mut self.call {
             // It does not block, and a counter that is full has woken the machine already.
             let _ = call.write(&1u64.to_ne_bytes());

@@ -20,6 +20,8 @@ fn requests_of_every_kind() {
     let (folder, ram, mut machine) = (tempfile::tempdir().unwrap(), Ram::default(), Machine::new());
     let served = Served::start(folder.path(), &ram);
     let mut driver = machine.connect(&folder.path().join(format!("{DISK}.sock")));
+    // An earlier process may have answered, and died before it woke the machine.
+    wait(|| driver.call.read().is_ok());
     assert_eq!(driver.config(8), (DISK_BYTES / 512).to_le_bytes());
     let data: Vec<u8> = (0..8192u32).map(|i| (i / 3) as u8).collect();
     assert_eq!(driver.ask(OUT, 8, &data, 0), (0, vec![]));
