@@ -217,7 +217,8 @@ def _method(made):
                 processors bound the row themselves. nbdkit has one export, which all connections share.""",
                 """*cairn-vhost*: its load is `cairn bench load` in all rows, as fio 3.33 does not speak vhost-user-blk: it is the machine
                 and its driver, with a ring of 1,024 entries a disk. The aims hold it against what fio has of the other systems, as those of
-                the other columns; the rows *one thread* have nbdkit and Cairn over NBD under the same load.""",
+                the other columns; the rows *one thread* have nbdkit and Cairn over NBD under the same load. That load may ask for a place again, which
+                fio does not: some of its `coldread` are cached by then, as the table above tells.""",
             ]
         ),
         "",
