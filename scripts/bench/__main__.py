@@ -32,7 +32,7 @@ def arguments(words):
         prog="python3 scripts/bench",
         description="Measures Cairn beside nbdkit (protocol ceiling), a raw file (medium) and qemu-nbd (one file served), in turns.",
         epilog=f"rows: {keys}. systems: {', '.join(every.ALL)}. "
-        "The programs are built in target/dist, or come from the folder in CAIRN_BIN. All systems take some 15 GiB below target/ meanwhile. "
+        "The programs are built in target/dist, or come from the folder in CAIRN_BIN. All systems take some 22 GiB below target/ meanwhile. "
         f"What lost more than {measure.STOLEN_PERCENT_MAX} % of the processor time that it wanted to other guests of the hypervisor is measured "
         f"again, up to {measure.AGAIN_MAX} times: where that happens often, a run takes several times as long as it says at its begin.",
     )

@@ -14,15 +14,14 @@ from figures import percentile
 from processes import die_with_parent
 
 PROGRAM = "cairn-bench"
-# As fio has them where a row says nothing else.
-READ_PERCENT = {"randwrite": 0, "randread": 100, "randrw": 70}
 
 
 def command(program, job, uris, span_mib):
-    """The command line: the job on each of these NBD exports, its first span_mib MiB."""
-    if job.rw not in READ_PERCENT:
+    """The command line: the job on each of these targets, its first span_mib MiB."""
+    percents = {"randwrite": 0, "randread": 100, "randrw": job.read_percent}
+    if job.rw not in percents:
         raise ValueError(f"{job.rw}: the load of one thread has random requests only")
-    read = READ_PERCENT[job.rw]
+    read = percents[job.rw]
     line = [str(program), "load", "--style=json", f"--block={job.block}", f"--read={read}", "--random=100", "--ramp=0"]
     line += [f"--outstanding={job.depth}", f"--span={span_mib}MiB"]
     if job.seconds:

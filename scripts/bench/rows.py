@@ -137,7 +137,7 @@ def _disks():
 
 def _one_thread():
     """Rows above, with another load."""
-    for row in [*_reads(), *_writes(), *_mixed(), *_sequential(), *_steady()]:
+    for row in [*_reads(), *_writes(), *_mixed(), *_steady()]:
         if row.key in ("read-qd1", "read-qd32", "write-qd1", "write-qd32", "mix-4k-qd32", "mix-32k-qd32", "coldread-qd1", "coldread-qd32"):
             systems = [system for system in _ONE if system in row.systems or system == "cairn-vhost"]
             title = f"{row.title}, one thread"

@@ -189,8 +189,12 @@ class Cairn(System):
 
     def exports(self, row):
         if not row.small_disks:
-            return [self.cluster.uri("bench")], row.span_mib or self.stage.disk_mib
-        return [self.cluster.uri(SMALL.format(number)) for number in range(row.small_disks)], self.stage.small_mib
+            return [self.door("bench")], row.span_mib or self.stage.disk_mib
+        return [self.door(SMALL.format(number)) for number in range(row.small_disks)], self.stage.small_mib
+
+    def door(self, disk):
+        """Where the load of one thread finds a disk."""
+        return self.cluster.uri(disk)
 
     def _move(self, job, span_mib):
         fio.run(job, [[*self.disk(), f"--size={span_mib}m"]], self.bench.folder)
@@ -227,10 +231,8 @@ class CairnVhost(Cairn):
     title = "three hosts as three processes, as above; the guest's door is vhost-user-blk, and the load a machine of the same server"
     name = "vhost"
 
-    def exports(self, row):
-        disks = [SMALL.format(number) for number in range(row.small_disks)] or ["bench"]
-        mib = self.stage.small_mib if row.small_disks else row.span_mib or self.stage.disk_mib
-        return [self.cluster.vhost_user_uri(disk) for disk in disks], mib
+    def door(self, disk):
+        return self.cluster.vhost_user_uri(disk)
 
 
 SYSTEMS = {

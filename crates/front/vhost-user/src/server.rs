@@ -8,7 +8,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::{
         fd::AsFd as _,
@@ -104,7 +104,8 @@ impl Drop for Door {
 impl<E: Exports> Folder<E> {
     async fn look(self) {
         let mut doors: BTreeMap<String, Door> = BTreeMap::new();
-        let mut refused: BTreeMap<String, ()> = BTreeMap::new();
+        // Tried again whenever the list has changed; the log has each once.
+        let mut refused: BTreeSet<String> = BTreeSet::new();
         let mut seen = None;
         let mut stop = self.stop.clone();
         loop {
@@ -112,16 +113,17 @@ impl<E: Exports> Folder<E> {
             if seen != changes || changes.is_none() {
                 let names = self.exports.list().await;
                 doors.retain(|name, _| names.binary_search(name).is_ok());
-                refused.retain(|name, ()| names.binary_search(name).is_ok());
-                for name in names {
-                    if doors.contains_key(&name) || refused.contains_key(&name) {
-                        continue;
-                    }
+                refused.retain(|name| names.binary_search(name).is_ok());
+                for name in names.into_iter().filter(|name| !doors.contains_key(name)).collect::<Vec<_>>() {
                     match self.open(&name) {
-                        Ok(door) => _ = doors.insert(name, door),
+                        Ok(door) => {
+                            refused.remove(&name);
+                            doors.insert(name, door);
+                        }
                         Err(error) => {
-                            tracing::warn!(disk = name, "it has no vhost-user socket: {error}");
-                            refused.insert(name, ());
+                            if refused.insert(name.clone()) {
+                                tracing::warn!(disk = name, "it has no vhost-user socket: {error}");
+                            }
                         }
                     }
                 }

@@ -214,17 +214,17 @@ impl<V: Volume> Session<V> {
                 && let Some((head, chain)) = ring.next(memory)
             {
                 taken = true;
-                let request = match Request::take(memory, chain, self.size_bytes) {
+                let request = chain.and_then(|chain| Request::take(memory, chain, self.size_bytes));
+                let cost_bytes = request.as_ref().map_or(0, Request::cost_bytes);
+                self.poll_bytes = self.poll_bytes.saturating_sub(cost_bytes.max(POLL_BYTES_OF_ONE));
+                let request = match request {
                     Ok(request) => request,
                     Err(why) => {
-                        tracing::warn!("a request of a vhost-user front end was given back: {why}");
-                        ring.answer(memory, head, 0);
+                        ring.give_back(memory, head, why);
                         continue;
                     }
                 };
-                let cost_bytes = request.cost_bytes();
                 self.bytes_in_flight += cost_bytes;
-                self.poll_bytes = self.poll_bytes.saturating_sub(cost_bytes.max(POLL_BYTES_OF_ONE));
                 ring.running += 1;
                 let volume = self.volume.clone();
                 self.running.push(Box::pin(execute(volume, *index, head, cost_bytes, request)));
@@ -288,7 +288,10 @@ impl<V: Volume> Session<V> {
 
     fn turn(&mut self, cx: &mut Context<'_>) -> bool {
         self.obey(cx);
-        let Some(memory) = self.memory.clone() else { return false };
+        let Some(memory) = self.memory.clone() else {
+            self.tell_stopped();
+            return false;
+        };
         let mut worked = false;
         if self.open {
             let (first, count) = (self.first, self.rings.len());

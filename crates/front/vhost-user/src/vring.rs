@@ -48,6 +48,8 @@ pub(crate) struct Vring {
     answered: bool,
     /// Its indices make no sense: nothing is taken any more.
     broken: bool,
+    /// The log has a request that made no sense.
+    complained: bool,
 }
 
 impl Vring {
@@ -85,6 +87,7 @@ impl Vring {
             running: 0,
             answered: false,
             broken: false,
+            complained: false,
         })
     }
 
@@ -113,23 +116,25 @@ impl Vring {
         }
     }
 
-    /// The next request's head and segments; none where there is none now. A chain that makes no sense is answered here.
-    pub(crate) fn next(&mut self, memory: &GuestMemoryMmap) -> Option<(u16, chain::Chain)> {
-        loop {
-            let head = self.next_head(memory)?;
-            if let Some(inflight) = &mut self.inflight
-                && head < self.queue.size()
-            {
-                inflight.begin(head);
-            }
-            match chain::walk(memory, GuestAddress(self.queue.desc_table()), self.queue.size(), head) {
-                Ok(chain) => return Some((head, chain)),
-                Err(why) => {
-                    tracing::warn!("a request of a vhost-user front end was given back: {why}");
-                    self.answer(memory, head, 0);
-                }
-            }
+    /// The next request's head, and its segments or why they make no sense; none where there is none now.
+    pub(crate) fn next(&mut self, memory: &GuestMemoryMmap) -> Option<(u16, Result<chain::Chain, &'static str>)> {
+        let head = self.next_head(memory)?;
+        if let Some(inflight) = &mut self.inflight
+            && head < self.queue.size()
+        {
+            inflight.begin(head);
         }
+        Some((head, chain::walk(memory, GuestAddress(self.queue.desc_table()), self.queue.size(), head)))
+    }
+
+    /// Gives a request back that makes no sense. A guest may send any number of them: the log has the first.
+    pub(crate) fn give_back(&mut self, memory: &GuestMemoryMmap, head: u16, why: &str) {
+        if !std::mem::replace(&mut self.complained, true) {
+            tracing::warn!(
+                "a request of a vhost-user front end was given back, and further ones will be without a word: {why}"
+            );
+        }
+        self.answer(memory, head, 0);
     }
 
     fn next_head(&mut self, memory: &GuestMemoryMmap) -> Option<u16> {

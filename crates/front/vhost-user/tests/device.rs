@@ -36,6 +36,11 @@ fn requests_of_every_kind() {
     assert_eq!(driver.ask(IN, DISK_BYTES / 512, &[], 512), (1, vec![]), "beyond the end");
     assert_eq!(driver.ask(IN, 0, &[], 100), (1, vec![]), "no whole sector");
     assert_eq!(driver.ask(99, 0, &[], 0), (2, vec![]), "an unknown request");
+    for _ in 0..3 {
+        driver.submit_circle(2);
+        let (number, _, len) = driver.answer();
+        assert_eq!((number, len), (2, 0), "what makes no sense is given back, and the ring goes on");
+    }
     for round in 0..100u64 {
         for number in 0..SLOTS {
             driver.submit(number, OUT, round * 8 + u64::from(number), &[(round + u64::from(number)) as u8; 512], 0);
@@ -51,7 +56,7 @@ fn requests_of_every_kind() {
         assert_eq!(answered, (0..SLOTS).collect::<Vec<_>>());
     }
     assert!(driver.call.read().unwrap() > 0, "the machine is woken");
-    assert_eq!(driver.frontend.get_vring_base(0).unwrap(), 9 + 500, "a ring that is stopped tells where it stands");
+    assert_eq!(driver.frontend.get_vring_base(0).unwrap(), 9 + 3 + 500, "a ring that is stopped tells where it stands");
     drop(driver);
     served.stop();
     assert!(!folder.path().join(format!("{DISK}.sock")).exists());

@@ -150,6 +150,19 @@ impl Driver<'_> {
             let flags = if at < last { flags | NEXT } else { flags };
             memory.write_obj(Descriptor::new(addr, len, flags, at + 1), GuestAddress(u64::from(at) * 16)).unwrap();
         }
+        self.show(first);
+    }
+
+    /// Shows a chain that never ends.
+    pub fn submit_circle(&mut self, number: u16) {
+        let first = number * 3;
+        let circle = Descriptor::new(slot(number), 16, NEXT, first);
+        self.machine.memory.write_obj(circle, GuestAddress(u64::from(first) * 16)).unwrap();
+        self.show(first);
+    }
+
+    fn show(&mut self, first: u16) {
+        let memory = &self.machine.memory;
         let available = self.machine.next_available;
         let entry = GuestAddress(AVAILABLE + 4 + u64::from(available % ENTRIES) * 2);
         memory.write_obj(first, entry).unwrap();
