@@ -1,4 +1,6 @@
-//! One request, one connection: JSON over HTTP/1.1 on TCP or a unix socket.
+//! The management calls as functions: one request, one connection, JSON over HTTP/1.1 on TCP or a unix socket.
+//!
+//! Promises    every call of the API's list is here, made from it; nothing else knows a path
 
 use std::time::Duration;
 
@@ -33,30 +35,11 @@ impl Client {
         Self { address: self.address.clone(), timeout, spinner: false }
     }
 
-    /// GET, as the type that the path answers with.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fail> {
-        self.ask(Method::GET, path, None).await
-    }
-    /// POST with a body.
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Fail> {
-        self.ask(Method::POST, path, Some(encode(body)?)).await
-    }
-    /// PUT with a body.
-    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Fail> {
-        self.ask(Method::PUT, path, Some(encode(body)?)).await
-    }
-    /// PATCH with a body.
-    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Fail> {
-        self.ask(Method::PATCH, path, Some(encode(body)?)).await
-    }
-    /// DELETE.
-    pub async fn delete(&self, path: &str) -> Result<(), Fail> {
-        self.exchange(Method::DELETE, path, None).await.map(|_| ())
-    }
-
     async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<T, Fail> {
         let answer = self.exchange(method, path, body).await?;
-        serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error.to_string()))
+        // Nothing is the answer of what has nothing to say.
+        let answer: &[u8] = if answer.is_empty() { b"null" } else { &answer };
+        serde_json::from_slice(answer).map_err(|error| self.not_understood(&error.to_string()))
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, Fail> {
@@ -144,6 +127,47 @@ impl Client {
     }
 }
 
+macro_rules! method {
+    (get) => {
+        Method::GET
+    };
+    (post) => {
+        Method::POST
+    };
+    (put) => {
+        Method::PUT
+    };
+    (patch) => {
+        Method::PATCH
+    };
+    (delete) => {
+        Method::DELETE
+    };
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $method:ident $path:literal $status:literal $who:ident $section:literal
+        fn $name:ident[$($place:ident: $place_type:ty)?]($($body:ident: $body_type:ty)?) -> $answer:ty;)*) => {
+        #[allow(dead_code, reason = "all calls of the API are here; some have no verb")]
+        impl Client {
+            $($(#[$doc])*
+            pub async fn $name(
+                &self,
+                $($place: impl std::fmt::Display,)?
+                $($body: &$body_type,)?
+            ) -> Result<$answer, Fail> {
+                let path = $path.to_owned();
+                $(let path = path.replace(concat!("{", stringify!($place), "}"), &segment(&$place.to_string()));)?
+                let sent: Option<Bytes> = None;
+                $(let sent = sent.or(Some(encode($body)?));)?
+                self.ask(method!($method), &path, sent).await
+            })*
+        }
+    };
+}
+
+cairn_api::management_calls!(functions);
+
 fn encode(body: &impl Serialize) -> Result<Bytes, Fail> {
     serde_json::to_vec(body)
         .map(Bytes::from)
@@ -151,7 +175,7 @@ fn encode(body: &impl Serialize) -> Result<Bytes, Fail> {
 }
 
 /// One segment of a path, so that a name with odd characters cannot name another path.
-pub fn segment(name: &str) -> String {
+fn segment(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
         // A segment of dots only would be taken as "here" or "up".

@@ -94,10 +94,11 @@ fn stopping() -> ApiError {
 }
 
 macro_rules! cross {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+    ($($(#[$doc:meta])* $method:ident $path:literal $status:literal $who:ident $section:literal
+        fn $name:ident[$($place:ident: $place_type:ty)?]($($body:ident: $body_type:ty)?) -> $answer:ty;)*) => {
         impl<T: LocalManagement> Management for Bridge<T> {
-            $(fn $name(&self $(, $argument: $type)*) -> BoxFuture<'_, ApiResult<$answer>> {
-                Box::pin(self.call(move |target| async move { target.$name($($argument),*).await }))
+            $(fn $name(&self $(, $place: $place_type)? $(, $body: $body_type)?) -> BoxFuture<'_, ApiResult<$answer>> {
+                Box::pin(self.call(move |target| async move { target.$name($($place,)? $($body)?).await }))
             })*
         }
     };

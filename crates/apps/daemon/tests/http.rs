@@ -149,6 +149,24 @@ fn every_read_route_answers() {
     assert!(text.contains("cairn_hosts_up 3"), "{text}");
 }
 
+/// Goal: every call of the list is served where the list says. Method: each with a name that nothing has and an empty body; an
+/// answer of the route itself (no such path, no such method) fails.
+#[test]
+fn every_call_of_the_list_has_its_route() {
+    let server = TestServer::start(None);
+    for call in cairn_api::CALLS {
+        let path = match call.path.split_once('{') {
+            Some((before, rest)) => format!("{before}nothing{}", rest.split_once('}').unwrap().1),
+            None => call.path.to_owned(),
+        };
+        let method = call.method.to_uppercase();
+        let body = if ["get", "delete"].contains(&call.method) { "" } else { "{}" };
+        let (status, text) = ask(&server, &method, &path, body);
+        assert!(status < 500, "{}: {status} {text}", call.name);
+        assert!(!text.contains("there is nothing at") && !text.contains("is not possible on"), "{}: {text}", call.name);
+    }
+}
+
 #[test]
 fn the_unix_socket_is_private_replaces_a_stale_one_and_goes_away() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,80 +1,208 @@
-//! The list of management calls, once: both traits and the daemon's bridge are made from it.
+//! The list of management calls, once.
+//!
+//! Promises    both traits, the bridge, the HTTP routes, their OpenAPI description and the command line's client are made
+//!             from it: a new call is one entry here, its types and its handler in `node`
+//! Not here    what the calls do (`node`), how they look on a terminal (the command line)
 
-/// Hands the list of calls to the macro `$with`, as `docs fn name(argument: Type, ...) -> Answer;` items.
+/// Hands the list of calls to the macro `$with`, as items of this form:
 ///
-/// One list, because two traits and a bridge written by hand drift apart one call at a time.
+/// `docs METHOD "PATH" STATUS WHO "SECTION" fn name[argument in the path: Type](body: Type) -> Answer;`
+///
+/// `STATUS` is that of success; 204 has no answer. `WHO` is a [`crate::Access`] in lower case. The argument in the path has
+/// the name that the path gives it. A body implements [`crate::Request`]. An answer that is a bare `String` is sent as text.
 /// `disk`, `host`, `policy` arguments are a name or an id; `disk_group` is an id. Types are paths from the crate root.
 #[macro_export]
 macro_rules! management_calls {
     ($with:path) => {
         $with! {
             /// The cluster as a whole.
-            fn cluster_status() -> $crate::v1::ClusterStatus;
+            get "/api/v1/cluster" 200 viewer "cluster"
+            fn cluster_status[]() -> $crate::v1::ClusterStatus;
             /// The settings that hold for all hosts.
-            fn cluster_settings() -> $crate::v1::ClusterSettings;
-            /// Changes the settings that the patch names; answers with all of them.
-            fn cluster_settings_set(patch: $crate::v1::ClusterSettingsPatch) -> $crate::v1::ClusterSettings;
+            get "/api/v1/cluster/settings" 200 viewer "cluster"
+            fn cluster_settings[]() -> $crate::v1::ClusterSettings;
+            /// Changes the settings that the patch names; what is left out stays. Answers with all of them.
+            patch "/api/v1/cluster/settings" 200 admin "cluster"
+            fn cluster_settings_set[](patch: $crate::v1::ClusterSettingsPatch) -> $crate::v1::ClusterSettings;
 
             /// Every host that the cluster knows, by name.
-            fn host_list() -> Vec<$crate::v1::Host>;
+            get "/api/v1/hosts" 200 viewer "host"
+            fn host_list[]() -> Vec<$crate::v1::Host>;
             /// One host.
-            fn host_show(host: String) -> $crate::v1::Host;
+            get "/api/v1/hosts/{host}" 200 viewer "host"
+            fn host_show[host: String]() -> $crate::v1::Host;
             /// Enters or leaves maintenance.
-            fn host_maintenance(host: String, request: $crate::v1::HostMaintenance) -> $crate::v1::Host;
+            post "/api/v1/hosts/{host}/maintenance" 200 operator "host"
+            fn host_maintenance[host: String](request: $crate::v1::HostMaintenance) -> $crate::v1::Host;
 
             /// Every disk group, by host.
-            fn disk_group_list() -> Vec<$crate::v1::DiskGroup>;
+            get "/api/v1/disk-groups" 200 viewer "disk-group"
+            fn disk_group_list[]() -> Vec<$crate::v1::DiskGroup>;
             /// One disk group.
-            fn disk_group_show(disk_group: cairn_types::DiskGroupId) -> $crate::v1::DiskGroup;
+            get "/api/v1/disk-groups/{disk_group}" 200 viewer "disk-group"
+            fn disk_group_show[disk_group: cairn_types::DiskGroupId]() -> $crate::v1::DiskGroup;
             /// Claims devices (or makes files) and opens a disk group on them.
-            fn disk_group_create(request: $crate::v1::DiskGroupCreate) -> $crate::v1::DiskGroup;
+            post "/api/v1/disk-groups" 201 admin "disk-group"
+            fn disk_group_create[](request: $crate::v1::DiskGroupCreate) -> $crate::v1::DiskGroup;
             /// Gives up a disk group; refused while it holds components.
-            fn disk_group_remove(disk_group: cairn_types::DiskGroupId) -> ();
+            delete "/api/v1/disk-groups/{disk_group}" 204 admin "disk-group"
+            fn disk_group_remove[disk_group: cairn_types::DiskGroupId]() -> ();
 
             /// Every virtual disk, by name.
-            fn disk_list() -> Vec<$crate::v1::DiskSummary>;
+            get "/api/v1/disks" 200 viewer "disk"
+            fn disk_list[]() -> Vec<$crate::v1::DiskSummary>;
             /// One virtual disk with its components.
-            fn disk_show(disk: String) -> $crate::v1::Disk;
-            /// Makes a virtual disk. Returns when it can be opened; space is taken when it is written.
-            fn disk_create(request: $crate::v1::DiskCreate) -> $crate::v1::Disk;
+            get "/api/v1/disks/{disk}" 200 viewer "disk"
+            fn disk_show[disk: String]() -> $crate::v1::Disk;
+            /// Makes a virtual disk. Returns when it can be opened; space is taken when it is written, save what its policy
+            /// reserves.
+            post "/api/v1/disks" 201 operator "disk"
+            fn disk_create[](request: $crate::v1::DiskCreate) -> $crate::v1::Disk;
             /// Deletes a virtual disk. Returns when the deletion is decided; space comes back afterwards.
-            fn disk_delete(disk: String) -> ();
+            delete "/api/v1/disks/{disk}" 204 operator "disk"
+            fn disk_delete[disk: String]() -> ();
             /// Grows a virtual disk.
-            fn disk_resize(disk: String, request: $crate::v1::DiskResize) -> $crate::v1::Disk;
+            post "/api/v1/disks/{disk}/resize" 200 operator "disk"
+            fn disk_resize[disk: String](request: $crate::v1::DiskResize) -> $crate::v1::Disk;
             /// Makes a host the owner of a disk (hand-over), so that a guest there has no extra hop.
-            fn disk_attach(disk: String, request: $crate::v1::DiskAttach) -> $crate::v1::Disk;
-            /// What every seat of a disk holds: for the curious and the unlucky. Its shape may change.
-            fn disk_record(disk: String) -> $crate::v1::ObjectRecord;
+            post "/api/v1/disks/{disk}/attach" 200 operator "disk"
+            fn disk_attach[disk: String](request: $crate::v1::DiskAttach) -> $crate::v1::Disk;
+            /// What every seat of a disk holds. For debugging: the shape of `config` may change.
+            get "/api/v1/disks/{disk}/record" 200 viewer "disk"
+            fn disk_record[disk: String]() -> $crate::v1::ObjectRecord;
 
             /// Every policy, by name; `default` is always there.
-            fn policy_list() -> Vec<$crate::v1::Policy>;
+            get "/api/v1/policies" 200 viewer "policy"
+            fn policy_list[]() -> Vec<$crate::v1::Policy>;
             /// One policy.
-            fn policy_show(policy: String) -> $crate::v1::Policy;
+            get "/api/v1/policies/{policy}" 200 viewer "policy"
+            fn policy_show[policy: String]() -> $crate::v1::Policy;
             /// Adds a policy.
-            fn policy_create(request: $crate::v1::PolicyCreate) -> $crate::v1::Policy;
+            post "/api/v1/policies" 201 admin "policy"
+            fn policy_create[](request: $crate::v1::PolicyCreate) -> $crate::v1::Policy;
             /// Deletes a policy; disks keep the rules that they were made with. `default` stays.
-            fn policy_delete(policy: String) -> ();
+            delete "/api/v1/policies/{policy}" 204 admin "policy"
+            fn policy_delete[policy: String]() -> ();
 
             /// The named checks, worst first.
-            fn health() -> $crate::v1::Health;
+            get "/api/v1/health" 200 viewer "health"
+            fn health[]() -> $crate::v1::Health;
 
             /// Every resync that runs or waits.
-            fn resync_list() -> Vec<$crate::v1::Resync>;
+            get "/api/v1/resyncs" 200 viewer "resync"
+            fn resync_list[]() -> Vec<$crate::v1::Resync>;
             /// How fast resync may go.
-            fn resync_settings() -> $crate::v1::ResyncSettings;
+            get "/api/v1/resyncs/settings" 200 viewer "resync"
+            fn resync_settings[]() -> $crate::v1::ResyncSettings;
             /// Changes how fast resync may go.
-            fn resync_settings_set(request: $crate::v1::ResyncSettings) -> $crate::v1::ResyncSettings;
+            put "/api/v1/resyncs/settings" 200 operator "resync"
+            fn resync_settings_set[](request: $crate::v1::ResyncSettings) -> $crate::v1::ResyncSettings;
 
             /// Counters and gauges of all hosts that answer: of guests, and of every disk group.
-            fn counters() -> $crate::v1::Counters;
-            /// How long each stage of a disk's reads and writes took, at all hosts that answer.
-            fn disk_latencies(disk: String) -> $crate::v1::Latencies;
-            /// An overview of the same for the disks with the most requests.
-            fn latencies() -> $crate::v1::Latencies;
-            /// Destages the write buffers and empties the read caches; returns when that is done, or the time is over.
-            fn caches_clear(request: $crate::v1::CacheClear) -> $crate::v1::CachesCleared;
-            /// Counters of this host in the text format of Prometheus.
-            fn metrics() -> String;
+            get "/api/v1/counters" 200 viewer "measure"
+            fn counters[]() -> $crate::v1::Counters;
+            /// How long each stage of a disk's reads and writes took, at every host that took part and answers.
+            get "/api/v1/disks/{disk}/latencies" 200 viewer "measure"
+            fn disk_latencies[disk: String]() -> $crate::v1::Latencies;
+            /// An overview of the latencies of all disks: of each host those with the most requests, without bins but for whole
+            /// requests.
+            get "/api/v1/latencies" 200 viewer "measure"
+            fn latencies[]() -> $crate::v1::Latencies;
+            /// Destages the write buffers, then empties the read caches. Answers when that is done or the time is over: look
+            /// at `clear`.
+            post "/api/v1/caches/clear" 200 operator "measure"
+            fn caches_clear[](request: $crate::v1::CacheClear) -> $crate::v1::CachesCleared;
+            /// Counters of this server in the text format of Prometheus.
+            get "/metrics" 200 viewer "health"
+            fn metrics[]() -> String;
         }
     };
+}
+
+/// Who may make a call. Each may do what those before may.
+///
+/// There is no authentication yet: whoever reaches the API may do everything. The list already says what a role will need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Looks, and changes nothing.
+    Viewer,
+    /// Runs the cluster from day to day: disks, hosts at rest, the pace of resync.
+    Operator,
+    /// Changes what the cluster consists of, and its rules.
+    Admin,
+}
+
+impl Access {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// One management call, without its types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// As the functions are called.
+    pub name: &'static str,
+    /// Of HTTP, in lower case.
+    pub method: &'static str,
+    /// With `{name}` where its argument stands.
+    pub path: &'static str,
+    /// The HTTP status of success.
+    pub status: u16,
+    /// Who may make it.
+    pub access: Access,
+}
+
+macro_rules! access {
+    (viewer) => {
+        Access::Viewer
+    };
+    (operator) => {
+        Access::Operator
+    };
+    (admin) => {
+        Access::Admin
+    };
+}
+
+macro_rules! table {
+    ($($(#[$doc:meta])* $method:ident $path:literal $status:literal $who:ident $section:literal
+        fn $name:ident[$($place:ident: $place_type:ty)?]($($body:ident: $body_type:ty)?) -> $answer:ty;)*) => {
+        /// Every management call, in the order of the list.
+        pub const CALLS: &[Call] = &[$(Call {
+            name: stringify!($name),
+            method: stringify!($method),
+            path: $path,
+            status: $status,
+            access: access!($who),
+        },)*];
+
+        // Each body is one that is checked before a shard is asked.
+        $($(const _: fn(&$body_type) -> crate::ApiResult<()> = <$body_type as crate::Request>::validate;)?)*
+    };
+}
+
+management_calls!(table);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_call_has_one_name_and_one_place_and_looking_is_for_viewers() {
+        let names: BTreeSet<&str> = CALLS.iter().map(|call| call.name).collect();
+        let places: BTreeSet<(&str, &str)> = CALLS.iter().map(|call| (call.method, call.path)).collect();
+        assert_eq!((names.len(), places.len()), (CALLS.len(), CALLS.len()));
+        for call in CALLS {
+            assert_eq!(call.method == "get", call.access == Access::Viewer, "{}", call.name);
+            assert!(call.path.starts_with("/api/v1/") || call.name == "metrics", "{}", call.path);
+        }
+    }
 }

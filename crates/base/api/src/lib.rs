@@ -10,8 +10,9 @@ mod error;
 mod management;
 pub mod v1;
 
+pub use calls::{Access, CALLS, Call};
 pub use error::{ApiError, ApiErrorKind, ApiResult};
-pub use management::{BoxFuture, LocalManagement, Management};
+pub use management::{BoxFuture, LocalManagement, Management, Request};
 
 /// The environment variable that names the API's address for clients.
 pub const API_ENV: &str = "CAIRN_API";

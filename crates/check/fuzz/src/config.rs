@@ -3,7 +3,10 @@
 //! Promises    a configuration that is taken prints as one that reads back the same; so do sizes, ids and names; nothing that
 //!             is refused is refused without words
 
-use cairn_api::v1::{PolicyCreate, check_name};
+use cairn_api::{
+    Request as _,
+    v1::{PolicyCreate, check_name},
+};
 use cairn_directory::Name;
 use cairn_types::{ObjectId, format_bytes, parse_bytes};
 use cairnd::config::{Config, ConfigError, Size, print};

@@ -29,7 +29,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 /// Has it done, and shows meanwhile what is left to destage.
 async fn clear(context: &Context, request: &CacheClear) -> Result<CachesCleared, Fail> {
     let patient = context.client.patient(Duration::from_secs(request.wait_s) + SPARE);
-    let asked = patient.post("/api/v1/caches/clear", request);
+    let asked = patient.caches_clear(request);
     tokio::pin!(asked);
     let watched = context.client.patient(LOOK_EVERY * 5);
     let mut bar: Option<indicatif::ProgressBar> = None;
@@ -41,7 +41,7 @@ async fn clear(context: &Context, request: &CacheClear) -> Result<CachesCleared,
             return answer;
         }
         // A look that fails is no matter: the answer tells all.
-        let Ok(counters) = watched.get::<Counters>("/api/v1/counters").await else { continue };
+        let Ok(counters) = watched.counters().await else { continue };
         let left = left(&counters, request);
         let bar = bar.get_or_insert_with(|| progress::bytes_bar("destaged", left));
         let total = bar.length().unwrap_or(0).max(left);

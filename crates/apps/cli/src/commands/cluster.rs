@@ -15,15 +15,14 @@ use crate::{
 pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
     match verb {
         Cluster::Status => {
-            let status = context.client.get("/api/v1/cluster").await?;
+            let status = context.client.cluster_status().await?;
             output::show(context.format, &status, show_status)
         }
         Cluster::Settings { repair_delay_s, lease_ms } => {
             let patch = ClusterSettingsPatch { repair_delay_s, lease_ms };
-            let path = "/api/v1/cluster/settings";
             let settings = match patch == ClusterSettingsPatch::default() {
-                true => context.client.get(path).await?,
-                false => context.client.patch(path, &patch).await?,
+                true => context.client.cluster_settings().await?,
+                false => context.client.cluster_settings_set(&patch).await?,
             };
             output::show(context.format, &settings, show_settings)
         }

@@ -8,20 +8,18 @@ use cairn_types::format_bytes;
 use super::Context;
 use crate::{args::Counters as What, fail::Fail, output, units::percent};
 
-const PATH: &str = "/api/v1/counters";
-
 /// Shows a snapshot, or the difference of two.
 pub async fn run(context: &Context, what: &What) -> Result<(), Fail> {
     let earlier = match (&what.since, what.seconds) {
         (Some(file), _) => Some(read(file)?),
         (None, Some(seconds)) => {
-            let before = context.client.get(PATH).await?;
+            let before = context.client.counters().await?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Some(before)
         }
         (None, None) => None,
     };
-    let now: Counters = context.client.get(PATH).await?;
+    let now = context.client.counters().await?;
     let shown = earlier.map_or_else(|| now.clone(), |earlier| now.since(&earlier));
     if !shown.hosts_silent.is_empty() {
         output::note(context.format, &format!("not answering, and missing here: {}", shown.hosts_silent.join(", ")));

@@ -7,56 +7,51 @@ use cairn_api::v1::{
 use cairn_types::format_bytes;
 
 use super::{Context, latency, watch};
-use crate::{args::Disk as Verb, client::segment, confirm::confirm, fail::Fail, output, units::duration};
+use crate::{args::Disk as Verb, confirm::confirm, fail::Fail, output, units::duration};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
     let client = &context.client;
     let disk = match verb {
         Verb::List => {
-            let disks: Vec<DiskSummary> = client.get("/api/v1/disks").await?;
+            let disks = client.disk_list().await?;
             return output::show(context.format, &disks, |disks| list(disks));
         }
         Verb::Record { disk } => {
-            let record = client.get(&format!("{}/record", path(&disk))).await?;
+            let record = client.disk_record(disk).await?;
             return output::show(context.format, &record, show_record);
         }
         Verb::Delete { disk, yes } => return delete(context, &disk, yes).await,
         Verb::Watch { disk, forever, interval_ms } => {
-            return watch::disk(context, &path(&disk), forever, interval_ms).await;
+            return watch::disk(context, &disk, forever, interval_ms).await;
         }
         Verb::Latency { disk, since_start, seconds } => {
             let seconds = (!since_start).then_some(seconds);
-            return latency::disk(context, &disk, &path(&disk), seconds).await;
+            return latency::disk(context, &disk, seconds).await;
         }
-        Verb::Show { disk } => client.get(&path(&disk)).await?,
+        Verb::Show { disk } => client.disk_show(disk).await?,
         Verb::Create { name, size, policy, host } => {
             let request = DiskCreate { name, size_bytes: size, policy, host };
-            client.post("/api/v1/disks", &request).await?
+            client.disk_create(&request).await?
         }
         Verb::Resize { disk, size } => {
             let request = DiskResize { size_bytes: size };
-            client.post(&format!("{}/resize", path(&disk)), &request).await?
+            client.disk_resize(disk, &request).await?
         }
         Verb::Attach { disk, host } => {
             let request = DiskAttach { host };
-            client.post(&format!("{}/attach", path(&disk)), &request).await?
+            client.disk_attach(disk, &request).await?
         }
     };
     output::show(context.format, &disk, show)
 }
 
-fn path(disk: &str) -> String {
-    format!("/api/v1/disks/{}", segment(disk))
-}
-
 /// Looks first: the question names what would be lost.
 async fn delete(context: &Context, disk: &str, yes: bool) -> Result<(), Fail> {
-    let found: Disk = context.client.get(&path(disk)).await?;
-    let found = found.summary;
+    let found = context.client.disk_show(disk).await?.summary;
     let size = format_bytes(found.size_bytes);
     confirm(&format!("Delete disk {} ({size}) and everything on it?", found.name), yes)?;
-    context.client.delete(&path(&found.name)).await?;
+    context.client.disk_delete(&found.name).await?;
     output::note(context.format, &format!("disk {} deleted", found.name));
     Ok(())
 }

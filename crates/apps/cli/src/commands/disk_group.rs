@@ -10,7 +10,7 @@ use crate::{args::DiskGroup as Verb, confirm::confirm, fail::Fail, output, units
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
     match verb {
         Verb::List => {
-            let groups: Vec<DiskGroup> = context.client.get("/api/v1/disk-groups").await?;
+            let groups = context.client.disk_group_list().await?;
             output::show(context.format, &groups, |groups| list(groups))
         }
         Verb::Show { disk_group } => {
@@ -36,14 +36,13 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
                 let question = format!("Everything on {} will be lost. Go on?", devices.join(", "));
                 confirm(&question, yes)?;
             }
-            let group = context.client.post("/api/v1/disk-groups", &request).await?;
+            let group = context.client.disk_group_create(&request).await?;
             output::show(context.format, &group, show)
         }
         Verb::Remove { disk_group, yes } => {
             let group = find(context, &disk_group).await?;
             confirm(&format!("Remove disk group {} of {}?", group.id, group.host_name), yes)?;
-            let path = format!("/api/v1/disk-groups/{}", group.id);
-            context.client.delete(&path).await?;
+            context.client.disk_group_remove(group.id).await?;
             output::note(context.format, &format!("disk group {} removed", group.id));
             Ok(())
         }
@@ -53,10 +52,9 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 /// The disk group whose id begins with `prefix`.
 pub(super) async fn find(context: &Context, prefix: &str) -> Result<DiskGroup, Fail> {
     if prefix.len() == 32 {
-        let path = format!("/api/v1/disk-groups/{}", crate::client::segment(prefix));
-        return context.client.get(&path).await;
+        return context.client.disk_group_show(prefix).await;
     }
-    let groups: Vec<DiskGroup> = context.client.get("/api/v1/disk-groups").await?;
+    let groups = context.client.disk_group_list().await?;
     let wanted = prefix.to_lowercase();
     let mut found = groups.into_iter().filter(|group| !wanted.is_empty() && group.id.to_string().starts_with(&wanted));
     match (found.next(), found.next()) {

@@ -1,13 +1,13 @@
 //! `cairn health`.
 
-use cairn_api::v1::{Health, Severity};
+use cairn_api::v1::Severity;
 
 use super::{Context, cluster::severity};
 use crate::{fail::Fail, output};
 
 /// Prints the checks; an error among them is exit code 1, so that a script can ask "is it well?".
 pub async fn run(context: &Context) -> Result<(), Fail> {
-    let health: Health = context.client.get("/api/v1/health").await?;
+    let health = context.client.health().await?;
     output::show(context.format, &health, |health| {
         output::table(
             &["severity", "check", "finding", "advice"],

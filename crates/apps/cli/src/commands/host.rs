@@ -6,7 +6,6 @@ use cairn_types::format_bytes;
 use super::Context;
 use crate::{
     args::{Host as Verb, Maintenance},
-    client::segment,
     fail::Fail,
     output,
 };
@@ -15,12 +14,11 @@ use crate::{
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
     match verb {
         Verb::List => {
-            let hosts: Vec<Host> = context.client.get("/api/v1/hosts").await?;
+            let hosts = context.client.host_list().await?;
             output::show(context.format, &hosts, |hosts| list(hosts))
         }
         Verb::Show { host } => {
-            let path = format!("/api/v1/hosts/{}", segment(&host));
-            let host = context.client.get(&path).await?;
+            let host = context.client.host_show(host).await?;
             output::show(context.format, &host, show)
         }
         Verb::Maintenance(verb) => {
@@ -28,8 +26,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
                 Maintenance::Enter { host } => (host, true),
                 Maintenance::Leave { host } => (host, false),
             };
-            let path = format!("/api/v1/hosts/{}/maintenance", segment(&host));
-            let host = context.client.post(&path, &HostMaintenance { enter }).await?;
+            let host = context.client.host_maintenance(host, &HostMaintenance { enter }).await?;
             output::show(context.format, &host, show)
         }
     }

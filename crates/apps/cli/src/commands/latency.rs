@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_api::v1::{Explained, ExplainedStage, IoOperation, IoStage, Latencies};
+use cairn_api::v1::{Explained, ExplainedStage, IoOperation, IoStage};
 use serde::Serialize;
 
 use super::Context;
@@ -22,12 +22,11 @@ struct Told {
 }
 
 /// Shows what was measured within so many seconds from now, or since the beginning.
-pub async fn disk(context: &Context, disk: &str, path: &str, seconds: Option<u64>) -> Result<(), Fail> {
-    let path = format!("{path}/latencies");
-    let mut latencies: Latencies = context.client.get(&path).await?;
+pub async fn disk(context: &Context, disk: &str, seconds: Option<u64>) -> Result<(), Fail> {
+    let mut latencies = context.client.disk_latencies(disk).await?;
     if let Some(seconds) = seconds {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
-        let now: Latencies = context.client.get(&path).await?;
+        let now = context.client.disk_latencies(disk).await?;
         latencies = now.since(&latencies);
     }
     // The answer is of one disk; hosts without any part in it tell none.

@@ -5,7 +5,6 @@ use cairn_api::v1::{Policy, PolicyCreate, PolicyRules, RulesMethod};
 use super::Context;
 use crate::{
     args::{Method, Policy as Verb, PolicyCreate as Wanted},
-    client::segment,
     fail::Fail,
     output,
 };
@@ -15,27 +14,23 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
     let client = &context.client;
     match verb {
         Verb::List => {
-            let policies: Vec<Policy> = client.get("/api/v1/policies").await?;
+            let policies = client.policy_list().await?;
             output::show(context.format, &policies, |policies| list(policies))
         }
         Verb::Show { policy } => {
-            let policy = client.get(&path(&policy)).await?;
+            let policy = client.policy_show(policy).await?;
             output::show(context.format, &policy, show)
         }
         Verb::Create(wanted) => {
-            let policy = client.post("/api/v1/policies", &create(wanted)).await?;
+            let policy = client.policy_create(&create(wanted)).await?;
             output::show(context.format, &policy, show)
         }
         Verb::Delete { policy } => {
-            client.delete(&path(&policy)).await?;
+            client.policy_delete(&policy).await?;
             output::note(context.format, &format!("policy {policy} deleted"));
             Ok(())
         }
     }
-}
-
-fn path(policy: &str) -> String {
-    format!("/api/v1/policies/{}", segment(policy))
 }
 
 fn create(wanted: Wanted) -> PolicyCreate {

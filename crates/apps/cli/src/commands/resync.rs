@@ -15,15 +15,16 @@ use crate::{
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
     match verb {
         Verb::List => {
-            let resyncs: Vec<Resync> = context.client.get("/api/v1/resyncs").await?;
+            let resyncs = context.client.resync_list().await?;
             output::show(context.format, &resyncs, |resyncs| list(resyncs))
         }
         Verb::Watch { interval_ms } => watch::resyncs(context, interval_ms).await,
         Verb::Settings { bytes_per_s_max } => {
-            let path = "/api/v1/resyncs/settings";
-            let settings: ResyncSettings = match bytes_per_s_max {
-                None => context.client.get(path).await?,
-                Some(bytes_per_s_max) => context.client.put(path, &ResyncSettings { bytes_per_s_max }).await?,
+            let settings = match bytes_per_s_max {
+                None => context.client.resync_settings().await?,
+                Some(bytes_per_s_max) => {
+                    context.client.resync_settings_set(&ResyncSettings { bytes_per_s_max }).await?
+                }
             };
             output::show(context.format, &settings, |settings| {
                 let limit = match settings.bytes_per_s_max {

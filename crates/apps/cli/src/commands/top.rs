@@ -87,8 +87,8 @@ struct Snapshot {
 
 impl Snapshot {
     async fn take(context: &Context) -> Result<Self, Fail> {
-        let counters = context.client.get("/api/v1/counters").await?;
-        let latencies = context.client.get("/api/v1/latencies").await?;
+        let counters = context.client.counters().await?;
+        let latencies = context.client.latencies().await?;
         Ok(Self { at: Instant::now(), counters, latencies })
     }
 }

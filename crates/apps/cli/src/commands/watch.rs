@@ -21,20 +21,20 @@ use crate::{
     units::{duration, rate},
 };
 
-/// Says each change of the disk at `path`; ends when it is healthy, unless `forever`.
-pub async fn disk(context: &Context, path: &str, forever: bool, interval_ms: u64) -> Result<(), Fail> {
+/// Says each change of `disk`; ends when it is healthy, unless `forever`.
+pub async fn disk(context: &Context, disk: &str, forever: bool, interval_ms: u64) -> Result<(), Fail> {
     let mut before = String::new();
     loop {
-        let disk: Disk = context.client.get(path).await?;
-        let now = describe(&disk);
+        let found = context.client.disk_show(disk).await?;
+        let now = describe(&found);
         if now != before {
             match context.format {
-                Format::Json => output::json_line(&disk)?,
+                Format::Json => output::json_line(&found)?,
                 Format::Table => output::line(&now)?,
             }
             before = now;
         }
-        if disk.summary.health == DiskHealth::Healthy && !forever {
+        if found.summary.health == DiskHealth::Healthy && !forever {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(interval_ms)).await;
@@ -60,7 +60,7 @@ pub async fn resyncs(context: &Context, interval_ms: u64) -> Result<(), Fail> {
     let on_terminal = context.format == Format::Table && io::stderr().is_terminal();
     let mut before = Vec::new();
     loop {
-        let resyncs: Vec<Resync> = context.client.get("/api/v1/resyncs").await?;
+        let resyncs = context.client.resync_list().await?;
         if on_terminal {
             bars.draw(&resyncs);
         } else if resyncs != before {

@@ -4,8 +4,16 @@ use axum::{
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
-use cairn_api::ApiError;
-use utoipa::OpenApi;
+use cairn_api::{ApiError, CALLS, Call};
+use utoipa::{
+    OpenApi,
+    openapi::{
+        PathItem, RefOr, Required,
+        extensions::ExtensionsBuilder,
+        path::{Operation, ParameterBuilder, ParameterIn},
+        schema::{ObjectBuilder, Type},
+    },
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -26,10 +34,41 @@ struct Document;
 /// When the description has no JSON form: it is made of JSON.
 pub fn openapi_json() -> String {
     let mut document = Document::openapi();
-    document.merge(super::described().into_openapi());
+    document.merge(super::routes::described().into_openapi());
+    for call in CALLS {
+        let operation = document.paths.paths.get_mut(call.path).and_then(|item| operation(item, call));
+        complete(operation.expect("every call has its route"), call);
+    }
     let mut text = document.to_pretty_json().expect("made of JSON");
     text.push('\n');
     text
+}
+
+fn operation<'a>(item: &'a mut PathItem, call: &Call) -> Option<&'a mut Operation> {
+    let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+    operations.into_iter().flatten().find(|operation| operation.operation_id.as_deref() == Some(call.name))
+}
+
+/// What follows from the list alone: who may, the argument in the path, what success means.
+fn complete(operation: &mut Operation, call: &Call) {
+    operation.extensions = Some(ExtensionsBuilder::new().add("x-who-may", call.access.name()).build());
+    let argument = call.path.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    operation.parameters = argument.map(|(name, _)| {
+        let text = ObjectBuilder::new().schema_type(Type::String).build();
+        let place = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+        vec![RefOr::T(place.description(Some("Name or id")).schema(Some(text)).build())]
+    });
+    let success = operation.responses.responses.get_mut(&call.status.to_string());
+    let Some(RefOr::T(success)) = success else { panic!("{} says what success is", call.name) };
+    let (words, answers) = match call.status {
+        201 => ("It is made", true),
+        204 => ("It is done, or decided", false),
+        _ => ("The answer", true),
+    };
+    words.clone_into(&mut success.description);
+    if !answers {
+        success.content.clear();
+    }
 }
 
 /// GET /openapi.json.

@@ -4,7 +4,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use cairn_api::{ApiError, ApiResult, LocalManagement, v1::*};
+use cairn_api::{ApiError, ApiResult, Request as _, v1::*};
 use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, ObjectId, Policy as Stored};
 
 use super::latencies::host_latencies;
@@ -217,7 +217,30 @@ impl State {
     }
 }
 
-impl LocalManagement for MemoryCluster {
+macro_rules! refuse_what_is_not_here {
+    ($($(#[$doc:meta])* $method:ident $path:literal $status:literal $who:ident $section:literal
+        fn $name:ident[$($place:ident: $place_type:ty)?]($($body:ident: $body_type:ty)?) -> $answer:ty;)*) => {
+        /// A refusal for every call: what `MemoryCluster` has no function for. Its own functions go first.
+        #[allow(dead_code, unused_variables, reason = "most calls have a function below")]
+        trait Refuses {
+            $(async fn $name(&self $(, $place: $place_type)? $(, $body: $body_type)?) -> ApiResult<$answer> {
+                Err(ApiError::refused(concat!("the cluster in memory cannot carry out ", stringify!($name))))
+            })*
+        }
+
+        impl cairn_api::LocalManagement for MemoryCluster {
+            $(async fn $name(&self $(, $place: $place_type)? $(, $body: $body_type)?) -> ApiResult<$answer> {
+                self.$name($($place,)? $($body)?).await
+            })*
+        }
+    };
+}
+
+impl Refuses for MemoryCluster {}
+
+cairn_api::management_calls!(refuse_what_is_not_here);
+
+impl MemoryCluster {
     async fn cluster_status(&self) -> ApiResult<ClusterStatus> {
         let health = self.health().await?;
         let state = self.0.borrow();

@@ -35,12 +35,8 @@ impl Default for CacheClear {
     }
 }
 
-impl CacheClear {
-    /// Checks what can be checked without a cluster.
-    ///
-    /// # Errors
-    /// [`crate::ApiErrorKind::Invalid`] naming the bounds.
-    pub fn validate(&self) -> crate::ApiResult<()> {
+impl crate::Request for CacheClear {
+    fn validate(&self) -> crate::ApiResult<()> {
         if self.host.is_some() && self.disk_group.is_some() {
             return Err(crate::ApiError::invalid("a host and a disk group are given: name one of them, or none"));
         }
@@ -119,6 +115,7 @@ impl CachesCleared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Request as _;
 
     #[test]
     fn a_failed_group_is_a_side_matter_unless_it_was_named_or_all_failed() {

@@ -85,6 +85,8 @@ pub struct ClusterSettingsPatch {
     pub lease_ms: Option<u64>,
 }
 
+impl crate::Request for ClusterSettingsPatch {}
+
 impl ClusterSettingsPatch {
     /// The settings with this patch applied, checked against their bounds.
     ///

@@ -161,23 +161,17 @@ pub struct DiskAttach {
     pub host: Option<String>,
 }
 
-impl DiskCreate {
-    /// Checks name and size before the cluster is looked at.
-    ///
-    /// # Errors
-    /// [`crate::ApiErrorKind::Invalid`] naming the value and the rule.
-    pub fn validate(&self) -> crate::ApiResult<()> {
+impl crate::Request for DiskAttach {}
+
+impl crate::Request for DiskCreate {
+    fn validate(&self) -> crate::ApiResult<()> {
         super::check_name("disk", &self.name)?;
         check_disk_size(self.size_bytes)
     }
 }
 
-impl DiskResize {
-    /// Checks the size before the cluster is looked at.
-    ///
-    /// # Errors
-    /// [`crate::ApiErrorKind::Invalid`] naming the value and the rule.
-    pub fn validate(&self) -> crate::ApiResult<()> {
+impl crate::Request for DiskResize {
+    fn validate(&self) -> crate::ApiResult<()> {
         check_disk_size(self.size_bytes)
     }
 }
@@ -205,6 +199,7 @@ fn check_disk_size(size_bytes: u64) -> crate::ApiResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Request as _;
 
     #[test]
     fn sizes_out_of_bounds_are_refused_in_words() {

@@ -113,3 +113,5 @@ pub struct DiskGroupCreate {
     #[serde(default)]
     pub overwrite: bool,
 }
+
+impl crate::Request for DiskGroupCreate {}

@@ -44,3 +44,5 @@ pub struct HostMaintenance {
     /// True to enter, false to leave.
     pub enter: bool,
 }
+
+impl crate::Request for HostMaintenance {}

@@ -68,12 +68,8 @@ pub struct PolicyCreate {
     pub rules: PolicyRules,
 }
 
-impl PolicyCreate {
-    /// Checks name and rules by themselves, before the cluster is looked at.
-    ///
-    /// # Errors
-    /// [`crate::ApiErrorKind::Invalid`] for the name, [`crate::ApiErrorKind::Refused`] for the rules.
-    pub fn validate(&self) -> crate::ApiResult<()> {
+impl crate::Request for PolicyCreate {
+    fn validate(&self) -> crate::ApiResult<()> {
         super::check_name("policy", &self.name)?;
         Ok(StoredPolicy::from(&self.rules).validate()?)
     }
@@ -145,6 +141,7 @@ impl From<&PolicyRules> for StoredPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Request as _;
 
     #[test]
     fn rules_and_stored_policies_say_the_same() {

@@ -47,3 +47,5 @@ pub struct ResyncSettings {
     /// Bytes per second and host, at most; 0 leaves it to the closed loop, which yields to guest I/O.
     pub bytes_per_s_max: u64,
 }
+
+impl crate::Request for ResyncSettings {}

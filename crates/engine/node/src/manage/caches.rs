@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cairn_api::{ApiError, ApiResult, v1};
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::DiskGroupEntry;
 use cairn_env::Env;
 use cairn_object::LocalStore;
@@ -29,7 +29,7 @@ const ROUND_MIN: Duration = Duration::from_millis(100);
 type Found = BTreeMap<DiskGroupId, v1::DiskGroupCache>;
 
 impl<E: Env> Node<E> {
-    pub(crate) async fn clear_caches(&self, request: v1::CacheClear) -> ApiResult<v1::CachesCleared> {
+    pub(crate) async fn caches_clear(&self, request: v1::CacheClear) -> ApiResult<v1::CachesCleared> {
         request.validate()?;
         let hosts = self.hosts_to_clear(&request)?;
         let env = &self.inner.env;

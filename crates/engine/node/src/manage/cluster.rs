@@ -25,7 +25,7 @@ pub(crate) fn eta_s(resync: &ResyncStatus) -> Option<u64> {
 }
 
 impl<E: Env> Node<E> {
-    pub(crate) async fn status_of_cluster(&self) -> ApiResult<v1::ClusterStatus> {
+    pub(crate) async fn cluster_status(&self) -> ApiResult<v1::ClusterStatus> {
         let inner = &self.inner;
         let hosts = self.hosts();
         let health = self.check_health().await;
@@ -53,13 +53,13 @@ impl<E: Env> Node<E> {
         })
     }
 
-    pub(crate) fn show_settings(&self) -> ApiResult<v1::ClusterSettings> {
+    pub(crate) async fn cluster_settings(&self) -> ApiResult<v1::ClusterSettings> {
         let known = self.settings().ok_or_else(|| ApiError::unavailable("the settings are not known yet"))?;
         Ok(v1::ClusterSettings { repair_delay_s: known.repair_delay_ms / 1000, lease_ms: known.lease_ms })
     }
 
-    pub(crate) async fn change_settings(&self, patch: v1::ClusterSettingsPatch) -> ApiResult<v1::ClusterSettings> {
-        let next = patch.apply(&self.show_settings()?)?;
+    pub(crate) async fn cluster_settings_set(&self, patch: v1::ClusterSettingsPatch) -> ApiResult<v1::ClusterSettings> {
+        let next = patch.apply(&self.cluster_settings().await?)?;
         let update = self.inner.registry.update::<ClusterSettings>(&TheCluster, |known| {
             Ok(known.map(|k| ClusterSettings {
                 repair_delay_ms: next.repair_delay_s * 1000,
@@ -72,7 +72,11 @@ impl<E: Env> Node<E> {
         Ok(next)
     }
 
-    pub(crate) async fn check_health(&self) -> v1::Health {
+    pub(crate) async fn health(&self) -> ApiResult<v1::Health> {
+        Ok(self.check_health().await)
+    }
+
+    async fn check_health(&self) -> v1::Health {
         let mut checks = vec![self.check_hosts(), self.check_directory(), self.check_space()];
         checks.push(self.check_groups().await);
         checks.push(self.check_disks().await);
@@ -120,7 +124,7 @@ impl<E: Env> Node<E> {
     }
 
     async fn check_groups(&self) -> v1::Check {
-        let groups = self.disk_groups().await.unwrap_or_default();
+        let groups = self.disk_group_list().await.unwrap_or_default();
         let bad = groups.iter().find(|g| {
             g.state == v1::DiskGroupState::Failed || g.devices.iter().any(|d| d.state == v1::DeviceState::Failed)
         });
@@ -157,7 +161,7 @@ impl<E: Env> Node<E> {
         check("disks", severity == v1::Severity::Ok, severity, text, advice)
     }
 
-    pub(crate) async fn resyncs(&self) -> Vec<v1::Resync> {
+    pub(crate) async fn resync_list(&self) -> ApiResult<Vec<v1::Resync>> {
         let mut hosts = self.peers_up();
         hosts.push(self.me());
         let asked = hosts.into_iter().map(|host| self.on_host(host, HostCommand::Resyncs));
@@ -177,10 +181,15 @@ impl<E: Env> Node<E> {
             bytes_per_s: (r.bytes_total - r.bytes_left) * 1000 / r.elapsed_ms.max(1),
             eta_s: eta_s(&r),
         };
-        all.map(one).collect()
+        Ok(all.map(one).collect())
     }
 
-    pub(crate) async fn set_resync_limit(&self, request: v1::ResyncSettings) -> ApiResult<v1::ResyncSettings> {
+    pub(crate) async fn resync_settings(&self) -> ApiResult<v1::ResyncSettings> {
+        let shards = self.inner.options.shards.len() as u64;
+        Ok(v1::ResyncSettings { bytes_per_s_max: self.inner.shard.options().resync_bytes_per_s_max * shards })
+    }
+
+    pub(crate) async fn resync_settings_set(&self, request: v1::ResyncSettings) -> ApiResult<v1::ResyncSettings> {
         let mut hosts = self.peers_up();
         hosts.push(self.me());
         for host in hosts {

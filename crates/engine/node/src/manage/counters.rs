@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cairn_api::v1;
+use cairn_api::{ApiResult, v1};
 use cairn_directory::HostEntry;
 use cairn_env::Env;
 use cairn_object::LocalStore;
@@ -19,7 +19,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 
 impl<E: Env> Node<E> {
     /// Of every host that answers.
-    pub(crate) async fn all_counters(&self) -> v1::Counters {
+    pub(crate) async fn counters(&self) -> ApiResult<v1::Counters> {
         let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
         hosts.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let asked = hosts.iter().map(|(host, _)| self.on_host(*host, HostCommand::Counters));
@@ -30,7 +30,7 @@ impl<E: Env> Node<E> {
                 _ => all.hosts_silent.push(entry.name.as_str().to_owned()),
             }
         }
-        all
+        Ok(all)
     }
 
     /// Of this host.
@@ -71,12 +71,12 @@ impl<E: Env> Node<E> {
     }
 
     /// The counters of this server's shards in Prometheus' text format.
-    pub(crate) async fn metrics_of_server(&self) -> String {
+    pub(crate) async fn metrics(&self) -> ApiResult<String> {
         let shards = self.inner.options.shards.iter();
         let asked = shards.map(|shard| self.on_host(*shard, HostCommand::Metrics));
         // A shard that does not answer is missing there, as a host is that is down.
         let told = futures::future::join_all(asked).await.into_iter().filter_map(Result::ok);
-        told.filter_map(|answer| if let HostAnswer::Metrics(text) = answer { Some(text) } else { None }).collect()
+        Ok(told.filter_map(|answer| if let HostAnswer::Metrics(text) = answer { Some(text) } else { None }).collect())
     }
 
     /// This shard's counters in Prometheus' text format.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cairn_api::{ApiError, ApiResult, v1};
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{ComponentPlace, DirectoryError, NewDisk, names::Name};
 use cairn_env::Env;
 use cairn_object::Command;
@@ -20,7 +20,7 @@ const CREATE_MS: u64 = 60_000;
 const NEWS: Duration = Duration::from_millis(100);
 
 impl<E: Env> Node<E> {
-    pub(crate) async fn create_disk(&self, request: v1::DiskCreate) -> ApiResult<v1::Disk> {
+    pub(crate) async fn disk_create(&self, request: v1::DiskCreate) -> ApiResult<v1::Disk> {
         request.validate()?;
         let policy_name = request.policy.clone().unwrap_or_else(|| v1::DEFAULT_POLICY.into());
         let policy = self.policy(&policy_name).await?;
@@ -148,8 +148,8 @@ impl<E: Env> Node<E> {
         }
     }
 
-    pub(crate) async fn delete_disk(&self, name: &str) -> ApiResult<()> {
-        let (object, entry) = self.known_disk(name).await?;
+    pub(crate) async fn disk_delete(&self, disk: String) -> ApiResult<()> {
+        let (object, entry) = self.known_disk(&disk).await?;
         // Without the directory the name could not be freed: nothing is begun that cannot be finished.
         self.inner.registry.settings().await.map_err(directory_error)?;
         let config = self.delete_object(object, &entry.hint_hosts).await?;

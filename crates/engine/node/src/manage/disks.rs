@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_api::{ApiError, ApiResult, v1};
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{CatalogueEntry, HostEntry};
 use cairn_env::Env;
 use cairn_object::{Command, ObjectStatus};
@@ -43,6 +43,14 @@ impl<E: Env> Node<E> {
             }
         }
         all
+    }
+
+    pub(crate) async fn disk_list(&self) -> ApiResult<Vec<v1::DiskSummary>> {
+        Ok(self.all_disks().await)
+    }
+
+    pub(crate) async fn disk_show(&self, disk: String) -> ApiResult<v1::Disk> {
+        self.show_disk(&disk).await
     }
 
     pub(crate) async fn all_disks(&self) -> Vec<v1::DiskSummary> {
@@ -196,20 +204,20 @@ impl<E: Env> Node<E> {
         hosts.iter().flat_map(|(_, entry)| entry.nbd_addresses.iter().map(uri)).collect()
     }
 
-    pub(crate) async fn resize_disk(&self, name: &str, request: v1::DiskResize) -> ApiResult<v1::Disk> {
+    pub(crate) async fn disk_resize(&self, disk: String, request: v1::DiskResize) -> ApiResult<v1::Disk> {
         request.validate()?;
-        let (object, entry) = self.known_disk(name).await?;
+        let (object, entry) = self.known_disk(&disk).await?;
         self.to_owner(object, &entry.hint_hosts, &Command::Grow { size_bytes: request.size_bytes }).await?;
         let update = self.inner.registry.update::<CatalogueEntry>(&object, |entry| {
             Ok(entry.map(|e| CatalogueEntry { size_bytes: request.size_bytes, ..e.clone() }))
         });
         // The record has the size; the catalogue is a hint that may lag while the directory is away.
         let _ = update.await;
-        self.show_disk(name).await
+        self.show_disk(&disk).await
     }
 
-    pub(crate) async fn attach_disk(&self, name: &str, request: v1::DiskAttach) -> ApiResult<v1::Disk> {
-        let (object, entry) = self.known_disk(name).await?;
+    pub(crate) async fn disk_attach(&self, disk: String, request: v1::DiskAttach) -> ApiResult<v1::Disk> {
+        let (object, entry) = self.known_disk(&disk).await?;
         let server = match &request.host {
             Some(host) => self.find_host(host)?,
             None => self.me(),
@@ -230,11 +238,11 @@ impl<E: Env> Node<E> {
         };
         attached
             .map_err(|text| ApiError::unavailable(format!("host {} cannot own it: {text}", self.host_name(host))))?;
-        self.show_disk(name).await
+        self.show_disk(&disk).await
     }
 
-    pub(crate) async fn record_of_disk(&self, name: &str) -> ApiResult<v1::ObjectRecord> {
-        let (object, entry) = self.known_disk(name).await?;
+    pub(crate) async fn disk_record(&self, disk: String) -> ApiResult<v1::ObjectRecord> {
+        let (object, entry) = self.known_disk(&disk).await?;
         let Some((known, _)) = self.inner.shard.look_up(object, &entry.hint_hosts).await else {
             return Ok(v1::ObjectRecord { object, seats: Vec::new(), config: None });
         };

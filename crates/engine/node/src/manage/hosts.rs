@@ -73,7 +73,7 @@ impl<E: Env> Node<E> {
     }
 
     /// Every server, with how many disks each owns that answers.
-    pub(crate) async fn hosts_in_full(&self) -> Vec<v1::Host> {
+    pub(crate) async fn host_list(&self) -> ApiResult<Vec<v1::Host>> {
         let mut hosts = self.hosts();
         let count = |host: v1::Host| async move {
             let asked = self.shards_of(host.id).into_iter().map(|shard| self.on_host(shard, HostCommand::OwnedCount));
@@ -87,7 +87,19 @@ impl<E: Env> Node<E> {
             v1::Host { disks_owned: sum, ..host }
         };
         hosts = join_all(hosts.into_iter().map(count)).await;
-        hosts
+        Ok(hosts)
+    }
+
+    pub(crate) async fn host_show(&self, host: String) -> ApiResult<v1::Host> {
+        let id = self.find_host(&host)?;
+        let found = self.host_list().await?.into_iter().find(|h| h.id == id);
+        found.ok_or_else(|| ApiError::not_found(format!("there is no host {host:?}")))
+    }
+
+    pub(crate) async fn host_maintenance(&self, _host: String, _request: v1::HostMaintenance) -> ApiResult<v1::Host> {
+        Err(ApiError::refused("maintenance mode is not in this release").remedy(
+            "Stop the host's daemon: its components are absent until it is back, and rebuilt after the repair delay",
+        ))
     }
 
     /// This host's disk groups in full.
@@ -138,7 +150,7 @@ impl<E: Env> Node<E> {
         }
     }
 
-    pub(crate) async fn disk_groups(&self) -> ApiResult<Vec<v1::DiskGroup>> {
+    pub(crate) async fn disk_group_list(&self) -> ApiResult<Vec<v1::DiskGroup>> {
         let mut all = Vec::new();
         let mut hosts = self.peers_up();
         hosts.push(self.me());
@@ -158,7 +170,12 @@ impl<E: Env> Node<E> {
         Ok(all)
     }
 
-    pub(crate) async fn create_group(&self, request: v1::DiskGroupCreate) -> ApiResult<v1::DiskGroup> {
+    pub(crate) async fn disk_group_show(&self, disk_group: DiskGroupId) -> ApiResult<v1::DiskGroup> {
+        let found = self.disk_group_list().await?.into_iter().find(|g| g.id == disk_group);
+        found.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))
+    }
+
+    pub(crate) async fn disk_group_create(&self, request: v1::DiskGroupCreate) -> ApiResult<v1::DiskGroup> {
         let server = match &request.host {
             Some(host) => self.find_host(host)?,
             None => self.me(),
@@ -169,12 +186,12 @@ impl<E: Env> Node<E> {
         let HostAnswer::Created(id) = self.on_host(host, HostCommand::CreateGroup(request)).await? else {
             return Err(ApiError::internal("the host answered something else"));
         };
-        let found = self.disk_groups().await?.into_iter().find(|g| g.id == id);
+        let found = self.disk_group_list().await?.into_iter().find(|g| g.id == id);
         found.ok_or_else(|| ApiError::internal(format!("disk group {id} was made and is not there")))
     }
 
-    pub(crate) async fn remove_group(&self, disk_group: DiskGroupId) -> ApiResult<()> {
-        let all = self.disk_groups().await?;
+    pub(crate) async fn disk_group_remove(&self, disk_group: DiskGroupId) -> ApiResult<()> {
+        let all = self.disk_group_list().await?;
         let group = all.iter().find(|g| g.id == disk_group);
         let group = group.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
         let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);

@@ -42,9 +42,13 @@ const KINDS: [(IoKind, v1::IoOperation); 2] =
 
 impl<E: Env> Node<E> {
     /// Of one disk, from every host that answers.
-    pub(crate) async fn latencies_of_disk(&self, name: &str) -> ApiResult<v1::Latencies> {
-        let (object, _) = self.known_disk(name).await?;
+    pub(crate) async fn disk_latencies(&self, disk: String) -> ApiResult<v1::Latencies> {
+        let (object, _) = self.known_disk(&disk).await?;
         Ok(self.latencies_of(Some(object)).await)
+    }
+
+    pub(crate) async fn latencies(&self) -> ApiResult<v1::Latencies> {
+        Ok(self.latencies_of(None).await)
     }
 
     /// Of one disk, or an overview of all.

@@ -1,6 +1,6 @@
 //! Named policies.
 
-use cairn_api::{ApiError, ApiResult, v1};
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::names::Name;
 use cairn_env::Env;
 use cairn_types::Policy;
@@ -9,7 +9,18 @@ use crate::{manage::directory_error, node::Node};
 
 impl<E: Env> Node<E> {
     /// Every policy with the number of disks that were made with it.
-    pub(crate) fn policies(&self) -> Vec<v1::Policy> {
+    pub(crate) async fn policy_list(&self) -> ApiResult<Vec<v1::Policy>> {
+        Ok(self.policies())
+    }
+
+    pub(crate) async fn policy_show(&self, policy: String) -> ApiResult<v1::Policy> {
+        let found = self.policies().into_iter().find(|p| p.name == policy);
+        found.ok_or_else(|| {
+            ApiError::not_found(format!("there is no policy {policy:?}")).remedy("See `cairn policy list`")
+        })
+    }
+
+    fn policies(&self) -> Vec<v1::Policy> {
         let disks = self.catalogue();
         let known = self.inner.copy.borrow().list::<Policy>();
         let one = |(name, policy): (Name, Policy)| v1::Policy {
@@ -21,7 +32,7 @@ impl<E: Env> Node<E> {
         known.into_iter().map(one).collect()
     }
 
-    pub(crate) async fn create_policy(&self, request: v1::PolicyCreate) -> ApiResult<v1::Policy> {
+    pub(crate) async fn policy_create(&self, request: v1::PolicyCreate) -> ApiResult<v1::Policy> {
         request.validate()?;
         let name = Name::new(request.name.clone()).map_err(|e| ApiError::invalid(e.to_string()))?;
         let policy = Policy::from(&request.rules);
@@ -34,11 +45,11 @@ impl<E: Env> Node<E> {
         Ok(v1::Policy { name: request.name, builtin: false, rules: request.rules, disks: 0 })
     }
 
-    pub(crate) async fn delete_policy(&self, policy: &str) -> ApiResult<()> {
+    pub(crate) async fn policy_delete(&self, policy: String) -> ApiResult<()> {
         if policy == v1::DEFAULT_POLICY {
             return Err(ApiError::refused("the default policy cannot be deleted"));
         }
-        let name = Name::new(policy).map_err(|e| ApiError::invalid(e.to_string()))?;
+        let name = Name::new(&policy).map_err(|e| ApiError::invalid(e.to_string()))?;
         let used = self.catalogue().iter().filter(|(_, d)| d.policy_name == name).count();
         if used > 0 {
             return Err(ApiError::refused(format!("{used} disks were made with policy {policy:?}"))
