@@ -64,17 +64,21 @@ fn body_end(code: &[u8], at: usize) -> Option<usize> {
     None
 }
 
-/// The code with its `#[cfg(test)] mod` blocks blanked out.
-fn without_tests(code: &str) -> String {
+/// The code with its `#[cfg(test)]` modules and imports blanked out.
+pub fn without_tests(code: &str) -> String {
     let mut code = code.to_owned();
     let mut from = 0;
     while let Some(at) = code[from..].find("#[cfg(test)]").map(|i| from + i) {
         let rest = code[at + "#[cfg(test)]".len()..].trim_start();
         from = at + 1;
-        if !rest.starts_with("mod ") && !rest.starts_with("pub mod ") {
-            continue;
-        }
-        let Some(end) = body_end(code.as_bytes(), at + "#[cfg(test)]".len()) else {
+        let end = if rest.starts_with("mod ") || rest.starts_with("pub mod ") {
+            body_end(code.as_bytes(), at + "#[cfg(test)]".len())
+        } else if rest.starts_with("use ") {
+            code[at..].find(';').map(|i| at + i + 1)
+        } else {
+            None
+        };
+        let Some(end) = end else {
             continue;
         };
         let blank: String = code[at..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();

@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, fs};
 
 use cairn_arch::{
+    circles,
     files::{self, File},
     ratchet, root, text,
     tiers::{Package, violations},
@@ -77,6 +78,13 @@ fn files_and_functions_keep_their_marks() {
     let recorded = ratchet::parse(&recorded).expect("the ratchet");
     let found = ratchet::grown(&recorded, &files::lengths(&sources()));
     none(&found, "longer than allowed");
+}
+
+#[test]
+fn circles_between_files_keep_their_marks() {
+    let recorded = fs::read_to_string(root().join(circles::CIRCLES)).expect("the marks of circles");
+    let recorded = circles::parse(&recorded).expect("the marks of circles");
+    none(&circles::grown(&recorded, &circles::circles(&sources())), "files that import each other");
 }
 
 #[test]
