@@ -1,7 +1,7 @@
 //! The way of a mutation into the log: admission, queue, group commit, effect, acknowledgement.
 //!
 //! Promises    a refused operation leaves no trace (I9); an acknowledged one is on stable media (I3)
-//!             operations of one class take effect in the order in which they were asked for, but large copies (`place.rs`)
+//!             operations of one class take effect in the order in which they were asked for, but large copies (`bypass.rs`)
 //! Assumes     one writer task per disk group: its batches end in order, followers gather meanwhile
 //!
 //! When the log is full, writes wait for destage; small operations (undo, settle, trims, deletes, records) then
@@ -13,23 +13,24 @@ use std::{
     pin::pin,
     rc::Rc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
-use cairn_format::{
-    BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, encode_batch,
-};
+use cairn_format::{BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, encode_batch};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Time};
 use futures::channel::oneshot;
-use smallvec::SmallVec;
 
 use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
-    log::Class,
+    log::{Class, congestion_delay_us},
     operation::{CopyPiece, Operation, REMEMBERED_MAX},
-    place::Placement,
+    options::StoreOptions,
+    pace::Fill,
+    placing::Placement,
+    queue::{Charged, DataParts, Done, Queued, bytes_of, record_bytes_bound},
     segments::LOG,
     state::{Applied, At, State},
 };
@@ -41,11 +42,9 @@ const BATCH_BYTES_MAX: u64 = 1 << 20;
 /// Batches with the device at once. They end here in order: an operation is acknowledged when all before it in the log are on stable
 /// media (docs/adr/0014).
 ///
-/// The next one is begun once as many operations wait as the last one has, or [`LARGE_BATCH_BYTES`]: each batch costs wake-ups, system
+/// The next one is begun once as many operations wait as the last one has, or 256 KiB: each batch costs wake-ups, system
 /// calls and a flush, which large ones are worth.
 const BATCHES_MAX: usize = 2;
-/// Bytes that are worth a batch of their own.
-const LARGE_BATCH_BYTES: u64 = 256 << 10;
 /// Operations of a batch that room is made for at once.
 const BATCH_EXPECTED: usize = 64;
 /// Free blocks from which on a write is charged for all of its blocks, without a look at which of them have space already: the
@@ -58,129 +57,8 @@ const PROMISED_ANEW: &str = "the component was promised anew, to another owner o
 /// Bytes of an object record, at most: what a batch header has room for beside it.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
-/// The data of an operation; nearly all have one part, or none.
-pub(crate) type DataParts = SmallVec<[Bytes; 1]>;
-
-pub(crate) type Done = oneshot::Sender<Result<(), StoreError>>;
-
-/// An admitted operation that waits for its batch.
-#[derive(Debug)]
-pub(crate) struct Queued {
-    number: u64,
-    /// When it was asked for.
-    since: Time,
-    record: LogRecord,
-    data: DataParts,
-    data_bytes: u64,
-    header_bytes: u64,
-    class: Class,
-    /// Blocks charged to a component until the record is applied.
-    charged: Charged,
-    /// Of what was written to a capacity device for it, which waits for the record.
-    ticket: Option<u64>,
-    done: Done,
-}
-
-/// Blocks that an operation may add to a component, until it is applied.
-pub(crate) type Charged = Option<(ComponentId, u64)>;
-
-impl Queued {
-    /// Not in the queue yet; `ticket` is of what was written to a capacity device for it.
-    pub fn new(
-        since: Time,
-        record: LogRecord,
-        data: DataParts,
-        class: Class,
-        charged: Charged,
-        ticket: Option<u64>,
-        done: Done,
-    ) -> Self {
-        let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
-        Self { number: 0, since, record, data, data_bytes, header_bytes, class, charged, ticket, done }
-    }
-}
-
-fn bytes_of(data: &[Bytes]) -> u64 {
-    data.iter().map(|part| part.len() as u64).sum()
-}
-
-/// What waits for the log, by class.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    normal: VecDeque<Queued>,
-    reserve: VecDeque<Queued>,
-    next_number: u64,
-}
-
-impl Queue {
-    pub fn is_empty(&self) -> bool {
-        self.normal.is_empty() && self.reserve.is_empty()
-    }
-    fn len(&self) -> usize {
-        self.normal.len() + self.reserve.len()
-    }
-    /// Whether what waits is enough for a batch beside one of so many operations.
-    fn is_worth_a_batch(&self, operations: usize) -> bool {
-        if self.len() >= operations {
-            return true;
-        }
-        let mut bytes = 0;
-        self.normal.iter().any(|queued| {
-            bytes += queued.data_bytes;
-            bytes >= LARGE_BATCH_BYTES
-        })
-    }
-    pub fn push(&mut self, mut queued: Queued) {
-        queued.number = self.next_number;
-        self.next_number += 1;
-        match queued.class {
-            Class::Normal => self.normal.push_back(queued),
-            Class::Reserve => self.reserve.push_back(queued),
-        }
-    }
-    /// The next in order; of the reserve class only when `only_reserve`.
-    fn peek(&self, only_reserve: bool) -> Option<&Queued> {
-        match (self.normal.front(), self.reserve.front()) {
-            (Some(n), Some(r)) if !only_reserve && n.number < r.number => Some(n),
-            (Some(n), None) if !only_reserve => Some(n),
-            (_, r) => r,
-        }
-    }
-    fn pop(&mut self, class: Class) -> Option<Queued> {
-        match class {
-            Class::Normal => self.normal.pop_front(),
-            Class::Reserve => self.reserve.pop_front(),
-        }
-    }
-    /// Answers everything that waits.
-    pub fn fail_all(&mut self, error: &StoreError) {
-        let all = std::mem::take(&mut self.normal).into_iter().chain(std::mem::take(&mut self.reserve));
-        all.for_each(|queued| drop(queued.done.send(Err(error.clone()))));
-    }
-}
-
 pub(crate) fn refused(text: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, text)
-}
-
-/// Bytes that a record takes in a batch header, at most.
-fn record_bytes_bound(record: &LogRecord) -> u64 {
-    let crcs = record.data_blocks() * 5;
-    let rest = match record {
-        LogRecord::Placed { pieces, .. } => pieces.iter().map(placed_bytes_bound).sum(),
-        LogRecord::Copy { pieces, .. } => pieces.len() as u64 * 24,
-        LogRecord::Record { bytes, .. } => bytes.len() as u64,
-        LogRecord::Remember { clients, .. } => clients.len() as u64 * 96,
-        _ => 0,
-    };
-    256 + crcs + rest
-}
-
-fn placed_bytes_bound(piece: &PlacedPiece) -> u64 {
-    match piece {
-        PlacedPiece::Data { crcs, runs, .. } => 24 + crcs.len() as u64 * 5 + runs.len() as u64 * 25,
-        PlacedPiece::Hole { .. } => 24,
-    }
 }
 
 impl<E: Env> Inner<E> {
@@ -401,6 +279,20 @@ pub(crate) enum Next {
 }
 
 impl State {
+    /// How long the acknowledgements of a batch wait whose `bytes` are in the log now.
+    fn acknowledge_after(&mut self, now_ns: u64, bytes: u64, tuning: &StoreOptions) -> Duration {
+        let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
+        let mark = |percent: u8| self.ring.size() / 100 * u64::from(percent);
+        let under_way = self.gathered_to.saturating_sub(self.ring.tail);
+        let fill = Fill { used: self.ring.used(), under_way, low: mark(low), high: mark(high) };
+        let max_us = tuning.congestion_delay_max_us;
+        let delay = self.pace.delay(now_ns, bytes, fill, Duration::from_micros(max_us)).unwrap_or_else(|| {
+            Duration::from_micros(congestion_delay_us(self.ring.fill_permille(), low, high, max_us))
+        });
+        self.delay_us = delay.as_micros() as u64;
+        delay
+    }
+
     /// Checks an operation against everything that is known now, and queues it.
     fn admit(
         &mut self,

@@ -16,12 +16,11 @@ use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use futures::{StreamExt, future::join_all, stream};
 
 use crate::{
-    destage::{CapacityWriter, Item, OutBlock},
+    capacity::{CapacityWriter, Item, OutBlock},
     disk_group::Inner,
-    error::StoreError,
+    error::{StoreError, damaged},
     index::{Body, Place, RecordId},
     map::{Entry, LEAF_BLOCKS, Leaf, LeafKey},
-    read::damaged,
     rows,
     state::State,
     transaction::Transaction,

@@ -10,26 +10,11 @@ use cairn_env::Env;
 use cairn_types::BLOCK_BYTES;
 use futures::future::{Either, select};
 
-use crate::{disk_group::Inner, error::StoreError, state::State};
+use crate::{cleared::Cleared, disk_group::Inner, error::StoreError, state::State};
 
 /// Per cent of the log from which on it does not count as drained. Not zero: guests may go on writing, and what came since
 /// the last round is in the log.
 const DIRTY_PERCENT_MAX: u64 = 1;
-
-/// What clearing came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cleared {
-    /// The log is drained and the caches are dropped. False: the time was over before, and the caches are as they were.
-    pub clear: bool,
-    /// Bytes of the log.
-    pub log_bytes: u64,
-    /// Of which in use now.
-    pub dirty_bytes: u64,
-    /// Bytes of blocks that were destaged meanwhile.
-    pub destaged_bytes: u64,
-    /// Bytes of cached blocks that were dropped.
-    pub read_cache_bytes: u64,
-}
 
 impl State {
     fn is_drained(&self) -> bool {

@@ -23,19 +23,20 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
 use cairn_format::{RunEntry, RunHeader, encode_run_header};
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
+use cairn_types::{BLOCK_BYTES, Canary};
 use futures::{
     channel::oneshot,
     future::{join_all, join3},
 };
 
 use crate::{
+    capacity::{CapacityWriter, Item, OutBlock, Slots},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
+    flag::give_way,
     index::{Body, Place, RecordId},
     map::{Leaf, LeafKey, NO_SLOT},
-    segments::{DESTAGE_STREAM, RunPlace},
-    signal::give_way,
+    segments::RunPlace,
     state::State,
     transaction::Transaction,
 };
@@ -59,52 +60,6 @@ const ROUNDS_PER_LOG: u64 = 32;
 const GATHERED_AT_ONCE: usize = 512;
 /// Wait before a round is tried again that found no room.
 const RETRY: Duration = Duration::from_millis(20);
-
-/// A live run of blocks of one record in the segments of this round.
-#[derive(Debug, Clone)]
-pub(crate) struct Item {
-    pub record: RecordId,
-    pub component: ComponentId,
-    pub device: u8,
-    pub range: BlockRange,
-    /// Not settled when it was gathered: written apart, as it will be dropped or kept as a whole.
-    pub pending: bool,
-    /// Position of its first block in the log; none for zeroes, and for what stands in the capacity tier already.
-    pub data: Option<u64>,
-    /// Where its blocks' slots stand among the round's.
-    pub slots_from: usize,
-}
-
-/// One block to be written to a capacity device.
-pub(crate) struct OutBlock {
-    pub component: ComponentId,
-    pub block: u64,
-    pub crc: u32,
-    pub pending: bool,
-    pub data: Bytes,
-}
-
-/// Who writes to a capacity device, with the ticket of what is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CapacityWriter {
-    Destage(u64),
-    Clean(u64),
-    Place { ticket: u64, stream: usize },
-}
-
-impl CapacityWriter {
-    fn ticket(self) -> u64 {
-        match self {
-            Self::Destage(ticket) | Self::Clean(ticket) | Self::Place { ticket, .. } => ticket,
-        }
-    }
-    fn stream(self) -> usize {
-        match self {
-            Self::Destage(_) | Self::Clean(_) => DESTAGE_STREAM,
-            Self::Place { stream, .. } => stream,
-        }
-    }
-}
 
 /// What the destager does next.
 enum Work {
@@ -149,9 +104,6 @@ impl Line {
         self.gathered.is_none() && self.placed.is_none()
     }
 }
-
-/// Slots that the blocks of a round's items were written to, one item's after the other's; [`NO_SLOT`] where none was.
-pub(crate) type Slots = Vec<u64>;
 
 impl<E: Env> Inner<E> {
     /// The destage task: runs until the group closes or stops.
@@ -569,13 +521,6 @@ fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutBlock]) -> V
     run.push(PageBuf::copy_of(&header).freeze());
     run.extend(blocks.iter().map(|block| block.data.clone()));
     run
-}
-
-impl Item {
-    /// Slots that it takes: one per block with data.
-    fn slots(&self) -> usize {
-        self.data.map_or(0, |_| self.range.count as usize)
-    }
 }
 
 impl State {

@@ -11,16 +11,16 @@ use cairn_env::Env;
 use cairn_types::{BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, HostId, ObjectId, OpId, RegionIndex};
 
 use crate::{
-    clear::Cleared,
+    cleared::Cleared,
     error::StoreError,
+    flag::Flag,
+    latencies::{LogLatencies, ReadLatencies},
     log::congestion,
     meta::Meta,
     operation::{ComponentInfo, Operation, ReadPiece, UnsettledOp},
     options::StoreOptions,
-    place::PLACERS,
+    placing::PLACERS,
     segments::{LOG, Pins},
-    signal::Signal,
-    stages::{LogLatencies, ReadLatencies},
     state::State,
     stats::{DeviceStats, LogHealth, StoreCounters, StoreStats},
 };
@@ -60,12 +60,12 @@ pub(crate) struct Inner<E: Env> {
     pub meta: Arc<dyn Meta>,
     pub state: RefCell<State>,
     pub pins: Rc<Pins>,
-    pub writer: Rc<Signal>,
-    pub destager: Signal,
-    pub placer: Signal,
-    pub placers_ended: [Signal; PLACERS],
-    pub writer_ended: Signal,
-    pub destager_ended: Signal,
+    pub writer: Rc<Flag>,
+    pub destager: Flag,
+    pub placer: Flag,
+    pub placers_ended: [Flag; PLACERS],
+    pub writer_ended: Flag,
+    pub destager_ended: Flag,
 }
 
 impl<E: Env> Inner<E> {

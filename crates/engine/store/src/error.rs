@@ -62,6 +62,10 @@ impl StoreError {
     }
 }
 
+pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
+    StoreError::new(StoreErrorKind::Damaged, error.to_string())
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -90,3 +94,8 @@ impl From<StoreError> for Fail {
         Fail::new(kind, error.text)
     }
 }
+
+/// Why the metadata store failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("metadata: {0}")]
+pub(crate) struct MetaError(pub String);

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs};
 
 use crate::{
-    destage::{Item, Slots},
+    capacity::{Item, Slots},
     index::{Body, Place, Record, RecordId},
     map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     state::State,

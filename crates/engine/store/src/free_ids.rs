@@ -4,8 +4,6 @@
 //! Why         places are taken in the order of the log and freed in about that order, so the next ones lie side by side in memory. By the
 //!             last one freed, they lay anywhere: what destage drops is in the order of the disk, and each record met cold memory
 
-use crate::index::RecordId;
-
 const BITS: usize = u64::BITS as usize;
 
 /// Which ids are free.
@@ -23,7 +21,7 @@ pub(crate) struct FreeIds {
 impl FreeIds {
     /// # Panics
     /// When the id is free already.
-    pub fn give_back(&mut self, id: RecordId) {
+    pub fn give_back(&mut self, id: u32) {
         let (word, bit) = (id as usize / BITS, 1u64 << (id as usize % BITS));
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -36,7 +34,7 @@ impl FreeIds {
     }
 
     /// The next one; none where none is free.
-    pub fn take(&mut self) -> Option<RecordId> {
+    pub fn take(&mut self) -> Option<u32> {
         if self.count == 0 {
             return None;
         }
@@ -48,7 +46,7 @@ impl FreeIds {
             self.groups[self.at / BITS] &= !(1 << (self.at % BITS));
         }
         self.count -= 1;
-        Some(self.at as RecordId * u64::BITS + bit)
+        Some(self.at as u32 * u64::BITS + bit)
     }
 
     /// The word that the next one comes from: some word has one.

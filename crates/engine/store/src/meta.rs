@@ -23,17 +23,12 @@ use cairn_env::BlockingDisk;
 use cairn_format::crc32c;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
-use crate::rows::LEAF;
+use crate::{error::MetaError, rows::LEAF};
 
 /// Puts (some) and removals (none), in key order.
 pub(crate) type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// Rows in key order.
 pub(crate) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Why the metadata store failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("metadata: {0}")]
-pub(crate) struct MetaError(pub String);
 
 /// A small ordered store with atomic batches.
 pub(crate) trait Meta: Send + Sync + 'static {

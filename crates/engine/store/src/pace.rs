@@ -10,8 +10,6 @@
 
 use std::time::Duration;
 
-use crate::{log::congestion_delay_us, options::StoreOptions, state::State};
-
 /// What came before counts less by one part of so many with each round: so many rounds are remembered, about.
 ///
 /// Few: where destage becomes slower, as it does when it must clean, guests follow the old rate for so long, and are stopped and let go
@@ -104,22 +102,6 @@ impl Pace {
         let leaves_ns = (u128::from(self.last_ns.max(now_ns)) + takes_ns).min(u128::from(now_ns) + max_ns) as u64;
         self.last_ns = leaves_ns;
         Some(Duration::from_nanos(leaves_ns - now_ns))
-    }
-}
-
-impl State {
-    /// How long the acknowledgements of a batch wait whose `bytes` are in the log now.
-    pub fn acknowledge_after(&mut self, now_ns: u64, bytes: u64, tuning: &StoreOptions) -> Duration {
-        let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
-        let mark = |percent: u8| self.ring.size() / 100 * u64::from(percent);
-        let under_way = self.gathered_to.saturating_sub(self.ring.tail);
-        let fill = Fill { used: self.ring.used(), under_way, low: mark(low), high: mark(high) };
-        let max_us = tuning.congestion_delay_max_us;
-        let delay = self.pace.delay(now_ns, bytes, fill, Duration::from_micros(max_us)).unwrap_or_else(|| {
-            Duration::from_micros(congestion_delay_us(self.ring.fill_permille(), low, high, max_us))
-        });
-        self.delay_us = delay.as_micros() as u64;
-        delay
     }
 }
 

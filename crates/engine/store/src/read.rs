@@ -11,20 +11,20 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::crc32c;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs, Time};
 use futures::future::join_all;
 
 use crate::{
     deltas::{Delta, put_over},
     disk_group::Inner,
-    error::{StoreError, StoreErrorKind},
+    error::{StoreError, StoreErrorKind, damaged},
     index::{Body, Place},
+    latencies::{ReadSource, ReadWatch},
     map::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
     operation::ReadPiece,
     read_cache::CACHED_READ_BLOCKS_MAX,
     rows,
     segments::{LOG, Pin},
-    stages::ReadSource,
     state::State,
     stats::StoreCounters,
 };
@@ -233,6 +233,26 @@ impl<E: Env> Inner<E> {
         let state = self.state.borrow();
         state.allocated(id, range)
     }
+
+    /// A read of blocks begins, the slowest of which come from `source`.
+    fn read_begins(&self, source: ReadSource) -> ReadWatch {
+        ReadWatch { source, began: self.env.now() }
+    }
+
+    /// It ended.
+    fn read_ended(&self, id: ComponentId, watch: ReadWatch) {
+        let took = self.env.now().0.saturating_sub(watch.began.0);
+        let state = &mut *self.state.borrow_mut();
+        let reads = state.stages.of_component(id, &state.components);
+        reads.record(watch.source, took);
+    }
+
+    /// The block map was read from the metadata since `began`.
+    fn map_was_read(&self, id: ComponentId, began: Time) {
+        let took = self.env.now().0.saturating_sub(began.0);
+        let state = &mut *self.state.borrow_mut();
+        state.stages.of_component(id, &state.components).map.get_or_insert_default().record(took);
+    }
 }
 
 impl StoreCounters {
@@ -273,10 +293,6 @@ fn bad_blocks(id: ComponentId, blocks: Vec<u64>) -> StoreError {
         blocks[0]
     );
     StoreError::new(StoreErrorKind::BadBlock { component: id, blocks }, text)
-}
-
-pub(crate) fn damaged(error: impl std::fmt::Display) -> StoreError {
-    StoreError::new(StoreErrorKind::Damaged, error.to_string())
 }
 
 fn wrong_blocks(stretch: &Stretch, data: &Bytes) -> Vec<u64> {

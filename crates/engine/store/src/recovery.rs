@@ -18,21 +18,20 @@ use crate::{
     create::{Found, find_superblock, write_superblock},
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
-    error::{StoreError, StoreErrorKind},
+    error::{MetaError, StoreError, StoreErrorKind, damaged},
+    flag::Flag,
     index::{Body, Place, Record},
+    latencies::Stages,
     log::Ring,
     map::{LEAF_CACHED_BYTES, Leaf, LeafCache},
-    meta::{Meta, MetaError, RedbMeta},
+    meta::{Meta, RedbMeta},
     options::StoreOptions,
-    read::damaged,
     read_cache::ReadCache,
     replay::{Replayed, replay},
     rows::{
         self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow,
     },
     segments::{COUNTS_MAX, Pins, Segments},
-    signal::Signal,
-    stages::Stages,
     state::{Deleted, ObjectState, State},
     stats::{LogHealth, StoreCounters},
 };
@@ -88,7 +87,7 @@ impl<E: Env> DiskGroup<E> {
         let stored = state.load(rows).map_err(damaged)?;
         let replayed = replay(&devices.cache, &mut state, &stored).await?;
         settle_medium(&devices.cache).await?;
-        let writer = Rc::new(Signal::default());
+        let writer = Rc::new(Flag::default());
         let inner = Rc::new(Inner {
             opened_unix_ms: env.unix_ms(),
             env,
@@ -103,11 +102,11 @@ impl<E: Env> DiskGroup<E> {
             pins: Rc::new(Pins::new(writer.clone())),
             state: RefCell::new(state),
             writer,
-            destager: Signal::default(),
-            placer: Signal::default(),
+            destager: Flag::default(),
+            placer: Flag::default(),
             placers_ended: Default::default(),
-            writer_ended: Signal::default(),
-            destager_ended: Signal::default(),
+            writer_ended: Flag::default(),
+            destager_ended: Flag::default(),
         });
         if let Replayed::Damaged { jump_to } = replayed {
             inner.leave_damaged_log(jump_to).await?;

@@ -17,7 +17,7 @@
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{bitmap::RegionBits, meta::MetaError};
+use crate::{bitmap::RegionBits, error::MetaError};
 
 /// Where the log begins and what was known of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::{
 use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, SlotRun, run_header_pages};
 use cairn_types::{BLOCK_BYTES, Canary};
 
-use crate::{rows::SegmentRow, signal::Signal};
+use crate::{flag::Flag, rows::SegmentRow};
 
 /// Per cent of the slots that writes may not fill: room for cleaning.
 const CLEANER_RESERVE_PERCENT: u64 = 5;
@@ -310,7 +310,7 @@ fn entries_for(pages: u32) -> u32 {
 pub(crate) struct Pins {
     counts: RefCell<BTreeMap<(u8, u64), u32>>,
     /// Raised when the last pin of a segment goes.
-    pub released: Rc<Signal>,
+    pub released: Rc<Flag>,
 }
 
 /// The log in [`Pins`]; its segments are the physical ones.
@@ -318,7 +318,7 @@ pub(crate) const LOG: u8 = u8::MAX;
 
 impl Pins {
     /// Raises `released` when the last pin of a segment goes.
-    pub fn new(released: Rc<Signal>) -> Self {
+    pub fn new(released: Rc<Flag>) -> Self {
         Self { counts: RefCell::default(), released }
     }
     pub fn held(&self, device: u8, segment: u64) -> bool {

@@ -13,18 +13,18 @@ use futures::channel::oneshot;
 use smallvec::SmallVec;
 
 use crate::{
-    append::Queue,
     component::Component,
     deltas::Deltas,
     error::StoreError,
     index::{Body, Place, Record, Records},
+    latencies::Stages,
     log::Ring,
     map::LeafCache,
     pace::Pace,
-    place::Placing,
+    placing::Placing,
+    queue::Queue,
     read_cache::ReadCache,
     segments::Segments,
-    stages::Stages,
     stats::{LogHealth, StoreCounters},
 };
 

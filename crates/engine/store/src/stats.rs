@@ -3,7 +3,7 @@
 use cairn_format::LogRecord;
 use cairn_types::{BLOCK_BYTES, DiskGroupId};
 
-use crate::place::placed_blocks;
+use crate::placing::placed_blocks;
 
 /// Whether the log was whole when the disk group was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

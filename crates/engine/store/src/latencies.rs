@@ -7,11 +7,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cairn_env::Env;
 use cairn_measure::Latencies;
 use cairn_types::{ComponentId, ObjectId, Time};
 
-use crate::{component::Component, disk_group::Inner};
+use crate::component::Component;
 
 /// Guest writes of one disk group, from the call to the acknowledgement. What resync brings, trims and records are left out, but
 /// for what guests' writes wait for them.
@@ -52,6 +51,10 @@ impl ReadLatencies {
         self.by_source[source as usize].as_deref()
     }
 
+    pub(crate) fn record(&mut self, source: ReadSource, took_ns: u64) {
+        self.by_source[source as usize].get_or_insert_default().record(took_ns);
+    }
+
     fn add(&mut self, other: &Self) {
         let add = |mine: &mut Option<Box<Latencies>>, other: &Option<Box<Latencies>>| {
             if let Some(other) = other {
@@ -65,8 +68,8 @@ impl ReadLatencies {
 
 /// A read that is under way.
 pub(crate) struct ReadWatch {
-    source: ReadSource,
-    began: Time,
+    pub source: ReadSource,
+    pub began: Time,
 }
 
 /// All stages of a disk group.
@@ -112,7 +115,7 @@ impl Stages {
         }
     }
 
-    fn of_component(&mut self, id: ComponentId, known: &BTreeMap<ComponentId, Component>) -> &mut ReadLatencies {
+    pub fn of_component(&mut self, id: ComponentId, known: &BTreeMap<ComponentId, Component>) -> &mut ReadLatencies {
         if !self.reads.contains_key(&id) && self.reads.len() >= known.len() {
             self.reads.retain(|id, _| known.contains_key(id));
         }
@@ -138,27 +141,5 @@ impl Stages {
             }
         }
         all
-    }
-}
-
-impl<E: Env> Inner<E> {
-    /// A read of blocks begins, the slowest of which come from `source`.
-    pub(crate) fn read_begins(&self, source: ReadSource) -> ReadWatch {
-        ReadWatch { source, began: self.env.now() }
-    }
-
-    /// It ended.
-    pub(crate) fn read_ended(&self, id: ComponentId, watch: ReadWatch) {
-        let took = self.env.now().0.saturating_sub(watch.began.0);
-        let state = &mut *self.state.borrow_mut();
-        let reads = state.stages.of_component(id, &state.components);
-        reads.by_source[watch.source as usize].get_or_insert_default().record(took);
-    }
-
-    /// The block map was read from the metadata since `began`.
-    pub(crate) fn map_was_read(&self, id: ComponentId, began: Time) {
-        let took = self.env.now().0.saturating_sub(began.0);
-        let state = &mut *self.state.borrow_mut();
-        state.stages.of_component(id, &state.components).map.get_or_insert_default().record(took);
     }
 }

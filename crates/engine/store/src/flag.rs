@@ -1,4 +1,4 @@
-//! Wakes a task of the same thread; a signal that nobody waits for is kept.
+//! Wakes a task of the same thread; a flag that is raised while nobody waits stays up.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,12 +20,12 @@ pub(crate) fn give_way() -> impl Future<Output = ()> {
 
 /// One bit and who waits for it.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
+pub(crate) struct Flag {
     set: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-impl Signal {
+impl Flag {
     /// Wakes whoever waits, or the next who will.
     pub fn raise(&self) {
         self.set.set(true);

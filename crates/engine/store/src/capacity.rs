@@ -1,0 +1,64 @@
+//! What goes to a capacity device, and who brings it.
+//!
+//! Not here    how it is written (`destage.rs`), where it goes (`segments.rs`)
+
+use bytes::Bytes;
+use cairn_types::{BlockRange, ComponentId};
+
+use crate::{index::RecordId, segments::DESTAGE_STREAM};
+
+/// A live run of blocks of one record in the segments of this round.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub record: RecordId,
+    pub component: ComponentId,
+    pub device: u8,
+    pub range: BlockRange,
+    /// Not settled when it was gathered: written apart, as it will be dropped or kept as a whole.
+    pub pending: bool,
+    /// Position of its first block in the log; none for zeroes, and for what stands in the capacity tier already.
+    pub data: Option<u64>,
+    /// Where its blocks' slots stand among the round's.
+    pub slots_from: usize,
+}
+
+impl Item {
+    /// Slots that it takes: one per block with data.
+    pub fn slots(&self) -> usize {
+        self.data.map_or(0, |_| self.range.count as usize)
+    }
+}
+
+/// Slots that the blocks of a round's items were written to, one item's after the other's; [`NO_SLOT`] where none was.
+pub(crate) type Slots = Vec<u64>;
+
+/// One block to be written to a capacity device.
+pub(crate) struct OutBlock {
+    pub component: ComponentId,
+    pub block: u64,
+    pub crc: u32,
+    pub pending: bool,
+    pub data: Bytes,
+}
+
+/// Who writes to a capacity device, with the ticket of what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CapacityWriter {
+    Destage(u64),
+    Clean(u64),
+    Place { ticket: u64, stream: usize },
+}
+
+impl CapacityWriter {
+    pub fn ticket(self) -> u64 {
+        match self {
+            Self::Destage(ticket) | Self::Clean(ticket) | Self::Place { ticket, .. } => ticket,
+        }
+    }
+    pub fn stream(self) -> usize {
+        match self {
+            Self::Destage(_) | Self::Clean(_) => DESTAGE_STREAM,
+            Self::Place { stream, .. } => stream,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Large copies on their way to a capacity device.
+//!
+//! Promises    a copy is answered once: when its record is in the log, or with the reason why it will not be
+//! Not here    when a copy goes this way, and who writes (`bypass.rs`)
+
+use std::collections::{BTreeMap, VecDeque};
+
+use cairn_format::{LogPiece, LogRecord, PlacedPiece, SlotRun};
+use cairn_types::{BLOCK_BYTES, ComponentId, OpId, Time};
+
+use crate::{
+    capacity::OutBlock,
+    error::StoreError,
+    log::Class,
+    queue::{Charged, DataParts, Done, Queued},
+    segments::{STREAMS, Segments},
+};
+
+const PAGE: u64 = BLOCK_BYTES as u64;
+/// Tasks that write, each with a stream of its own: one is transferred while the other is flushed.
+pub(crate) const PLACERS: usize = STREAMS - 1;
+/// Bytes that are written and flushed together, at most.
+const TOGETHER_BYTES_MAX: u64 = 4 << 20;
+
+/// A copy that was taken out of its log record.
+pub(crate) struct CopyParts {
+    pub component: ComponentId,
+    pub op: OpId,
+    settled: OpId,
+    pub pieces: Vec<LogPiece>,
+}
+
+impl CopyParts {
+    /// # Panics
+    /// On another record than a copy's.
+    fn of(record: LogRecord) -> Self {
+        let LogRecord::Copy { component, op, settled, pieces } = record else {
+            panic!("only copies are placed");
+        };
+        Self { component, op, settled, pieces }
+    }
+    fn into_record(self) -> LogRecord {
+        let Self { component, op, settled, pieces } = self;
+        LogRecord::Copy { component, op, settled, pieces }
+    }
+}
+
+/// A copy whose blocks wait for the capacity device, or are being written there.
+pub(crate) struct Placement {
+    since: Time,
+    device: u8,
+    pub copy: CopyParts,
+    /// The data of each piece that has some.
+    data: DataParts,
+    pub charged: Charged,
+    pub done: Done,
+    /// Where its slots begin among those of what is written with it.
+    pub slots_from: usize,
+}
+
+impl Placement {
+    /// Of a copy's record.
+    pub fn new(since: Time, device: u8, record: LogRecord, data: DataParts, charged: Charged, done: Done) -> Self {
+        Self { since, device, copy: CopyParts::of(record), data, charged, done, slots_from: 0 }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.data.iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// Its blocks, to be written.
+    fn blocks(&self) -> Vec<OutBlock> {
+        let with_data = self.copy.pieces.iter().filter_map(|piece| match piece {
+            LogPiece::Data { first_block, crcs } => Some((*first_block, crcs)),
+            LogPiece::Hole { .. } => None,
+        });
+        let mut blocks = Vec::with_capacity((self.bytes() / PAGE) as usize);
+        for ((first_block, crcs), data) in with_data.zip(&self.data) {
+            for (at, &crc) in crcs.iter().enumerate() {
+                let from = at * PAGE as usize;
+                blocks.push(OutBlock {
+                    component: self.copy.component,
+                    block: first_block + at as u64,
+                    crc,
+                    pending: true,
+                    data: data.slice(from..from + PAGE as usize),
+                });
+            }
+        }
+        blocks
+    }
+
+    /// Through the log, as there is no room in the capacity tier.
+    pub fn into_logged(self) -> Queued {
+        let Self { since, copy, data, charged, done, .. } = self;
+        Queued::new(since, copy.into_record(), data, Class::Normal, charged, None, done)
+    }
+
+    /// The record that names its slots.
+    pub fn into_placed(self, slots: &[u64], segments: &Segments, ticket: u64) -> Queued {
+        let Self { since, copy, charged, done, .. } = self;
+        let CopyParts { component, op, settled, pieces } = copy;
+        let mut slots = slots;
+        let placed = |piece: LogPiece| match piece {
+            LogPiece::Hole { range } => PlacedPiece::Hole { range },
+            LogPiece::Data { first_block, crcs } => {
+                let (own, rest) = slots.split_at(crcs.len());
+                slots = rest;
+                PlacedPiece::Data { first_block, crcs, runs: runs_of(own, segments) }
+            }
+        };
+        let pieces = pieces.into_iter().map(placed).collect();
+        let record = LogRecord::Placed { component, op, settled, pieces };
+        Queued::new(since, record, DataParts::new(), Class::Normal, charged, Some(ticket), done)
+    }
+}
+
+/// Slots as runs, each within a segment.
+fn runs_of(slots: &[u64], segments: &Segments) -> Vec<SlotRun> {
+    let mut runs: Vec<SlotRun> = Vec::new();
+    for &slot in slots {
+        match runs.last_mut() {
+            Some(run)
+                if run.first_slot + u64::from(run.count) == slot
+                    && segments.segment_of(run.first_slot) == segments.segment_of(slot) =>
+            {
+                run.count += 1;
+            }
+            _ => {
+                let generation = segments.row(segments.segment_of(slot)).generation;
+                runs.push(SlotRun { first_slot: slot, count: 1, generation });
+            }
+        }
+    }
+    runs
+}
+
+/// Blocks with data.
+pub(crate) fn placed_blocks(pieces: &[PlacedPiece]) -> u64 {
+    let blocks = |piece: &PlacedPiece| match piece {
+        PlacedPiece::Data { crcs, .. } => crcs.len() as u64,
+        PlacedPiece::Hole { .. } => 0,
+    };
+    pieces.iter().map(blocks).sum()
+}
+
+/// Copies on their way to the capacity tier.
+#[derive(Default)]
+pub(crate) struct Placing {
+    waiting: VecDeque<Placement>,
+    /// What is being written, by ticket.
+    pub under_way: BTreeMap<u64, Vec<Placement>>,
+    /// Records that were queued for the log and are not applied yet, by the ticket of their blocks.
+    pub records: BTreeMap<u64, usize>,
+}
+
+impl std::fmt::Debug for Placing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} copies wait, {} groups of them are being written", self.waiting.len(), self.under_way.len())
+    }
+}
+
+impl Placing {
+    pub fn wait(&mut self, placement: Placement) {
+        self.waiting.push_back(placement);
+    }
+    pub fn nothing_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+    /// Nothing of it will come to the log any more, unless it is asked for anew.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty()
+    }
+    /// Takes out what is of a component. Blocks that are being written stay in slots that nothing will name.
+    pub fn take_those_of(&mut self, component: ComponentId) -> Vec<Placement> {
+        let of = |placement: &mut Placement| placement.copy.component == component;
+        let mut taken: Vec<Placement> = self.under_way.values_mut().flat_map(|some| some.extract_if(.., of)).collect();
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|p| p.copy.component == component);
+        self.waiting = kept;
+        taken.extend(gone);
+        taken
+    }
+    /// Answers all of them.
+    pub fn fail_all(&mut self, error: &StoreError) {
+        let under_way = std::mem::take(&mut self.under_way).into_values().flatten();
+        let all = std::mem::take(&mut self.waiting).into_iter().chain(under_way);
+        all.for_each(|placement| drop(placement.done.send(Err(error.clone()))));
+    }
+    /// Blocks on their way to a device.
+    pub fn blocks_for(&self, device: u8) -> u64 {
+        let all = self.waiting.iter().chain(self.under_way.values().flatten());
+        all.filter(|placement| placement.device == device).map(|placement| placement.bytes() / PAGE).sum()
+    }
+    /// What is to be written next: some that came one after the other, for one device.
+    pub fn take_group(&mut self, ticket: u64) -> Option<(u8, Vec<OutBlock>)> {
+        let device = self.waiting.front()?.device;
+        let (mut group, mut blocks) = (Vec::new(), Vec::new());
+        let fits = |p: &mut Placement, have: usize| {
+            p.device == device && (have == 0 || have as u64 * PAGE + p.bytes() <= TOGETHER_BYTES_MAX)
+        };
+        while let Some(mut placement) = self.waiting.pop_front_if(|p| fits(p, blocks.len())) {
+            placement.slots_from = blocks.len();
+            blocks.extend(placement.blocks());
+            group.push(placement);
+        }
+        self.under_way.insert(ticket, group);
+        Some((device, blocks))
+    }
+}
