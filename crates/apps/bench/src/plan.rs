@@ -34,7 +34,7 @@ pub fn read(
     let beside = |name: &str| text_of(&path.parent().unwrap_or(Path::new("")).join(name));
     let plan = match dialect.or_else(|| looks_like(path, &text)) {
         Some(Dialect::Vdbench) => vdbench::parse(&text, variables, &beside),
-        Some(Dialect::Fio) => fio::parse(&text, variables),
+        Some(Dialect::Fio) => fio::parse(&text, variables, &beside),
         Some(Dialect::Icf) => icf::parse(&text, targets),
         Some(Dialect::Hcibench) => hcibench::parse(&text),
         None => return Err(format!("{file}: it does not say whose job file it is: tell with --kind")),

@@ -56,9 +56,19 @@ impl Flags {
     }
 }
 
-/// Whether this is a name of HCIBench's parameter files, such as `fio-8vmdk-100ws-4k-70rdpct-100randompct-4threads`.
+/// Whether this is a name of HCIBench's parameter files, such as `fio-8vmdk-100ws-4k-70rdpct-100randompct-4threads`. The folders of its
+/// results have the time behind it: `...-4threads-1602087441`.
 pub fn is_name(text: &str) -> bool {
-    (text.starts_with("fio-") || text.starts_with("vdb-")) && text.contains("vmdk-") && text.ends_with("threads")
+    let name = without_time(text);
+    (name.starts_with("fio-") || name.starts_with("vdb-")) && name.contains("vmdk-") && name.ends_with("threads")
+}
+
+/// A name without the seconds since 1970, or the date and time, behind it.
+fn without_time(name: &str) -> &str {
+    let Some(end) = name.find("threads").map(|at| at + "threads".len()) else { return name };
+    let (name, rest) = name.split_at(end);
+    let is_time = rest.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | '_' | ':' | '.'));
+    if is_time { name } else { &name[..0] }
 }
 
 /// Reads flags (`-n 8 -w 100 -t 4 -b 4k -r 70 -s 100 -e 3600`), or a name.
@@ -68,7 +78,7 @@ pub fn is_name(text: &str) -> bool {
 pub fn parse(text: &str) -> Result<Plan, FileError> {
     let text = text.trim();
     let mut notes = Vec::new();
-    let flags = if is_name(text) { name(text, &mut notes)? } else { flags(text, &mut notes)? };
+    let flags = if is_name(text) { name(without_time(text), &mut notes)? } else { flags(text, &mut notes)? };
     if flags.disks == 0 {
         return Err(FileError::new(0, "-n", "the number of disks is not told"));
     }
@@ -187,7 +197,7 @@ fn plan(text: &str, flags: &Flags, notes: Vec<Note>) -> Plan {
     };
     let streams = (0..targets.len()).flat_map(|target| (0..flags.jobs).map(move |job| (target, job)));
     let name = match is_name(text) {
-        true => text.to_owned(),
+        true => without_time(text).to_owned(),
         false => format!(
             "fio-{}vmdk-{}ws-{}k-{}rdpct-{}randompct-{}threads",
             flags.disks,

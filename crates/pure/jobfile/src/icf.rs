@@ -89,7 +89,7 @@ impl File {
                 };
                 self.run_s = hours * 3600 + minutes * 60 + seconds;
             }
-            "ramp up time (s)" => self.ramp_s = number::at_most(line, 10_000_000).map_err(told)?,
+            "ramp up time" | "ramp up time (s)" => self.ramp_s = number::at_most(line, 10_000_000).map_err(told)?,
             "default disk workers to spawn" if line == "NUMBER_OF_CPUS" => {
                 self.spawn_line = Some(number);
             }

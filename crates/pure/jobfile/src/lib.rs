@@ -14,10 +14,16 @@ pub mod fio;
 pub mod hcibench;
 pub mod icf;
 pub mod iolog;
+mod keyword;
 mod number;
 mod plan;
 mod tell;
 pub mod vdbench;
+
+/// What becomes of each keyword of Vdbench and of fio, as a Markdown table.
+pub fn keywords() -> String {
+    format!("| of | | keywords | why, or what to do |\n|---|---|---|---|\n{}{}", vdbench::told(), fio::told())
+}
 
 pub use error::FileError;
 pub use plan::{Arrivals, Dialect, NamedTarget, Note, Plan, Run, Stream, StreamPace, Total};

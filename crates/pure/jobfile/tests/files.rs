@@ -21,7 +21,13 @@ fn vdb(text: &str) -> Result<Plan, FileError> {
 }
 
 fn fio(text: &str) -> Result<Plan, FileError> {
-    fio::parse(text, &BTreeMap::new())
+    fio::parse(text, &BTreeMap::new(), &|name| match name {
+        "common.inc" => Ok("ioengine=libaio\ndirect=1\nbs=8k\n".to_owned()),
+        "wrong.inc" => Ok("bs=4k\ncolour=red\n".to_owned()),
+        "section.inc" => Ok("[b]\nbs=4k\n".to_owned()),
+        "round.inc" => Ok("include round.inc\n".to_owned()),
+        other => Err(format!("cannot read {other}")),
+    })
 }
 
 /// Compares a plan with `NAME.plan`.
@@ -137,7 +143,7 @@ fn what_fio_files_may_not_say_is_told_by_line() {
     for (text, line, expected) in [
         ("[a]\nrw=randtrim\n", 2, "take read, write"),
         ("[a]\nrwmixred=70\n", 2, "did you mean rwmixread?"),
-        ("[a]\ncolour=70\n", 2, "is not done here"),
+        ("[a]\ncolour=70\n", 2, "is no option of fio"),
         ("bs=4k\n[a]\n", 1, "before the first section"),
         ("[global]\nbs=4k\n", 0, "no job"),
         ("[a]\nioengine=rbd\n", 2, "take nbd"),
@@ -160,6 +166,11 @@ fn what_fio_files_may_not_say_is_told_by_line() {
         ("[a]\nbs=${BS}\n", 2, "--set NAME=VALUE"),
         ("[a]\npercentage_random=50\n", 2, "rw=randread"),
         ("[a]\nlatency_target=5ms\n", 2, "give iodepth="),
+        ("[a]\nbuffered=1\n", 2, "say buffered=0"),
+        ("[a]\ninclude elsewhere.inc\n", 2, "cannot read elsewhere.inc"),
+        ("[a]\ninclude wrong.inc\n", 2, "wrong.inc: line 2: colour: is no option of fio"),
+        ("[a]\ninclude section.inc\n", 1, "have no sections"),
+        ("[a]\ninclude round.inc\n", 1, "8 deep"),
     ] {
         let why = fio(text).expect_err(text);
         assert!(why.to_string().contains(expected), "{text}\n{why}");
@@ -192,6 +203,76 @@ fn fio_jobs_with_a_rate_and_without_run_together() {
     assert_eq!(plan.targets.len(), 3, "without a filename each job has a target of its name");
     let sizes: Vec<(u32, u8)> = run.streams[2].spec.kinds.iter().map(|k| (k.request_bytes, k.read_percent)).collect();
     assert_eq!(sizes, [(4096, 100), (8192, 0)]);
+}
+
+/// Every option that fio 3.33 tells with `--cmdhelp=all` (and libaio and io_uring with `--enghelp`) is taken, noted or refused with a reason.
+#[test]
+fn every_option_of_fio_is_known() {
+    let missing: Vec<&str> =
+        include_str!("files/fio-3.33-options.txt").lines().filter(|name| !fio::is_option(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The page has what becomes of each keyword. `UPDATE_PLANS=1` writes it anew.
+#[test]
+fn the_page_has_every_keyword() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/bench/jobs.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- keywords -->\n", "<!-- end -->\n");
+    let from = page.find(begin).expect("the page says where the table begins") + begin.len();
+    let to = from + page[from..].find(end).expect("and where it ends");
+    let table = cairn_jobfile::keywords();
+    if std::env::var_os("UPDATE_PLANS").is_some() {
+        fs::write(&path, format!("{}{table}{}", &page[..from], &page[to..])).unwrap();
+    } else {
+        assert_eq!(&page[from..to], table);
+    }
+}
+
+/// Files as people post them: a name for the section, options of another file, no page cache said in the other way, and what concerns
+/// fio's own process.
+#[test]
+fn fio_files_as_they_are_posted() {
+    let plan = fio("[global]\nname=lat\ninclude common.inc\nfilename=/dev/sdb\nsize=1g\n[a]\nrw=randread\nbuffered=0\ncpus_allowed=0-3\nend_fsync=1\n[b]\nname=own\nstonewall\n").unwrap();
+    let names: Vec<&str> = plan.runs.iter().map(|run| run.streams[0].name.as_str()).collect();
+    assert_eq!(names, ["a", "own"], "what [global] says names no job, as in fio 3.33");
+    assert_eq!(plan.runs[0].streams[0].spec.kinds[0].request_bytes, 8192);
+    for noted in ["cpus_allowed", "end_fsync"] {
+        assert!(plan.notes.iter().any(|note| note.text.starts_with(&format!("{noted} is not used"))), "{noted}");
+    }
+}
+
+/// A run on storage definitions alone reads at random in 4 KiB, or as it says itself; with both, `sd=` says where.
+#[test]
+fn a_vdbench_run_needs_no_workload() {
+    let plan = vdb(&format!(
+        "{SD}rd=default,sd=sd*,iorate=max,elapsed=10,interval=1\nrd=r1,xfersize=8k,rdpct=30,seekpct=100\n"
+    ))
+    .unwrap();
+    let stream = &plan.runs[0].streams[0];
+    let kind = stream.spec.kinds[0];
+    assert_eq!((kind.request_bytes, kind.read_percent, kind.random_percent, stream.outstanding), (8192, 30, 100, 8));
+    assert_eq!(plan.runs[0].name, "r1 xfersize=8192 rdpct=30 seekpct=100");
+    let both = vdb("sd=sd1,lun=/dev/vdb\nsd=sd2,lun=/dev/vdc\nwd=w,sd=sd1\nrd=r,wd=w,sd=sd2\n").unwrap();
+    assert_eq!(both.runs[0].streams[0].target, 1);
+    let neither = vdb(&format!("{SD}rd=r,elapsed=10\n")).unwrap_err().to_string();
+    assert!(neither.contains("neither wd= nor sd="), "{neither}");
+}
+
+/// Older releases of IOMeter have no unit in the title; HCIBench puts a time behind the names of its results.
+#[test]
+fn titles_and_names_of_other_releases() {
+    let text = file("server.icf");
+    assert!(text.contains("'Ramp Up Time (s)"));
+    let older = icf::parse(&text.replace("'Ramp Up Time (s)", "'Ramp Up Time"), 0).unwrap();
+    assert_eq!(older.runs, icf::parse(&text, 0).unwrap().runs);
+    let name = "fio-8vmdk-100ws-4k-70rdpct-100randompct-4threads";
+    let plain = hcibench::parse(name).unwrap();
+    for timed in [format!("{name}-1602087441"), format!("{name}-20201007-101010")] {
+        assert!(hcibench::is_name(&timed));
+        assert_eq!(hcibench::parse(&timed).unwrap().runs, plain.runs);
+    }
+    assert!(!hcibench::is_name(&format!("{name}-old")));
 }
 
 /// Where a file of IOMeter names no target, each worker goes to all that are given.

@@ -11,7 +11,7 @@ fn all(text: &str) {
         Err(why) => drop(why.to_string()),
     };
     told(vdbench::parse(text, &BTreeMap::new(), &|_| Ok(text.to_owned())));
-    told(fio::parse(text, &BTreeMap::new()));
+    told(fio::parse(text, &BTreeMap::new(), &|name| Ok(name.to_owned())));
     told(icf::parse(text, 3));
     told(hcibench::parse(text));
 }

@@ -51,8 +51,11 @@ impl Job {
         let (rate, arrivals) = rate(&options, &spec)?;
         let (content, duplicates_share) = content(&options)?;
         let runtime = options.read("runtime", 0.0, number::seconds)?;
+        // A job's own name: what [global] has is its too, and does not name it, as in fio.
+        let own_name = options.get("name").filter(|item| item.file.is_some() || item.line > section.line);
+        let name = own_name.map_or(&section.name, |item| &item.value).clone();
         let mut stream = Stream {
-            name: section.name.clone(),
+            name: name.clone(),
             target: 0,
             spec,
             part,
@@ -71,7 +74,7 @@ impl Job {
             ends(&options, &mut stream)?;
         }
         Ok(Self {
-            name: section.name.clone(),
+            name,
             line: section.line,
             target,
             stonewall: options.is_on("stonewall")? || options.is_on("wait_for_previous")?,
@@ -111,7 +114,10 @@ fn refuse(options: &Options<'_>) -> Result<(), FileError> {
     if options.get("direct").is_some() && !options.is_on("direct")? {
         return refused("direct", "there is no page cache between: say direct=1");
     }
-    for key in ["fsync", "fdatasync", "end_fsync"] {
+    if options.is_on("buffered")? {
+        return refused("buffered", "there is no page cache between: say buffered=0, or direct=1");
+    }
+    for key in ["fsync", "fdatasync"] {
         if options.get(key).is_some_and(|item| item.value != "0") {
             return refused(key, "writes to paths are durable each (as sync=dsync), and flushes are not sent");
         }
@@ -127,6 +133,8 @@ fn refuse(options: &Options<'_>) -> Result<(), FileError> {
         ("startdelay", "0", "all jobs of a run begin at once"),
         ("nrfiles", "1", "a job has one target"),
         ("continue_on_error", "none", "a run ends at its first error"),
+        ("kb_base", "1024", "k is 1,024 here: write bytes out"),
+        ("rw_sequencer", "sequential", "each random request goes to a place of its own"),
     ] {
         if options.get(key).is_some_and(|item| item.value != fine) {
             return refused(key, why);
@@ -160,7 +168,7 @@ fn engine(section: &Section, options: &Options<'_>, notes: &mut Vec<Note>) -> Re
         let uri = options.get("uri").map(|item| item.value.clone());
         return Ok((outstanding, NamedTarget { name: uri.clone().unwrap_or(section.name.clone()), address: uri }));
     }
-    if options.get("direct").is_none() {
+    if options.get("direct").is_none() && options.get("buffered").is_none() {
         note("filename", "no direct=1: requests go past the page cache all the same");
     }
     let Some(file) = options.get("filename") else {

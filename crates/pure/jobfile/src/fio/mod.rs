@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     error::FileError,
+    keyword,
     plan::{Arrivals, Dialect, NamedTarget, Note, Plan, Run, Stream, Total},
 };
 use job::Job;
@@ -20,15 +21,29 @@ use job::Job;
 /// Streams that one file may come to.
 const STREAMS_MAX: usize = 4096;
 
+/// Whether fio has an option of this name.
+pub fn is_option(name: &str) -> bool {
+    options::is_known(name)
+}
+
+/// What becomes of each option, as rows of a Markdown table.
+pub(crate) fn told() -> String {
+    keyword::told("fio", options::OPTIONS)
+}
+
 /// Jobs that run together.
 type Group = Vec<(Job, Vec<Stream>)>;
 
-/// Reads a job file. `variables` are what `${NAME}` stands for.
+/// Reads a job file. `variables` are what `${NAME}` stands for; `include` gives the text of a file that is included.
 ///
 /// # Errors
 /// The first line that is not taken.
-pub fn parse(text: &str, variables: &BTreeMap<String, String>) -> Result<Plan, FileError> {
-    let sections = ini::jobs(text, variables)?;
+pub fn parse(
+    text: &str,
+    variables: &BTreeMap<String, String>,
+    include: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Plan, FileError> {
+    let sections = ini::Reader { variables, include }.jobs(text)?;
     let (mut targets, mut groups, mut notes) = (Vec::<NamedTarget>::new(), Vec::<Group>::new(), Vec::new());
     let mut count = 0;
     for section in &sections {

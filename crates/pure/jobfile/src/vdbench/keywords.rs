@@ -1,7 +1,6 @@
 //! Which keywords there are, and what becomes of each.
 //!
-//! Promises    a keyword is taken, told in a note because it changes no number, or refused with a reason: there is no fourth
-//!             a short form is taken when only one keyword of the section begins with it
+//! Promises    a short form is taken when only one keyword of the section begins with it
 //! Not here    values
 
 use std::collections::BTreeMap;
@@ -9,28 +8,18 @@ use std::collections::BTreeMap;
 use super::text::{Definition, Section, Word};
 use crate::{
     error::{FileError, suggestion},
+    keyword::{
+        Table,
+        Use::{self, Noted, Refused, Taken},
+    },
     plan::Note,
 };
-
-/// What becomes of a keyword.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
-    /// It is read.
-    Taken,
-    /// It changes no number: the note says what is done instead.
-    Noted(&'static str),
-    /// There is no such thing here.
-    Refused(&'static str),
-}
-use Use::{Noted, Refused, Taken};
 
 const NO_COMMANDS: &str = "commands are not started from a job file: run them before and after";
 const NO_VALIDATION: &str = "what is read is not checked here; leave it out";
 const NO_FORMAT: &str = "write the target once with a run of its own (xfersize=128k,rdpct=0,seekpct=eof)";
 const NO_HOSTS: &str = "one process drives all targets here: give each host its own file";
 const NO_REPLAY: &str = "traces are not replayed here";
-
-type Table = &'static [(&'static str, Use)];
 
 const GENERAL: Table = &[
     ("abort_failed_skew", Noted("the skew that was reached is in the results")),
@@ -144,7 +133,7 @@ const RD: Table = &[
     ("pause", Taken),
     ("rdpct", Taken),
     ("replay", Refused(NO_REPLAY)),
-    ("sd", Refused("name the sd= in the wd=")),
+    ("sd", Taken),
     ("seekpct", Taken),
     ("spike", Refused("rates are steady here: take one run for each rate")),
     ("startcmd", Refused(NO_COMMANDS)),
@@ -166,6 +155,10 @@ fn table(section: Section) -> Table {
         Section::Rd => RD,
     }
 }
+
+/// All sections' keywords, each behind how its definitions begin.
+pub(super) const SECTIONS: [(&str, Table); 5] =
+    [("general", GENERAL), ("`hd=`", HD), ("`sd=`", SD), ("`wd=`", WD), ("`rd=`", RD)];
 
 /// Whether the section has a keyword of exactly this name.
 pub(super) fn is_of(section: Section, key: &str) -> bool {

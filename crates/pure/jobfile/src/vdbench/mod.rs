@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     error::FileError,
+    keyword,
     plan::{Dialect, NamedTarget, Note, Plan},
 };
 use keywords::Fields;
@@ -63,6 +64,11 @@ pub fn parse(
     tell_content(&sds, &mut notes);
     let target = |sd: Sd| NamedTarget { name: sd.name, address: sd.lun };
     Ok(Plan { dialect: Dialect::Vdbench, targets: sds.into_iter().map(target).collect(), runs, notes })
+}
+
+/// What becomes of each keyword, as rows of a Markdown table.
+pub(crate) fn told() -> String {
+    keywords::SECTIONS.iter().map(|(title, table)| keyword::told(&format!("Vdbench, {title}"), table)).collect()
 }
 
 /// `hd=`: only this host.

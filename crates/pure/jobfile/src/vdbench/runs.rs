@@ -57,9 +57,8 @@ pub(super) fn append(
 ) -> Result<(), FileError> {
     let fields = Fields::new(definition, defaults, notes)?;
     fields.get("openflags").map_or(Ok(()), values::open_flags)?;
-    let names: Vec<String> = wds.iter().map(|wd| wd.name.clone()).collect();
-    let wanted = fields.get("wd").ok_or_else(|| definition.place.error("rd", "has no wd="))?;
-    let wds: Vec<&Wd> = values::named(wanted, "wd", &names)?.into_iter().map(|at| &wds[at]).collect();
+    let wds = workloads(&fields, definition, sds, wds)?;
+    let wds: Vec<&Wd> = wds.iter().collect();
     let times = times(&fields, definition, notes)?;
     let arrivals = arrivals(&fields)?;
     for loops in loops(&fields)? {
@@ -84,6 +83,25 @@ pub(super) fn append(
         }
     }
     Ok(())
+}
+
+/// The workloads of a run: those of `wd=`, on the targets of `sd=` where it has one; without `wd=` one of its own.
+fn workloads(fields: &Fields<'_>, definition: &Definition, sds: &[Sd], wds: &[Wd]) -> Result<Vec<Wd>, FileError> {
+    let names: Vec<String> = sds.iter().map(|sd| sd.name.clone()).collect();
+    let targets = fields.get("sd").map(|word| values::named(word, "sd", &names)).transpose()?;
+    let Some(wanted) = fields.get("wd") else {
+        let targets = targets.ok_or_else(|| definition.place.error("rd", "has neither wd= nor sd="))?;
+        let wd = Wd::of_run(definition, targets);
+        wd.check_align(sds)?;
+        return Ok(vec![wd]);
+    };
+    let names: Vec<String> = wds.iter().map(|wd| wd.name.clone()).collect();
+    let mut wds: Vec<Wd> = values::named(wanted, "wd", &names)?.into_iter().map(|at| wds[at].clone()).collect();
+    if let Some(targets) = targets {
+        wds.iter_mut().for_each(|wd| wd.sds.clone_from(&targets));
+    }
+    wds.iter().try_for_each(|wd| wd.check_align(sds))?;
+    Ok(wds)
 }
 
 fn times(fields: &Fields<'_>, definition: &Definition, notes: &mut Vec<Note>) -> Result<Times, FileError> {

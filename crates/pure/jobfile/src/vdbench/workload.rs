@@ -75,8 +75,24 @@ impl Wd {
         Ok(wd)
     }
 
+    /// The workload of a run without one: random reads of 4 KiB, or what the run says of them.
+    pub(super) fn of_run(definition: &Definition, sds: Vec<usize>) -> Self {
+        Self {
+            name: definition.name.clone(),
+            place: definition.place.clone(),
+            sds,
+            sizes: vec![Size { weight: 1, bytes: 4096 }],
+            read_percent: 100,
+            seek: Seek { random_percent: 100, to_end: false },
+            skew: None,
+            area: None,
+            threads: None,
+            rate: None,
+        }
+    }
+
     /// Requests here begin at multiples of their own size, which must then be multiples of what was asked for.
-    fn check_align(&self, sds: &[Sd]) -> Result<(), FileError> {
+    pub(super) fn check_align(&self, sds: &[Sd]) -> Result<(), FileError> {
         for sd in self.sds.iter().map(|at| &sds[*at]) {
             let fits = |align: u64| self.sizes.iter().all(|size| u64::from(size.bytes).is_multiple_of(align));
             if let Some(align) = sd.align.filter(|align| *align == 0 || !fits(*align)) {
