@@ -65,6 +65,7 @@ def main(words):
     earlier = results.read(chosen.compare) if chosen.compare else None
     later = results.read(chosen.source) if chosen.source else run(chosen)
     written(chosen.out.with_suffix(".md"), page.page(later))
+    written(target() / f"{chosen.out.stem}-details.md", page.details(later))
     report(later, earlier)
     return 0
 

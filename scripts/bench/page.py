@@ -1,4 +1,4 @@
-"""The page: a result as Markdown.
+"""The page: a result as Markdown: aims, one table, and how it was measured. What else was measured is told beside it, not in the tree.
 
 Promises  every number is a median of the rounds, with how far the rounds lie apart beside it
           conditions stand on the page: machine, kernel, programs, command, load, CPU of others
@@ -24,10 +24,15 @@ def page(result):
     if judged:
         lines += ["", "## Aims", "", "Ratios of medians of this run.", "", *judged]
     lines += ["", "## IOPS", "", *_overview(result)]
-    lines += ["", "## All numbers", "", *_details(result)]
+    lines += ["", "## How this was measured", "", *_method(made)]
+    return "\n".join(lines) + "\n"
+
+
+def details(result):
+    """All numbers of all cells as text: latencies, processor time, where reads came from, memory."""
+    lines = ["# All numbers", "", *_details(result)]
     lines += ["", "## What Cairn's rows met", "", *_told(result)]
     lines += ["", "## Resident memory at the end", "", *_memory(result)]
-    lines += ["", "## How this was measured", "", *_method(made)]
     return "\n".join(lines) + "\n"
 
 
@@ -223,8 +228,8 @@ def _method(made):
         ),
         "",
         *paragraph(
-            f"""All values of all rounds: [{made['json']}]({made['json']}). A later run prints its ratios to them with
-            `python3 scripts/bench --compare docs/bench/{made['json']}`."""
+            f"""All values of all rounds: [{made['json']}]({made['json']}); `python3 scripts/bench --from docs/bench/{made['json']}` makes tables of them
+            in target/. A later run prints its ratios to them with `python3 scripts/bench --compare docs/bench/{made['json']}`."""
         ),
     ]
 

@@ -196,7 +196,7 @@ class Page(unittest.TestCase):
         told |= {"told_write_mib": 200.0, "told_destaged_mib": 50.0, "told_log_fill_percent": 12.0}
         values = {("write-qd32", "nbdkit"): {"iops": 1000.0}, ("write-qd32", "cairn"): {"iops": 250.0, **told}}
         memory = [{"stage": "main", "system": "cairn", "processes": {"h1": {"rss": 77.0, "peak": 88.0}}}]
-        text = page.page(made_up(values, memory))
+        text = page.page(made_up(values, memory)) + page.details(made_up(values, memory))
         for words in (
             "| 4K write QD32: IOPS, of nbdkit's | at least 50 % | 25 % **not held** |",
             "| 4 KiB random write QD32 | 1,000 | 250 | 25 % |",
