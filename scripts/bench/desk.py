@@ -119,6 +119,7 @@ def whole(text):
 
 def written(path, text):
     """Writes a page and says where."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     print(f"{path}")
 
