@@ -212,7 +212,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 inner.owner.get().filter(|o| shard.inner.rpc.is_up(*o) && *o != shard.inner.env.host())
             {
                 at.forwarded = true;
-                self.forward(owner, remote(retry), payload.clone(), &answer).await
+                self.forward(owner, remote(retry), payload.clone(), began, &answer).await
             } else {
                 match self.find_owner().await {
                     Ok(()) => continue_without_waiting(),
@@ -258,9 +258,19 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         owner: HostId,
         request: GuestRequest,
         payload: Option<Bytes>,
+        began: Time,
         answer: &impl Fn(Answer, Bytes) -> Option<T>,
     ) -> Result<T, Try> {
         let object = self.inner.object;
+        let payload_bytes = payload.as_ref().map_or(0, |p| p.len() as u64);
+        let _place = match self.inner.shard.inner.forwards.place(owner, &request, payload_bytes) {
+            Ok(place) => place,
+            Err(waiting) => {
+                let place = waiting.await;
+                self.check_wanted(began, true).map_err(Try::Fail)?;
+                place
+            }
+        };
         let payload = payload.map(|p| vec![p]).unwrap_or_default();
         let request = Request::Guest { object, request };
         let reply = self.inner.shard.inner.rpc.call(owner, request, payload).await;

@@ -8,6 +8,7 @@
 mod arrived;
 mod client;
 mod copies;
+mod forwards;
 mod leases;
 mod local_store;
 mod locks;
@@ -22,6 +23,7 @@ mod shard;
 mod signal;
 mod stages;
 mod throttle;
+mod window;
 
 pub use client::DiskClient;
 pub use leases::{LeaseOptions, Leases};

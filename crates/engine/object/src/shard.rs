@@ -14,7 +14,7 @@ use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
 use crate::{
-    copies::Copies,
+    forwards::Forwards,
     leases::Leases,
     local_store::LocalStore,
     owner::{Owned, SeizeError, TOGETHER, Won, seize},
@@ -24,6 +24,7 @@ use crate::{
     signal::Signal,
     stages::AllStages,
     throttle::Throttle,
+    window::Window,
 };
 
 /// An answer with its payload in parts.
@@ -175,7 +176,9 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) in_flight_bytes: Cell<u64>,
     pub(crate) in_flight_less: Signal,
     pub(crate) throttle: RefCell<Throttle>,
-    pub(crate) copies: Copies,
+    /// Region copies under way.
+    pub(crate) copies: Rc<Window>,
+    pub(crate) forwards: Forwards,
     /// Open front-end sessions of this shard, by object.
     pub(crate) front_ends: RefCell<BTreeMap<ObjectId, usize>>,
     /// What guests asked here, by object, since the shard began. Those of deleted objects stay: sums must not fall.
@@ -220,7 +223,8 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 in_flight_bytes: Cell::new(0),
                 in_flight_less: Signal::default(),
                 throttle: RefCell::default(),
-                copies: Copies::default(),
+                copies: Rc::default(),
+                forwards: Forwards::default(),
                 front_ends: RefCell::default(),
                 guests: RefCell::default(),
                 stages: AllStages::default(),

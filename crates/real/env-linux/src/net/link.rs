@@ -34,9 +34,11 @@ use crate::{
 
 /// Bytes queued for one peer, at most; beyond, the link counts as broken and the queue is dropped.
 ///
-/// Napkin: two messages of the largest kind, or 20 ms of a 25 Gbit/s network. Engines bound what they have in flight per
-/// peer below this; a peer that is that far behind is stuck, and its owner should hear it rather than feed it.
-pub(crate) const QUEUE_BYTES_MAX: usize = 72 << 20;
+/// Above what engines bound by themselves, of which all may wait at once: 64 MiB of guests' data to the peer's copies and 64 MiB of
+/// answers to its reads (`in_flight_bytes_max` of either host), 32 MiB of region copies to and from it, 32 MiB of requests forwarded to it
+/// and 32 MiB of answers to those that it forwarded. That is 224 MiB; messages without data have the rest. Only a bug reaches it: the data is
+/// shared with whoever sent it, so a queue costs no memory of its own.
+pub(crate) const QUEUE_BYTES_MAX: usize = 256 << 20;
 
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
