@@ -96,7 +96,7 @@ impl Registry {
         }
     }
 
-    /// Enters a host, or what is new about it; keeps its name unique.
+    /// Enters what a host reports of itself; keeps its name unique. What administrators want of it is another entry and stays.
     ///
     /// # Errors
     /// `Refused` when another host has the name; `Unavailable`, `Damaged`.

@@ -83,7 +83,7 @@ impl Entry for ClusterSettings {
     }
 }
 
-/// One host.
+/// One host as it reports itself. Only the host writes it, at each start; what administrators want is in [`HostIntent`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostEntry {
     /// What people call it; unique in the cluster.
@@ -98,9 +98,6 @@ pub struct HostEntry {
     /// Where guests reach its NBD exports: `nbd://10.0.0.1:10809`, `nbd+unix:///?socket=/run/cairn/nbd.sock`.
     #[serde(default)]
     pub nbd_addresses: Vec<String>,
-    /// In maintenance: takes no new components, owns nothing it can hand over.
-    #[serde(default)]
-    pub maintenance: bool,
     /// The first shard of its server, where it is another one: people know the server by that one's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_of: Option<HostId>,
@@ -108,6 +105,20 @@ pub struct HostEntry {
 
 impl Entry for HostEntry {
     const KIND: Kind = Kind::Host;
+    type Id = HostId;
+}
+
+/// What administrators want of a host. Only they write it: no start of the host changes it. Where there is none, nothing is
+/// wanted. A server's intent is under the id of its first host.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HostIntent {
+    /// In maintenance: takes no new components, owns nothing it can hand over.
+    #[serde(default)]
+    pub maintenance: bool,
+}
+
+impl Entry for HostIntent {
+    const KIND: Kind = Kind::HostIntent;
     type Id = HostId;
 }
 

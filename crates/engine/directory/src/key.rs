@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! /cairn/<cluster id>/settings/cluster          ClusterSettings
-//!                     hosts/<host id>           HostEntry
+//!                     hosts/<host id>           HostEntry (what the host says of itself)
+//!                     host-intents/<host id>    HostIntent (what administrators want of it)
 //!                     host-names/<name>         HostNameEntry (which host has the name)
 //!                     disk-groups/<group id>    DiskGroupEntry
 //!                     policies/<name>           Policy
@@ -30,6 +31,8 @@ pub enum Kind {
     Settings,
     /// Hosts by id.
     Host,
+    /// What administrators want of hosts, by id.
+    HostIntent,
     /// Which host has a name.
     HostName,
     /// Disk groups by id.
@@ -48,9 +51,10 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the keys.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::DiskGroup,
         Self::Disk,
+        Self::HostIntent,
         Self::HostName,
         Self::Host,
         Self::Intent,
@@ -65,6 +69,7 @@ impl Kind {
         match self {
             Self::Settings => "settings",
             Self::Host => "hosts",
+            Self::HostIntent => "host-intents",
             Self::HostName => "host-names",
             Self::DiskGroup => "disk-groups",
             Self::Policy => "policies",

@@ -24,7 +24,7 @@ pub use catalogue::{Adopted, NewDisk};
 pub use embedded::{Embedded, HISTORY_CHANGES_MAX};
 pub use entries::{
     CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DeviceEntry, DeviceRole, DiskGroupEntry, DiskState,
-    Entry, HostEntry, HostNameEntry, NameEntry, TaskEntry, TaskId, TaskOutcome, TheCluster,
+    Entry, HostEntry, HostIntent, HostNameEntry, NameEntry, TaskEntry, TaskId, TaskOutcome, TheCluster,
 };
 pub use follow::{Followed, Follower};
 pub use gate::Gate;

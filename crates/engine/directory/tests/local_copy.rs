@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_directory::{
-    CreateIntent, DirectoryError, Embedded, Followed, Follower, Gate, HostEntry, LocalCopy, Name, Registry, TaskEntry,
+    CreateIntent, DirectoryError, Embedded, Followed, Follower, Gate, HostEntry, HostIntent, LocalCopy, Name, Registry, TaskEntry,
     TaskId,
 };
 use cairn_types::{ClusterId, HostId, ObjectId, Policy};
@@ -18,7 +18,6 @@ fn host(name: &str) -> HostEntry {
         peer_address: "10.0.0.1:7000".parse().unwrap(),
         api_address: None,
         nbd_addresses: Vec::new(),
-        maintenance: false,
         shard_of: None,
     }
 }
@@ -109,4 +108,16 @@ fn a_watcher_past_the_history_lists_again() {
         Followed::Snapshot(listing) => assert_eq!(listing.entries.len(), 1),
         other => panic!("{other:?}"),
     }
+}
+
+/// Goal: what administrators set outlives the restart that they set it for. Method: maintenance is set, the host registers
+/// itself again as it does at each start.
+#[test]
+fn a_restart_of_a_host_keeps_what_administrators_set() {
+    let registry = Registry::new(Embedded::in_memory(CLUSTER));
+    block_on(registry.register_host(HostId(1), &host("a"))).unwrap();
+    block_on(registry.create(&HostId(1), &HostIntent { maintenance: true })).unwrap();
+    block_on(registry.register_host(HostId(1), &host("a"))).unwrap();
+    let known = block_on(registry.get::<HostIntent>(&HostId(1))).unwrap().unwrap().entry;
+    assert!(known.maintenance, "the restart wiped the intent");
 }

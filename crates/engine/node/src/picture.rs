@@ -33,7 +33,7 @@ impl<E: Env> Node<E> {
                 name: entry.name.as_str().to_owned(),
                 fault_domain: Some(entry.fault_domain.as_str().to_owned()),
                 up: inner.rpc.is_up(host),
-                maintenance: entry.maintenance,
+                maintenance: self.intent_for(host).maintenance,
                 disk_groups: told.iter().map(group_picture).collect(),
             }
         };

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_directory::HostEntry;
+use cairn_directory::{HostEntry, HostIntent};
 use cairn_env::Env;
 use cairn_types::{HostId, Member, ObjectConfig};
 
@@ -70,6 +70,11 @@ impl<E: Env> Node<E> {
         shard_of.unwrap_or(host)
     }
 
+    /// What administrators want of a host's server.
+    pub(crate) fn intent_for(&self, host: HostId) -> HostIntent {
+        self.inner.copy.borrow().get::<HostIntent>(&self.server_of(host)).unwrap_or_default()
+    }
+
     /// The shards of a server, given by any of them.
     pub(crate) fn shards_of(&self, host: HostId) -> Vec<HostId> {
         let server = self.server_of(host);
@@ -110,7 +115,6 @@ mod tests {
             peer_address: SocketAddr::from(([10, 0, 0, 1], 9600)),
             api_address: None,
             nbd_addresses: Vec::new(),
-            maintenance: false,
             shard_of: shard_of.map(HostId),
         };
         (HostId(id), entry)

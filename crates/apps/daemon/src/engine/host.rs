@@ -173,7 +173,6 @@ fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Resul
             peer_address: host_plan.advertise.or(host.address()).unwrap_or(nowhere),
             api_address: plan.api.tcp,
             nbd_addresses,
-            maintenance: false,
             shard_of: siblings.first_beside(host.id()),
         },
         shards: siblings.ids.clone(),

@@ -62,7 +62,7 @@ impl<E: Env> Node<E> {
                 address: entry.peer_address.to_string(),
                 up: shards.iter().all(|shard| self.inner.rpc.is_up(*shard)),
                 incarnation: incarnation.0,
-                maintenance: entry.maintenance,
+                maintenance: self.intent_for(id).maintenance,
                 shards: Some(shards.len() as u32),
                 disk_groups: groups.iter().map(|g| g.disk_group).collect(),
                 capacity: capacity_of(&groups),
