@@ -169,3 +169,22 @@ fn a_member_of_etcd_knows_itself() {
     assert_eq!((endpoints.len(), run_member), (3, Some(1)));
     assert_eq!(plan.hosts[0].advertise, Some("10.0.0.2:9600".parse().unwrap()));
 }
+
+/// Goal: a host that runs no member because its name changed is not content with that. Method: a data directory with a member's data
+/// and another name; an empty name, and a member at this host's address.
+#[test]
+fn a_host_whose_name_is_no_members_any_more_is_told() {
+    let members = "[listen]\npeers = \"10.0.0.2:9600\"\n[directory]\nkind = \"etcd\"\nmembers = [\n\
+        { host = \"h2\", client_url = \"http://10.0.0.2:2379\", peer_url = \"http://10.0.0.2:2380\" } ]\n";
+    let error = refused(&format!("[host]\nname = \"\"\n{members}"));
+    assert!(error.contains("host.name") && error.contains("\"h2\""), "{error}");
+    let dir = tempfile::tempdir().unwrap();
+    let other = format!("[host]\nname = \"h7\"\ndata_dir = {:?}\n{members}", dir.path());
+    let file = dir.path().join("c.toml");
+    std::fs::write(&file, &other).unwrap();
+    let check = || cairnd(&["--check-config", "--config", file.to_str().unwrap()]).status.code();
+    assert_eq!(check(), Some(0), "a host without a member is right");
+    std::fs::create_dir_all(dir.path().join("etcd/member")).unwrap();
+    let error = refused(&other);
+    assert!(error.contains("this host ran a member") && error.contains("h2"), "{error}");
+}

@@ -104,3 +104,29 @@ fn a_life_of_a_daemon() {
     assert_eq!(incarnation(&dir), 2);
     assert_eq!(stop(daemon), 0);
 }
+
+/// Goal: a host that waits for the directory says so. Method: its etcd is at a port where nobody listens.
+#[test]
+fn a_start_without_a_directory_says_what_it_waits_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (etcd, peers) = (free(), free());
+    let config = format!(
+        "[host]\nname = \"a\"\ndata_dir = {:?}\n[listen]\npeers = \"{peers}\"\napi = \"\"\nnbd = \"\"\napi_socket = \"\"\n\
+         nbd_socket = \"\"\n[directory]\nkind = \"etcd\"\nendpoints = [\"http://{etcd}\"]\n",
+        dir.path()
+    );
+    let (file, log) = (dir.path().join("c.toml"), dir.path().join("log"));
+    std::fs::write(&file, config).unwrap();
+    let begun = Instant::now();
+    let out = std::fs::File::create(&log).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_cairnd")).arg("--config").arg(&file).stderr(out).spawn().unwrap();
+    let daemon = Daemon(child);
+    let said = || std::fs::read_to_string(&log).unwrap();
+    while !said().contains("waits for the directory at") {
+        assert!(begun.elapsed() < Duration::from_secs(15), "nothing is said: {}", said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(said().contains(&etcd.to_string()), "{}", said());
+    drop(daemon);
+}

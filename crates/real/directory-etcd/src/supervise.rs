@@ -4,8 +4,8 @@
 //!             it never outlives the daemon, whatever ends the daemon: the kernel kills it with the supervising thread
 //!             an etcd that is not installed, or that does not stay up, is said in words with the end of its log
 //! Assumes     etcd's own files are crash-safe: it is killed without ceremony
-//! Not here    who holds a member (placement of 1, 3 or 5 of them is the daemon's configuration); replacing a member
-//!             whose data is lost: etcd refuses it, and says so in its log (`etcdctl member remove`, `member add`)
+//! Not here    who holds a member (placement of 1, 3 or 5 of them is the daemon's configuration); how a member without data
+//!             begins (`rejoin`)
 
 use std::{
     env,
@@ -22,6 +22,8 @@ use std::{
 };
 
 use cairn_types::ClusterId;
+
+use crate::rejoin::{self, Begin};
 
 /// Transactions whose history etcd keeps for watches; older ones are compacted every five minutes.
 const HISTORY_REVISIONS: u64 = 10_000;
@@ -57,6 +59,10 @@ pub struct MemberConfig {
     pub peer_url: String,
     /// All members with their peer URLs, this one included.
     pub initial_cluster: Vec<(String, String)>,
+    /// Where clients reach the other members: who is asked how a member without data begins.
+    pub others: Vec<String>,
+    /// This host was in the cluster before: where its data is lost, it makes no new cluster out of nothing.
+    pub joined: bool,
     /// The etcd program; looked for when none is given.
     pub program: Option<PathBuf>,
 }
@@ -242,8 +248,12 @@ fn prepare_folders(config: &MemberConfig) -> Result<(), (PathBuf, io::Error)> {
 }
 
 /// What etcd 3.4 is told.
-fn arguments(config: &MemberConfig) -> Vec<String> {
-    let members: Vec<String> = config.initial_cluster.iter().map(|(name, url)| format!("{name}={url}")).collect();
+fn arguments(config: &MemberConfig, begin: &Begin) -> Vec<String> {
+    let (state, members) = match begin {
+        Begin::AsConfigured => ("new", &config.initial_cluster),
+        Begin::Existing(members) => ("existing", members),
+    };
+    let members: Vec<String> = members.iter().map(|(name, url)| format!("{name}={url}")).collect();
     let data_dir = config.data_dir.display();
     vec![
         format!("--name={}", config.name),
@@ -254,7 +264,7 @@ fn arguments(config: &MemberConfig) -> Vec<String> {
         format!("--initial-advertise-peer-urls={}", config.peer_url),
         format!("--initial-cluster={}", members.join(",")),
         format!("--initial-cluster-token=cairn-{}", config.cluster),
-        "--initial-cluster-state=new".into(),
+        format!("--initial-cluster-state={state}"),
         "--auto-compaction-mode=revision".into(),
         format!("--auto-compaction-retention={HISTORY_REVISIONS}"),
         format!("--quota-backend-bytes={QUOTA_BYTES}"),
@@ -277,7 +287,16 @@ impl Supervisor {
         let mut first = true;
         loop {
             let begun = Instant::now();
-            let why = match self.spawn() {
+            let spawned = match self.begin() {
+                Ok(begin) => self.spawn(&begin),
+                // What it waits for is no fault of this host: it is told, and tried again.
+                Err(why) => {
+                    let _ = started.send(Ok(()));
+                    first = false;
+                    Err(io::Error::other(why))
+                }
+            };
+            let why = match spawned {
                 Ok(mut child) => {
                     self.set(MemberState::Running { pid: child.id() });
                     let _ = started.send(Ok(()));
@@ -312,11 +331,21 @@ impl Supervisor {
         locked(&self.status).state = state;
     }
 
-    fn spawn(&self) -> io::Result<Child> {
+    /// How it begins. A member that has its data needs nobody's word.
+    fn begin(&self) -> Result<Begin, String> {
+        if self.config.data_dir.join("member").is_dir() {
+            return Ok(Begin::AsConfigured);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("no runtime to ask the other members with: {error}"))?;
+        runtime.block_on(rejoin::begin(&self.config))
+    }
+
+    fn spawn(&self, begin: &Begin) -> io::Result<Child> {
         let log = self.open_log()?;
         let mut command = Command::new(&self.program);
         command
-            .args(arguments(&self.config))
+            .args(arguments(&self.config, begin))
             // Its settings come from us alone: ETCD_* of the daemon's environment would override them silently.
             .env_clear()
             .env("PATH", env::var_os("PATH").unwrap_or_default())
@@ -406,6 +435,8 @@ mod tests {
             client_url: "http://127.0.0.1:1".into(),
             peer_url: "http://127.0.0.1:2".into(),
             initial_cluster: vec![("a".into(), "http://127.0.0.1:2".into())],
+            others: Vec::new(),
+            joined: false,
             program: None,
         }
     }

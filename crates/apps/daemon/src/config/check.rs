@@ -25,7 +25,8 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong, by key, with the remedy.
     pub fn check(mut self) -> Result<Self, ConfigError> {
-        if self.host.name.is_empty() {
+        let named_by_machine = self.host.name.is_empty();
+        if named_by_machine {
             self.host.name = hostname()?;
         }
         if self.host.fault_domain.is_empty() {
@@ -51,6 +52,7 @@ impl Config {
             check_name("host", &last).map_err(|error| bad("host.name", &format!("with host.shards, {error}")))?;
         }
         self.check_directory()?;
+        self.check_member(named_by_machine)?;
         self.check_listen()?;
         self.check_disk_groups()?;
         self.check_tuning()?;
@@ -115,6 +117,45 @@ impl Config {
                 &format!("{members} members: use 1, 3 or 5, an even number tolerates no more failures"),
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// A host that ran a member of the directory, or should by its address, and whose name is none of the members': it would
+    /// run none, and nobody would say so.
+    fn check_member(&self, named_by_machine: bool) -> Result<(), ConfigError> {
+        let (members, name) = (&self.directory.members, &self.host.name);
+        if members.is_empty() || members.iter().any(|member| member.host == *name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = members.iter().map(|member| member.host.as_str()).collect();
+        let names = names.join(", ");
+        let data = self.host.data_dir.join("etcd");
+        if data.join("member").is_dir() {
+            return Err(bad(
+                "host.name",
+                &format!(
+                    "this host ran a member of the directory ({} has its data), it is called {name:?} now, and \
+                     directory.members has {names}. Set host.name to the name that it had; if it shall run no member any \
+                     more, move {} away",
+                    data.display(),
+                    data.display()
+                ),
+            ));
+        }
+        let own = [&self.listen.advertise, &self.listen.peers].into_iter().find_map(|text| text.parse().ok());
+        let own = own.map(|address: SocketAddr| address.ip()).filter(|ip| !ip.is_unspecified());
+        let at = |url: &str| url.strip_prefix("http://").and_then(|rest| rest.parse::<SocketAddr>().ok());
+        let here = members.iter().find(|member| own.is_some() && at(&member.client_url).map(|a| a.ip()) == own);
+        match here.filter(|_| named_by_machine) {
+            Some(member) => Err(bad(
+                "host.name",
+                &format!(
+                    "it is empty, so the machine's name {name:?} counts, and directory.members has this host's address as \
+                     {:?}. Set host.name",
+                    member.host
+                ),
+            )),
+            None => Ok(()),
         }
     }
 

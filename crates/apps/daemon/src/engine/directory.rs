@@ -20,6 +20,8 @@ use crate::{
 
 /// How long a host that belongs to no cluster yet waits for the directory.
 const JOIN_WAIT: Duration = Duration::from_secs(60);
+/// How often it says so meanwhile.
+const TELL_EVERY: Duration = Duration::from_secs(4);
 
 /// The directory, and what keeps it going.
 pub struct ClusterDirectory {
@@ -90,7 +92,7 @@ async fn etcd(
     // Cluster ids of etcd members only keep strangers apart: the name is what all hosts know before they join.
     let by_name = cluster_of_name(&plan.cluster_name);
     let member = match run_member {
-        Some(index) => Some(start_member(plan, by_name, index, config)?),
+        Some(index) => Some(start_member(plan, by_name, known.is_some(), index, config)?),
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -104,7 +106,9 @@ async fn etcd(
         Some(cluster) => cluster,
         None => {
             let rendezvous = EtcdDirectory::new(handle.clone(), by_name, endpoints).map_err(StartError::refused)?;
-            join(plan, rendezvous, fresh).await.map_err(StartError::refused)?
+            let asked = endpoints.join(", ");
+            let joined = tell_while(&asked, join(plan, rendezvous, fresh)).await;
+            joined.map_err(StartError::refused)?
         }
     };
     let directory = EtcdDirectory::new(handle, cluster, endpoints).map_err(StartError::refused)?;
@@ -122,6 +126,26 @@ fn cluster_of_name(name: &str) -> ClusterId {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     });
     ClusterId(hash)
+}
+
+/// Says what is waited for while `future` is under way.
+async fn tell_while<T>(asked: &str, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut waited = Duration::ZERO;
+    loop {
+        match tokio::time::timeout(TELL_EVERY, &mut future).await {
+            Ok(done) => return done,
+            Err(_) => {
+                waited += TELL_EVERY;
+                tracing::warn!(
+                    waited_s = waited.as_secs(),
+                    most_s = JOIN_WAIT.as_secs(),
+                    "this host belongs to no cluster yet and waits for the directory at {asked}: start its members, or \
+                     look at the addresses and the network"
+                );
+            }
+        }
+    }
 }
 
 async fn join(plan: &Plan, rendezvous: Arc<EtcdDirectory>, fresh: ClusterId) -> Result<ClusterId, DirectoryError> {
@@ -143,7 +167,13 @@ async fn init(registry: &Registry, plan: &Plan, cluster: ClusterId) -> Result<()
     }
 }
 
-fn start_member(plan: &Plan, cluster: ClusterId, index: usize, config: &DirectoryConfig) -> Result<Member, StartError> {
+fn start_member(
+    plan: &Plan,
+    cluster: ClusterId,
+    joined: bool,
+    index: usize,
+    config: &DirectoryConfig,
+) -> Result<Member, StartError> {
     let own = &config.members[index];
     let data_dir = &plan.hosts[0].data_dir;
     // A bare name is looked for where programs are; only what names a folder is taken by the letter.
@@ -156,6 +186,8 @@ fn start_member(plan: &Plan, cluster: ClusterId, index: usize, config: &Director
         client_url: own.client_url.clone(),
         peer_url: own.peer_url.clone(),
         initial_cluster: config.members.iter().map(|m| (m.host.clone(), m.peer_url.clone())).collect(),
+        others: config.members.iter().filter(|m| m.host != own.host).map(|m| m.client_url.clone()).collect(),
+        joined,
         program,
     };
     Member::start(member).map_err(StartError::refused)

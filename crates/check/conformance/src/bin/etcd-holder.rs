@@ -27,6 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         client_url: format!("http://127.0.0.1:{client}"),
         peer_url: peer_url.clone(),
         initial_cluster: vec![("held".into(), peer_url)],
+        others: Vec::new(),
+        joined: false,
         program: None,
     })?;
     let MemberState::Running { pid } = member.state() else {
