@@ -33,8 +33,6 @@ pub enum ComponentState {
     Absent {
         /// Every operation up to this one is decided on it.
         stale_since: OpId,
-        /// Wall clock when it was recorded, in ms since 1970; only the repair delay reads it.
-        since_unix_ms: u64,
     },
     /// Being filled: takes new writes, serves no reads.
     Resyncing {

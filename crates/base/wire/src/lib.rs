@@ -24,8 +24,8 @@ use bytes::Bytes;
 /// 1: mirrors, votes, leases, resync. 2: what requests copies remember is told at the end of a resync; heartbeats count failed devices.
 /// 3: heartbeats list objects once. 4: one message answers all requests that were carried out together. 5: a request's name tells which
 /// ones are answered. 6: seats that may have forgotten are told what was decided without them. 7: copies tell what they took last as a
-/// write.
-pub const PROTOCOL_VERSION: u32 = 7;
+/// write. 8: hosts tell their clock of the day, and records have no time of an absence.
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;

@@ -33,6 +33,8 @@ pub struct DiskGroupSummary {
 /// What a host tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct HostSummary {
+    /// Its clock of the day, in ms since 1970. Nothing is decided by it: people are told where clocks differ.
+    pub unix_ms: u64,
     /// Its disk groups.
     pub disk_groups: Vec<DiskGroupSummary>,
 }

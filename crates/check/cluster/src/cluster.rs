@@ -644,6 +644,7 @@ impl Cluster {
             member.gate.set_shut(false);
             member.way.heal();
             member.host.set_slow_steps(Duration::ZERO);
+            member.host.set_wall_clock_off_ms(0);
             member.host.no_planned_crash();
             member.host.disk_names().iter().for_each(|name| member.host.disk(name).heal());
             member.host.resume();

@@ -32,6 +32,18 @@ pub fn events(rng: &mut Rng, shape: &Shape, menu: Menu) -> Vec<Event> {
     }
 }
 
+/// In one run of four a host whose clock of the day is wrong by up to 30 days, for some time or for the whole run.
+pub(crate) fn wrong_clock(rng: &mut Rng, hosts: usize) -> Option<Event> {
+    if !rng.one_in(4) {
+        return None;
+    }
+    let host = rng.below(hosts as u64) as usize;
+    let off_ms = rng.between(10_000, 30 * 86_400_000) as i64;
+    let off_ms = if rng.one_in(2) { off_ms } else { -off_ms };
+    let (at_ms, for_ms) = (rng.below(4000), rng.between(1000, 40_000));
+    Some(Event { at_ms, for_ms, what: What::WallClock { host, off_ms } })
+}
+
 impl Draw<'_> {
     fn host(&mut self) -> usize {
         self.rng.below(self.shape.hosts as u64) as usize

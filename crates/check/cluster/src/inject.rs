@@ -61,6 +61,7 @@ pub async fn one(cluster: &Cluster, event: Event) {
         | What::CrashAll { .. }
         | What::Pause { .. }
         | What::ClockRate { .. }
+        | What::WallClock { .. }
         | What::RollBack { .. } => befall(cluster, what, lasts).await,
         What::Isolate { .. }
         | What::Cut { .. }
@@ -150,6 +151,11 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             host(*n).resume();
         }
         What::ClockRate { host: n, ppm } => host(*n).set_clock_rate_ppm(*ppm),
+        What::WallClock { host: n, off_ms } => {
+            host(*n).set_wall_clock_off_ms(*off_ms);
+            lasts.await;
+            host(*n).set_wall_clock_off_ms(0);
+        }
         What::RollBack { host: n, loss } => roll_back(cluster, *n, *loss, lasts).await,
         other => panic!("{other:?} does not happen to a host"),
     }

@@ -70,6 +70,8 @@ impl Plan {
         let needs = Self::needs(&mut rng, menu);
         let shape = Shape::draw(&mut rng, needs);
         let mut events = draw::events(&mut rng, &shape, menu);
+        // From numbers of its own: all else of the plan is what it is without.
+        events.extend(draw::wrong_clock(&mut Rng::new(seed ^ 0x0063_6c6f_636b), shape.hosts));
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);
         let tail_ms = if quiet { rng.between(0, 200) } else { rng.between(500, 6000) };

@@ -80,6 +80,7 @@ impl Spread {
             }
             What::Pause { host } => self.each(host, |host, _| What::Pause { host }),
             What::ClockRate { host, ppm } => self.each(host, |host, _| What::ClockRate { host, ppm }),
+            What::WallClock { host, off_ms } => self.each(host, |host, _| What::WallClock { host, off_ms }),
             What::SlowCpu { host, step_us } => self.each(host, |host, _| What::SlowCpu { host, step_us }),
             What::RollBack { host, loss } => self.each(host, |host, n| What::RollBack { host, loss: loss ^ n }),
             What::Isolate { host } => {

@@ -111,6 +111,8 @@ pub enum What {
     AtMoment { moment: Moment, blow: Blow, after_us: u64 },
     /// The clock runs at another rate, within the bound.
     ClockRate { host: usize, ppm: i64 },
+    /// The clock of the day is wrong by so much, ahead or (below zero) behind; it is set right at the end.
+    WallClock { host: usize, off_ms: i64 },
     /// Each step of the process takes so long: its processor is somebody else's, mostly.
     SlowCpu { host: usize, step_us: u64 },
     /// No link to anyone.
@@ -186,6 +188,7 @@ impl What {
             Self::Pause { .. } => "pause",
             Self::AtMoment { .. } => "blow at a change of state",
             Self::ClockRate { .. } => "clock rate",
+            Self::WallClock { .. } => "wrong clock of the day",
             Self::SlowCpu { .. } => "slow processor",
             Self::Isolate { .. } => "isolated host",
             Self::Cut { .. } => "cut",
@@ -217,7 +220,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 38] = [
+    pub const KINDS: [&'static str; 39] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -228,6 +231,7 @@ impl What {
         "pause",
         "blow at a change of state",
         "clock rate",
+        "wrong clock of the day",
         "slow processor",
         "isolated host",
         "cut",

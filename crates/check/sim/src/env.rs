@@ -61,7 +61,8 @@ impl Env for SimEnv {
     }
 
     fn unix_ms(&self) -> u64 {
-        UNIX_MS_AT_START + Duration::from_nanos(self.core.now()).as_millis() as u64
+        let right = UNIX_MS_AT_START + Duration::from_nanos(self.core.now()).as_millis() as u64;
+        right.saturating_add_signed(self.host.wall_clock_off_ms())
     }
 
     fn sleep_until(&self, at: Time) -> LocalBoxFuture<'static, ()> {

@@ -151,6 +151,8 @@ pub(crate) struct HostInner {
     slow_step: Cell<u64>,
     busy_until: Cell<u64>,
     clock: Cell<Clock>,
+    /// How far its clock of the day is ahead of the world's, in milliseconds.
+    wall_clock_off_ms: Cell<i64>,
     disks: RefCell<BTreeMap<String, Arc<DiskCore>>>,
     program: RefCell<Option<Program>>,
     pub(crate) rng: RefCell<Rng>,
@@ -195,6 +197,11 @@ impl HostInner {
     /// This host's clock.
     pub(crate) fn clock_now(&self, world: u64) -> u64 {
         self.clock.get().read(world)
+    }
+
+    /// How far this host's clock of the day is ahead of the world's, in milliseconds.
+    pub(crate) fn wall_clock_off_ms(&self) -> i64 {
+        self.wall_clock_off_ms.get()
     }
 
     /// The world's time at which this host's clock shows `at`, if that is to come.
@@ -308,6 +315,7 @@ impl Host {
                 rate_ppm: 0,
                 stopped: false,
             }),
+            wall_clock_off_ms: Cell::new(0),
             disks: RefCell::default(),
             program: RefCell::default(),
             rng: RefCell::new(rng),
@@ -494,6 +502,11 @@ impl Host {
     pub fn set_clock_rate_ppm(&self, rate_ppm: i64) {
         assert!(rate_ppm > -1_000_000, "a clock does not run backwards");
         self.inner.set_clock(&self.core, |clock| clock.rate_ppm = rate_ppm);
+    }
+
+    /// Sets the clock of the day: so many milliseconds ahead of the world's, or behind it below zero. It survives a crash.
+    pub fn set_wall_clock_off_ms(&self, off_ms: i64) {
+        self.inner.wall_clock_off_ms.set(off_ms);
     }
 
     /// Plans a power loss; replaces an earlier plan.

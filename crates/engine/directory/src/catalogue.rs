@@ -33,8 +33,8 @@ pub struct NewDisk {
     pub by: HostId,
     /// Now, in ms since 1970.
     pub now_unix_ms: u64,
-    /// From when on another host may finish or undo it, in ms since 1970.
-    pub expires_unix_ms: u64,
+    /// How long the creation may take before another host may finish or undo it.
+    pub lasts_ms: u64,
 }
 
 /// What became of an object that the catalogue was told from its record.
@@ -152,7 +152,7 @@ impl Registry {
             components: disk.components.clone(),
             by: disk.by,
             created_unix_ms: disk.now_unix_ms,
-            expires_unix_ms: disk.expires_unix_ms,
+            lasts_ms: disk.lasts_ms,
         };
         let name_key = Key::of::<NameEntry>(&disk.name);
         for _ in 0..ROUNDS_MAX {

@@ -252,10 +252,10 @@ pub struct CreateIntent {
     pub components: Vec<ComponentPlace>,
     /// The host that creates it.
     pub by: HostId,
-    /// When it began, in ms since 1970.
+    /// When it began by the clock of that host, in ms since 1970: for people.
     pub created_unix_ms: u64,
-    /// From when on another host may finish or undo it, in ms since 1970.
-    pub expires_unix_ms: u64,
+    /// How long it may take. A host that has seen it for longer, by its own running clock, may finish or undo it.
+    pub lasts_ms: u64,
 }
 
 impl Entry for CreateIntent {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cairn_directory::{
-    CreateIntent, DirectoryError, Embedded, Followed, Follower, Gate, HostEntry, HostIntent, LocalCopy, Name, Registry, TaskEntry,
-    TaskId,
+    CreateIntent, DirectoryError, Embedded, Followed, Follower, Gate, HostEntry, HostIntent, LocalCopy, Name, Registry,
+    TaskEntry, TaskId,
 };
 use cairn_types::{ClusterId, HostId, ObjectId, Policy};
 use futures::executor::block_on;
@@ -36,13 +36,8 @@ fn it_follows_is_stored_and_answers_while_the_directory_is_away() {
     let gold = Name::new("gold").unwrap();
     block_on(registry.create(&gold, &Policy::default())).unwrap();
     assert!(follow(&mut copy, 3000));
-    let intent = CreateIntent {
-        name: gold.clone(),
-        components: Vec::new(),
-        by: HostId(1),
-        created_unix_ms: 0,
-        expires_unix_ms: 0,
-    };
+    let intent =
+        CreateIntent { name: gold.clone(), components: Vec::new(), by: HostId(1), created_unix_ms: 0, lasts_ms: 0 };
     block_on(registry.create(&ObjectId(1), &intent)).unwrap();
     assert!(!follow(&mut copy, 4000), "intents are not kept: nothing to store");
     assert!(!String::from_utf8(copy.to_json()).unwrap().contains("intents"));

@@ -67,6 +67,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) peer_changes: Cell<u64>,
     /// Seats that were looked at and found in order, until a peer comes or goes.
     pub(crate) reconciled: RefCell<BTreeSet<(cairn_types::DiskGroupId, cairn_types::ObjectId)>>,
+    /// When this host first saw that an object is unfinished.
+    pub(crate) unfinished_since: RefCell<BTreeMap<cairn_types::ObjectId, cairn_types::Time>>,
     /// The catalogue as of this revision has nothing that is unfinished.
     pub(crate) catalogue_finished: Cell<Option<Revision>>,
 }
@@ -116,6 +118,7 @@ impl<E: Env> Node<E> {
                 stopping: Cell::new(false),
                 peer_changes: Cell::new(0),
                 reconciled: RefCell::default(),
+                unfinished_since: RefCell::default(),
                 catalogue_finished: Cell::default(),
             }),
         };
@@ -143,6 +146,7 @@ impl<E: Env> Node<E> {
         let summary = weak.clone();
         let summarise = Rc::new(move || match summary.upgrade() {
             Some(inner) => HostSummary {
+                unix_ms: inner.env.unix_ms(),
                 disk_groups: inner.seats.stores().iter().map(cairn_object::LocalStore::summary).collect(),
             },
             None => HostSummary::default(),

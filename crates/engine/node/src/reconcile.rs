@@ -22,7 +22,9 @@ use crate::{
 /// How often seats are looked at.
 const RECONCILE_EVERY: Duration = Duration::from_secs(2);
 /// Nascent components without an intent are kept this long: the intent may be on its way.
-const NASCENT_KEEP_MS: u64 = 60_000;
+const NASCENT_KEEP: Duration = Duration::from_secs(60);
+/// What was seen unfinished is remembered this long; then the count begins again.
+const SEEN_KEEP: Duration = Duration::from_secs(600);
 
 impl<E: Env> Node<E> {
     pub(crate) async fn reconcile(&self) {
@@ -228,9 +230,17 @@ impl<E: Env> Node<E> {
         gone
     }
 
+    /// For how long this host has seen that an object is unfinished: by its own running clock, as clocks of the day may be wrong.
+    fn seen_for(&self, object: ObjectId) -> Duration {
+        let now = self.inner.env.now();
+        now.since(*self.inner.unfinished_since.borrow_mut().entry(object).or_insert(now))
+    }
+
     /// Disks that the catalogue has half made or half deleted. At rest there are none, and that is seen without a look at each.
     async fn reconcile_catalogue(&self) {
         let inner = &self.inner;
+        let now = inner.env.now();
+        inner.unfinished_since.borrow_mut().retain(|_, since| now.since(*since) < SEEN_KEEP);
         let revision = inner.copy.borrow().revision();
         if revision.is_some() && revision == inner.catalogue_finished.get() {
             return;
@@ -270,7 +280,7 @@ impl<E: Env> Node<E> {
         let creating = entries.iter().filter(|(_, entry)| entry.state == DiskState::Creating);
         for object in creating.map(|(object, _)| *object) {
             let Ok(Some(intent)) = inner.registry.get::<CreateIntent>(&object).await else { continue };
-            if inner.env.unix_ms() < intent.entry.expires_unix_ms {
+            if self.seen_for(object) < Duration::from_millis(intent.entry.lasts_ms) {
                 continue;
             }
             let mut hosts: Vec<_> = intent.entry.components.iter().map(|place| place.host).collect();
@@ -327,8 +337,8 @@ impl<E: Env> Node<E> {
     async fn reconcile_nascent(&self, disk_group: DiskGroupId, object: ObjectId) {
         let inner = &self.inner;
         let Ok(intent) = inner.registry.get::<CreateIntent>(&object).await else { return };
-        let now = inner.env.unix_ms();
-        if intent.is_some_and(|i| now < i.entry.expires_unix_ms + NASCENT_KEEP_MS) {
+        let seen_for = self.seen_for(object);
+        if intent.is_some_and(|i| seen_for < Duration::from_millis(i.entry.lasts_ms) + NASCENT_KEEP) {
             return;
         }
         let Some(store) = inner.seats.store(disk_group) else { return };

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_disk_is_served_by_the_shard_that_has_its_copy() {
         const COPY: Role = Role::Data { set: 0, copy: 0 };
-        let stale = ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 };
+        let stale = ComponentState::Absent { stale_since: OpId::ZERO };
         let shards = [HostId(1), HostId(2)];
         let at = |object, members: &[_]| serving_shard(&shards, &disk(object, members)).0;
         for object in 0..4 {

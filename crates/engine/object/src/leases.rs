@@ -50,6 +50,8 @@ pub struct PeerState {
     pub summary: HostSummary,
     /// Its process.
     pub incarnation: Incarnation,
+    /// How far its clock of the day is ahead of this host's, in milliseconds; behind it below zero.
+    pub clock_ahead_ms: i64,
 }
 
 /// What was told of a disk group last.
@@ -319,7 +321,9 @@ impl<E: Env> Leases<E> {
         drop(remembered);
         // One that does not hear this host cannot be asked for anything: its disk groups are away, whatever it tells.
         let failed = if inner.rpc.is_up(from) { self.heard_of(from, &heartbeat.summary) } else { Vec::new() };
-        inner.peers.borrow_mut().insert(from, PeerState { summary: heartbeat.summary, incarnation });
+        let summary = heartbeat.summary;
+        let clock_ahead_ms = summary.unix_ms.wrapping_sub(inner.env.unix_ms()) as i64;
+        inner.peers.borrow_mut().insert(from, PeerState { summary, incarnation, clock_ahead_ms });
         failed
     }
 

@@ -642,7 +642,7 @@ fn change_of(request: Request, data: Bytes) -> Result<(Target, Change), Box<Requ
 }
 
 /// Version of the encoded record.
-const RECORD_VERSION: u8 = 1;
+const RECORD_VERSION: u8 = 2;
 
 fn encode_record(record: &SeatRecord) -> Bytes {
     postcard::to_extend(record, vec![RECORD_VERSION]).expect("records have no unencodable values").into()

@@ -71,7 +71,7 @@ pub(crate) mod tests {
         let id = u128::from(u32::from(letters[0]));
         let state = match letters.get(2) {
             None => ComponentState::Active,
-            Some('-') => ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 },
+            Some('-') => ComponentState::Absent { stale_since: OpId::ZERO },
             Some('~') => ComponentState::Resyncing { stale_since: OpId::ZERO },
             Some(other) => panic!("{other} is no state"),
         };

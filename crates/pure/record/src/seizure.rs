@@ -137,7 +137,6 @@ struct Answers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Seizure {
     epoch: Epoch,
-    now_unix_ms: u64,
     /// The highest record known.
     best: Accepted,
     seats: BTreeMap<Seat, SeatAnswer>,
@@ -154,11 +153,10 @@ pub struct Seizure {
 impl Seizure {
     /// Begins with the highest record known as a `hint`: csn 0 for an object that was never owned.
     ///
-    /// `epoch` is from [`crate::next_epoch`] and used once. `now_unix_ms` dates what is recorded absent.
-    pub fn start(epoch: Epoch, hint: Accepted, now_unix_ms: u64) -> (Self, Vec<SeizureEffect>) {
+    /// `epoch` is from [`crate::next_epoch`] and used once.
+    pub fn start(epoch: Epoch, hint: Accepted) -> (Self, Vec<SeizureEffect>) {
         let mut seizure = Self {
             epoch,
-            now_unix_ms,
             watermark: OpId::ZERO,
             proven: BTreeMap::new(),
             best: hint,
@@ -476,13 +474,12 @@ impl Seizure {
         };
         let answer = self.answer_of(member);
         let damaged = answer.is_some_and(|a| self.forgets(member, a));
-        let since_unix_ms = self.now_unix_ms;
         match member.state {
             _ if gone => Degraded,
-            Active if damaged => Absent { stale_since: OpId::ZERO, since_unix_ms },
-            Active if answer.is_none() => Absent { stale_since: self.watermark, since_unix_ms },
+            Active if damaged => Absent { stale_since: OpId::ZERO },
+            Active if answer.is_none() => Absent { stale_since: self.watermark },
             Resyncing { .. } if damaged => Resyncing { stale_since: OpId::ZERO },
-            Resyncing { stale_since } if answer.is_none() => Absent { stale_since, since_unix_ms },
+            Resyncing { stale_since } if answer.is_none() => Absent { stale_since },
             state => state,
         }
     }

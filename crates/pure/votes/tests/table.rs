@@ -24,7 +24,7 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
             _ => Role::Witness,
         },
         state: match states[n].as_str() {
-            "st" => ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 },
+            "st" => ComponentState::Absent { stale_since: OpId::ZERO },
             "re" => ComponentState::Resyncing { stale_since: OpId::ZERO },
             "xx" => ComponentState::Degraded,
             _ => ComponentState::Active,

@@ -60,8 +60,7 @@ impl MemoryCluster {
         wounded.summary.resync_bytes_left = 3 << 20;
         wounded.components[1].host = state.hosts[3].id;
         wounded.components[1].host_name = "host-4".into();
-        wounded.components[1].state =
-            ComponentState::Absent { since_unix_ms: 1_800_000_000_000, repair_in_s: Some(3540) };
+        wounded.components[1].state = ComponentState::Absent { for_s: Some(60), repair_in_s: Some(3540) };
         state.disks.insert("wounded".into(), wounded);
         Self(RefCell::new(state))
     }

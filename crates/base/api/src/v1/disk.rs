@@ -86,9 +86,9 @@ pub enum ComponentState {
     Active,
     /// Unreachable, may come back.
     Absent {
-        /// When it was recorded, in ms since 1970.
-        since_unix_ms: u64,
-        /// Seconds until it is replaced; none when nothing could replace it.
+        /// Seconds since its owner learned of it, as the owner counts; none where nobody owns the disk.
+        for_s: Option<u64>,
+        /// Seconds until it is replaced; none where nobody owns the disk.
         repair_in_s: Option<u64>,
     },
     /// Being filled.

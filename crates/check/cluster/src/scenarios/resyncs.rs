@@ -8,6 +8,7 @@ use cairn_sim::{Fault, Medium};
 use super::{Scenario, Stage};
 use crate::{
     cluster::{Cluster, LOG_SEGMENT_BYTES},
+    plan::REPAIR_DELAY_MS,
     shape::Shape,
 };
 
@@ -72,6 +73,15 @@ fn away() -> Vec<Scenario> {
 fn spoiled() -> Vec<Scenario> {
     let busy = |hosts| Shape::plain(hosts).read_everywhere();
     vec![
+        Scenario::new(
+            "P6. the owner's clock of the day is 30 days ahead",
+            (
+                "what is away is rebuilt after the repair delay, whoever recorded it and whatever his clock said",
+                "the owner's clock is set 30 days ahead, or behind; a host with a copy dies for good; a host whose clock is right takes over",
+            ),
+            (busy(4), 4),
+            wrong_clock,
+        ),
         Scenario::new(
             "7. undo, crash, replay",
             (
@@ -281,6 +291,30 @@ async fn capacity_dies(stage: Stage) -> Result<(), String> {
     stage.capacity(n).for_each(|disk| disk.bring_back());
     stage.host(n).restart();
     stage.ms(5000).await;
+    stage.rest(false).await
+}
+
+async fn wrong_clock(stage: Stage) -> Result<(), String> {
+    const MONTH_MS: i64 = 30 * 86_400_000;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let dies = copies[stage.below(2) as usize];
+    let wrong = (dies + 1) % stage.hosts();
+    let off_ms = if stage.below(2) == 0 { MONTH_MS } else { -MONTH_MS };
+    stage.say(format!("h{wrong}: its clock is {off_ms} ms ahead"));
+    stage.host(wrong).set_wall_clock_off_ms(off_ms);
+    stage.attach(wrong).await?;
+    stage.ms(1000).await;
+    stage.crash(dies);
+    stage.ms(4000).await;
+    let right = (wrong + 1) % stage.hosts();
+    stage.attach(right).await?;
+    // Before the delay is over nothing is rebuilt: the copy may come back.
+    stage.ms(REPAIR_DELAY_MS / 2).await;
+    if !stage.hosts_of(0).await?.contains(&dies) {
+        return Err(format!("h{dies} was replaced before the repair delay was over"));
+    }
+    stage.ms(REPAIR_DELAY_MS).await;
+    stage.healthy_at(right).await?;
     stage.rest(false).await
 }
 

@@ -30,7 +30,7 @@ fn disk(object: u128, text: &str) -> NewDisk {
         components: vec![place(object * 10 + 1, 2), place(object * 10 + 2, 1)],
         by: HostId(1),
         now_unix_ms: 1000,
-        expires_unix_ms: 61_000,
+        lasts_ms: 60_000,
     }
 }
 

@@ -93,7 +93,6 @@ impl<E: Env> Node<E> {
 
     async fn enter(&self, config: &ObjectConfig, owner: Option<HostId>) -> ApiResult<()> {
         let name = |text: &str| Name::new(text).map_err(|e| ApiError::invalid(e.to_string()));
-        let now_unix_ms = self.inner.env.unix_ms();
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
         let disk = NewDisk {
             object: config.object,
@@ -103,8 +102,8 @@ impl<E: Env> Node<E> {
             preferred_owner: owner,
             components: config.members.iter().map(place).collect(),
             by: self.me(),
-            now_unix_ms,
-            expires_unix_ms: now_unix_ms + CREATE_MS,
+            now_unix_ms: self.inner.env.unix_ms(),
+            lasts_ms: CREATE_MS,
         };
         self.inner.registry.begin_create(&disk).await.map_err(directory_error)
     }

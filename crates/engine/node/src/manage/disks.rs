@@ -161,7 +161,10 @@ impl<E: Env> Node<E> {
             Role::Data { set, copy } => (0, set, copy),
             Role::Witness => (1, 0, 0),
         });
-        let now = self.inner.env.unix_ms();
+        let absent_ms = |m: &Member| {
+            let all = status.map(|status| &status.absent_ms[..]).unwrap_or_default();
+            all.iter().find(|(component, _)| *component == m.component).map(|(_, ms)| *ms)
+        };
         let delay_ms = self.inner.shard.options().repair_delay.as_millis() as u64;
         let component = |m: &Member| v1::Component {
             id: m.component,
@@ -177,9 +180,9 @@ impl<E: Env> Node<E> {
             state: match m.state {
                 ComponentState::Active => v1::ComponentState::Active,
                 ComponentState::Degraded => v1::ComponentState::Degraded,
-                ComponentState::Absent { since_unix_ms, .. } => v1::ComponentState::Absent {
-                    since_unix_ms,
-                    repair_in_s: Some((since_unix_ms + delay_ms).saturating_sub(now).div_ceil(1000)),
+                ComponentState::Absent { .. } => v1::ComponentState::Absent {
+                    for_s: absent_ms(m).map(|ms| ms / 1000),
+                    repair_in_s: absent_ms(m).map(|ms| delay_ms.saturating_sub(ms).div_ceil(1000)),
                 },
                 ComponentState::Resyncing { .. } => {
                     let resync = status.and_then(|s| s.resyncs.iter().find(|r| r.component == m.component));

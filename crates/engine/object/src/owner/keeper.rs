@@ -123,8 +123,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Records failed components absent or degraded; writes that wait for it go on.
     pub(crate) async fn record_failures(self: &Rc<Self>) {
-        let unix_ms = self.shard.inner.env.unix_ms();
-        let (next, taken) = self.state.borrow().config_with_failures(unix_ms);
+        let (next, taken) = self.state.borrow().config_with_failures();
         // The only thing that recording a failure can break: a set would be left without an in-sync copy.
         if let Err(missing) = cairn_votes::check_change(&self.config(), &next) {
             self.finish_owner(Ended::Inaccessible(missing.to_string()));
@@ -517,10 +516,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let Some(placer) = inner.placer.borrow().clone() else {
             return;
         };
-        let (config, now_ms) = (self.config(), inner.env.unix_ms());
-        let delay_ms = inner.options.borrow().repair_delay.as_millis() as u64;
+        let (config, now) = (self.config(), inner.env.now());
+        self.absences.borrow_mut().look(&config, now);
+        let delay = inner.options.borrow().repair_delay;
         let due = config.members.iter().find(|m| match m.state {
-            ComponentState::Absent { since_unix_ms, .. } => now_ms.saturating_sub(since_unix_ms) >= delay_ms,
+            ComponentState::Absent { .. } => self.absences.borrow().lasted(m.component, now) >= delay,
             ComponentState::Degraded => true,
             _ => false,
         });

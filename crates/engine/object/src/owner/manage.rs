@@ -64,6 +64,8 @@ pub struct ObjectStatus {
     pub csn: u64,
     /// Resyncs under way.
     pub resyncs: Vec<ResyncStatus>,
+    /// For how long components have been absent, in milliseconds, as this owner counts.
+    pub absent_ms: Vec<(ComponentId, u64)>,
     /// Components that are being made, which the next configuration may name.
     pub admitting: Vec<ComponentId>,
 }
@@ -88,7 +90,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     pub fn status(&self) -> ObjectStatus {
         let config = (*self.config()).clone();
         let admitting = self.admitting.borrow().iter().copied().collect();
-        ObjectStatus { epoch: self.epoch(), csn: self.csn().0, resyncs: self.resync_status(), config, admitting }
+        let absent_ms = self.absences.borrow().all_ms(self.shard.inner.env.now());
+        let (epoch, csn, resyncs) = (self.epoch(), self.csn().0, self.resync_status());
+        ObjectStatus { epoch, csn, resyncs, config, absent_ms, admitting }
     }
 
     /// The resyncs under way.

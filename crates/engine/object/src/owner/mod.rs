@@ -6,6 +6,7 @@
 //!
 //! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
 
+mod absences;
 mod forwarded;
 mod guest;
 mod keeper;
@@ -68,6 +69,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     pub(crate) forwarded: Forwarded,
     /// How long the stages of its requests took.
     pub(crate) stages: StagesCell,
+    /// For how long its components have been absent.
+    absences: RefCell<absences::Absences>,
     /// When the IOPS limit lets the next request pass.
     next_io: Cell<Time>,
     /// Commands of administrators that the keeper carries out between config changes.
@@ -91,6 +94,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             admitting: RefCell::default(),
             forwarded: Forwarded::default(),
             stages: StagesCell::default(),
+            absences: RefCell::default(),
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),
         });

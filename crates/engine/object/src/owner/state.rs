@@ -225,7 +225,7 @@ impl State {
     }
 
     /// The next configuration: failures recorded. Returns the failures taken in.
-    pub(crate) fn config_with_failures(&self, unix_ms: u64) -> (ObjectConfig, BTreeMap<ComponentId, bool>) {
+    pub(crate) fn config_with_failures(&self) -> (ObjectConfig, BTreeMap<ComponentId, bool>) {
         let mut config = (*self.config).clone();
         let settled = self.settled();
         for (component, for_good) in &self.failed {
@@ -238,7 +238,7 @@ impl State {
             };
             member.state = match for_good {
                 true => ComponentState::Degraded,
-                false => ComponentState::Absent { stale_since, since_unix_ms: unix_ms },
+                false => ComponentState::Absent { stale_since },
             };
         }
         config.decided = config.decided.max(settled);

@@ -89,7 +89,7 @@ pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Ac
     shard.note_epoch(object, known.epoch.number);
     let epoch = shard.next_epoch(object);
     shard.inner.leases.own(object, epoch, &seats_of(known));
-    let (mut seizure, effects) = Seizure::start(epoch, known.clone(), shard.inner.env.unix_ms());
+    let (mut seizure, effects) = Seizure::start(epoch, known.clone());
     let mut effects = VecDeque::from(effects);
     let mut inputs: Inputs = FuturesUnordered::new();
     loop {

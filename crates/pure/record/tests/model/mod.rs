@@ -104,7 +104,7 @@ pub fn member_of(word: &str) -> Member {
     let letters: Vec<char> = word.chars().collect();
     let state = match letters.get(2) {
         None => ComponentState::Active,
-        Some('-') => ComponentState::Absent { stale_since: OpId::ZERO, since_unix_ms: 0 },
+        Some('-') => ComponentState::Absent { stale_since: OpId::ZERO },
         Some('~') => ComponentState::Resyncing { stale_since: OpId::ZERO },
         Some(other) => panic!("{other} is no state"),
     };

@@ -96,7 +96,7 @@ impl OwnerNode {
         let known = Epoch { number: self.number, ..Epoch::default() };
         let e = next_epoch(known, host.host, host.incarnation);
         self.number = e.number;
-        let (seizure, effects) = Seizure::start(e, self.known.clone(), 0);
+        let (seizure, effects) = Seizure::start(e, self.known.clone());
         self.phase = Phase::Seizing(seizure);
         self.on_seizure(effects, out);
     }
@@ -429,7 +429,7 @@ impl OwnerNode {
                     ComponentState::Resyncing { stale_since } => stale_since,
                     _ => settled,
                 };
-                member.state = ComponentState::Absent { stale_since, since_unix_ms: 0 };
+                member.state = ComponentState::Absent { stale_since };
                 news = true;
             }
         }
