@@ -306,6 +306,30 @@ fn works_again(rig: &Etcd, index: usize, key: &Key) {
     assert!(health.members.iter().all(|member| member.problem.is_none()), "{health:?}");
 }
 
+async fn listed(client: &mut etcd_client::Client, peer_url: &String) -> Option<u64> {
+    let listed = client.member_list().await.unwrap();
+    listed.members().iter().find(|m| m.peer_urls().contains(peer_url)).map(etcd_client::Member::id)
+}
+
+/// A member may list what was so a moment ago: it is asked until the removal is done.
+async fn remove(client: &mut etcd_client::Client, peer_url: &String) {
+    loop {
+        if let Some(id) = listed(client, peer_url).await
+            && client.member_remove(id).await.is_ok()
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Just after a removal etcd 3.4 may answer that there is no such member.
+async fn add(client: &mut etcd_client::Client, peer_url: &String) {
+    while client.member_add([peer_url.clone()], None).await.is_err() && listed(client, peer_url).await.is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Goal: a member whose data is lost comes back by itself, with everything. Method: one of three is stopped and its data removed;
 /// then the same where somebody has removed the member already, and where somebody has also added it again.
 #[test]
@@ -321,22 +345,11 @@ fn a_member_that_lost_its_data_comes_back() {
         let (urls, peer_url) = (rig.urls()[..2].to_vec(), rig.configs[2].peer_url.clone());
         rig.runtime.block_on(async {
             let mut client = etcd_client::Client::connect(urls, None).await.unwrap();
-            // A member may list what was so a moment ago.
-            while removed_and_added.0 {
-                let listed = client.member_list().await.unwrap();
-                let id = listed.members().iter().find(|m| m.peer_urls().contains(&peer_url)).map(|m| m.id());
-                match id {
-                    Some(id) if client.member_remove(id).await.is_ok() => break,
-                    _ => tokio::time::sleep(Duration::from_millis(100)).await,
-                }
+            if removed_and_added.0 {
+                remove(&mut client, &peer_url).await;
             }
-            // Just after a removal etcd 3.4 may answer that there is no such member.
-            while removed_and_added.1 && client.member_add([peer_url.clone()], None).await.is_err() {
-                let listed = client.member_list().await.unwrap();
-                if listed.members().iter().any(|m| m.peer_urls().contains(&peer_url)) {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            if removed_and_added.1 {
+                add(&mut client, &peer_url).await;
             }
         });
         rig.start_member(2);
