@@ -11,6 +11,7 @@ mod calls;
 mod directory;
 mod endpoints;
 mod files;
+mod member;
 mod rejoin;
 pub mod supervise;
 mod watch;

@@ -8,7 +8,7 @@
 
 use cairn_directory::DirectoryError;
 
-use crate::{endpoints::Endpoints, supervise::MemberConfig};
+use crate::{endpoints::Endpoints, member::MemberConfig};
 
 /// Steps from a list of members to a beginning: remove, add, begin; and twice that where others change it meanwhile.
 const STEPS_MAX: usize = 6;

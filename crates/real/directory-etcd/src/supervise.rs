@@ -21,8 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cairn_types::ClusterId;
-
+pub use crate::member::MemberConfig;
 use crate::rejoin::{self, Begin};
 
 /// Transactions whose history etcd keeps for watches; older ones are compacted every five minutes.
@@ -41,31 +40,6 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 const WELL_AFTER: Duration = Duration::from_secs(30);
 /// How often the supervisor looks whether the member lives.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// One etcd member of the cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemberConfig {
-    /// The cluster; members of different clusters refuse each other.
-    pub cluster: ClusterId,
-    /// The member's name, unique among the members.
-    pub name: String,
-    /// Where it keeps its data; made if need be.
-    pub data_dir: PathBuf,
-    /// Where it writes its log; made if need be.
-    pub log_file: PathBuf,
-    /// Where clients reach it: `http://10.0.0.1:2379`.
-    pub client_url: String,
-    /// Where the other members reach it: `http://10.0.0.1:2380`.
-    pub peer_url: String,
-    /// All members with their peer URLs, this one included.
-    pub initial_cluster: Vec<(String, String)>,
-    /// Where clients reach the other members: who is asked how a member without data begins.
-    pub others: Vec<String>,
-    /// This host was in the cluster before: where its data is lost, it makes no new cluster out of nothing.
-    pub joined: bool,
-    /// The etcd program; looked for when none is given.
-    pub program: Option<PathBuf>,
-}
 
 /// How the member is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -424,6 +398,8 @@ fn die_with_this_thread(command: &mut Command) {
 
 #[cfg(test)]
 mod tests {
+    use cairn_types::ClusterId;
+
     use super::*;
 
     fn config(folder: &Path) -> MemberConfig {
