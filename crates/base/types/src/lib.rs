@@ -1,10 +1,11 @@
-//! The vocabulary of Cairn: identities, order, units, policy, configuration, failure kinds.
+//! The vocabulary of Cairn: identities, order, units, policy, configuration, what may be done to a component, failure kinds.
 //!
 //! Promises    every name here means one thing in every room; values only, no behaviour with effects
 //! Not here    how things are stored (`format`), sent (`wire`) or decided (`votes`, `record`, `placement`)
 #![forbid(unsafe_code)]
 
 mod canary;
+mod change;
 mod config;
 mod encode;
 mod fail;
@@ -14,6 +15,7 @@ mod policy;
 mod units;
 
 pub use canary::Canary;
+pub use change::{BlockOp, Change, ComponentOp, Contents, REMEMBERED_MAX, Run, UnsettledOp};
 pub use config::{Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord};
 pub use encode::encode_onto;
 pub use fail::{Fail, FailKind};

@@ -1,6 +1,6 @@
 //! Block I/O: an owner to a component, a front end to an owner.
 
-use cairn_types::{BlockRange, ClientTag, ComponentId, Crcs, DiskGroupId, Epoch, SessionId};
+use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, Epoch, SessionId};
 use serde::{Deserialize, Serialize};
 
 /// The component that a request is for, and in which name it is sent.
@@ -15,42 +15,6 @@ pub struct Target {
     /// The admission: requests of another one are refused.
     pub session: SessionId,
 }
-
-/// A run of blocks with data (in the payload) or a hole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DataPiece {
-    /// Blocks in the payload, with their CRC-32C.
-    Data {
-        /// One per block, in order.
-        crcs: Crcs,
-    },
-    /// Blocks that read as zeros and take no space.
-    Hole {
-        /// How many.
-        blocks: u32,
-    },
-}
-
-impl DataPiece {
-    /// Blocks of this piece.
-    pub fn blocks(&self) -> u32 {
-        match self {
-            Self::Data { crcs } => crcs.len() as u32,
-            Self::Hole { blocks } => *blocks,
-        }
-    }
-
-    /// The checksums of its blocks; none of a hole.
-    pub fn crcs(&self) -> &[u32] {
-        match self {
-            Self::Data { crcs } => crcs,
-            Self::Hole { .. } => &[],
-        }
-    }
-}
-
-/// A piece of a region copy: what the source holds.
-pub type CopyPiece = DataPiece;
 
 /// Whether a run of blocks is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,10 +12,10 @@ mod message;
 mod peer;
 mod record;
 
-pub use io::{AllocatedPiece, CopyPiece, DataPiece, GuestRequest, Target};
+pub use io::{AllocatedPiece, GuestRequest, Target};
 pub use message::{Answer, Message, Refusal, Request};
 pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession};
-pub use record::{ComponentAnswer, SeizeAnswer, UnsettledOp};
+pub use record::{ComponentAnswer, SeizeAnswer};
 
 use bytes::Bytes;
 
@@ -24,8 +24,9 @@ use bytes::Bytes;
 /// 1: mirrors, votes, leases, resync. 2: what requests copies remember is told at the end of a resync; heartbeats count failed devices.
 /// 3: heartbeats list objects once. 4: one message answers all requests that were carried out together. 5: a request's name tells which
 /// ones are answered. 6: seats that may have forgotten are told what was decided without them. 7: copies tell what they took last as a
-/// write. 8: hosts tell their clock of the day, and records have no time of an absence.
-pub const PROTOCOL_VERSION: u32 = 8;
+/// write. 8: hosts tell their clock of the day, and records have no time of an absence. 9: one request carries
+/// every operation on a component.
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
@@ -70,7 +71,7 @@ pub fn block_crc(block: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cairn_types::{ComponentId, DiskGroupId, Epoch, OpId, SessionId};
+    use cairn_types::{BlockOp, ComponentId, ComponentOp, DiskGroupId, Epoch, OpId, SessionId};
 
     #[test]
     fn a_message_reads_back_and_a_cut_one_does_not() {
@@ -82,13 +83,14 @@ mod tests {
         };
         let message = Message::Request {
             id: 77,
-            request: Request::Write {
+            request: Request::Change {
                 to: target,
-                op: OpId::ZERO,
-                settled: OpId::ZERO,
-                client: Default::default(),
-                first_block: 1 << 40,
-                crcs: vec![1, 2, 3].into(),
+                op: ComponentOp::Apply {
+                    op: OpId::ZERO,
+                    settled: OpId::ZERO,
+                    client: Default::default(),
+                    blocks: BlockOp::Write { first_block: 1 << 40, crcs: vec![1, 2, 3].into() },
+                },
             },
         };
         let body = encode(&message);

@@ -1,11 +1,12 @@
 //! The messages: requests with a number, answers that repeat it, and what is sent without one.
 
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Crcs, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, RegionIndex,
+    Accepted, BlockRange, ClientTag, ComponentId, ComponentOp, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId,
+    RegionIndex, Run,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{AllocatedPiece, DataPiece, GuestRequest, Heartbeat, HeartbeatAnswer, SeizeAnswer, Target};
+use crate::{AllocatedPiece, GuestRequest, Heartbeat, HeartbeatAnswer, SeizeAnswer, Target};
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,62 +55,12 @@ pub enum Message {
 /// What may be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Write the payload to a component.
-    Write {
+    /// Do this to a component; the payload has the blocks of the operation.
+    Change {
         /// The component.
         to: Target,
-        /// The operation.
-        op: OpId,
-        /// Every operation up to this one is decided.
-        settled: OpId,
-        /// The front-end request behind it.
-        client: ClientTag,
-        /// Component-relative.
-        first_block: u64,
-        /// CRC-32C of each block.
-        crcs: Crcs,
-    },
-    /// Zero or trim blocks of a component.
-    Zero {
-        /// The component.
-        to: Target,
-        /// The operation.
-        op: OpId,
-        /// Every operation up to this one is decided.
-        settled: OpId,
-        /// The front-end request behind it.
-        client: ClientTag,
-        /// Component-relative.
-        range: BlockRange,
-        /// True: the range keeps its space.
-        keep_allocated: bool,
-    },
-    /// Replace a region's contents (resync).
-    Copy {
-        /// The component.
-        to: Target,
-        /// The operation.
-        op: OpId,
-        /// Every operation up to this one is decided.
-        settled: OpId,
-        /// Component-relative.
-        first_block: u64,
-        /// What the source holds; data in the payload.
-        pieces: Vec<DataPiece>,
-    },
-    /// Take operations back, in this order.
-    Undo {
-        /// The component.
-        to: Target,
-        /// Which, newest first.
-        ops: Vec<OpId>,
-    },
-    /// Durably note that every operation up to this one is decided.
-    Settle {
-        /// The component.
-        to: Target,
-        /// Which.
-        upto: OpId,
+        /// What.
+        op: ComponentOp,
     },
     /// Read blocks of a component.
     Read {
@@ -143,13 +94,6 @@ pub enum Request {
     Clients {
         /// The component.
         to: Target,
-    },
-    /// Durably remember front-end requests that another copy has carried out.
-    Remember {
-        /// The component.
-        to: Target,
-        /// The requests, each with the operation that it became, oldest first.
-        clients: Vec<(ClientTag, OpId)>,
     },
     /// Promise a newer epoch, and tell what is there.
     Seize {
@@ -199,15 +143,6 @@ pub enum Request {
         /// Its object.
         object: ObjectId,
         /// Blocks, 0 for a witness.
-        size_blocks: u64,
-        /// Blocks set aside for it.
-        reserved_blocks: u64,
-    },
-    /// Change a component's size.
-    ResizeComponent {
-        /// The component.
-        to: Target,
-        /// Blocks.
         size_blocks: u64,
         /// Blocks set aside for it.
         reserved_blocks: u64,
@@ -266,8 +201,8 @@ pub enum Answer {
     Done,
     /// Blocks, or a guest's bytes, in the payload.
     Data {
-        /// Runs in order.
-        pieces: Vec<DataPiece>,
+        /// In order.
+        runs: Vec<Run>,
     },
     /// Regions with the highest operation that touched each.
     Regions(Vec<(RegionIndex, OpId)>),

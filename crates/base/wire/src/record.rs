@@ -1,18 +1,7 @@
 //! What a seat answers to Seize: its record and what its components hold unsettled.
 
-use cairn_types::{Accepted, BlockRange, ClientTag, ComponentId, Epoch, OpId, SessionId};
+use cairn_types::{Accepted, ComponentId, Epoch, OpId, SessionId, UnsettledOp};
 use serde::{Deserialize, Serialize};
-
-/// An operation that a component holds and that is not known to be decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnsettledOp {
-    /// Which.
-    pub op: OpId,
-    /// What it touched, component-relative.
-    pub range: BlockRange,
-    /// The front-end request that it carries out.
-    pub client: ClientTag,
-}
 
 /// What a seat says of one of its components.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use cairn_api::LocalManagement;
-use cairn_store::{ReadPiece, StoreError, StoreErrorKind};
-use cairn_types::{BlockRange, Member, ObjectConfig, OpId};
+use cairn_store::{StoreError, StoreErrorKind};
+use cairn_types::{BlockRange, Contents, Member, ObjectConfig, OpId};
 
 use crate::cluster::Cluster;
 
@@ -130,8 +130,8 @@ pub async fn tell_block(cluster: &Cluster, block: Option<u64>) {
             for component in store.group().components().iter().filter(|c| c.size_blocks > block) {
                 let read = store.group().read(component.id, BlockRange::new(block, 1));
                 let version = match cluster.run_on(n, Duration::from_secs(10), read).await {
-                    Ok(Ok(pieces)) => match pieces.first() {
-                        Some(ReadPiece::Data { data, .. }) => {
+                    Ok(Ok(contents)) => match contents.data.first() {
+                        Some(data) => {
                             format!("version {}", u64::from_le_bytes(data[16..24].try_into().expect("eight bytes")))
                         }
                         _ => "a hole".to_owned(),
@@ -158,7 +158,7 @@ pub async fn tell_block(cluster: &Cluster, block: Option<u64>) {
 
 /// A block of a copy.
 enum Block {
-    Hole,
+    /// A hole's are zeros.
     Data(Bytes),
     /// It says so itself: spoiled on the medium, and nobody has read it since.
     Bad,
@@ -166,10 +166,8 @@ enum Block {
 
 impl Block {
     fn differs(&self, other: &Self) -> bool {
-        let zero = |data: &Bytes| data.iter().all(|byte| *byte == 0);
         match (self, other) {
-            (Self::Bad, _) | (_, Self::Bad) | (Self::Hole, Self::Hole) => false,
-            (Self::Hole, Self::Data(data)) | (Self::Data(data), Self::Hole) => !zero(data),
+            (Self::Bad, _) | (_, Self::Bad) => false,
             (Self::Data(a), Self::Data(b)) => a != b,
         }
     }
@@ -205,21 +203,13 @@ async fn contents(cluster: &Cluster, member: &Member) -> Result<Vec<Block>, Stri
 async fn read(
     cluster: &Cluster,
     at: usize,
-    read: impl Future<Output = Result<Vec<ReadPiece>, StoreError>> + 'static,
+    read: impl Future<Output = Result<Contents, StoreError>> + 'static,
 ) -> Result<Option<Vec<Block>>, String> {
-    let pieces = match cluster.run_on(at, Duration::from_secs(60), read).await.map_err(|l| format!("{l:?}"))? {
-        Ok(pieces) => pieces,
+    let contents = match cluster.run_on(at, Duration::from_secs(60), read).await.map_err(|l| format!("{l:?}"))? {
+        Ok(contents) => contents,
         Err(error) if matches!(error.kind, StoreErrorKind::BadBlock { .. }) => return Ok(None),
         Err(error) => return Err(format!("h{at}: {error}")),
     };
-    let mut blocks = Vec::new();
-    for piece in pieces {
-        match piece {
-            ReadPiece::Data { data, .. } => {
-                blocks.extend((0..data.len() / 4096).map(|n| Block::Data(data.slice(n * 4096..(n + 1) * 4096))))
-            }
-            ReadPiece::Hole { range } => blocks.extend((0..range.count).map(|_| Block::Hole)),
-        }
-    }
-    Ok(Some(blocks))
+    let blocks = |data: Bytes| (0..data.len() / 4096).map(move |n| Block::Data(data.slice(n * 4096..(n + 1) * 4096)));
+    Ok(Some(contents.into_bytes().into_iter().flat_map(blocks).collect()))
 }

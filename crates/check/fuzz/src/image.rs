@@ -11,11 +11,10 @@ use cairn_format::{
     BatchHeader, CacheRegions, DeviceRole, SUPERBLOCK_BYTES, block_crcs, crc32c, decode_batch_header, decode_superblock,
 };
 use cairn_sim::{Medium, SimDisk, SimEnv, World};
-use cairn_store::{
-    DiskGroup, DiskGroupDevices, Expect, Identity, Operation, ReadPiece, StoreError, StoreOptions, UnsettledOp,
-};
+use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, StoreError, StoreOptions};
 use cairn_types::{
-    BLOCK_BYTES, BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, OpId,
+    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ClusterId, ComponentId, ComponentOp, DiskGroupId, Epoch,
+    HostId, Incarnation, ObjectId, OpId, Run, UnsettledOp,
 };
 
 /// An open disk group of the simulator.
@@ -121,45 +120,39 @@ pub fn op(epoch: u64, seq: u64) -> OpId {
 }
 
 /// A write of `count` blocks whose bytes tell the operation.
-pub fn write(component: ComponentId, seq: u64, settled: u64, first_block: u64, count: u32) -> Operation {
+pub fn write(component: ComponentId, seq: u64, settled: u64, first_block: u64, count: u32) -> Change {
     let data = PageBuf::copy_of(&vec![seq as u8; (count * BLOCK_BYTES) as usize]).freeze();
-    Operation::Write {
-        component,
-        op: op(1, seq),
-        settled: op(1, settled),
-        client: ClientTag { session: 9, number: seq },
-        first_block,
-        crcs: block_crcs(&data),
-        data,
-    }
+    let blocks = BlockOp::Write { first_block, crcs: block_crcs(&data) };
+    let client = ClientTag { session: 9, number: seq };
+    let op = ComponentOp::Apply { op: op(1, seq), settled: op(1, settled), client, blocks };
+    Change::Component { component, op, data }
 }
 
-fn zero(component: ComponentId, seq: u64, first: u64, count: u32, keep_allocated: bool) -> Operation {
+fn zero(component: ComponentId, seq: u64, first: u64, count: u32, keep_allocated: bool) -> Change {
     let client = ClientTag { session: 9, number: seq };
-    let range = BlockRange::new(first, count);
-    Operation::Zero { component, op: op(1, seq), settled: op(1, seq - 2), client, range, keep_allocated }
+    let blocks = BlockOp::Zero { range: BlockRange::new(first, count), keep_allocated };
+    ComponentOp::Apply { op: op(1, seq), settled: op(1, seq - 2), client, blocks }.on(component)
 }
 
 /// A copy of one block and one hole: the block goes past the log.
-fn copy(component: ComponentId, seq: u64) -> Operation {
+fn copy(component: ComponentId, seq: u64) -> Change {
     let data = PageBuf::copy_of(&[seq as u8; BLOCK_BYTES as usize]).freeze();
-    let pieces = vec![
-        ReadPiece::Data { first_block: 0, crcs: block_crcs(&data), data },
-        ReadPiece::Hole { range: BlockRange::new(1, 3) },
-    ];
-    Operation::Copy { component, op: op(1, seq), settled: op(1, seq - 2), pieces }
+    let runs = vec![Run::Data { crcs: block_crcs(&data) }, Run::Hole { blocks: 3 }];
+    let (client, blocks) = (ClientTag::default(), BlockOp::Copy { first_block: 0, runs });
+    let op = ComponentOp::Apply { op: op(1, seq), settled: op(1, seq - 2), client, blocks };
+    Change::Component { component, op, data }
 }
 
 /// The work that every image has behind it; the group destages after the part of this number.
-fn work() -> Vec<Operation> {
+fn work() -> Vec<Change> {
     let [a, b, c] = COMPONENTS;
-    let create = |component, size_blocks, reserved_blocks| Operation::CreateComponent {
+    let create = |component, size_blocks, reserved_blocks| Change::CreateComponent {
         component,
         object: ObjectId(0x0B),
         size_blocks,
         reserved_blocks,
     };
-    let record = |bytes: &'static [u8]| Operation::Record { object: ObjectId(0x0B), bytes: Bytes::from_static(bytes) };
+    let record = |bytes: &'static [u8]| Change::Record { object: ObjectId(0x0B), bytes: Bytes::from_static(bytes) };
     vec![
         create(a, 48, 0),
         create(b, 16, 4),
@@ -175,12 +168,12 @@ fn work() -> Vec<Operation> {
         // Here one image destages.
         write(a, 7, 5, 0, 1),
         write(a, 8, 6, 40, 3),
-        Operation::Undo { component: a, op: op(1, 8) },
+        ComponentOp::Undo { ops: vec![op(1, 8)] }.on(a),
         zero(b, 7, 8, 2, true),
-        Operation::DeleteComponent { component: c },
+        Change::DeleteComponent { component: c },
         write(b, 8, 7, 1, 2),
         record(b"second"),
-        Operation::Settle { component: b, upto: op(1, 7) },
+        ComponentOp::Settle { upto: op(1, 7) }.on(b),
         write(a, 9, 7, 5, 1),
     ]
 }
@@ -240,11 +233,11 @@ pub async fn look(group: &Group) -> Seen {
 }
 
 async fn read_block(group: &Group, component: ComponentId, block: u64) -> Block {
-    let pieces = group.read(component, BlockRange::new(block, 1)).await.map_err(drop)?;
-    assert_eq!(pieces.iter().map(|piece| u64::from(piece.range().count)).sum::<u64>(), 1);
-    match &pieces[..] {
-        [ReadPiece::Data { data, crcs, .. }] => {
-            assert_eq!([crc32c(data)], crcs[..], "a block with another checksum than its own");
+    let contents = group.read(component, BlockRange::new(block, 1)).await.map_err(drop)?;
+    assert!(contents.is_whole(1));
+    match &contents.runs[..] {
+        [Run::Data { crcs }] => {
+            assert_eq!([crc32c(&contents.data.concat())], crcs[..], "a block with another checksum than its own");
             Ok(Some(crcs[0]))
         }
         _ => Ok(None),

@@ -5,16 +5,19 @@
 //!             the same (I8), at least when its log was only damaged or is empty by then
 //! Assumes     the images (`image`); three places of damage do what thirty do, since each input is its own history
 
+use cairn_env::PageBuf;
 use cairn_format::{
-    BatchHeader, LogPiece, LogRecord, PlacedPiece, SlotRun, crc32c, encode_batch, peek_batch_header_bytes,
+    BatchHeader, LogPiece, LogRecord, PlacedPiece, SlotRun, block_crcs, crc32c, encode_batch, peek_batch_header_bytes,
     zero_block_crc,
 };
 use cairn_sim::{SimDisk, SimEnv};
-use cairn_store::{DiskGroupDevices, LogHealth, Operation};
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, Crcs, ObjectId, OpId};
+use cairn_store::{DiskGroupDevices, LogHealth};
+use cairn_types::{
+    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, Crcs, ObjectId, OpId,
+};
 
 use crate::{
-    image::{COMPONENTS, Devices, Group, IMAGES, Image, Seen, batches, look, op, open, with_devices, write},
+    image::{COMPONENTS, Devices, Group, IMAGES, Image, Seen, batches, look, op, open, with_devices},
     input::Input,
     panics::unless_redb_panics,
 };
@@ -95,24 +98,22 @@ async fn go_on(group: &Group) -> bool {
     for info in group.components() {
         let settled = group.settled(info.id);
         let next = |by| OpId { seq: settled.seq.saturating_add(by), ..settled };
-        let Operation::Write { crcs, data, .. } = write(info.id, 77, 0, 0, 1) else { return false };
+        let data = PageBuf::copy_of(&[77; BLOCK_BYTES as usize]).freeze();
         let client = ClientTag { session: 10, number: 1 };
         let first_block = info.size_blocks.saturating_sub(2);
-        let operation =
-            Operation::Write { component: info.id, op: next(1000), settled, client, first_block, crcs, data };
-        let _ = group.append(operation).await;
-        let range = BlockRange::new(0, 2);
-        let keep_allocated = false;
-        let zero =
-            Operation::Zero { component: info.id, op: next(1001), settled: next(1000), client, range, keep_allocated };
-        let _ = group.append(zero).await;
-        let _ = group.append(Operation::Undo { component: info.id, op: next(1001) }).await;
+        let blocks = BlockOp::Write { first_block, crcs: block_crcs(&data) };
+        let op = ComponentOp::Apply { op: next(1000), settled, client, blocks };
+        let _ = group.append(Change::Component { component: info.id, op, data }).await;
+        let blocks = BlockOp::Zero { range: BlockRange::new(0, 2), keep_allocated: false };
+        let zero = ComponentOp::Apply { op: next(1001), settled: next(1000), client, blocks };
+        let _ = group.append(zero.on(info.id)).await;
+        let _ = group.append(ComponentOp::Undo { ops: vec![next(1001)] }.on(info.id)).await;
     }
     group.check_bookkeeping().await.expect("the books after work");
     let _ = group.drain().await;
     group.check_bookkeeping().await.expect("the books after destage");
     if let Some(first) = group.components().first() {
-        let _ = group.append(Operation::DeleteComponent { component: first.id }).await;
+        let _ = group.append(Change::DeleteComponent { component: first.id }).await;
         group.check_bookkeeping().await.expect("the books after a deletion");
     }
     let drained = group.drain().await;

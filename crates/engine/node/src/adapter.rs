@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_object::{Change, LocalComponent, LocalStore};
-use cairn_store::{DiskGroup, LogHealth, Operation, ReadPiece, StoreError, StoreErrorKind};
-use cairn_types::{BlockRange, ClientTag, ComponentId, DiskGroupId, ObjectId, OpId, RegionIndex};
-use cairn_wire::{AllocatedPiece, DataPiece, DiskGroupSummary, Refusal, UnsettledOp};
+use cairn_object::{LocalComponent, LocalStore};
+use cairn_store::{DiskGroup, LogHealth, StoreError, StoreErrorKind};
+use cairn_types::{
+    BlockRange, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex, UnsettledOp,
+};
+use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
 /// A disk group as the object layer sees it.
 pub struct GroupStore<E: Env> {
@@ -83,65 +85,14 @@ fn runs(blocks: &[u64]) -> Vec<BlockRange> {
     runs
 }
 
-/// A region copy's pieces with their places and their share of the data.
-fn copy_pieces(mut first_block: u64, pieces: Vec<DataPiece>, mut data: Bytes) -> Option<Vec<ReadPiece>> {
-    let mut placed = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let blocks = piece.blocks();
-        placed.push(match piece {
-            DataPiece::Hole { blocks } => ReadPiece::Hole { range: BlockRange::new(first_block, blocks) },
-            DataPiece::Data { crcs } => {
-                let bytes = crcs.len() * cairn_types::BLOCK_BYTES as usize;
-                if bytes > data.len() {
-                    return None;
-                }
-                ReadPiece::Data { first_block, data: data.split_to(bytes), crcs }
-            }
-        });
-        first_block += u64::from(blocks);
-    }
-    data.is_empty().then_some(placed)
-}
-
-fn operation(change: Change) -> Option<Operation> {
-    Some(match change {
-        Change::CreateComponent { component, object, size_blocks, reserved_blocks } => {
-            Operation::CreateComponent { component, object, size_blocks, reserved_blocks }
-        }
-        Change::DeleteComponent { component } => Operation::DeleteComponent { component },
-        Change::ResizeComponent { component, size_blocks, reserved_blocks } => {
-            Operation::ResizeComponent { component, size_blocks, reserved_blocks }
-        }
-        Change::Write { component, op, settled, client, first_block, crcs, data } => {
-            Operation::Write { component, op, settled, client, first_block, crcs, data }
-        }
-        Change::Zero { component, op, settled, client, range, keep_allocated } => {
-            Operation::Zero { component, op, settled, client, range, keep_allocated }
-        }
-        Change::Copy { component, op, settled, first_block, pieces, data } => {
-            let pieces = copy_pieces(first_block, pieces, data)?;
-            Operation::Copy { component, op, settled, pieces }
-        }
-        Change::Undo { component, op } => Operation::Undo { component, op },
-        Change::Settle { component, upto } => Operation::Settle { component, upto },
-        Change::Record { object, bytes } => Operation::Record { object, bytes },
-        Change::Remember { component, clients } => Operation::Remember { component, clients },
-    })
-}
-
 impl<E: Env> LocalStore for GroupStore<E> {
     fn disk_group(&self) -> DiskGroupId {
         self.group.id()
     }
 
     fn append(&self, change: Change) -> impl Future<Output = Result<(), Refusal>> + 'static {
-        let durable = operation(change).map(|operation| self.group.append(operation));
-        async move {
-            match durable {
-                Some(durable) => durable.await.map_err(refusal),
-                None => Err(Refusal::Invalid("pieces and data do not agree".into())),
-            }
-        }
+        let durable = self.group.append(change);
+        async move { durable.await.map_err(refusal) }
     }
 
     fn refuse_waiting(&self, component: ComponentId) {
@@ -156,22 +107,9 @@ impl<E: Env> LocalStore for GroupStore<E> {
         &self,
         component: ComponentId,
         range: BlockRange,
-    ) -> impl Future<Output = Result<(Vec<DataPiece>, Vec<Bytes>), Refusal>> + 'static {
+    ) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
         let read = self.group.read(component, range);
-        async move {
-            let found = read.await.map_err(refusal)?;
-            let (mut pieces, mut parts) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
-            for piece in found {
-                match piece {
-                    ReadPiece::Hole { range } => pieces.push(DataPiece::Hole { blocks: range.count }),
-                    ReadPiece::Data { data, crcs, .. } => {
-                        pieces.push(DataPiece::Data { crcs });
-                        parts.push(data);
-                    }
-                }
-            }
-            Ok((pieces, parts))
-        }
+        async move { read.await.map_err(refusal) }
     }
 
     fn allocated(
@@ -207,8 +145,7 @@ impl<E: Env> LocalStore for GroupStore<E> {
     }
 
     fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
-        let window = self.group.window(component).into_iter();
-        window.map(|u| UnsettledOp { op: u.op, range: u.range, client: u.client }).collect()
+        self.group.window(component)
     }
 
     fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)> {

@@ -5,8 +5,8 @@
 //! Why         what becomes of such a message: docs/adr/0013
 
 use cairn_env::Env;
-use cairn_types::{BLOCK_BYTES, Canary, HostId};
-use cairn_wire::{DataPiece, Request, block_crc};
+use cairn_types::{BLOCK_BYTES, Canary, ComponentOp, HostId};
+use cairn_wire::{Request, block_crc};
 
 use crate::{
     local_store::LocalStore,
@@ -31,8 +31,7 @@ pub(crate) fn compare<'a, 'b>(
 pub(crate) fn compare_request(request: &Request, payload: &[u8]) -> Result<(), Changed> {
     let blocks = payload.chunks(BLOCK_BYTES as usize);
     match request {
-        Request::Write { crcs, .. } => compare(crcs, blocks),
-        Request::Copy { pieces, .. } => compare(pieces.iter().flat_map(DataPiece::crcs), blocks),
+        Request::Change { op: ComponentOp::Apply { blocks: what, .. }, .. } => compare(what.crcs(), blocks),
         _ => Ok(()),
     }
 }
@@ -46,7 +45,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{ClientTag, ComponentId, DiskGroupId, Epoch, OpId, SessionId};
+    use cairn_types::{BlockOp, ClientTag, ComponentId, DiskGroupId, Epoch, OpId, Run, SessionId};
     use cairn_wire::Target;
 
     use super::*;
@@ -63,15 +62,15 @@ mod tests {
             session: SessionId::default(),
         };
         let (op, settled) = (OpId::ZERO, OpId::ZERO);
-        let write = |crcs: &[u32]| {
-            let crcs = crcs.into();
-            Request::Write { to, op, settled, client: ClientTag::default(), first_block: 0, crcs }
+        let request = |blocks: BlockOp| {
+            let client = ClientTag::default();
+            Request::Change { to, op: ComponentOp::Apply { op, settled, client, blocks } }
         };
+        let write = |crcs: &[u32]| request(BlockOp::Write { first_block: 0, crcs: crcs.into() });
         let (head, tail) = crcs.split_at(1);
-        let data = |crcs: &[u32]| DataPiece::Data { crcs: crcs.into() };
-        let pieces = vec![data(head), DataPiece::Hole { blocks: 4 }, data(tail)];
-        let copy = Request::Copy { to, op, settled, first_block: 0, pieces };
-        for request in [write(&crcs), copy] {
+        let data = |crcs: &[u32]| Run::Data { crcs: crcs.into() };
+        let copy = BlockOp::Copy { first_block: 0, runs: vec![data(head), Run::Hole { blocks: 4 }, data(tail)] };
+        for request in [write(&crcs), request(copy)] {
             assert_eq!(compare_request(&request, &blocks), Ok(()));
             let mut changed = blocks.clone();
             changed[5000] ^= 1;

@@ -14,9 +14,9 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{Accepted, BLOCK_BYTES, HostId, ObjectId, Time};
+use cairn_types::{Accepted, BLOCK_BYTES, HostId, ObjectId, Run, Time};
 use cairn_volume::{Extent, Guest, Volume, VolumeError, VolumeInfo};
-use cairn_wire::{Answer, DataPiece, GuestRequest, Refusal, Request, block_crc};
+use cairn_wire::{Answer, GuestRequest, Refusal, Request, block_crc};
 
 use crate::{
     arrived::compare,
@@ -444,10 +444,10 @@ fn done(answer: Answer, _: Bytes) -> Option<()> {
 
 /// A forwarded read's bytes, if they arrived as the owner sent them.
 fn checked(answer: Answer, data: Bytes, len_bytes: u32) -> Option<Vec<Bytes>> {
-    let Answer::Data { pieces } = answer else {
+    let Answer::Data { runs } = answer else {
         return None;
     };
-    let [DataPiece::Data { crcs }] = pieces.as_slice() else {
+    let [Run::Data { crcs }] = runs.as_slice() else {
         return None;
     };
     let whole = data.len() == len_bytes as usize;

@@ -27,7 +27,7 @@ mod window;
 
 pub use client::DiskClient;
 pub use leases::{LeaseOptions, Leases};
-pub use local_store::{Change, LocalComponent, LocalStore};
+pub use local_store::{LocalComponent, LocalStore};
 pub use owner::{Command, Ended, ObjectStatus, Owned, ResyncStatus, SeizeError};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};

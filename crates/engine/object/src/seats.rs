@@ -19,14 +19,15 @@ use bytes::Bytes;
 use cairn_env::Env;
 use cairn_record::{AcceptRefused, BeforeSend};
 use cairn_types::{
-    Accepted, Canary, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, SeatRecord, SessionId,
+    Accepted, Canary, Change, ComponentId, ComponentOp, Contents, DiskGroupId, Epoch, HostId, Incarnation, ObjectId,
+    SeatRecord, SessionId,
 };
 use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{LocalBoxFuture, ready};
 
 use crate::{
     leases::Leases,
-    local_store::{Change, LocalComponent, LocalStore},
+    local_store::{LocalComponent, LocalStore},
 };
 
 /// What a request is answered with.
@@ -236,21 +237,18 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             }
             Request::DeleteComponent { disk_group, component, object } => self.delete(disk_group, component, object),
             Request::WhoHas { object } => self.who_has(object),
-            request => match change_of(request, payload) {
-                Ok((to, change)) => self.change(to, change),
-                Err(request) => self.serve_component(*request),
-            },
+            Request::Change { to, op } => self.change(to, op, payload),
+            request => self.serve_component(request),
         }
     }
 
-    /// Requests to one component that are not one change.
+    /// Questions to one component.
     fn serve_component(&self, request: Request) -> LocalBoxFuture<'static, Served> {
         match request {
-            Request::Undo { to, ops } => self.undo(to, ops),
             Request::Read { to, range } => self.with_admitted(to, |store| {
                 Box::pin(async move {
-                    let (pieces, data) = store.read(to.component, range).await?;
-                    Ok((Answer::Data { pieces }, data))
+                    let Contents { runs, data } = store.read(to.component, range).await?;
+                    Ok((Answer::Data { runs }, data))
                 })
             }),
             Request::Regions { to, after } => {
@@ -274,7 +272,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     /// The owner told that operations are decided; nobody waits for it.
     pub fn on_settled(&self, to: Target, upto: cairn_types::OpId) {
         if let Ok(store) = self.admitted(to) {
-            drop(store.append(Change::Settle { component: to.component, upto }));
+            drop(store.append(ComponentOp::Settle { upto }.on(to.component)));
         }
     }
 
@@ -299,26 +297,13 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         }
     }
 
-    fn change(&self, to: Target, change: Change) -> LocalBoxFuture<'static, Served> {
-        self.with_admitted(to, |store| {
-            let durable = store.append(change);
-            Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
-        })
-    }
-
-    fn undo(&self, to: Target, ops: Vec<cairn_types::OpId>) -> LocalBoxFuture<'static, Served> {
-        if Canary::UndoForgotten.sings() {
+    fn change(&self, to: Target, op: ComponentOp, data: Bytes) -> LocalBoxFuture<'static, Served> {
+        if matches!(op, ComponentOp::Undo { .. }) && Canary::UndoForgotten.sings() {
             return done(Answer::Done);
         }
         self.with_admitted(to, |store| {
-            let durable: Vec<_> =
-                ops.into_iter().map(|op| store.append(Change::Undo { component: to.component, op })).collect();
-            Box::pin(async move {
-                for one in durable {
-                    one.await?;
-                }
-                Ok((Answer::Done, Vec::new()))
-            })
+            let durable = store.append(Change::Component { component: to.component, op, data });
+            Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
         })
     }
 
@@ -618,27 +603,6 @@ fn not_open() -> Refusal {
 
 fn refuse(refusal: Refusal) -> LocalBoxFuture<'static, Served> {
     ready(Err(refusal)).boxed()
-}
-
-/// The change that a request asks of its component; the request back where it asks something else.
-fn change_of(request: Request, data: Bytes) -> Result<(Target, Change), Box<Request>> {
-    Ok(match request {
-        Request::Write { to, op, settled, client, first_block, crcs } => {
-            (to, Change::Write { component: to.component, op, settled, client, first_block, crcs, data })
-        }
-        Request::Zero { to, op, settled, client, range, keep_allocated } => {
-            (to, Change::Zero { component: to.component, op, settled, client, range, keep_allocated })
-        }
-        Request::Copy { to, op, settled, first_block, pieces } => {
-            (to, Change::Copy { component: to.component, op, settled, first_block, pieces, data })
-        }
-        Request::Settle { to, upto } => (to, Change::Settle { component: to.component, upto }),
-        Request::Remember { to, clients } => (to, Change::Remember { component: to.component, clients }),
-        Request::ResizeComponent { to, size_blocks, reserved_blocks } => {
-            (to, Change::ResizeComponent { component: to.component, size_blocks, reserved_blocks })
-        }
-        other => return Err(Box::new(other)),
-    })
 }
 
 /// Version of the encoded record.

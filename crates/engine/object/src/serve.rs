@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{Accepted, BLOCK_BYTES, Canary, HostId, Incarnation, ObjectId};
-use cairn_wire::{Answer, DataPiece, GuestRequest, Message, Refusal, Request, block_crc};
+use cairn_types::{Accepted, BLOCK_BYTES, Canary, HostId, Incarnation, ObjectId, Run};
+use cairn_wire::{Answer, GuestRequest, Message, Refusal, Request, block_crc};
 use futures::future::{LocalBoxFuture, join_all, ready};
 
 use crate::{
@@ -255,5 +255,5 @@ fn with_checksums(parts: Vec<Bytes>) -> (Answer, Vec<Bytes>) {
         false => vec![Bytes::from(parts.concat())],
     };
     let crcs = parts.iter().flat_map(|part| part.chunks(step).map(block_crc)).collect();
-    (Answer::Data { pieces: vec![DataPiece::Data { crcs }] }, parts)
+    (Answer::Data { runs: vec![Run::Data { crcs }] }, parts)
 }

@@ -1,4 +1,4 @@
-//! The way of a mutation into the log: admission, queue, group commit, effect, acknowledgement.
+//! The way of a change into the log: admission, queue, group commit, effect, acknowledgement.
 //!
 //! Promises    a refused operation leaves no trace (I9); an acknowledged one is on stable media (I3)
 //!             operations of one class take effect in the order in which they were asked for, but large copies (`bypass.rs`)
@@ -17,20 +17,21 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::{BUFFER_ALIGN, Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
-use cairn_format::{BatchHeader, COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, encode_batch};
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Time};
+use cairn_env::{Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
+use cairn_format::{BatchHeader, LogPiece, LogRecord, encode_batch};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, Change, ComponentId, Time};
 use futures::channel::oneshot;
+use smallvec::SmallVec;
 
 use crate::{
+    convert::Converted,
     disk_group::Inner,
-    error::{StoreError, StoreErrorKind},
+    error::{StoreError, StoreErrorKind, refused},
     log::{Class, congestion_delay_us},
-    operation::{CopyPiece, Operation, REMEMBERED_MAX},
     options::StoreOptions,
     pace::Fill,
     placing::Placement,
-    queue::{Charged, DataParts, Done, Queued, bytes_of, record_bytes_bound},
+    queue::{Charged, Done, Queued, bytes_of, record_bytes_bound},
     segments::LOG,
     state::{Applied, At, State},
 };
@@ -54,34 +55,34 @@ const BATCH_EXPECTED: usize = 64;
 const AMPLE_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES as u64;
 /// Why what waits is refused.
 const PROMISED_ANEW: &str = "the component was promised anew, to another owner or for another session";
-/// Bytes of an object record, at most: what a batch header has room for beside it.
-pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
-pub(crate) fn refused(text: impl Into<String>) -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, text)
-}
+/// Whether a record was queued: where its answer comes, or why it was refused.
+type Waiting = Result<oneshot::Receiver<Result<(), StoreError>>, StoreError>;
+
+/// One for each record of a change.
+type Admitted = SmallVec<[Waiting; 1]>;
 
 impl<E: Env> Inner<E> {
-    /// Queues `operation`; the answer comes when it is durable.
-    pub(crate) fn append(
-        self: &Rc<Self>,
-        operation: Operation,
-    ) -> impl Future<Output = Result<(), StoreError>> + use<E> {
-        let admitted = self.state.borrow_mut().admit(operation, self.env.now(), &self.tuning);
-        self.writer.raise();
+    /// Queues `change`; the answer comes when it is durable.
+    pub(crate) fn append(self: &Rc<Self>, change: Change) -> impl Future<Output = Result<(), StoreError>> + use<E> {
+        let admitted = self.state.borrow_mut().admit(change, self.env.now(), &self.tuning);
+        if !admitted.is_empty() {
+            self.writer.raise();
+        }
         if !self.state.borrow().placing.nothing_waits() {
             self.placer.raise();
         }
-        if matches!(&admitted, Err(error) if error.kind == StoreErrorKind::NoSpace) {
+        if admitted.iter().any(|one| matches!(one, Err(error) if error.kind == StoreErrorKind::NoSpace)) {
             // Space that trims and deletes gave up comes back with destage.
             self.state.borrow_mut().request_drain();
             self.destager.raise();
         }
         async move {
-            match admitted?.await {
-                Ok(result) => result,
-                Err(_) => Err(StoreError::new(StoreErrorKind::Media, "the disk group was closed")),
+            let closed = |_| StoreError::new(StoreErrorKind::Media, "the disk group was closed");
+            for waiting in admitted {
+                waiting?.await.map_err(closed)??;
             }
+            Ok(())
         }
     }
 
@@ -293,20 +294,25 @@ impl State {
         delay
     }
 
-    /// Checks an operation against everything that is known now, and queues it.
-    fn admit(
-        &mut self,
-        operation: Operation,
-        since: Time,
-        tuning: &crate::StoreOptions,
-    ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+    /// Queues the records of a change; those that are refused leave the others in the queue.
+    fn admit(&mut self, change: Change, since: Time, tuning: &crate::StoreOptions) -> Admitted {
+        if let Err(error) = self.takes_changes() {
+            return Admitted::from_iter([Err(error)]);
+        }
+        self.convert(change).into_iter().map(|converted| self.enqueue(converted?, since, tuning)).collect()
+    }
+
+    fn takes_changes(&self) -> Result<(), StoreError> {
         if let Some(error) = &self.stopped {
             return Err(StoreError::new(StoreErrorKind::Media, format!("the disk group takes no writes: {error}")));
         }
-        if self.closing {
-            return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
+        match self.closing {
+            true => Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing")),
+            false => Ok(()),
         }
-        let (record, data, class) = self.convert(operation)?;
+    }
+
+    fn enqueue(&mut self, (record, data, class): Converted, since: Time, tuning: &crate::StoreOptions) -> Waiting {
         let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
         let limit = self.ring.segment_bytes / 2;
         if data_bytes + header_bytes.next_multiple_of(u64::from(BLOCK_BYTES)) > limit {
@@ -326,163 +332,6 @@ impl State {
             None => self.queue.push(Queued::new(since, record, data, class, charged, None, done)),
         }
         Ok(answer)
-    }
-
-    fn convert(&self, operation: Operation) -> Result<(LogRecord, DataParts, Class), StoreError> {
-        let small = |record| Ok((record, DataParts::new(), Class::Reserve));
-        match operation {
-            Operation::CreateComponent { component, object, size_blocks, reserved_blocks } => {
-                self.convert_create(component, object, size_blocks, reserved_blocks)
-            }
-            Operation::DeleteComponent { component } => {
-                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
-                small(LogRecord::DeleteComponent { component })
-            }
-            Operation::ResizeComponent { component, size_blocks, reserved_blocks } => {
-                let known = self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
-                refuse_sizes(size_blocks, reserved_blocks)?;
-                if size_blocks < known.size_blocks {
-                    return Err(refused("a component cannot shrink in this release"));
-                }
-                let record = LogRecord::ResizeComponent { component, size_blocks, reserved_blocks };
-                Ok((record, DataParts::new(), Class::Normal))
-            }
-            Operation::Write { component, op, settled, client, first_block, crcs, data } => {
-                self.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
-                check_length(&crcs, &data)?;
-                let record = LogRecord::Write { component, op, settled, client, first_block, crcs };
-                Ok((record, DataParts::from_iter([aligned(data)]), Class::Normal))
-            }
-            Operation::Zero { component, op, settled, client, range, keep_allocated } => {
-                self.check(component, Some(op), range)?;
-                if keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX {
-                    return Err(refused(format!(
-                        "{} blocks of allocated zeroes at once: send at most {KEPT_ZERO_BLOCKS_MAX}",
-                        range.count
-                    )));
-                }
-                small(LogRecord::Zero { component, op, settled, client, range, keep_allocated })
-            }
-            Operation::Copy { component, op, settled, pieces } => {
-                let (pieces, data) = self.convert_copy(component, pieces)?;
-                let record = LogRecord::Copy { component, op, settled, pieces };
-                if self.components[&component].is_undone(op) {
-                    return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
-                }
-                Ok((record, data, Class::Normal))
-            }
-            Operation::Undo { component, op } => {
-                let known = self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
-                if op <= known.settled && !known.is_undone(op) {
-                    return Err(refused(format!("operation {} is settled: it cannot be undone", op.seq)));
-                }
-                small(LogRecord::Undo { component, op })
-            }
-            Operation::Settle { component, upto } => {
-                self.not_lost(component)?;
-                small(LogRecord::Settle { component, upto })
-            }
-            Operation::Remember { component, clients } => {
-                self.components.get(&component).ok_or_else(|| StoreError::unknown(component))?;
-                if clients.len() > REMEMBERED_MAX {
-                    return Err(refused(format!("{} requests at once: send at most {REMEMBERED_MAX}", clients.len())));
-                }
-                small(LogRecord::Remember { component, clients })
-            }
-            Operation::Record { object, bytes } => {
-                if bytes.len() > RECORD_BYTES_MAX.min(self.ring.segment_bytes as usize / 4) {
-                    return Err(refused(format!("an object record of {} bytes is too large", bytes.len())));
-                }
-                small(LogRecord::Record { object, bytes: bytes.to_vec() })
-            }
-        }
-    }
-
-    fn convert_create(
-        &self,
-        component: ComponentId,
-        object: cairn_types::ObjectId,
-        size_blocks: u64,
-        reserved_blocks: u64,
-    ) -> Result<(LogRecord, DataParts, Class), StoreError> {
-        if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
-            return Err(refused(format!("component {component} is or was here: ids are never reused")));
-        }
-        refuse_sizes(size_blocks, 0)?;
-        let device = self
-            .choose_device(reserved_blocks)
-            .ok_or_else(|| StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed"))?;
-        let room = self.room(device);
-        if reserved_blocks > room {
-            let text = format!(
-                "{reserved_blocks} blocks to be reserved, {room} are free on the emptiest capacity device: free space, \
-                 add devices, or reserve less"
-            );
-            return Err(StoreError::new(StoreErrorKind::NoSpace, text));
-        }
-        refuse_sizes(size_blocks, reserved_blocks)?;
-        let record = LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device };
-        Ok((record, DataParts::new(), Class::Normal))
-    }
-
-    fn convert_copy(
-        &self,
-        component: ComponentId,
-        pieces: Vec<CopyPiece>,
-    ) -> Result<(Vec<LogPiece>, DataParts), StoreError> {
-        let (mut records, mut data, mut end) = (Vec::new(), DataParts::new(), 0);
-        for piece in pieces {
-            let range = piece.range();
-            self.check(component, None, range)?;
-            if range.first < end {
-                return Err(refused("the pieces of a copy overlap or are out of order"));
-            }
-            end = range.end();
-            match piece {
-                CopyPiece::Data { first_block, data: bytes, crcs } => {
-                    check_length(&crcs, &bytes)?;
-                    data.push(aligned(bytes));
-                    records.push(LogPiece::Data { first_block, crcs });
-                }
-                CopyPiece::Hole { range } => records.push(LogPiece::Hole { range }),
-            }
-        }
-        if records.is_empty() {
-            return Err(refused("a copy of nothing"));
-        }
-        Ok((records, data))
-    }
-
-    fn not_lost(&self, id: ComponentId) -> Result<&crate::component::Component, StoreError> {
-        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
-        match component.lost {
-            false => Ok(component),
-            true => {
-                let text = format!("component {id} is lost: its capacity device failed");
-                Err(StoreError::new(StoreErrorKind::Lost, text))
-            }
-        }
-    }
-
-    pub(crate) fn check(
-        &self,
-        id: ComponentId,
-        op: Option<cairn_types::OpId>,
-        range: BlockRange,
-    ) -> Result<(), StoreError> {
-        let component = self.not_lost(id)?;
-        if range.count == 0
-            || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks)
-        {
-            return Err(refused(format!(
-                "blocks {}..+{} are not within the component's {} blocks",
-                range.first, range.count, component.size_blocks
-            )));
-        }
-        if op.is_some_and(|op| component.is_undone(op)) {
-            return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
-        }
-        Ok(())
     }
 
     /// Sets space aside for what a record may add, or refuses it.
@@ -665,27 +514,4 @@ fn no_space(blocks: u64, room: u64) -> StoreError {
         "{blocks} blocks to be allocated, {room} are free on the component's capacity device: trim, delete, or add space"
     );
     StoreError::new(StoreErrorKind::NoSpace, text)
-}
-
-/// Recovery does not believe a record of more.
-fn refuse_sizes(size_blocks: u64, reserved_blocks: u64) -> Result<(), StoreError> {
-    let most = size_blocks.max(reserved_blocks);
-    if most > COMPONENT_BLOCKS_MAX {
-        return Err(refused(format!("a component of {most} blocks is too large: at most 255 GiB")));
-    }
-    Ok(())
-}
-
-/// Whether there is a checksum for each block. That they are right is the caller's promise: where bytes come from another host,
-/// they were compared on arrival.
-fn check_length(crcs: &[u32], data: &Bytes) -> Result<(), StoreError> {
-    if data.len() != crcs.len() * BLOCK_BYTES as usize {
-        return Err(refused(format!("{} bytes of data for {} checksums of 4096 each", data.len(), crcs.len())));
-    }
-    Ok(())
-}
-
-/// The bytes in memory that the device can read from: a copy only where they are not.
-fn aligned(data: Bytes) -> Bytes {
-    if (data.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) { data } else { PageBuf::copy_of(&data).freeze() }
 }

@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
+use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex, UnsettledOp};
 use smallvec::SmallVec;
 
 use crate::{
     bitmap::BaseBits,
-    index::{Body, Extents, Met, Record, RecordId, Records},
-    operation::{ComponentInfo, UnsettledOp},
+    index::{Extents, Met, Record, RecordId, Records},
     outcomes::Outcomes,
     window::Window,
 };
@@ -34,6 +33,25 @@ pub(crate) struct RegionMark {
 const AT_ONCE: u64 = 0;
 /// The metadata has the mark as it is.
 pub(crate) const IN_METADATA: u64 = u64::MAX;
+
+/// What the store knows of a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComponentInfo {
+    /// Its id.
+    pub id: ComponentId,
+    /// The object that it belongs to.
+    pub object: ObjectId,
+    /// Its address space.
+    pub size_blocks: u64,
+    /// Blocks set aside for it.
+    pub reserved_blocks: u64,
+    /// Blocks that have data, in the capacity tier or on the way to it.
+    pub allocated_blocks: u64,
+    /// Its capacity device failed: its data is gone.
+    pub lost: bool,
+    /// The capacity device that it lives on.
+    pub device: u8,
+}
 
 /// One component.
 #[derive(Debug)]
@@ -141,7 +159,6 @@ impl Component {
         records: &mut Records,
     ) -> RecordId {
         let (op, range) = (record.op, record.range);
-        let zero = matches!(record.body, Body::Zero { .. });
         let id = records.add(record, log_segment);
         let met = self.extents.insert(id, range, self.settled, &self.base, records);
         if met == Met::Newer {
@@ -150,12 +167,11 @@ impl Component {
         }
         self.touch(range, op, log_segment.map_or(AT_ONCE, |segment| segment + 1));
         if op > self.settled {
-            let info = UnsettledOp { op, range, client, zero };
+            let info = UnsettledOp { op, range, client };
             let entry = self.window.entry(info);
             let first = entry.info.range.first.min(range.first);
             let end = entry.info.range.end().max(range.end());
             entry.info.range = BlockRange::new(first, (end - first) as u32);
-            entry.info.zero &= zero;
             entry.ranges.push(range);
             entry.alone &= met == Met::None;
             entry.written |= written;
@@ -269,7 +285,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::index::Place;
+    use crate::index::{Body, Place};
 
     fn op(seq: u64) -> OpId {
         OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }

@@ -8,16 +8,19 @@ use std::{cell::RefCell, collections::BTreeMap, future::Future, ops::Bound, rc::
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, HostId, ObjectId, OpId, RegionIndex};
+use cairn_types::{
+    BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DiskGroupId, HostId, ObjectId, OpId, RegionIndex,
+    UnsettledOp,
+};
 
 use crate::{
     cleared::Cleared,
+    component::ComponentInfo,
     error::StoreError,
     flag::Flag,
     latencies::{LogLatencies, ReadLatencies},
     log::congestion,
     meta::Meta,
-    operation::{ComponentInfo, Operation, ReadPiece, UnsettledOp},
     options::StoreOptions,
     placing::PLACERS,
     segments::{LOG, Pins},
@@ -158,8 +161,8 @@ impl<E: Env> DiskGroup<E> {
         self.inner().state.borrow_mut().refuse_copies(component);
     }
 
-    /// Queues `operation` at once, in call order (large copies may come to the log later); the future resolves when it is on stable media. Dropping the
-    /// future does not cancel it.
+    /// Queues `change` at once, in call order (large copies may come to the log later); the future resolves when it is on stable media.
+    /// Dropping the future does not cancel it.
     ///
     /// While the log is full, writes and copies wait, and undo, settle, zero, delete and record overtake them.
     ///
@@ -168,11 +171,11 @@ impl<E: Env> DiskGroup<E> {
     ///   [`crate::StoreErrorKind::NotFound`], [`crate::StoreErrorKind::Lost`]: nothing was changed.
     /// - [`crate::StoreErrorKind::Media`]: it is unknown whether it is on the medium; the group takes no writes until
     ///   it is reopened.
-    pub fn append(&self, operation: Operation) -> impl Future<Output = Result<(), StoreError>> + 'static + use<E> {
-        self.inner().append(operation)
+    pub fn append(&self, change: Change) -> impl Future<Output = Result<(), StoreError>> + 'static + use<E> {
+        self.inner().append(change)
     }
 
-    /// Reads blocks: data and holes, ascending, covering `range`. Every block's CRC-32C was verified.
+    /// Reads the blocks of `range`. Every block's CRC-32C was verified.
     ///
     /// # Errors
     /// [`crate::StoreErrorKind::BadBlock`] names the blocks of the range that are not readable; read the others in
@@ -181,7 +184,7 @@ impl<E: Env> DiskGroup<E> {
         &self,
         component: ComponentId,
         range: BlockRange,
-    ) -> impl Future<Output = Result<Vec<ReadPiece>, StoreError>> + 'static + use<E> {
+    ) -> impl Future<Output = Result<Contents, StoreError>> + 'static + use<E> {
         self.inner().clone().read(component, range)
     }
 

@@ -99,3 +99,8 @@ impl From<StoreError> for Fail {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("metadata: {0}")]
 pub(crate) struct MetaError(pub String);
+
+/// What was asked for makes no sense here.
+pub(crate) fn refused(text: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, text)
+}

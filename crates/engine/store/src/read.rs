@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::crc32c;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Time};
 use futures::future::join_all;
 
 use crate::{
@@ -21,7 +21,6 @@ use crate::{
     index::{Body, Place},
     latencies::{ReadSource, ReadWatch},
     map::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
-    operation::ReadPiece,
     read_cache::CACHED_READ_BLOCKS_MAX,
     rows,
     segments::{LOG, Pin},
@@ -50,7 +49,11 @@ struct Stretch {
 #[derive(Debug)]
 enum Source {
     Hole(BlockRange),
-    Ready(ReadPiece),
+    /// One block that is in memory.
+    Ready {
+        data: Bytes,
+        crc: u32,
+    },
     Device(Stretch),
 }
 
@@ -61,17 +64,17 @@ enum Plan {
 }
 
 impl<E: Env> Inner<E> {
-    pub(crate) async fn read(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Vec<ReadPiece>, StoreError> {
+    pub(crate) async fn read(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Contents, StoreError> {
         self.state.borrow_mut().counters.read_operations += 1;
         let mut bad = Vec::new();
         // Twice: bytes that were wrong on their way from the device are right the second time.
         for _ in 0..2 {
             let sources = self.plan(id, range).await?;
             let watch = self.read_begins(slowest(&sources));
-            let (pieces, wrong) = self.fetch(id, range, sources).await?;
+            let (contents, wrong) = self.fetch(id, range, sources).await?;
             self.read_ended(id, watch);
             if wrong.is_empty() {
-                return Ok(pieces);
+                return Ok(contents);
             }
             bad = wrong;
         }
@@ -149,13 +152,13 @@ impl<E: Env> Inner<E> {
         Ok(ready)
     }
 
-    /// Carries the plan out. Returns the pieces in order, and the blocks that were wrong.
+    /// Carries the plan out. Returns what was read, and the blocks that were wrong.
     async fn fetch(
         &self,
         id: ComponentId,
         range: BlockRange,
         sources: Vec<Source>,
-    ) -> Result<(Vec<ReadPiece>, Vec<u64>), StoreError> {
+    ) -> Result<(Contents, Vec<u64>), StoreError> {
         self.state.borrow_mut().counters.sources(&sources);
         let reads = sources.iter().map(|source| {
             let read = match source {
@@ -165,19 +168,21 @@ impl<E: Env> Inner<E> {
             async move { if let Some(read) = read { Some(read.await) } else { None } }
         });
         let results = join_all(reads).await;
-        let (mut pieces, mut wrong) = (Vec::new(), Vec::new());
+        let runs = Vec::with_capacity(sources.len());
+        let mut contents = Contents { runs, data: Vec::with_capacity(sources.len()) };
+        let mut wrong = Vec::new();
         let keep = range.count <= CACHED_READ_BLOCKS_MAX;
         for (source, result) in sources.into_iter().zip(results) {
             match (source, result) {
-                (Source::Hole(range), _) => pieces.push(ReadPiece::Hole { range }),
-                (Source::Ready(piece), _) => pieces.push(piece),
+                (Source::Hole(range), _) => contents.push_hole(range.count),
+                (Source::Ready { data, crc }, _) => contents.push_data(data, Crcs::from_slice(&[crc])),
                 (Source::Device(stretch), Some(Ok(data))) => {
                     let bad = wrong_blocks(&stretch, &data);
                     if bad.is_empty() && keep {
                         self.keep(id, &stretch, &data);
                     }
                     wrong.extend(bad);
-                    pieces.push(ReadPiece::Data { first_block: stretch.first_block, data, crcs: stretch.crcs });
+                    contents.push_data(data, stretch.crcs);
                 }
                 (Source::Device(stretch), Some(Err(error))) => {
                     if stretch.device != LOG && error.kind == DiskErrorKind::Gone {
@@ -186,12 +191,12 @@ impl<E: Env> Inner<E> {
                     }
                     let (data, bad) = self.salvage(&stretch).await;
                     wrong.extend(bad);
-                    pieces.push(ReadPiece::Data { first_block: stretch.first_block, data, crcs: stretch.crcs });
+                    contents.push_data(data, stretch.crcs);
                 }
                 (Source::Device(_), None) => unreachable!("every device source was read"),
             }
         }
-        Ok((pieces, wrong))
+        Ok((contents, wrong))
     }
 
     fn keep(&self, id: ComponentId, stretch: &Stretch, data: &Bytes) {
@@ -261,7 +266,7 @@ impl StoreCounters {
         for source in sources {
             match source {
                 Source::Hole(range) => self.read_hole_bytes += range.bytes(),
-                Source::Ready(_) => self.read_cache_hits += 1,
+                Source::Ready { .. } => self.read_cache_hits += 1,
                 Source::Device(stretch) => {
                     let blocks = stretch.crcs.len() as u64;
                     self.read_cache_misses += blocks;
@@ -279,7 +284,7 @@ impl StoreCounters {
 /// The slowest of the places that a read comes from.
 fn slowest(sources: &[Source]) -> ReadSource {
     let place = |source: &Source| match source {
-        Source::Hole(_) | Source::Ready(_) => ReadSource::Memory,
+        Source::Hole(_) | Source::Ready { .. } => ReadSource::Memory,
         Source::Device(stretch) if stretch.device == LOG => ReadSource::Log,
         Source::Device(_) => ReadSource::Capacity,
     };
@@ -488,11 +493,7 @@ impl Planner {
         inner: &Inner<E>,
     ) {
         if let Some(data) = state.cache.get(id, block, crc) {
-            self.sources.push(Source::Ready(ReadPiece::Data {
-                first_block: block,
-                data,
-                crcs: Crcs::from_slice(&[crc]),
-            }));
+            self.sources.push(Source::Ready { data, crc });
             return;
         }
         if let Some(Source::Device(last)) = self.sources.last_mut() {

@@ -5,10 +5,8 @@
 
 use std::collections::{VecDeque, vec_deque};
 
-use cairn_types::{BlockRange, OpId};
+use cairn_types::{BlockRange, OpId, UnsettledOp};
 use smallvec::SmallVec;
-
-use crate::operation::UnsettledOp;
 
 /// One operation that is not settled.
 #[derive(Debug, Clone)]
@@ -91,7 +89,7 @@ mod tests {
 
     fn info(number: u64) -> UnsettledOp {
         let op = OpId { epoch: Epoch::default(), seq: number };
-        UnsettledOp { op, range: BlockRange::new(number, 1), client: ClientTag::default(), zero: false }
+        UnsettledOp { op, range: BlockRange::new(number, 1), client: ClientTag::default() }
     }
 
     proptest! {

@@ -118,8 +118,7 @@ pub fn rejoin(member: &Member, answer: &ComponentAnswer, acked: OpId) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockRange, ComponentId, Epoch, HostId, Incarnation, SessionId};
-    use cairn_wire::UnsettledOp;
+    use cairn_types::{BlockRange, ComponentId, Epoch, HostId, Incarnation, SessionId, UnsettledOp};
 
     use super::*;
 

@@ -18,8 +18,8 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_sim::{CrashImage, CrashPhase, CrashPoint, Host, Rng, SimDisk, SimEnv, World};
-use cairn_store::{DiskGroup, DiskGroupDevices, LogHealth, Operation, StoreOptions};
-use cairn_types::{HostId, ObjectId};
+use cairn_store::{DiskGroup, DiskGroupDevices, LogHealth, StoreOptions};
+use cairn_types::{Change, ComponentOp, HostId, ObjectId};
 
 use model::Model;
 use recording::{Recording, allowed, record};
@@ -95,10 +95,10 @@ async fn sound(group: &Group, env: &SimEnv, at: &str) {
 
 /// A group that recovered works: it takes writes, settles, drains, and opens again with the same contents.
 async fn go_on(group: Group, env: SimEnv, parts: DiskGroupDevices<SimDisk>, mut model: Model, at: &str) {
-    let mut operations = vec![Operation::Record { object: ObjectId(9), bytes: Bytes::from_static(b"after") }];
+    let mut operations = vec![Change::Record { object: ObjectId(9), bytes: Bytes::from_static(b"after") }];
     for (&component, c) in &model.components {
         let upto = c.window().last().map_or(c.settled, |(op, _)| *op);
-        operations.push(Operation::Settle { component, upto });
+        operations.push(ComponentOp::Settle { upto }.on(component));
     }
     for operation in operations {
         group.append(operation.clone()).await.unwrap_or_else(|e| panic!("{at}: {e}"));

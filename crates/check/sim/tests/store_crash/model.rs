@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_store::{CopyPiece, Operation};
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex};
+use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, RegionIndex, Run};
 
 /// What a block holds: the tag of the write that filled it, or zeroes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +90,26 @@ impl Component {
         });
     }
 
+    fn apply(&mut self, op: &ComponentOp, tag: u64) {
+        match op {
+            ComponentOp::Apply { op, settled, client, blocks } => {
+                self.mutate(*op, *settled, *client, &pieces_of(blocks, tag));
+            }
+            ComponentOp::Undo { ops } => ops.iter().for_each(|op| self.undo(*op)),
+            ComponentOp::Settle { upto } => self.settle(*upto),
+            ComponentOp::Remember { clients } => {
+                for (client, op) in clients {
+                    self.answered(*client);
+                    self.remember(*client, *op);
+                }
+            }
+            ComponentOp::Resize { size_blocks, reserved_blocks } => {
+                self.size_blocks = *size_blocks;
+                self.reserved_blocks = *reserved_blocks;
+            }
+        }
+    }
+
     fn mutate(&mut self, op: OpId, settled: OpId, client: ClientTag, pieces: &[(BlockRange, Value)]) {
         self.answered(client);
         self.settle(settled);
@@ -115,6 +134,29 @@ impl Component {
     }
 }
 
+/// What an operation leaves in its blocks.
+fn pieces_of(blocks: &BlockOp, tag: u64) -> Vec<(BlockRange, Value)> {
+    match blocks {
+        BlockOp::Write { first_block, crcs } => {
+            vec![(BlockRange::new(*first_block, crcs.len() as u32), Value::Data(tag))]
+        }
+        BlockOp::Zero { range, keep_allocated } => vec![(*range, Value::Zero { allocated: *keep_allocated })],
+        BlockOp::Copy { first_block, runs } => {
+            let mut first = *first_block;
+            let piece = |run: &Run| {
+                let range = BlockRange::new(first, run.blocks());
+                first = range.end();
+                let value = match run {
+                    Run::Data { .. } => Value::Data(tag),
+                    Run::Hole { .. } => Value::Zero { allocated: false },
+                };
+                (range, value)
+            };
+            runs.iter().map(piece).collect()
+        }
+    }
+}
+
 /// Nobody asks for what stood below the newest settled version.
 fn forget(versions: &mut Vec<(OpId, Value)>, settled: OpId) {
     let decided = versions.partition_point(|(op, _)| *op <= settled);
@@ -122,10 +164,10 @@ fn forget(versions: &mut Vec<(OpId, Value)>, settled: OpId) {
 }
 
 impl Model {
-    /// Gives an operation its effect; `tag` names its data.
-    pub fn apply(&mut self, operation: &Operation, tag: u64) {
-        match operation {
-            Operation::CreateComponent { component, object, size_blocks, reserved_blocks } => {
+    /// Gives a change its effect; `tag` names its data.
+    pub fn apply(&mut self, change: &Change, tag: u64) {
+        match change {
+            Change::CreateComponent { component, object, size_blocks, reserved_blocks } => {
                 let made = Component {
                     object: *object,
                     size_blocks: *size_blocks,
@@ -134,44 +176,11 @@ impl Model {
                 };
                 self.components.insert(*component, made);
             }
-            Operation::DeleteComponent { component } => {
+            Change::DeleteComponent { component } => {
                 self.components.remove(component);
             }
-            Operation::ResizeComponent { component, size_blocks, reserved_blocks } => {
-                self.change(component, |c| {
-                    c.size_blocks = *size_blocks;
-                    c.reserved_blocks = *reserved_blocks;
-                });
-            }
-            Operation::Write { component, op, settled, client, first_block, crcs, .. } => {
-                let range = BlockRange::new(*first_block, crcs.len() as u32);
-                self.change(component, |c| {
-                    c.mutate(*op, *settled, *client, &[(range, Value::Data(tag))]);
-                });
-            }
-            Operation::Zero { component, op, settled, client, range, keep_allocated } => {
-                let value = Value::Zero { allocated: *keep_allocated };
-                self.change(component, |c| c.mutate(*op, *settled, *client, &[(*range, value)]));
-            }
-            Operation::Copy { component, op, settled, pieces } => {
-                let piece = |piece: &CopyPiece| match piece {
-                    CopyPiece::Data { .. } => (piece.range(), Value::Data(tag)),
-                    CopyPiece::Hole { range } => (*range, Value::Zero { allocated: false }),
-                };
-                let pieces: Vec<_> = pieces.iter().map(piece).collect();
-                self.change(component, |c| c.mutate(*op, *settled, ClientTag::default(), &pieces));
-            }
-            Operation::Undo { component, op } => self.change(component, |c| c.undo(*op)),
-            Operation::Settle { component, upto } => self.change(component, |c| c.settle(*upto)),
-            Operation::Remember { component, clients } => {
-                self.change(component, |c| {
-                    for (client, op) in clients {
-                        c.answered(*client);
-                        c.remember(*client, *op);
-                    }
-                });
-            }
-            Operation::Record { object, bytes } => {
+            Change::Component { component, op, .. } => self.change(component, |c| c.apply(op, tag)),
+            Change::Record { object, bytes } => {
                 if bytes.is_empty() {
                     self.records.remove(object);
                 } else {
@@ -183,8 +192,10 @@ impl Model {
 
     /// An operation that comes after it was undone has no effect. But it stands in the log, and with it its client's word on what the
     /// slot carried before.
-    pub fn refuse(&mut self, operation: &Operation) {
-        if let Operation::Write { component, client, .. } | Operation::Zero { component, client, .. } = operation {
+    pub fn refuse(&mut self, change: &Change) {
+        if let Change::Component { component, op: ComponentOp::Apply { client, blocks, .. }, .. } = change
+            && !matches!(blocks, BlockOp::Copy { .. })
+        {
             self.change(component, |c| c.answered(*client));
         }
     }

@@ -4,8 +4,8 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_sim::{CrashImage, Fault, Host, Medium, World};
-use cairn_store::{DiskGroup, Operation, StoreError, StoreErrorKind, StoreStats};
-use cairn_types::HostId;
+use cairn_store::{DiskGroup, StoreError, StoreErrorKind, StoreStats};
+use cairn_types::{Change, HostId};
 use futures::{channel::oneshot, future::join_all};
 
 use crate::{
@@ -26,7 +26,7 @@ impl Log {
 
 /// One appended operation and when, in images, it was sent and answered.
 pub struct Sent {
-    operation: Operation,
+    change: Change,
     tag: u64,
     sent_at: u64,
     answer: Option<(u64, Result<(), StoreError>)>,
@@ -124,15 +124,10 @@ async fn workload(
 }
 
 /// Sends an operation; its answer is noted when it comes, and then the receiver resolves.
-fn send(group: &Group, host: &Host, log: &Rc<RefCell<Log>>, operation: Operation, tag: u64) -> oneshot::Receiver<()> {
+fn send(group: &Group, host: &Host, log: &Rc<RefCell<Log>>, change: Change, tag: u64) -> oneshot::Receiver<()> {
     let at = log.borrow().sent.len();
-    log.borrow_mut().sent.push(Sent {
-        operation: operation.clone(),
-        tag,
-        sent_at: host.crash_images_taken(),
-        answer: None,
-    });
-    let answer = group.append(operation);
+    log.borrow_mut().sent.push(Sent { change: change.clone(), tag, sent_at: host.crash_images_taken(), answer: None });
+    let answer = group.append(change);
     let (answered, receiver) = oneshot::channel();
     let (log, env, host) = (log.clone(), host.env(), host.clone());
     env.spawn(async move {
@@ -149,12 +144,12 @@ fn quiet(log: &Rc<RefCell<Log>>, host: &Host, model: &mut Model, applied: &mut u
     for sent in &log.sent[*applied..] {
         let (_, answer) = sent.answer.as_ref().expect("nothing is in flight");
         match answer {
-            Ok(()) => model.apply(&sent.operation, sent.tag),
-            Err(error) if error.kind == StoreErrorKind::Undone => model.refuse(&sent.operation),
+            Ok(()) => model.apply(&sent.change, sent.tag),
+            Err(error) if error.kind == StoreErrorKind::Undone => model.refuse(&sent.change),
             Err(error) => assert!(
                 matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::NotFound),
                 "{:?}: {error}",
-                sent.operation
+                sent.change
             ),
         }
     }
@@ -178,8 +173,8 @@ pub fn allowed(log: &Log, image: u64) -> Vec<Model> {
         let answer = sent.answer.as_ref();
         let refused = answer.and_then(|(_, answer)| answer.as_ref().err()).map(|error| &error.kind);
         let effect = |model: &mut Model| match refused {
-            None => model.apply(&sent.operation, sent.tag),
-            Some(StoreErrorKind::Undone) => model.refuse(&sent.operation),
+            None => model.apply(&sent.change, sent.tag),
+            Some(StoreErrorKind::Undone) => model.refuse(&sent.change),
             Some(_) => {}
         };
         if answer.is_some_and(|(at, _)| *at <= image) {

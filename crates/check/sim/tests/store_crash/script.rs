@@ -9,8 +9,10 @@ use bytes::Bytes;
 use cairn_env::PageBuf;
 use cairn_format::crc32c;
 use cairn_sim::Rng;
-use cairn_store::{CopyPiece, Operation};
-use cairn_types::{BlockRange, ClientTag, ComponentId, Crcs, Epoch, HostId, Incarnation, ObjectId, OpId};
+use cairn_types::{
+    BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, Crcs, Epoch, HostId, Incarnation, ObjectId, OpId,
+    Run,
+};
 
 /// Blocks of each component.
 pub const COMPONENT_BLOCKS: u64 = 200;
@@ -20,7 +22,7 @@ const BLOCK: usize = cairn_types::BLOCK_BYTES as usize;
 /// One thing that the workload does.
 #[derive(Debug, Clone)]
 pub enum Step {
-    Append(Operation),
+    Append(Change),
     /// Waits for everything that is in flight.
     Barrier,
     Drain,
@@ -97,8 +99,20 @@ impl Script {
         self.steps.len() as u64
     }
 
-    fn push(&mut self, operation: Operation) {
-        self.steps.push(Step::Append(operation));
+    fn push(&mut self, change: Change) {
+        self.steps.push(Step::Append(change));
+    }
+
+    fn apply(
+        &mut self,
+        component: ComponentId,
+        (op, settled): (OpId, OpId),
+        client: ClientTag,
+        blocks: BlockOp,
+        data: Bytes,
+    ) {
+        let op = ComponentOp::Apply { op, settled, client, blocks };
+        self.push(Change::Component { component, op, data });
     }
 
     fn barrier(&mut self) {
@@ -120,7 +134,7 @@ impl Script {
         let sent = Sent { next: 1, settled: 0, open: Vec::new() };
         self.components.insert(component, sent);
         let reserved_blocks = [0, 20][self.rng.below(2) as usize];
-        self.push(Operation::CreateComponent {
+        self.push(Change::CreateComponent {
             component,
             object: ObjectId(u128::from(self.made) << 64),
             size_blocks: COMPONENT_BLOCKS,
@@ -144,7 +158,7 @@ impl Script {
             98 => self.steps.push(Step::ClearCaches),
             _ if self.rng.one_in(3) => {
                 self.components.remove(&component);
-                self.push(Operation::DeleteComponent { component });
+                self.push(Change::DeleteComponent { component });
                 self.create();
             }
             _ => self.steps.push(Step::Drain),
@@ -188,15 +202,8 @@ impl Script {
         self.wait_for_copies(component, range);
         let tag = self.tag();
         let (crcs, data) = data(tag, component, range);
-        self.push(Operation::Write {
-            component,
-            op,
-            settled,
-            client: request(tag),
-            first_block: range.first,
-            crcs,
-            data,
-        });
+        let blocks = BlockOp::Write { first_block: range.first, crcs };
+        self.apply(component, (op, settled), request(tag), blocks, data);
     }
 
     fn write(&mut self, component: ComponentId) {
@@ -228,7 +235,8 @@ impl Script {
         self.wait_for_copies(component, range);
         let client = request(self.tag());
         let keep_allocated = self.rng.one_in(3);
-        self.push(Operation::Zero { component, op, settled, client, range, keep_allocated });
+        let blocks = BlockOp::Zero { range, keep_allocated };
+        self.apply(component, (op, settled), client, blocks, Bytes::new());
     }
 
     fn copy(&mut self, component: ComponentId) {
@@ -238,17 +246,16 @@ impl Script {
         self.wait_for_copies(component, range);
         self.copies.push((component, range));
         let tag = self.tag();
-        let piece = |first_block, count| {
-            let (crcs, data) = data(tag, component, BlockRange::new(first_block, count));
-            CopyPiece::Data { first_block, data, crcs }
-        };
-        let pieces =
-            vec![piece(start, 3), CopyPiece::Hole { range: BlockRange::new(start + 3, 5) }, piece(start + 9, 2)];
-        self.push(Operation::Copy { component, op, settled, pieces });
+        let (head, head_data) = data(tag, component, BlockRange::new(start, 3));
+        let (tail, tail_data) = data(tag, component, BlockRange::new(start + 9, 2));
+        let runs = vec![Run::Data { crcs: head }, Run::Hole { blocks: 6 }, Run::Data { crcs: tail }];
+        let blocks = BlockOp::Copy { first_block: start, runs };
+        let data = PageBuf::copy_of(&[head_data, tail_data].concat()).freeze();
+        self.apply(component, (op, settled), ClientTag::default(), blocks, data);
         // As at the end of a resync: requests that were carried out elsewhere. No operation of this component has their number.
         let elsewhere =
             |n| (ClientTag::request(9, n, tag as u32), OpId { seq: (1 << 40) + tag * 4 + u64::from(n), ..op });
-        self.push(Operation::Remember { component, clients: (0..3).map(elsewhere).collect() });
+        self.push(ComponentOp::Remember { clients: (0..3).map(elsewhere).collect() }.on(component));
     }
 
     fn undo(&mut self, component: ComponentId) {
@@ -258,12 +265,12 @@ impl Script {
             let undone = op(sent.next);
             sent.next += 1;
             let settled = op(sent.settled);
-            self.push(Operation::Undo { component, op: undone });
+            self.push(ComponentOp::Undo { ops: vec![undone] }.on(component));
             return self.write_as(component, undone, settled);
         }
         // Newest first, as an owner does it.
         if let Some(seq) = sent.open.pop() {
-            self.push(Operation::Undo { component, op: op(seq) });
+            self.push(ComponentOp::Undo { ops: vec![op(seq)] }.on(component));
         }
     }
 
@@ -271,7 +278,7 @@ impl Script {
         let issued = self.components[&component].next - 1;
         self.raise_settled(component, issued);
         let upto = op(self.components[&component].settled);
-        self.push(Operation::Settle { component, upto });
+        self.push(ComponentOp::Settle { upto }.on(component));
     }
 
     fn record(&mut self) {
@@ -282,6 +289,6 @@ impl Script {
             let len = self.rng.between(1, 900) as usize;
             Bytes::from(vec![self.tag() as u8; len])
         };
-        self.push(Operation::Record { object, bytes });
+        self.push(Change::Record { object, bytes });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_store::{ReadPiece, StoreError};
+use cairn_store::StoreError;
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
 
 use crate::{
@@ -60,7 +60,7 @@ pub async fn look(group: &Group) -> Result<Seen, StoreError> {
     for info in group.components() {
         assert!(!info.lost, "no device failed");
         let range = BlockRange::new(0, info.size_blocks as u32);
-        let pieces = group.read(info.id, range).await?;
+        let blocks = look_at_blocks(group, info.id, range).await?;
         let mut allocated = vec![];
         for (range, yes) in group.allocated(info.id, range).await? {
             assert_eq!(range.first, allocated.len() as u64, "runs are back to back");
@@ -74,7 +74,7 @@ pub async fn look(group: &Group) -> Result<Seen, StoreError> {
             window: group.window(info.id).iter().map(|u| (u.op, u.range)).collect(),
             regions: group.regions_after(info.id, OpId::ZERO),
             clients: by_operation(group.recent_clients(info.id)),
-            blocks: tags(info.id, 0, pieces),
+            blocks,
             allocated,
         };
         components.insert(info.id, seen);
@@ -97,28 +97,13 @@ pub async fn look_at_blocks(
     component: ComponentId,
     range: BlockRange,
 ) -> Result<Vec<Option<u64>>, StoreError> {
-    let pieces = group.read(component, range).await?;
-    Ok(tags(component, range.first, pieces))
+    let contents = group.read(component, range).await?;
+    assert!(contents.is_whole(range.count), "what was read covers what was asked for");
+    let blocks = contents.into_bytes().concat();
+    Ok((range.first..).zip(blocks.chunks(4096)).map(|(block, bytes)| shown(bytes, component, block)).collect())
 }
 
-/// Which write each block is of: all of its bytes must be that write's, for that place.
-fn tags(component: ComponentId, first: u64, pieces: Vec<ReadPiece>) -> Vec<Option<u64>> {
-    let mut tags = vec![];
-    for piece in pieces {
-        assert_eq!(piece.range().first, first + tags.len() as u64, "pieces are back to back");
-        match piece {
-            ReadPiece::Hole { range } => tags.extend((0..range.count).map(|_| None)),
-            ReadPiece::Data { data, .. } => {
-                for bytes in data.chunks(4096) {
-                    let block = first + tags.len() as u64;
-                    tags.push(shown(bytes, component, block));
-                }
-            }
-        }
-    }
-    tags
-}
-
+/// Which write a block is of: all of its bytes must be that write's, for that place.
 fn shown(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
     if bytes.iter().all(|b| *b == 0) {
         return None;

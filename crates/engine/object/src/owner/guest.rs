@@ -9,7 +9,7 @@ use std::{rc::Rc, time::Duration};
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, PageBuf};
 use cairn_geometry::Piece;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, SECTOR_BYTES, Time};
+use cairn_types::{BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, Contents, SECTOR_BYTES, Time};
 use cairn_wire::{AllocatedPiece, Answer, Request, block_crc};
 use futures::future::join_all;
 
@@ -17,7 +17,6 @@ use crate::{
     local_store::LocalStore,
     owner::{
         Ended, Owned,
-        read::Contents,
         write::{Body, Lock, OpError, Operation},
     },
     shard::ObjectEvent,
@@ -250,8 +249,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     continue;
                 }
                 let crcs = part.chunks_exact(BLOCK as usize).map(block_crc).collect();
-                let body = Body::Write { crcs, data: part };
-                operations.push(self.start_watched(piece.set, range, client, body, lock.clone(), watch));
+                let write = BlockOp::Write { first_block: range.first, crcs };
+                let body = Body { blocks: write, data: part };
+                operations.push(self.start_watched(piece.set, client, body, lock.clone(), watch));
             }
         }
         all_acknowledged(operations).await
@@ -271,7 +271,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if origin.retry && self.was_done(piece.set, client).await? {
                 continue;
             }
-            operations.push(self.start(piece.set, piece.range, client, Body::Zero { keep_allocated }, lock.clone()));
+            let zero = Body::from(BlockOp::Zero { range: piece.range, keep_allocated });
+            operations.push(self.start(piece.set, client, zero, lock.clone()));
         }
         all_acknowledged(operations).await
     }

@@ -23,7 +23,7 @@ use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
-    Accepted, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
+    Accepted, Canary, ComponentId, ComponentOp, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
 };
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{Either, join_all, select};
@@ -248,7 +248,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 (link, state.settled())
             };
             let Some(link) = link else { continue };
-            let settle = Request::Settle { to: link.target, upto };
+            let settle = Request::Change { to: link.target, op: ComponentOp::Settle { upto } };
             match self.shard.request(seat.host, seat.disk_group, settle, None).await {
                 Ok(_) => {}
                 Err(Refusal::Session) => self.admit_again(*member, link.target.session).await,
@@ -486,12 +486,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let size_blocks =
             cairn_geometry::component_blocks(&self.layout(), self.size_bytes(), member.set().unwrap_or(0));
         let reserved_blocks = self.reserved_blocks(size_blocks);
-        let requests = [
-            Request::Undo { to, ops: rejoin.undo },
-            Request::Settle { to, upto: stale_since },
-            Request::ResizeComponent { to, size_blocks, reserved_blocks },
+        let ops = [
+            ComponentOp::Undo { ops: rejoin.undo },
+            ComponentOp::Settle { upto: stale_since },
+            ComponentOp::Resize { size_blocks, reserved_blocks },
         ];
-        let asked = requests.map(|request| self.shard.request(member.host, member.disk_group, request, None));
+        let ask = |op| self.shard.request(member.host, member.disk_group, Request::Change { to, op }, None);
+        let asked = ops.map(ask);
         let mut good = true;
         for reply in asked {
             good &= reply.await.is_ok();

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use cairn_env::Env;
-use cairn_types::{ComponentId, ComponentState, Epoch, HostId, ObjectConfig, ObjectId, SessionId};
+use cairn_types::{ComponentId, ComponentOp, ComponentState, Epoch, HostId, ObjectConfig, ObjectId, SessionId};
 use cairn_wire::Request;
 use futures::channel::oneshot;
 use serde::{Deserialize, Serialize};
@@ -171,7 +171,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             (state.settled(), state.links())
         };
         let told = links.iter().map(|leg| {
-            let request = Request::Settle { to: leg.link.target, upto: settled };
+            let request = Request::Change { to: leg.link.target, op: ComponentOp::Settle { upto: settled } };
             self.shard.request(leg.link.host, leg.link.target.disk_group, request, None)
         });
         futures::future::join_all(told.collect::<Vec<_>>()).await;
@@ -227,8 +227,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 continue;
             };
             let size_blocks = cairn_geometry::component_blocks(&config.layout, size_bytes, set);
-            let reserved_blocks = self.reserved_blocks(size_blocks);
-            let request = Request::ResizeComponent { to: leg.link.target, size_blocks, reserved_blocks };
+            let op = ComponentOp::Resize { size_blocks, reserved_blocks: self.reserved_blocks(size_blocks) };
+            let request = Request::Change { to: leg.link.target, op };
             let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             reply.map_err(|refusal| format!("a component cannot grow: {refusal:?}"))?;
         }

@@ -7,11 +7,10 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
-use cairn_env::{Env, PageBuf};
+use cairn_env::Env;
 use cairn_geometry::Piece;
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ReplicaSetIndex};
-use cairn_wire::{Answer, DataPiece, Refusal, Request};
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, Contents, ReplicaSetIndex, Run};
+use cairn_wire::{Answer, Refusal, Request};
 
 use crate::{
     arrived::{Changed, compare},
@@ -25,72 +24,16 @@ use crate::{
     stages::Watch,
 };
 
-/// What a copy holds of a run of blocks: pieces in order, and the bytes of all data pieces back to back in parts.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Contents {
-    pub(crate) pieces: Vec<DataPiece>,
-    pub(crate) data: Vec<Bytes>,
-}
-
-/// Zeros that holes are answered with, shared.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-
-impl Contents {
-    /// The bytes, holes as zeros.
-    pub(crate) fn into_bytes(self) -> Vec<Bytes> {
-        if let ([DataPiece::Data { .. }], [_]) = (self.pieces.as_slice(), self.data.as_slice()) {
-            return self.data;
-        }
-        let mut parts = Vec::new();
-        let mut data = self.data.into_iter();
-        let mut current = Bytes::new();
-        for piece in &self.pieces {
-            let mut left = piece.blocks() as usize * BLOCK_BYTES as usize;
-            while left > 0 {
-                let part = match piece {
-                    DataPiece::Hole { .. } => Bytes::from_static(&ZEROS[..left.min(ZEROS.len())]),
-                    DataPiece::Data { .. } => {
-                        if current.is_empty() {
-                            current = data.next().expect("lengths were checked");
-                        }
-                        current.split_to(left.min(current.len()))
-                    }
-                };
-                left -= part.len();
-                parts.push(part);
-            }
-        }
-        parts
+/// Lengths and, for what came over the network, checksums.
+fn check(contents: &Contents, blocks: u32, verify: bool) -> Result<(), Changed> {
+    if !contents.is_whole(blocks) {
+        return Err(Changed);
     }
-
-    /// All data in one aligned piece: for a region copy.
-    pub(crate) fn joined(self) -> (Vec<DataPiece>, Bytes) {
-        if self.data.len() <= 1 {
-            return (self.pieces, self.data.into_iter().next().unwrap_or_default());
-        }
-        let mut all = PageBuf::dirty(self.data.iter().map(Bytes::len).sum());
-        let mut at = 0;
-        for part in &self.data {
-            all[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        (self.pieces, all.freeze())
+    if !verify {
+        return Ok(());
     }
-
-    /// Lengths and, for what came over the network, checksums.
-    fn check(&self, blocks: u32, verify: bool) -> Result<(), Changed> {
-        let told: u32 = self.pieces.iter().map(DataPiece::blocks).sum();
-        let with_data: usize = self.pieces.iter().map(|piece| piece.crcs().len()).sum();
-        let bytes: usize = self.data.iter().map(Bytes::len).sum();
-        if told != blocks || bytes != with_data * BLOCK_BYTES as usize {
-            return Err(Changed);
-        }
-        if !verify {
-            return Ok(());
-        }
-        let crcs = self.pieces.iter().flat_map(DataPiece::crcs);
-        compare(crcs, self.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize)))
-    }
+    let crcs = contents.runs.iter().flat_map(Run::crcs);
+    compare(crcs, contents.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize)))
 }
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
@@ -135,12 +78,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let request = Request::Read { to: leg.link.target, range };
         let local = leg.link.host == self.shard.inner.env.host();
         let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
-        let (Answer::Data { pieces }, data) = reply? else {
+        let (Answer::Data { runs }, data) = reply? else {
             return Err(Refusal::Invalid("not an answer to a read".into()));
         };
-        let contents = Contents { pieces, data: data.into_iter().filter(|d| !d.is_empty()).collect() };
+        let contents = Contents { runs, data: data.into_iter().filter(|d| !d.is_empty()).collect() };
         // The store has just checked a local copy in this very memory; only a copy that travelled is checked again.
-        match contents.check(range.count, !local) {
+        match check(&contents, range.count, !local) {
             Ok(()) => Ok(contents),
             Err(Changed) => {
                 if !local {
@@ -202,9 +145,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let Ok(contents) = self.read_piece_but(piece, leg).await else {
                 continue;
             };
-            let (pieces, data) = contents.joined();
-            let body = Body::Copy { pieces, data };
-            let operation = self.start(set, piece.range, ClientTag::default(), body, lock);
+            let copy = Body::copy(piece.range, contents);
+            let operation = self.start(set, ClientTag::default(), copy, lock);
             if operation.await.is_ok() {
                 let (object, component) = (self.id, leg.component);
                 self.shard.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });

@@ -14,14 +14,14 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{
-    BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentState, HostId, OpId, REGION_BLOCKS, REGION_BYTES,
-    RegionIndex, ReplicaSetIndex, SessionId, Time,
+    BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, HostId, OpId, REGION_BLOCKS,
+    REGION_BYTES, REMEMBERED_MAX, RegionIndex, ReplicaSetIndex, SessionId, Time,
 };
 use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
 
 use crate::{
-    local_store::{LocalStore, REMEMBERED_MAX},
+    local_store::LocalStore,
     owner::{Owned, manage::Queued, state::Leg, write::Body},
     shard::ObjectEvent,
     throttle::PIECE_BYTES,
@@ -195,9 +195,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.stage(component, session)?;
             let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
             let contents = self.read_piece(piece, None).await.ok()?;
-            let (pieces, data) = contents.joined();
-            let bytes = data.len() as u64;
-            let copy = self.start_copy(component, set, piece.range, Body::Copy { pieces, data }, lock.clone());
+            let body = Body::copy(piece.range, contents);
+            let bytes = body.data.len() as u64;
+            let copy = self.start_copy(component, set, body, lock.clone());
             // The ack of a copy waits for nobody (the target is not required): its end is what counts.
             let op = copy.op;
             let _ = copy.await;
@@ -271,7 +271,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let clients: Vec<_> = clients.into_iter().map(|(op, client)| (client, op)).collect();
         for some in clients.chunks(REMEMBERED_MAX) {
-            let request = Request::Remember { to: link.target, clients: some.to_vec() };
+            let request = Request::Change { to: link.target, op: ComponentOp::Remember { clients: some.to_vec() } };
             if self.shard.request(link.host, link.target.disk_group, request, None).await.is_err() {
                 self.state.borrow_mut().fail(component, false);
                 self.work.notify();

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, fmt, future::Future, time::Duration};
 
 use cairn_env::Env;
 use cairn_record::{AcceptRefused, ChangeEffect, ConfigChange, Seizure, SeizureEffect, SeizureFailure};
-use cairn_types::{Accepted, ComponentId, Csn, Epoch, ObjectConfig, Seat};
+use cairn_types::{Accepted, ComponentId, ComponentOp, Csn, Epoch, ObjectConfig, Seat};
 use cairn_wire::{Answer, Refusal, Request, SeizeAnswer, Target};
 use futures::{
     FutureExt, StreamExt,
@@ -180,7 +180,8 @@ fn ask<E: Env, S: LocalStore>(
         }
         SeizureEffect::Undo { seat, component, session, ops } => {
             let to = Target { disk_group: seat.disk_group, component, epoch, session };
-            let reply = shard.request(seat.host, seat.disk_group, Request::Undo { to, ops }, None);
+            let undo = Request::Change { to, op: ComponentOp::Undo { ops } };
+            let reply = shard.request(seat.host, seat.disk_group, undo, None);
             inputs.push(reply.map(move |r| Input::Undone(component, r)).boxed_local());
         }
         SeizureEffect::Won(_) | SeizureEffect::Failed(_) => unreachable!("handled by the caller"),

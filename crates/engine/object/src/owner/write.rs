@@ -15,9 +15,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::Env;
-use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, Crcs, OpId, ReplicaSetIndex};
-use cairn_wire::{DataPiece, Refusal, Request};
+use cairn_env::{Env, PageBuf};
+use cairn_types::{BlockOp, BlockRange, Canary, ClientTag, ComponentId, ComponentOp, Contents, OpId, ReplicaSetIndex};
+use cairn_wire::{Refusal, Request};
 use futures::future::LocalBoxFuture;
 
 use crate::{
@@ -28,15 +28,40 @@ use crate::{
     stages::{CopyWatch, Watch},
 };
 
-/// What an operation does to its blocks.
+/// What an operation does to its blocks, and the bytes that it needs.
 #[derive(Debug, Clone)]
-pub(crate) enum Body {
-    /// Whole blocks with their CRCs.
-    Write { crcs: Crcs, data: Bytes },
-    /// Zero or trim.
-    Zero { keep_allocated: bool },
-    /// A region as its source holds it.
-    Copy { pieces: Vec<DataPiece>, data: Bytes },
+pub(crate) struct Body {
+    pub(crate) blocks: BlockOp,
+    pub(crate) data: Bytes,
+}
+
+impl Body {
+    /// Brings these blocks as their source holds them.
+    pub(crate) fn copy(range: BlockRange, contents: Contents) -> Self {
+        let Contents { runs, data } = contents;
+        Self { blocks: BlockOp::Copy { first_block: range.first, runs }, data: joined(data) }
+    }
+}
+
+impl From<BlockOp> for Body {
+    /// Of what needs no bytes.
+    fn from(blocks: BlockOp) -> Self {
+        Self { blocks, data: Bytes::new() }
+    }
+}
+
+/// All data in one aligned piece: for a region copy.
+fn joined(data: Vec<Bytes>) -> Bytes {
+    if data.len() <= 1 {
+        return data.into_iter().next().unwrap_or_default();
+    }
+    let mut all = PageBuf::dirty(data.iter().map(Bytes::len).sum());
+    let mut at = 0;
+    for part in &data {
+        all[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    all.freeze()
 }
 
 /// Why an operation was not acknowledged.
@@ -118,26 +143,24 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(crate) fn start(
         self: &Rc<Self>,
         set: ReplicaSetIndex,
-        range: BlockRange,
         client: ClientTag,
         body: Body,
         lock: Lock,
     ) -> Operation<E> {
-        self.start_watched(set, range, client, body, lock, None)
+        self.start_watched(set, client, body, lock, None)
     }
 
     /// The same for a guest's write whose stages are kept.
     pub(crate) fn start_watched(
         self: &Rc<Self>,
         set: ReplicaSetIndex,
-        range: BlockRange,
         client: ClientTag,
         body: Body,
         lock: Lock,
         watch: Option<&Watch<E>>,
     ) -> Operation<E> {
         let begun = self.state.borrow_mut().begin(set);
-        self.send(begun, range, client, &body, lock, watch.map(Watch::copies))
+        self.send(begun, client, body, lock, watch.map(Watch::copies))
     }
 
     /// Sends a region to one component (resync); the set's other copies are the source.
@@ -145,26 +168,27 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self: &Rc<Self>,
         component: ComponentId,
         set: ReplicaSetIndex,
-        range: BlockRange,
         body: Body,
         lock: Lock,
     ) -> Operation<E> {
         let (op, settled, legs) = self.state.borrow_mut().begin(set);
         let legs = legs.iter().filter(|l| l.component == component).copied().collect();
-        self.send((op, settled, legs), range, ClientTag::default(), &body, lock, None)
+        self.send((op, settled, legs), ClientTag::default(), body, lock, None)
     }
 
     fn send(
         self: &Rc<Self>,
         (op, settled, legs): (OpId, OpId, Rc<[Leg]>),
-        range: BlockRange,
         client: ClientTag,
-        body: &Body,
+        body: Body,
         lock: Lock,
         watch: Option<CopyWatch<E>>,
     ) -> Operation<E> {
+        let Body { blocks, data } = body;
+        let apply = ComponentOp::Apply { op, settled, client, blocks };
         let ask = |&leg: &Leg| {
-            let (request, payload) = body.request(leg, op, settled, client, range);
+            let request = Request::Change { to: leg.link.target, op: apply.clone() };
+            let payload = (!data.is_empty()).then(|| data.clone());
             (leg, self.shard.request(leg.link.host, leg.link.target.disk_group, request, payload))
         };
         let answers = Answers(legs.iter().map(ask).collect());
@@ -303,7 +327,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let asked: Vec<_> = legs
             .iter()
             .map(|leg| {
-                let request = Request::Undo { to: leg.link.target, ops: vec![op] };
+                let request = Request::Change { to: leg.link.target, op: ComponentOp::Undo { ops: vec![op] } };
                 (*leg, self.shard.request(leg.link.host, leg.link.target.disk_group, request, None))
             })
             .collect();
@@ -351,32 +375,6 @@ impl Outcome {
         match &self.refused {
             Some(text) if !self.no_space => OpError::Io(text.clone()),
             _ => OpError::NoSpace,
-        }
-    }
-}
-
-impl Body {
-    fn request(
-        &self,
-        leg: Leg,
-        op: OpId,
-        settled: OpId,
-        client: ClientTag,
-        range: BlockRange,
-    ) -> (Request, Option<Bytes>) {
-        let to = leg.link.target;
-        match self {
-            Self::Write { crcs, data } => {
-                let crcs = crcs.clone();
-                (Request::Write { to, op, settled, client, first_block: range.first, crcs }, Some(data.clone()))
-            }
-            Self::Zero { keep_allocated } => {
-                (Request::Zero { to, op, settled, client, range, keep_allocated: *keep_allocated }, None)
-            }
-            Self::Copy { pieces, data } => {
-                let pieces = pieces.clone();
-                (Request::Copy { to, op, settled, first_block: range.first, pieces }, Some(data.clone()))
-            }
         }
     }
 }

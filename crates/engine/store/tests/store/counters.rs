@@ -1,10 +1,9 @@
 //! What the counters tell: of every byte where it went, compared with what the simulated disks themselves counted.
 
-use cairn_format::block_crcs;
-use cairn_store::{Operation, ReadPiece, StoreCounters};
-use cairn_types::{BlockRange, ComponentId};
+use cairn_store::StoreCounters;
+use cairn_types::{ComponentId, ComponentOp, Run};
 
-use crate::support::{Group, Rig, create, data, op, settle, write, zero};
+use crate::support::{Group, Rig, copy, create, delete, run_of, settle, write, zero};
 
 const BLOCK: u64 = 4096;
 
@@ -87,10 +86,8 @@ fn copies_are_no_writes() {
     let rig = Rig::new(33, 16);
     let group = rig.open();
     rig.append(&group, create(1, 100, 0)).unwrap();
-    let bytes = data(7, 3);
-    let hole = ReadPiece::Hole { range: BlockRange::new(10, 5) };
-    let pieces = vec![ReadPiece::Data { first_block: 0, crcs: block_crcs(&bytes), data: bytes }, hole];
-    rig.append(&group, Operation::Copy { component: ComponentId(1), op: op(1), settled: op(0), pieces }).unwrap();
+    let runs = vec![run_of(1, 3), Run::Hole { blocks: 5 }];
+    rig.append(&group, copy(1, 1, 0, 0, runs)).unwrap();
     let told = counters(&group);
     assert_eq!((told.copy_operations, told.copy_bytes), (1, 3 * BLOCK));
     assert_eq!((told.write_operations, told.write_bytes), (0, 0));
@@ -141,12 +138,8 @@ fn gauges_show_the_marks_and_the_fill() {
 fn witnesses_are_counted() {
     let rig = Rig::new(32, 16);
     let mut group = rig.open();
-    let resize = |component, size_blocks| Operation::ResizeComponent {
-        component: ComponentId(component),
-        size_blocks,
-        reserved_blocks: 0,
-    };
-    let delete = |component| Operation::DeleteComponent { component: ComponentId(component) };
+    let resize =
+        |component, size_blocks| ComponentOp::Resize { size_blocks, reserved_blocks: 0 }.on(ComponentId(component));
     let steps = [
         (create(1, 100, 0), (1, 0)),
         (create(2, 0, 0), (2, 1)),

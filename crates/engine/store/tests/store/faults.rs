@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use cairn_env::Env;
 use cairn_sim::Fault;
-use cairn_store::{LogHealth, Operation, StoreErrorKind};
-use cairn_types::{ComponentId, ObjectId};
+use cairn_store::{LogHealth, StoreErrorKind};
+use cairn_types::{BlockOp, Change, ComponentId, ComponentOp, ObjectId};
 
-use crate::support::{Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, kind, op, settle, write};
+use crate::support::{Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, delete, kind, op, settle, undo, write};
 
 /// A failed log write is never retried; what was acknowledged before is there after reopening.
 #[test]
@@ -280,7 +280,7 @@ fn a_capacity_device_that_fails_in_mid_destage_loses_its_components_only() {
     let group = rig.open();
     assert_eq!(group.lost_components(), [ComponentId(1)]);
     assert_eq!(rig.read(&group, 2, 0, 2), Ok(vec![2, 1]));
-    rig.append(&group, Operation::DeleteComponent { component: ComponentId(1) }).unwrap();
+    rig.append(&group, delete(1)).unwrap();
     rig.append(&group, create(3, 100, 0)).unwrap();
     rig.append(&group, write(3, 1, 1, 0, 4)).unwrap();
     rig.drain(&group);
@@ -305,7 +305,7 @@ fn undo_uncovers_what_was_below_also_after_destage_and_reopening() {
         rig.check(&group);
         group = rig.reopen(group);
     }
-    rig.append(&group, Operation::Undo { component: ComponentId(1), op: op(3) }).unwrap();
+    rig.append(&group, undo(1, 3)).unwrap();
     rig.append(&group, write(1, 4, 3, 0, 1)).unwrap();
     for _ in 0..2 {
         assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![4, 2, 2, 2]));
@@ -316,11 +316,30 @@ fn undo_uncovers_what_was_below_also_after_destage_and_reopening() {
     }
 }
 
+/// Goal: of several operations that are taken back at once each is taken back by itself: one that cannot be leaves the others to it.
+#[test]
+fn several_operations_are_taken_back_at_once() {
+    let rig = Rig::new(30, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    for (seq, first) in [(1, 0), (2, 0), (3, 1)] {
+        rig.append(&group, write(1, seq, 0, first, 2)).unwrap();
+    }
+    rig.append(&group, settle(1, 1)).unwrap();
+    let undo = |seqs: [u64; 3]| ComponentOp::Undo { ops: seqs.map(op).into() }.on(ComponentId(1));
+    assert_eq!(kind(rig.append(&group, undo([3, 1, 2]))), StoreErrorKind::Refused);
+    let group = rig.reopen(group);
+    assert_eq!(rig.read(&group, 1, 0, 3), Ok(vec![1, 1, 0]));
+    assert_eq!(rig.append(&group, undo([4, 3, 2])), Ok(()), "again, and one that has not come");
+    assert_eq!(kind(rig.append(&group, write(1, 4, 0, 0, 1))), StoreErrorKind::Undone);
+    rig.check(&group);
+}
+
 #[test]
 fn records_live_in_the_log_and_in_the_metadata() {
     let rig = Rig::new(17, 16);
     let group = rig.open();
-    let record = |bytes: &'static [u8]| Operation::Record { object: ObjectId(5), bytes: bytes.into() };
+    let record = |bytes: &'static [u8]| Change::Record { object: ObjectId(5), bytes: bytes.into() };
     rig.append(&group, record(b"one")).unwrap();
     rig.drain(&group);
     rig.append(&group, record(b"two")).unwrap();
@@ -350,7 +369,7 @@ fn space_of_a_failed_device_comes_back_with_it() {
     rig.append(&group, write(1, 3, 1, 20, 4)).unwrap();
     rig.drain(&group);
     assert_eq!(group.lost_components(), [ComponentId(1)]);
-    rig.append(&group, Operation::DeleteComponent { component: ComponentId(1) }).unwrap();
+    rig.append(&group, delete(1)).unwrap();
     rig.drain(&group);
     broken.bring_back();
     let group = rig.reopen(group);
@@ -367,9 +386,11 @@ fn a_block_that_changed_in_memory_is_found_at_the_next_read() {
     let group = rig.open();
     rig.append(&group, create(1, 100, 0)).unwrap();
     let mut changed = write(1, 1, 0, 0, 3);
-    if let Operation::Write { crcs, .. } = &mut changed {
-        crcs[1] ^= 1;
-    }
+    let Change::Component { op: ComponentOp::Apply { blocks: BlockOp::Write { crcs, .. }, .. }, .. } = &mut changed
+    else {
+        panic!("a write")
+    };
+    crcs[1] ^= 1;
     rig.append(&group, changed).unwrap();
     rig.append(&group, settle(1, 1)).unwrap();
     let bad = StoreErrorKind::BadBlock { component: ComponentId(1), blocks: vec![1] };

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use cairn_env::Env;
-use cairn_format::block_crcs;
 use cairn_sim::Fault;
-use cairn_store::{Operation, ReadPiece, StoreErrorKind};
-use cairn_types::{BlockRange, ComponentId, ObjectId};
+use cairn_store::StoreErrorKind;
+use cairn_types::{Change, ComponentId, ObjectId, Run};
 use futures::future::join_all;
 
-use crate::support::{Rig, create, data, kind, op, settle, write, zero};
+use crate::support::{Rig, copy, create, delete, kind, run_of, settle, undo, write, zero};
 
 /// Scenario 21: reads, overwrites, writes into a reservation, trims, deletes, undo and records go on; space comes back.
 #[test]
@@ -48,8 +47,8 @@ fn a_full_group_refuses_new_blocks_and_nothing_else() {
     }
     let last = seq;
     assert_eq!(rig.read(&group, 1, 87, 4), Ok(vec![last; 4]));
-    rig.append(&group, Operation::Record { object: ObjectId(1), bytes: "r".into() }).unwrap();
-    rig.append(&group, Operation::Undo { component: ComponentId(1), op: op(seq) }).unwrap();
+    rig.append(&group, Change::Record { object: ObjectId(1), bytes: "r".into() }).unwrap();
+    rig.append(&group, undo(1, seq)).unwrap();
     rig.check(&group);
     // A trim makes room once it is settled and destaged.
     seq += 1;
@@ -59,9 +58,9 @@ fn a_full_group_refuses_new_blocks_and_nothing_else() {
     seq += 1;
     rig.append(&group, write(1, seq, seq - 1, 500, 4)).unwrap();
     // And so does a deletion, of everything.
-    rig.append(&group, Operation::DeleteComponent { component: ComponentId(1) }).unwrap();
-    rig.append(&group, Operation::DeleteComponent { component: ComponentId(2) }).unwrap();
-    rig.append(&group, Operation::DeleteComponent { component: ComponentId(3) }).unwrap();
+    rig.append(&group, delete(1)).unwrap();
+    rig.append(&group, delete(2)).unwrap();
+    rig.append(&group, delete(3)).unwrap();
     rig.drain(&group);
     let group = rig.reopen(group);
     rig.check(&group);
@@ -105,7 +104,7 @@ fn a_full_log_delays_and_never_refuses() {
         rig.host.disk(name).inject(Fault::Slow { times: 2000 });
     }
     let writes: Vec<_> = (1..=150).map(|seq| group.append(write(1, seq, seq - 1, seq * 4, 4))).collect();
-    let small = group.append(Operation::Record { object: ObjectId(1), bytes: "r".into() });
+    let small = group.append(Change::Record { object: ObjectId(1), bytes: "r".into() });
     let env = rig.host.env();
     let begun = env.now();
     let (small_at, ended) = rig.run(async move {
@@ -136,15 +135,13 @@ fn a_batch_may_turn_out_smaller_than_the_room_that_it_passed_by() {
         for seq in 0..lead {
             rig.append(&group, settle(1, seq)).unwrap();
         }
-        let bytes = data(77, 1);
-        let mut pieces = vec![ReadPiece::Data { first_block: 0, crcs: block_crcs(&bytes), data: bytes }];
-        pieces.extend((1..170).map(|n| ReadPiece::Hole { range: BlockRange::new(n * 2, 1) }));
-        let copy = Operation::Copy { component: ComponentId(1), op: op(100), settled: op(99), pieces };
-        rig.append(&group, copy).unwrap();
+        let mut runs = vec![run_of(100, 1)];
+        runs.extend((1..170).map(|_| Run::Hole { blocks: 1 }));
+        rig.append(&group, copy(1, 100, 99, 0, runs)).unwrap();
         rig.append(&group, write(1, 101, 100, 1, 1)).unwrap();
         for _ in 0..2 {
             rig.check(&group);
-            assert_eq!(rig.read(&group, 1, 0, 3), Ok(vec![77, 101, 0]), "after {lead} pages");
+            assert_eq!(rig.read(&group, 1, 0, 3), Ok(vec![100, 101, 0]), "after {lead} pages");
             group = rig.reopen(group);
         }
     }

@@ -9,7 +9,7 @@ use cairn_store::{LogLatencies, ReadLatencies, ReadSource};
 use cairn_types::ObjectId;
 use futures::future::join_all;
 
-use crate::support::{Group, Rig, create, settle, write, zero};
+use crate::support::{Group, Rig, create, delete, settle, write, zero};
 
 fn log(group: &Group) -> LogLatencies {
     group.log_latencies()
@@ -120,8 +120,7 @@ fn latencies_go_with_their_component_and_their_opening() {
         rig.append(&group, create(component, 100, 0)).unwrap();
         rig.append(&group, write(component, 1, 0, 0, 4)).unwrap();
         rig.read(&group, component, 0, 4).unwrap();
-        let delete = cairn_store::Operation::DeleteComponent { component: cairn_types::ComponentId(component) };
-        rig.append(&group, delete).unwrap();
+        rig.append(&group, delete(component)).unwrap();
         assert!(group.read_latencies(None).is_empty(), "{component} is gone");
     }
     assert_eq!(log(&group).device.count(), 3);

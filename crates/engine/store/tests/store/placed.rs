@@ -3,27 +3,20 @@
 use std::time::Duration;
 
 use cairn_env::Env;
-use cairn_format::block_crcs;
 use cairn_sim::Fault;
-use cairn_store::{CopyPiece, Operation, StoreErrorKind};
-use cairn_types::{BlockRange, ComponentId};
+use cairn_store::StoreErrorKind;
+use cairn_types::{Change, ComponentId, Run};
 use futures::future::{join, join_all};
 
-use crate::support::{Rig, create, data, kind, op, settle, write};
+use crate::support::{self, Rig, create, delete, kind, run_of, settle, write};
 
 /// Blocks of the first piece of a copy that goes past the log.
 const BLOCKS: u32 = 5;
 
-/// Two pieces with a hole between them: `BLOCKS` blocks of data at `first`, a hole of 2, a block.
-fn copy(component: u128, seq: u64, settled: u64, first: u64) -> Operation {
-    let piece = |first_block, count| {
-        let data = data(seq, count);
-        CopyPiece::Data { first_block, crcs: block_crcs(&data), data }
-    };
-    let hole = CopyPiece::Hole { range: BlockRange::new(first + u64::from(BLOCKS), 2) };
-    let end = first + u64::from(BLOCKS) + 2;
-    let pieces = vec![piece(first, BLOCKS), hole, piece(end, 1)];
-    Operation::Copy { component: ComponentId(component), op: op(seq), settled: op(settled), pieces }
+/// Two runs with a hole between them: `BLOCKS` blocks of data at `first`, a hole of 2, a block.
+fn copy(component: u128, seq: u64, settled: u64, first: u64) -> Change {
+    let runs = vec![run_of(seq, BLOCKS), Run::Hole { blocks: 2 }, run_of(seq, 1)];
+    support::copy(component, seq, settled, first, runs)
 }
 
 /// What a copy of `seq` over blocks of `before` leaves from its first block on.
@@ -69,7 +62,7 @@ fn a_large_copy_goes_past_the_log_and_survives() {
         u64::from(BLOCKS) + 2,
         "and a block of the write"
     );
-    rig.append(&group, Operation::DeleteComponent { component: ComponentId(1) }).unwrap();
+    rig.append(&group, delete(1)).unwrap();
     rig.drain(&group);
     assert!(group.stats().capacity.iter().all(|device| device.live_bytes == 0));
     rig.check(&group);
@@ -83,7 +76,7 @@ fn an_undone_copy_leaves_nothing() {
     rig.append(&group, create(1, 1000, 0)).unwrap();
     rig.append(&group, write(1, 1, 0, 0, 4)).unwrap();
     rig.append(&group, settle(1, 1)).unwrap();
-    let undo = |seq| Operation::Undo { component: ComponentId(1), op: op(seq) };
+    let undo = |seq| support::undo(1, seq);
     let (late, undone) = (group.append(copy(1, 2, 1, 0)), group.append(undo(2)));
     let (late, undone) = rig.run(join(late, undone));
     assert_eq!((kind(late), undone), (StoreErrorKind::Undone, Ok(())));

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use cairn_format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, decode_superblock};
 use cairn_sim::Fault;
-use cairn_store::{DiskGroupDevices, Expect, Operation, StoreErrorKind, StoreOptions};
-use cairn_types::{ClientTag, ClusterId, ComponentId, DiskGroupId, HostId, ObjectId};
+use cairn_store::{DiskGroupDevices, Expect, StoreErrorKind, StoreOptions};
+use cairn_types::{Change, ClusterId, ComponentId, ComponentOp, DiskGroupId, HostId, ObjectId, Run};
 
-use crate::support::{Rig, create, data, kind, op, options, settle, write, zero};
+use crate::support::{self, Rig, copy, create, data, kind, options, run_of, settle, write, zero};
 
 #[test]
 fn a_used_device_is_not_formatted_unless_forced() {
@@ -106,19 +106,21 @@ fn bad_operations_are_refused_and_leave_no_trace() {
     rig.append(&group, create(1, 100, 0)).unwrap();
     rig.append(&group, write(1, 1, 0, 0, 1)).unwrap();
     rig.append(&group, settle(1, 1)).unwrap();
-    let component = ComponentId(1);
-    let half = Operation::Write {
-        component,
-        op: op(2),
-        settled: op(0),
-        client: ClientTag::default(),
-        first_block: 0,
-        crcs: vec![0].into(),
-        data: data(1, 1).slice(..2048),
+    let with = |change, data| match change {
+        Change::Component { component, op, .. } => Change::Component { component, op, data },
+        _ => panic!("an operation on a component"),
     };
-    let undo = |seq| Operation::Undo { component, op: op(seq) };
+    let half = with(write(1, 2, 0, 0, 1), data(1, 1).slice(..2048));
+    let runs = || vec![run_of(2, 1), Run::Hole { blocks: 1 }];
+    let undo = |seq| support::undo(1, seq);
     let cases = [
         ("half a block", half, StoreErrorKind::Refused),
+        ("a copy of nothing", copy(1, 2, 0, 0, vec![]), StoreErrorKind::Refused),
+        ("a copy with more than its runs tell of", with(copy(1, 2, 0, 0, runs()), data(2, 2)), StoreErrorKind::Refused),
+        ("a copy with less", with(copy(1, 2, 0, 0, runs()), data(2, 1).slice(..2048)), StoreErrorKind::Refused),
+        ("a copy beyond the end", copy(1, 2, 0, 99, runs()), StoreErrorKind::Refused),
+        ("a copy far beyond the end", copy(1, 2, 0, u64::MAX, runs()), StoreErrorKind::Refused),
+        ("a hole with data", with(zero(1, 2, 0, 5, 1), data(2, 1)), StoreErrorKind::Refused),
         ("beyond the end", write(1, 2, 0, 99, 2), StoreErrorKind::Refused),
         ("far beyond the end", zero(1, 2, 0, u64::MAX - 1, 2), StoreErrorKind::Refused),
         ("nothing", zero(1, 2, 0, 5, 0), StoreErrorKind::Refused),
@@ -128,13 +130,13 @@ fn bad_operations_are_refused_and_leave_no_trace() {
         ("more reserved than there is", create(3, 100, 1 << 20), StoreErrorKind::NoSpace),
         (
             "a smaller size",
-            Operation::ResizeComponent { component, size_blocks: 10, reserved_blocks: 0 },
+            ComponentOp::Resize { size_blocks: 10, reserved_blocks: 0 }.on(ComponentId(1)),
             StoreErrorKind::Refused,
         ),
         ("undo of what is settled", undo(1), StoreErrorKind::Refused),
         (
             "a huge record",
-            Operation::Record { object: ObjectId(1), bytes: Bytes::from(vec![1; 1 << 20]) },
+            Change::Record { object: ObjectId(1), bytes: Bytes::from(vec![1; 1 << 20]) },
             StoreErrorKind::Refused,
         ),
     ];
@@ -150,7 +152,10 @@ fn bad_operations_are_refused_and_leave_no_trace() {
     assert_eq!(kind(rig.run(second)), StoreErrorKind::Undone);
     for group in [group.clone(), rig.reopen(group)] {
         assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![1, 0, 0, 0]));
-        assert_eq!((group.components().len(), group.record(ObjectId(1)), group.window(component)), (1, None, vec![]));
+        assert_eq!(
+            (group.components().len(), group.record(ObjectId(1)), group.window(ComponentId(1))),
+            (1, None, vec![])
+        );
         rig.check(&group);
     }
 }

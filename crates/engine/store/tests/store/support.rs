@@ -3,11 +3,10 @@
 use bytes::Bytes;
 use cairn_format::block_crcs;
 use cairn_sim::{Host, SimDisk, SimEnv, World};
-use cairn_store::{
-    DiskGroup, DiskGroupDevices, Expect, Identity, Operation, ReadPiece, StoreError, StoreErrorKind, StoreOptions,
-};
+use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, StoreError, StoreErrorKind, StoreOptions};
 use cairn_types::{
-    BLOCK_BYTES, BlockRange, ClientTag, ClusterId, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, ObjectId, OpId,
+    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ClusterId, ComponentId, ComponentOp, Contents, DiskGroupId,
+    Epoch, HostId, Incarnation, ObjectId, OpId, Run,
 };
 
 pub type Group = DiskGroup<SimEnv>;
@@ -79,8 +78,8 @@ impl Rig {
     pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
         self.host.run(future).expect("no crash is planned")
     }
-    pub fn append(&self, group: &Group, operation: Operation) -> Result<(), StoreError> {
-        self.run(group.append(operation))
+    pub fn append(&self, group: &Group, change: Change) -> Result<(), StoreError> {
+        self.run(group.append(change))
     }
     pub fn read(&self, group: &Group, component: u128, first: u64, count: u32) -> Result<Vec<u64>, StoreError> {
         self.run(group.read(ComponentId(component), BlockRange::new(first, count))).map(tags)
@@ -107,8 +106,8 @@ pub fn op(seq: u64) -> OpId {
     OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }
 }
 
-pub fn create(component: u128, blocks: u64, reserved: u64) -> Operation {
-    Operation::CreateComponent {
+pub fn create(component: u128, blocks: u64, reserved: u64) -> Change {
+    Change::CreateComponent {
         component: ComponentId(component),
         object: ObjectId(component),
         size_blocks: blocks,
@@ -122,46 +121,49 @@ pub fn data(tag: u64, count: u32) -> Bytes {
     tag.to_le_bytes().repeat(words).into()
 }
 
-pub fn write(component: u128, seq: u64, settled: u64, first_block: u64, count: u32) -> Operation {
+pub fn write(component: u128, seq: u64, settled: u64, first_block: u64, count: u32) -> Change {
     let data = data(seq, count);
-    Operation::Write {
-        component: ComponentId(component),
-        op: op(seq),
-        settled: op(settled),
-        client: ClientTag { session: 7, number: seq },
-        first_block,
-        crcs: block_crcs(&data),
-        data,
-    }
+    let blocks = BlockOp::Write { first_block, crcs: block_crcs(&data) };
+    apply(component, seq, settled, ClientTag { session: 7, number: seq }, blocks, data)
 }
 
-pub fn zero(component: u128, seq: u64, settled: u64, first: u64, count: u32) -> Operation {
-    Operation::Zero {
-        component: ComponentId(component),
-        op: op(seq),
-        settled: op(settled),
-        client: ClientTag::default(),
-        range: BlockRange::new(first, count),
-        keep_allocated: false,
-    }
+fn apply(component: u128, seq: u64, settled: u64, client: ClientTag, blocks: BlockOp, data: Bytes) -> Change {
+    let op = ComponentOp::Apply { op: op(seq), settled: op(settled), client, blocks };
+    Change::Component { component: ComponentId(component), op, data }
 }
 
-pub fn settle(component: u128, seq: u64) -> Operation {
-    Operation::Settle { component: ComponentId(component), upto: op(seq) }
+pub fn zero(component: u128, seq: u64, settled: u64, first: u64, count: u32) -> Change {
+    let blocks = BlockOp::Zero { range: BlockRange::new(first, count), keep_allocated: false };
+    apply(component, seq, settled, ClientTag::default(), blocks, Bytes::new())
+}
+
+/// A copy of these runs; those with data hold what a write of `seq` would.
+pub fn copy(component: u128, seq: u64, settled: u64, first_block: u64, runs: Vec<Run>) -> Change {
+    let blocks = runs.iter().map(|run| run.crcs().len() as u32).sum();
+    apply(component, seq, settled, ClientTag::default(), BlockOp::Copy { first_block, runs }, data(seq, blocks))
+}
+
+/// Blocks of a copy of `seq`.
+pub fn run_of(seq: u64, blocks: u32) -> Run {
+    Run::Data { crcs: block_crcs(&data(seq, blocks)) }
+}
+
+pub fn undo(component: u128, seq: u64) -> Change {
+    ComponentOp::Undo { ops: vec![op(seq)] }.on(ComponentId(component))
+}
+
+pub fn delete(component: u128) -> Change {
+    Change::DeleteComponent { component: ComponentId(component) }
+}
+
+pub fn settle(component: u128, seq: u64) -> Change {
+    ComponentOp::Settle { upto: op(seq) }.on(ComponentId(component))
 }
 
 /// The tag of each block, 0 for holes.
-pub fn tags(pieces: Vec<ReadPiece>) -> Vec<u64> {
-    let mut tags = Vec::new();
-    for piece in pieces {
-        match piece {
-            ReadPiece::Hole { range } => tags.extend((0..range.count).map(|_| 0)),
-            ReadPiece::Data { data, .. } => tags.extend(
-                data.chunks_exact(BLOCK_BYTES as usize).map(|b| u64::from_le_bytes(b[..8].try_into().unwrap())),
-            ),
-        }
-    }
-    tags
+pub fn tags(contents: Contents) -> Vec<u64> {
+    let blocks = contents.into_bytes().concat();
+    blocks.chunks_exact(BLOCK_BYTES as usize).map(|b| u64::from_le_bytes(b[..8].try_into().unwrap())).collect()
 }
 
 pub fn kind<T: std::fmt::Debug>(result: Result<T, StoreError>) -> StoreErrorKind {

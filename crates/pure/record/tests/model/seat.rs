@@ -7,9 +7,9 @@ use std::{
 
 use cairn_record::{AcceptRefused, Grants, accept, decided_in_sync, learn, promise};
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
+    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time, UnsettledOp,
 };
-use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer, UnsettledOp};
+use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer};
 use serde::Serialize;
 
 use super::{

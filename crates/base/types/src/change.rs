@@ -1,0 +1,274 @@
+//! What may be done to a component, and what it holds: one spelling for the wire, the object layer and the store.
+//!
+//! Promises    whoever adds an operation adds one variant here; only the log record (`format`) is spelled apart, as devices keep it
+//! Assumes     the bytes of an operation travel beside it, all of its data runs back to back
+//! Not here    who may ask for it (`object`), what it does (`store`)
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, Crcs, ObjectId, OpId};
+
+/// Requests in one [`ComponentOp::Remember`], at most: some 5 KiB of the log.
+pub const REMEMBERED_MAX: usize = 128;
+
+/// What an object's owner asks of one of its components. Blocks are relative to the component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ComponentOp {
+    /// Carries out a numbered operation on blocks.
+    Apply {
+        /// Its number; of a copy the highest operation of all sources read.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// The front-end request behind it; none behind a copy.
+        client: ClientTag,
+        /// What it does.
+        blocks: BlockOp,
+    },
+    /// Takes operations back, in this order: newest first. One that comes later is refused.
+    Undo {
+        /// Which.
+        ops: Vec<OpId>,
+    },
+    /// Notes that every operation up to this one is decided.
+    Settle {
+        /// Up to and with this one.
+        upto: OpId,
+    },
+    /// Notes front-end requests that another copy has carried out: a repeated one is not carried out again.
+    Remember {
+        /// The requests, each with the operation that it became, oldest first; at most [`REMEMBERED_MAX`].
+        clients: Vec<(ClientTag, OpId)>,
+    },
+    /// Changes size and reservation.
+    Resize {
+        /// The new address space, in blocks.
+        size_blocks: u64,
+        /// Blocks set aside from now on: writes within the reservation are never refused for space.
+        reserved_blocks: u64,
+    },
+}
+
+/// What an operation does to blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockOp {
+    /// Writes whole blocks.
+    Write {
+        /// The first block.
+        first_block: u64,
+        /// CRC-32C of each block; their bytes travel beside the operation.
+        crcs: Crcs,
+    },
+    /// Makes blocks zero.
+    Zero {
+        /// Which.
+        range: BlockRange,
+        /// True: they keep their space. False: they give it back.
+        keep_allocated: bool,
+    },
+    /// Takes over what another copy holds, holes included (resync, repair).
+    Copy {
+        /// The first block.
+        first_block: u64,
+        /// What the source holds from there on.
+        runs: Vec<Run>,
+    },
+}
+
+impl BlockOp {
+    /// CRC-32C of every block that travels beside the operation, in order.
+    pub fn crcs(&self) -> impl Iterator<Item = &u32> {
+        let (own, runs): (&[u32], &[Run]) = match self {
+            Self::Write { crcs, .. } => (crcs, &[]),
+            Self::Zero { .. } => (&[], &[]),
+            Self::Copy { runs, .. } => (&[], runs),
+        };
+        own.iter().chain(runs.iter().flat_map(Run::crcs))
+    }
+}
+
+/// A change to a disk group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A new component. The store chooses its capacity device.
+    CreateComponent {
+        /// Its id: never one that was here before.
+        component: ComponentId,
+        /// The object that it belongs to.
+        object: ObjectId,
+        /// Its address space in blocks; 0 for a witness.
+        size_blocks: u64,
+        /// Blocks set aside for it: writes within the reservation are never refused for space.
+        reserved_blocks: u64,
+    },
+    /// Ends a component and frees its space.
+    DeleteComponent {
+        /// Which.
+        component: ComponentId,
+    },
+    /// An operation on a component.
+    Component {
+        /// Which.
+        component: ComponentId,
+        /// What.
+        op: ComponentOp,
+        /// The blocks that travel beside the operation.
+        data: Bytes,
+    },
+    /// The record of an object's seat.
+    Record {
+        /// Whose.
+        object: ObjectId,
+        /// Opaque to the store; empty removes it.
+        bytes: Bytes,
+    },
+}
+
+impl ComponentOp {
+    /// The operation on this component, for one that has no data.
+    pub fn on(self, component: ComponentId) -> Change {
+        Change::Component { component, op: self, data: Bytes::new() }
+    }
+}
+
+/// Blocks in order that have data, or that have none. Where the first one stands is told beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Run {
+    /// Blocks whose bytes travel beside the run.
+    Data {
+        /// CRC-32C of each block; the length is the count of blocks.
+        crcs: Crcs,
+    },
+    /// Blocks that read as zeros and take no space.
+    Hole {
+        /// How many.
+        blocks: u32,
+    },
+}
+
+impl Run {
+    /// How many blocks it covers.
+    pub fn blocks(&self) -> u32 {
+        match self {
+            Self::Data { crcs } => crcs.len() as u32,
+            Self::Hole { blocks } => *blocks,
+        }
+    }
+
+    /// The checksums of its blocks; none of a hole.
+    pub fn crcs(&self) -> &[u32] {
+        match self {
+            Self::Data { crcs } => crcs,
+            Self::Hole { .. } => &[],
+        }
+    }
+}
+
+/// What a copy holds of a range of blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contents {
+    /// From the first block to the last.
+    pub runs: Vec<Run>,
+    /// The bytes of all data runs back to back, in parts that need not end where a run does.
+    pub data: Vec<Bytes>,
+}
+
+/// Zeros that holes are answered with, shared.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+impl Contents {
+    /// These blocks come next.
+    pub fn push_data(&mut self, data: Bytes, crcs: Crcs) {
+        self.runs.push(Run::Data { crcs });
+        self.data.push(data);
+    }
+
+    /// So many blocks without data come next.
+    pub fn push_hole(&mut self, blocks: u32) {
+        self.runs.push(Run::Hole { blocks });
+    }
+
+    /// Whether it covers so many blocks and has the bytes that its runs tell of.
+    pub fn is_whole(&self, blocks: u32) -> bool {
+        let covered: u64 = self.runs.iter().map(|run| u64::from(run.blocks())).sum();
+        let with_data: usize = self.runs.iter().map(|run| run.crcs().len()).sum();
+        let bytes: usize = self.data.iter().map(Bytes::len).sum();
+        covered == u64::from(blocks) && bytes == with_data * BLOCK_BYTES as usize
+    }
+
+    /// The bytes, holes as zeros; none of them is copied.
+    ///
+    /// # Panics
+    /// When there are fewer bytes than the runs tell of.
+    pub fn into_bytes(self) -> Vec<Bytes> {
+        if let ([Run::Data { .. }], [_]) = (self.runs.as_slice(), self.data.as_slice()) {
+            return self.data;
+        }
+        let mut parts = Vec::new();
+        let mut data = self.data.into_iter();
+        let mut current = Bytes::new();
+        for run in &self.runs {
+            let mut left = run.blocks() as usize * BLOCK_BYTES as usize;
+            while left > 0 {
+                let part = match run {
+                    Run::Hole { .. } => Bytes::from_static(&ZEROS[..left.min(ZEROS.len())]),
+                    Run::Data { .. } => {
+                        if current.is_empty() {
+                            current = data.next().expect("lengths were checked");
+                        }
+                        current.split_to(left.min(current.len()))
+                    }
+                };
+                left -= part.len();
+                parts.push(part);
+            }
+        }
+        parts
+    }
+}
+
+/// An operation that a component holds and that is not settled yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsettledOp {
+    /// Which.
+    pub op: OpId,
+    /// The blocks from its first to its last, component-relative.
+    pub range: BlockRange,
+    /// The front-end request behind it.
+    pub client: ClientTag,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(byte: u8) -> Vec<u8> {
+        vec![byte; BLOCK_BYTES as usize]
+    }
+
+    /// Goal: parts that end elsewhere than runs do are put in their places, holes are zeros, and a lack of either is seen.
+    #[test]
+    fn contents_are_read_across_parts_and_holes() {
+        let data = |blocks: usize| Run::Data { crcs: std::iter::repeat_n(7, blocks).collect() };
+        let runs = vec![data(1), Run::Hole { blocks: 20 }, data(2)];
+        let (first, rest) = ([block(1), block(2)].concat(), block(3));
+        let contents = Contents { runs, data: vec![first.into(), rest.into()] };
+        assert!(contents.is_whole(23) && !contents.is_whole(22));
+        let mut short = contents.clone();
+        short.data.pop();
+        assert!(!short.is_whole(23));
+        let zeros = vec![0; 20 * BLOCK_BYTES as usize];
+        assert_eq!(contents.into_bytes().concat(), [block(1), zeros, block(2), block(3)].concat());
+    }
+
+    #[test]
+    fn only_blocks_that_travel_have_checksums() {
+        let crcs: Crcs = [1, 2].into_iter().collect();
+        let told = |op: &BlockOp| op.crcs().copied().collect::<Vec<_>>();
+        assert_eq!(told(&BlockOp::Write { first_block: 9, crcs: crcs.clone() }), [1, 2]);
+        assert_eq!(told(&BlockOp::Zero { range: BlockRange::new(0, 3), keep_allocated: true }), []);
+        let runs = vec![Run::Hole { blocks: 4 }, Run::Data { crcs }];
+        assert_eq!(told(&BlockOp::Copy { first_block: 0, runs }), [1, 2]);
+    }
+}

@@ -1,0 +1,253 @@
+//! A change as the records that carry it out, each checked against everything that is known now.
+//!
+//! Promises    what is refused here leaves no trace (I9); bytes are handed on, and copied only where a device cannot read them in place
+//! Assumes     the checksums of data are right: where blocks come from another host, they were compared on arrival
+//! Not here    whether there is space (`append.rs`), what the records do (`state.rs`)
+
+use bytes::Bytes;
+use cairn_env::{BUFFER_ALIGN, PageBuf};
+use cairn_format::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord};
+use cairn_types::{
+    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, REMEMBERED_MAX, Run,
+};
+use smallvec::SmallVec;
+
+use crate::{
+    component::Component,
+    error::{StoreError, StoreErrorKind, refused},
+    log::Class,
+    queue::DataParts,
+    state::State,
+};
+
+/// Bytes of an object record, at most: what a batch header has room for beside it.
+const RECORD_BYTES_MAX: usize = 256 << 10;
+
+/// A record, its data, and whether it may overtake in a full log.
+pub(crate) type Converted = (LogRecord, DataParts, Class);
+
+impl State {
+    /// The records of a change, each with its own refusal: one record, but of undoing one for each operation.
+    pub(crate) fn convert(&self, change: Change) -> SmallVec<[Result<Converted, StoreError>; 1]> {
+        let one = match change {
+            Change::Component { component, op: ComponentOp::Undo { ops }, .. } => {
+                return ops.into_iter().map(|op| self.convert_undo(component, op)).collect();
+            }
+            Change::Component { component, op: ComponentOp::Apply { op, settled, client, blocks }, data } => {
+                self.convert_blocks(component, (op, settled, client), blocks, data)
+            }
+            Change::Component { component, op: ComponentOp::Settle { upto }, .. } => {
+                self.not_lost(component).map(|_| small(LogRecord::Settle { component, upto }))
+            }
+            Change::Component { component, op: ComponentOp::Remember { clients }, .. } => {
+                self.convert_remember(component, clients)
+            }
+            Change::Component { component, op: ComponentOp::Resize { size_blocks, reserved_blocks }, .. } => {
+                self.convert_resize(component, size_blocks, reserved_blocks)
+            }
+            Change::CreateComponent { component, object, size_blocks, reserved_blocks } => {
+                self.convert_create(component, object, size_blocks, reserved_blocks)
+            }
+            Change::DeleteComponent { component } => {
+                self.known(component).map(|_| small(LogRecord::DeleteComponent { component }))
+            }
+            Change::Record { object, bytes } => self.convert_record(object, &bytes),
+        };
+        SmallVec::from_iter([one])
+    }
+
+    fn convert_blocks(
+        &self,
+        component: ComponentId,
+        (op, settled, client): (OpId, OpId, ClientTag),
+        blocks: BlockOp,
+        data: Bytes,
+    ) -> Result<Converted, StoreError> {
+        match blocks {
+            BlockOp::Write { first_block, crcs } => {
+                self.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
+                check_length(crcs.len(), &data)?;
+                let record = LogRecord::Write { component, op, settled, client, first_block, crcs };
+                Ok((record, DataParts::from_iter([aligned(data)]), Class::Normal))
+            }
+            BlockOp::Zero { range, keep_allocated } => {
+                self.check(component, Some(op), range)?;
+                check_length(0, &data)?;
+                if keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX {
+                    return Err(refused(format!(
+                        "{} blocks of allocated zeroes at once: send at most {KEPT_ZERO_BLOCKS_MAX}",
+                        range.count
+                    )));
+                }
+                Ok(small(LogRecord::Zero { component, op, settled, client, range, keep_allocated }))
+            }
+            BlockOp::Copy { first_block, runs } => {
+                let (pieces, data) = self.convert_copy(component, first_block, runs, data)?;
+                if self.components[&component].is_undone(op) {
+                    return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
+                }
+                Ok((LogRecord::Copy { component, op, settled, pieces }, data, Class::Normal))
+            }
+        }
+    }
+
+    /// Runs with their places, and the bytes of each run by themselves.
+    fn convert_copy(
+        &self,
+        component: ComponentId,
+        mut first_block: u64,
+        runs: Vec<Run>,
+        mut data: Bytes,
+    ) -> Result<(Vec<LogPiece>, DataParts), StoreError> {
+        if runs.is_empty() {
+            return Err(refused("a copy of nothing"));
+        }
+        let (mut pieces, mut parts) = (Vec::with_capacity(runs.len()), DataParts::new());
+        let mut first = first_block;
+        for run in &runs {
+            let range = BlockRange::new(first, run.blocks());
+            self.check(component, None, range)?;
+            first = range.end();
+        }
+        check_length(runs.iter().map(|run| run.crcs().len()).sum(), &data)?;
+        for run in runs {
+            let range = BlockRange::new(first_block, run.blocks());
+            first_block = range.end();
+            pieces.push(match run {
+                Run::Hole { .. } => LogPiece::Hole { range },
+                Run::Data { crcs } => {
+                    parts.push(aligned(data.split_to(range.bytes() as usize)));
+                    LogPiece::Data { first_block: range.first, crcs }
+                }
+            });
+        }
+        Ok((pieces, parts))
+    }
+
+    fn convert_undo(&self, component: ComponentId, op: OpId) -> Result<Converted, StoreError> {
+        let known = self.known(component)?;
+        if op <= known.settled && !known.is_undone(op) {
+            return Err(refused(format!("operation {} is settled: it cannot be undone", op.seq)));
+        }
+        Ok(small(LogRecord::Undo { component, op }))
+    }
+
+    fn convert_remember(
+        &self,
+        component: ComponentId,
+        clients: Vec<(ClientTag, OpId)>,
+    ) -> Result<Converted, StoreError> {
+        self.known(component)?;
+        if clients.len() > REMEMBERED_MAX {
+            return Err(refused(format!("{} requests at once: send at most {REMEMBERED_MAX}", clients.len())));
+        }
+        Ok(small(LogRecord::Remember { component, clients }))
+    }
+
+    fn convert_resize(
+        &self,
+        component: ComponentId,
+        size_blocks: u64,
+        reserved_blocks: u64,
+    ) -> Result<Converted, StoreError> {
+        let known = self.known(component)?;
+        refuse_sizes(size_blocks, reserved_blocks)?;
+        if size_blocks < known.size_blocks {
+            return Err(refused("a component cannot shrink in this release"));
+        }
+        let record = LogRecord::ResizeComponent { component, size_blocks, reserved_blocks };
+        Ok((record, DataParts::new(), Class::Normal))
+    }
+
+    fn convert_create(
+        &self,
+        component: ComponentId,
+        object: ObjectId,
+        size_blocks: u64,
+        reserved_blocks: u64,
+    ) -> Result<Converted, StoreError> {
+        if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
+            return Err(refused(format!("component {component} is or was here: ids are never reused")));
+        }
+        refuse_sizes(size_blocks, 0)?;
+        let device = self
+            .choose_device(reserved_blocks)
+            .ok_or_else(|| StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed"))?;
+        let room = self.room(device);
+        if reserved_blocks > room {
+            let text = format!(
+                "{reserved_blocks} blocks to be reserved, {room} are free on the emptiest capacity device: free space, \
+                 add devices, or reserve less"
+            );
+            return Err(StoreError::new(StoreErrorKind::NoSpace, text));
+        }
+        refuse_sizes(size_blocks, reserved_blocks)?;
+        let record = LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device };
+        Ok((record, DataParts::new(), Class::Normal))
+    }
+
+    fn convert_record(&self, object: ObjectId, bytes: &[u8]) -> Result<Converted, StoreError> {
+        if bytes.len() > RECORD_BYTES_MAX.min(self.ring.segment_bytes as usize / 4) {
+            return Err(refused(format!("an object record of {} bytes is too large", bytes.len())));
+        }
+        Ok(small(LogRecord::Record { object, bytes: bytes.to_vec() }))
+    }
+
+    fn known(&self, id: ComponentId) -> Result<&Component, StoreError> {
+        self.components.get(&id).ok_or_else(|| StoreError::unknown(id))
+    }
+
+    fn not_lost(&self, id: ComponentId) -> Result<&Component, StoreError> {
+        let component = self.known(id)?;
+        match component.lost {
+            false => Ok(component),
+            true => {
+                let text = format!("component {id} is lost: its capacity device failed");
+                Err(StoreError::new(StoreErrorKind::Lost, text))
+            }
+        }
+    }
+
+    pub(crate) fn check(&self, id: ComponentId, op: Option<OpId>, range: BlockRange) -> Result<(), StoreError> {
+        let component = self.not_lost(id)?;
+        if range.count == 0
+            || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks)
+        {
+            return Err(refused(format!(
+                "blocks {}..+{} are not within the component's {} blocks",
+                range.first, range.count, component.size_blocks
+            )));
+        }
+        if op.is_some_and(|op| component.is_undone(op)) {
+            return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
+        }
+        Ok(())
+    }
+}
+
+/// A record without data that may overtake what waits for room.
+fn small(record: LogRecord) -> Converted {
+    (record, DataParts::new(), Class::Reserve)
+}
+
+/// Recovery does not believe a record of more.
+fn refuse_sizes(size_blocks: u64, reserved_blocks: u64) -> Result<(), StoreError> {
+    let most = size_blocks.max(reserved_blocks);
+    if most > COMPONENT_BLOCKS_MAX {
+        return Err(refused(format!("a component of {most} blocks is too large: at most 255 GiB")));
+    }
+    Ok(())
+}
+
+/// Whether there are the blocks that the checksums are of.
+fn check_length(crcs: usize, data: &[u8]) -> Result<(), StoreError> {
+    if data.len() != crcs * BLOCK_BYTES as usize {
+        return Err(refused(format!("{} bytes of data for {crcs} checksums of 4096 each", data.len())));
+    }
+    Ok(())
+}
+
+/// The bytes in memory that the device can read from: a copy only where they are not.
+fn aligned(data: Bytes) -> Bytes {
+    if (data.as_ptr() as usize).is_multiple_of(BUFFER_ALIGN) { data } else { PageBuf::copy_of(&data).freeze() }
+}
