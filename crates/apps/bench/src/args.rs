@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use cairn_workload::{Addresses, Content, Pace, Spec};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::study_args::StudyCommand;
+use crate::{seconds::seconds, study_args::StudyCommand};
 use cairn_bench::{
     address::Address,
     job::{Job, StreamJob},
@@ -337,15 +337,6 @@ fn size(text: &str) -> Result<u64, String> {
 fn request_bytes(text: &str) -> Result<u32, String> {
     let bytes = size(text)?;
     u32::try_from(bytes).map_err(|_| format!("a request of {bytes} bytes: take a multiple of 512 up to 32 MiB"))
-}
-
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.trim_end_matches('s').trim_end();
-    let seconds: f64 = number.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
-    match (0.0..=1e7).contains(&seconds) {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(format!("{text:?}: take 0 seconds or more")),
-    }
 }
 
 fn hot_area(text: &str) -> Result<(u8, u8), String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cairn_measure::{Histogram, Little};
 use cairn_workload::{Content, Direction, Pace, Spec};
 
-use crate::{address::Address, verify::Written};
+use crate::{address::Address, ledger::Written};
 
 /// One measurement: streams that run at the same time, and one time in which they count.
 #[derive(Debug, Clone, Default)]

@@ -6,6 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cairn_workload::Content;
+
+use crate::address::Address;
+
+/// What one stream wrote, and where.
+#[derive(Debug, Clone)]
+pub struct Written {
+    pub(crate) target: Address,
+    pub(crate) content: Content,
+    pub(crate) ledger: Ledger,
+}
+
 /// Generations of one place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Place {

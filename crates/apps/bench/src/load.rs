@@ -19,11 +19,11 @@ use futures::{
 use crate::{
     job::{Job, Measured, RunError},
     ledger::Ledger,
+    ledger::Written,
     meter::Meter,
     open::{self, Open},
     room::Room,
     target::Target,
-    verify::Written,
 };
 
 /// The requests of one stream, and what its writes hold.

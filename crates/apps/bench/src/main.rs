@@ -4,6 +4,7 @@
 mod args;
 mod job_file;
 mod log_file;
+mod seconds;
 mod study_args;
 
 use std::{

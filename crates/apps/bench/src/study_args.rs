@@ -11,7 +11,7 @@ use cairn_study::{Plan, Resilience, STUDIES, Scale};
 use cairn_types::format_bytes;
 use clap::{Args, Subcommand};
 
-use crate::{DONE, REFUSED, USAGE, args::seconds};
+use crate::{DONE, REFUSED, USAGE, seconds::seconds};
 
 #[derive(Debug, Subcommand)]
 pub enum StudyCommand {

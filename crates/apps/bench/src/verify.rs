@@ -1,25 +1,15 @@
 //! Reads back what a load wrote, and compares it with what was acknowledged.
 
 use cairn_env_linux::LinuxEnv;
-use cairn_workload::Content;
 
 use crate::{
-    address::Address,
     job::{RunError, Verified},
-    ledger::{Ledger, Place},
+    ledger::{Place, Written},
     open::Door,
 };
 
 /// Requests that are read back at once, of each stream.
 const AT_ONCE: usize = 8;
-
-/// What one stream wrote, and where.
-#[derive(Debug, Clone)]
-pub struct Written {
-    pub(crate) target: Address,
-    pub(crate) content: Content,
-    pub(crate) ledger: Ledger,
-}
 
 /// Reads every place of all streams.
 ///

@@ -28,9 +28,10 @@ use futures::{
 
 use crate::{
     directory::{TroubledWay, way_to},
-    plan::REPAIR_DELAY_MS,
-    shape::{DiskShape, Shape},
+    shape::{DiskShape, REPAIR_DELAY_MS, Shape},
 };
+
+pub use crate::shape::LOG_SEGMENT_BYTES;
 
 const CLUSTER: ClusterId = ClusterId(0xC1);
 /// The lease of simulated clusters: the product's default.
@@ -41,8 +42,6 @@ pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
 pub const ABSENT_AFTER: Duration = Duration::from_secs(5);
 /// How long a guest's request waits in these clusters.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of a segment of the log.
-pub const LOG_SEGMENT_BYTES: u64 = 4 << 20;
 /// Outcomes that a component remembers, at most: all slots of all sessions that 24 guests come to, and few more.
 const OUTCOMES_MAX: usize = 128;
 const LOG_LINES: usize = 600;

@@ -7,9 +7,8 @@ use cairn_faults::{At, Blow, CLOCK_PPM_MAX, Directory, Event, Moment, Phase, Pla
 use cairn_sim::Rng;
 
 use crate::{
-    cluster::LOG_SEGMENT_BYTES,
-    plan::{Menu, REPAIR_DELAY_MS},
-    shape::Shape,
+    menu::Menu,
+    shape::{LOG_SEGMENT_BYTES, REPAIR_DELAY_MS, Shape},
 };
 
 /// Draws what happens.

@@ -16,6 +16,7 @@ pub mod directory;
 mod draw;
 pub mod guests;
 pub mod inject;
+mod menu;
 pub mod model;
 pub mod plan;
 pub mod rest;

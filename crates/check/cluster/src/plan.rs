@@ -13,27 +13,12 @@ use cairn_faults::Event;
 use cairn_sim::Rng;
 use serde::{Deserialize, Serialize};
 
+pub use crate::menu::Menu;
+pub use crate::shape::REPAIR_DELAY_MS;
 use crate::{
     draw,
     shape::{Needs, Shape},
 };
-
-/// Which faults a run draws from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Menu {
-    /// Hosts, links, directory and management, several at once.
-    Turmoil,
-    /// One thing at a time, with time to recover: each stall has one cause.
-    Single,
-    /// One host's devices fail, lie and rot.
-    Damage,
-    /// A host stays away until it is replaced; then another one dies.
-    Loss,
-    /// An owner is cut off, paused or dies, and others with it.
-    Owner,
-    /// Devices of all hosts fail and rot.
-    Beyond,
-}
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,9 +36,6 @@ pub struct Plan {
     /// Then they stop before anything is healed: what the faults have left is not written over.
     pub quiet: bool,
 }
-
-/// Time that a missing host is waited for.
-pub const REPAIR_DELAY_MS: u64 = 20_000;
 
 impl Plan {
     /// The plan of a seed.

@@ -9,6 +9,11 @@ use std::{fmt, ops::Range};
 use cairn_sim::Rng;
 use serde::{Deserialize, Serialize};
 
+/// Time that a missing host is waited for.
+pub const REPAIR_DELAY_MS: u64 = 20_000;
+/// Bytes of a segment of the log.
+pub const LOG_SEGMENT_BYTES: u64 = 4 << 20;
+
 /// A virtual disk of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskShape {

@@ -19,9 +19,8 @@ use std::{
 };
 
 use cairn_cluster::model::{Found, Model, Reading, SECTOR, bytes};
-use cairn_faults::What;
-use serde::{Deserialize, Serialize};
 
+pub use crate::event::{Answer, Event, Kind, Line, Over, Request};
 use crate::{Outcome, tally::Tally};
 
 /// So long after its client has left, a request without an answer has happened, or never will: two leases, which is what a guest
@@ -30,110 +29,6 @@ const OVER_AFTER_US: u64 = 5_000_000;
 
 /// Goes into every sector's bytes.
 const DISK_NUMBER: u64 = 7;
-
-/// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Reads.
-    Read,
-    /// Writes bytes of its own version.
-    Write,
-    /// Writes zeroes.
-    Zeroes,
-}
-
-/// How a client reaches a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Over {
-    /// Its unix socket, which is there while the host is cut off.
-    Unix,
-    /// TCP.
-    Tcp,
-}
-
-/// A request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
-    /// Who asks.
-    pub client: u64,
-    /// Through which host.
-    pub host: u8,
-    /// Over which kind of socket.
-    pub over: Over,
-    /// What.
-    pub kind: Kind,
-    /// First sector.
-    pub first: u64,
-    /// Sectors.
-    pub count: u64,
-    /// What a write writes, the number of a change; 0 for a read.
-    pub version: u64,
-}
-
-/// How a request ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Answer {
-    /// A change is acknowledged.
-    Done,
-    /// A read found this: how many sectors of each, in order.
-    Found(Vec<(Found, u64)>),
-    /// An error number. A change may have happened, may happen later, or never.
-    Refused(u32),
-    /// There is no answer: the same.
-    Unknown(String),
-}
-
-/// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "lowercase")]
-pub enum Event {
-    /// Comes first: a disk of zeroes.
-    Disk {
-        /// Its size.
-        sectors: u64,
-        /// What the run was drawn from.
-        seed: u64,
-    },
-    /// A request is about to leave.
-    Begin {
-        /// Its number.
-        request: u64,
-        /// What it is.
-        #[serde(flatten)]
-        what: Request,
-    },
-    /// It has ended.
-    End {
-        /// Its number.
-        request: u64,
-        /// How.
-        answer: Answer,
-    },
-    /// Something is about to go wrong.
-    Fault {
-        /// What.
-        what: What,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// It is over.
-    Healed,
-    /// The disk is at full redundancy again.
-    Healthy,
-}
-
-/// An event and when it was recorded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
-    /// Microseconds since the history began.
-    pub at_us: u64,
-    /// What happened.
-    #[serde(flatten)]
-    pub event: Event,
-}
 
 /// A request under way, as its client holds it.
 #[derive(Debug)]
@@ -463,7 +358,7 @@ mod tests {
         let write = recorder.begin(ask(Kind::Write, 2));
         let data = write.what.bytes();
         recorder.end(write, Answer::Done);
-        recorder.note(Event::Fault { what: What::Cut { a: 0, b: 1 }, for_ms: 300 });
+        recorder.note(Event::Fault { what: cairn_faults::What::Cut { a: 0, b: 1 }, for_ms: 300 });
         let read = recorder.begin(ask(Kind::Read, 3));
         recorder.end_read(read, &[data.clone(), vec![0; 512]].concat());
         let read = recorder.begin(ask(Kind::Read, 2));

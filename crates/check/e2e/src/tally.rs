@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use crate::history::{Answer, Event, Kind, Line};
+use crate::event::{Answer, Event, Kind, Line};
 
 /// A request without an answer for so long hangs: nothing that goes wrong lasts longer than 6 s, and a takeover some more.
 pub const HANGS_AFTER: Duration = Duration::from_secs(40);

@@ -13,6 +13,7 @@
 mod compare;
 mod csv;
 mod document;
+mod escape;
 mod group;
 mod html;
 mod number;

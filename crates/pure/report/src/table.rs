@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::html::escape;
+use crate::escape::escape;
 
 /// A word that is no longer stays on one line: ids have dashes at which it would be cut.
 const NAME: usize = 28;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Action, ArmMedia, Cluster, Manifest, Results, Scale, Verdict, verify::verdict};
+use crate::{Action, ArmMedia, Cluster, Manifest, Results, Scale, Verdict, results::verdict};
 
 /// What is run.
 #[derive(Debug, Clone, PartialEq)]

@@ -246,6 +246,11 @@ pub struct Verdict {
     pub because: String,
 }
 
+/// A conclusion.
+pub(crate) fn verdict(rule: &str, holds: bool, because: impl Into<String>) -> Verdict {
+    Verdict { rule: rule.into(), holds, because: because.into() }
+}
+
 /// The repeats of one configuration, and the spread of `value` over them; none where there are none.
 pub fn repeats_of<'a>(cells: &'a [Cell], id: &str, value: impl Fn(&Cell) -> f64) -> Option<(Vec<&'a Cell>, Spread)> {
     let repeats: Vec<&Cell> = cells.iter().filter(|cell| cell.id == id).collect();

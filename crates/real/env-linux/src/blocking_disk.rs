@@ -18,8 +18,7 @@ use std::{
 use cairn_env::{BlockingDisk, DiskError, DiskErrorKind};
 
 use crate::{
-    device::Device,
-    disk::device_error,
+    device::{Device, device_error},
     medium::{Access, Drive},
 };
 

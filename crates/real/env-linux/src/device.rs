@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::PageBuf;
+use cairn_env::{DiskError, DiskErrorKind, PageBuf};
 use cairn_types::{BLOCK_BYTES, format_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 
@@ -259,4 +259,17 @@ fn sync_name(path: &Path) -> Result<(), OpenError> {
     File::open(parent)
         .and_then(|directory| directory.sync_all())
         .map_err(|e| OpenError::io("sync the directory of", path, e))
+}
+
+/// What the system's error means to the store.
+pub(crate) fn device_error(act: &'static str, offset: u64, len_bytes: u64, cause: &std::io::Error) -> DiskError {
+    const ENXIO: i32 = 6;
+    const ENODEV: i32 = 19;
+    const ESHUTDOWN: i32 = 108;
+    let kind = match cause.raw_os_error() {
+        Some(ENXIO | ENODEV | ESHUTDOWN) => DiskErrorKind::Gone,
+        _ if act == "read" => DiskErrorKind::Read,
+        _ => DiskErrorKind::Write,
+    };
+    DiskError { kind, act, offset, len_bytes, cause: cause.to_string() }
 }

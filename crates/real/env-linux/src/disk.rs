@@ -13,7 +13,7 @@ use cairn_env::{BUFFER_ALIGN, BlockingDisk, Disk, DiskError, DiskErrorKind, Dura
 use crate::{
     DiskOptions, LinuxEnv, OpenError,
     blocking_disk::FileBlocking,
-    device::{self, Device},
+    device::{self, Device, device_error},
     io::{Backend, InFlight, Request},
     medium::{Access, Drive, Timers},
     threads::SLICES_MAX,
@@ -198,19 +198,6 @@ fn advance(parts: &mut Vec<Bytes>, mut count: usize) {
         whole += 1;
     }
     parts.drain(..whole);
-}
-
-/// What the system's error means to the store.
-pub(crate) fn device_error(act: &'static str, offset: u64, len_bytes: u64, cause: &std::io::Error) -> DiskError {
-    const ENXIO: i32 = 6;
-    const ENODEV: i32 = 19;
-    const ESHUTDOWN: i32 = 108;
-    let kind = match cause.raw_os_error() {
-        Some(ENXIO | ENODEV | ESHUTDOWN) => DiskErrorKind::Gone,
-        _ if act == "read" => DiskErrorKind::Read,
-        _ => DiskErrorKind::Write,
-    };
-    DiskError { kind, act, offset, len_bytes, cause: cause.to_string() }
 }
 
 impl Disk for LinuxDisk {

@@ -1,13 +1,13 @@
 //! `cairn disk`.
 
-use cairn_api::v1::{
-    Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize, DiskSummary,
-    ObjectRecord,
-};
+use cairn_api::v1::{Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskResize, DiskSummary, ObjectRecord};
 use cairn_types::format_bytes;
 
-use super::{Context, latency, watch};
-use crate::{args::Disk as Verb, confirm::confirm, fail::Fail, output, units::duration};
+use super::{
+    Context, latency, watch,
+    words::{health, state},
+};
+use crate::{args::Disk as Verb, confirm::confirm, fail::Fail, output};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -144,36 +144,5 @@ fn role(component: &Component) -> String {
     match component.role {
         ComponentRole::Data { set, copy } => format!("data {set}.{copy}"),
         ComponentRole::Witness => "witness".into(),
-    }
-}
-
-/// A component's state in words.
-pub fn state(state: ComponentState) -> String {
-    match state {
-        ComponentState::Active => "active".into(),
-        ComponentState::Absent { repair_in_s: None, .. } => "absent".into(),
-        ComponentState::Absent { repair_in_s: Some(seconds), .. } => {
-            format!("absent, replaced in {}", duration(seconds))
-        }
-        ComponentState::Resyncing { bytes_left, eta_s } => {
-            let mut text = String::from("resyncing");
-            if let Some(bytes) = bytes_left {
-                text += &format!(", {} left", format_bytes(bytes));
-            }
-            if let Some(seconds) = eta_s {
-                text += &format!(", {}", duration(seconds));
-            }
-            text
-        }
-        ComponentState::Degraded => "degraded".into(),
-    }
-}
-
-/// A disk's health in words.
-pub fn health(health: DiskHealth) -> &'static str {
-    match health {
-        DiskHealth::Healthy => "healthy",
-        DiskHealth::ReducedRedundancy => "reduced redundancy",
-        DiskHealth::Inaccessible => "inaccessible",
     }
 }

@@ -15,6 +15,7 @@ mod policy;
 mod resync;
 mod top;
 mod watch;
+mod words;
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use indicatif::{MultiProgress, ProgressBar};
 
 use super::{
     Context,
-    disk::{health, state},
+    words::{health, state},
 };
 use crate::{
     fail::Fail,

@@ -6,7 +6,9 @@
 
 mod keywords;
 mod runs;
+mod section;
 mod storage;
+mod tables;
 mod text;
 mod values;
 mod workload;
@@ -19,8 +21,9 @@ use crate::{
     plan::{Dialect, NamedTarget, Note, Plan},
 };
 use keywords::Fields;
+use section::Section;
 use storage::Sd;
-use text::{Definition, Section, Word};
+use text::{Definition, Word};
 use workload::Wd;
 
 /// Reads a parameter file. `variables` are what `$name` stands for; `include` gives the text of a file that is included.
@@ -68,7 +71,7 @@ pub fn parse(
 
 /// What becomes of each keyword, as rows of a Markdown table.
 pub(crate) fn told() -> String {
-    keywords::SECTIONS.iter().map(|(title, table)| keyword::told(&format!("Vdbench, {title}"), table)).collect()
+    tables::SECTIONS.iter().map(|(title, table)| keyword::told(&format!("Vdbench, {title}"), table)).collect()
 }
 
 /// `hd=`: only this host.

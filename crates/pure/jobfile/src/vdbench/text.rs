@@ -2,37 +2,15 @@
 //!
 //! Promises    each word keeps its file and line
 //!             what follows a blank is a comment, as Vdbench has it, unless it looks as if it was meant: that is an error
-//! Not here    which keywords there are (`keywords`), what values mean
+//! Not here    which keywords there are (`tables`), what values mean
 
 use std::collections::BTreeMap;
 
+use super::{
+    section::Section,
+    tables::{is_any, is_of},
+};
 use crate::error::FileError;
-
-/// Parts of a file, in the order in which they must come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Section {
-    General,
-    Hd,
-    Sd,
-    Wd,
-    Rd,
-}
-
-impl Section {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::General => "general",
-            Self::Hd => "hd",
-            Self::Sd => "sd",
-            Self::Wd => "wd",
-            Self::Rd => "rd",
-        }
-    }
-
-    fn that_begins_with(key: &str) -> Option<Self> {
-        [Self::Hd, Self::Sd, Self::Wd, Self::Rd].into_iter().find(|section| section.name() == key)
-    }
-}
 
 /// Where something stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,8 +164,8 @@ fn words_of(line: &str, place: &Place) -> Result<Vec<Word>, FileError> {
         words.push(word(&piece, place)?);
     }
     let meant = comment.split_whitespace().next().and_then(|first| first.split_once('='));
-    let Some((key, _)) = meant.filter(|(key, _)| super::keywords::is_any(key)) else { return Ok(words) };
-    let is_general = |key: &str| super::keywords::is_of(Section::General, key);
+    let Some((key, _)) = meant.filter(|(key, _)| is_any(key)) else { return Ok(words) };
+    let is_general = |key: &str| is_of(Section::General, key);
     if words.iter().all(|word| is_general(&word.key)) && is_general(key) {
         words.extend(words_of(comment, place)?);
         return Ok(words);

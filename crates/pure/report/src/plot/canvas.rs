@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::html::escape;
+use crate::escape::escape;
 
 /// Size of ordinary text.
 pub const TEXT: f64 = 12.0;

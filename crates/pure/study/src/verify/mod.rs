@@ -8,7 +8,7 @@
 mod iometer_qos;
 mod optane;
 
-use crate::{Action, Cell, Manifest, PhaseKind, Results, Verdict};
+use crate::{Action, Cell, Manifest, PhaseKind, Results, Verdict, results::verdict};
 
 /// Off by so much, a closed loop was not what it says.
 const LITTLE_OFF_MAX: f64 = 0.05;
@@ -29,10 +29,6 @@ pub fn verify(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
         _ => {}
     }
     verdicts
-}
-
-pub(crate) fn verdict(rule: &str, holds: bool, because: impl Into<String>) -> Verdict {
-    Verdict { rule: rule.into(), holds, because: because.into() }
 }
 
 /// All of `list`, or the first of its kind.

@@ -12,7 +12,7 @@ use cairn_format::{
 use cairn_types::{BLOCK_BYTES, format_bytes};
 use serde::Serialize;
 
-use super::{Depth, device::Device};
+use super::{depth::Depth, device::Device};
 use crate::output;
 
 /// What was found in the log.

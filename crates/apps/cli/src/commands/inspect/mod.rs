@@ -4,6 +4,7 @@
 //! Assumes     no daemon has the device open: what changes under the reader looks like damage
 //! Not here    how the store recovers from what is found (`store`); the pages of the metadata region
 
+mod depth;
 mod device;
 mod log;
 mod segments;
@@ -12,18 +13,9 @@ use cairn_format::{DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
 use cairn_types::format_bytes;
 use serde::Serialize;
 
-use self::{device::Device, log::LogReport, segments::SegmentsReport};
+use self::{depth::Depth, device::Device, log::LogReport, segments::SegmentsReport};
 use super::Context;
 use crate::{args::Inspect, fail::Fail, output};
-
-/// What to look at beside the superblocks.
-#[derive(Debug, Clone, Copy)]
-pub struct Depth {
-    /// Keep a line per batch or run.
-    pub all: bool,
-    /// Read every block and compare it with its checksum.
-    pub verify: bool,
-}
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]

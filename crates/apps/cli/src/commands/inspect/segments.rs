@@ -7,7 +7,7 @@ use cairn_format::{CapacityRegions, RunError, RunHeader, crc32c, decode_run_head
 use cairn_types::{BLOCK_BYTES, ComponentId, format_bytes};
 use serde::Serialize;
 
-use super::{Depth, device::Device};
+use super::{depth::Depth, device::Device};
 use crate::output;
 
 /// What was found in the segments.
