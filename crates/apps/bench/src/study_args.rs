@@ -7,7 +7,7 @@ use cairn_bench::{
     report,
     study::{self, Given, Hooks, Options, PowerSource, Record},
 };
-use cairn_study::{Plan, Resilience, STUDIES, Scale};
+use cairn_study::{MadeOf, Plan, Resilience, STUDIES, Scale, Study};
 use cairn_types::format_bytes;
 use clap::{Args, Subcommand};
 
@@ -103,14 +103,11 @@ pub struct Run {
 pub fn run(command: StudyCommand) -> u8 {
     let outcome = match command {
         StudyCommand::List => {
-            STUDIES.iter().for_each(|(name, words)| println!("{name:<16} {words}"));
+            STUDIES.iter().for_each(|study| println!("{:<16} {}", study.name, study.about));
             Ok(DONE)
         }
         StudyCommand::Describe { study } => describe(&study).map_err(|why| (USAGE, why)),
-        StudyCommand::Plan(which) if which.study == RESILIENCE => {
-            resilience_of(&which).map(|plan| show_resilience(&plan)).map_err(|why| (USAGE, why))
-        }
-        StudyCommand::Plan(which) => plan(&which).map(|plan| show(&plan)).map_err(|why| (USAGE, why)),
+        StudyCommand::Plan(which) => plan_of(&which).map_err(|why| (USAGE, why)),
         StudyCommand::Run(run) => measure(&run),
         StudyCommand::Verify { dir } => verify(&dir).map_err(|why| (USAGE, why)),
     };
@@ -120,29 +117,22 @@ pub fn run(command: StudyCommand) -> u8 {
     })
 }
 
-/// The study that is not made of tests.
-const RESILIENCE: &str = "resilience";
-
-/// The page of each study, as docs/bench/studies has it.
-const PAGES: [(&str, &str); 4] = [
-    ("iometer-qos", include_str!("../../../../docs/bench/studies/iometer-qos.md")),
-    ("optane-mixed", include_str!("../../../../docs/bench/studies/optane-mixed.md")),
-    ("optane-seqwrite", include_str!("../../../../docs/bench/studies/optane-seqwrite.md")),
-    (RESILIENCE, include_str!("../../../../docs/bench/studies/resilience.md")),
-];
-
 fn describe(study: &str) -> Result<u8, String> {
-    let page = PAGES.iter().find(|(name, _)| *name == study).map(|(_, page)| page);
-    let names = || PAGES.map(|(name, _)| name).join(", ");
-    print!("{}", page.ok_or_else(|| format!("{study:?} is no study: take one of {}", names()))?);
+    print!("{}", Study::of(study)?.page);
     Ok(DONE)
+}
+
+fn plan_of(which: &Which) -> Result<u8, String> {
+    match Study::of(&which.study)?.made_of {
+        MadeOf::Tests(_) => plan(which).map(|plan| show(&plan)),
+        MadeOf::HostDeath(of) => resilience_of(which, of).map(|plan| show_resilience(&plan)),
+    }
 }
 
 /// The plan that is asked for.
 fn plan(which: &Which) -> Result<Plan, String> {
-    let names = || STUDIES.map(|(name, _)| name).join(", ");
     let Some(mut plan) = Plan::of(&which.study, which.scale) else {
-        return Err(format!("{:?} is no study of tests: take one of {}", which.study, names()));
+        return Err(format!("{:?} is no study of tests", which.study));
     };
     if !which.tests.is_empty() {
         if let Some(wrong) = which.tests.iter().find(|id| plan.tests.iter().all(|test| test.id != **id)) {
@@ -227,8 +217,8 @@ fn show(plan: &Plan) -> u8 {
 }
 
 fn measure(run: &Run) -> Result<u8, (u8, String)> {
-    if run.which.study == RESILIENCE {
-        return resilience(run);
+    if let MadeOf::HostDeath(of) = Study::of(&run.which.study).map_err(|why| (USAGE, why))?.made_of {
+        return resilience(run, of);
     }
     let plan = plan(&run.which).map_err(|why| (USAGE, why))?;
     let given = (!run.target.is_empty()).then(|| Given {
@@ -264,11 +254,11 @@ fn reported(record: &Record) -> Result<(), (u8, String)> {
 }
 
 /// The study of a host's death, as it is asked for.
-fn resilience_of(which: &Which) -> Result<Resilience, String> {
+fn resilience_of(which: &Which, of: fn(Scale) -> Resilience) -> Result<Resilience, String> {
     if !which.tests.is_empty() || which.repeats.is_some() {
         return Err("resilience is one run: --tests and --repeats have no meaning for it".into());
     }
-    let mut plan = Resilience::of(which.scale);
+    let mut plan = of(which.scale);
     if let Some(arm) = which.arm.first() {
         plan.media = self::arm(arm, plan.media.dilation)?;
     }
@@ -313,12 +303,12 @@ fn show_resilience(plan: &Resilience) -> u8 {
 }
 
 /// Its verdict is the result: what a failure did to a load is what it is for.
-fn resilience(run: &Run) -> Result<u8, (u8, String)> {
+fn resilience(run: &Run, of: fn(Scale) -> Resilience) -> Result<u8, (u8, String)> {
     let usage = |why: &str| Err((USAGE, why.to_owned()));
     if run.resume || run.auto_ramp.is_some() {
         return usage("resilience is one run: --resume and --auto-ramp have no meaning for it");
     }
-    let plan = resilience_of(&run.which).map_err(|why| (USAGE, why))?;
+    let plan = resilience_of(&run.which, of).map_err(|why| (USAGE, why))?;
     let hooks = match (&run.kill_command, run.target.is_empty()) {
         (Some(kill), false) => {
             let (targets, restart) = (run.target.clone(), run.restart_command.clone());
@@ -331,7 +321,7 @@ fn resilience(run: &Run) -> Result<u8, (u8, String)> {
         let why = "this study writes, and what the targets hold is lost: say --destructive if that is meant";
         return Err((REFUSED, why.into()));
     }
-    let folder = run.dir.clone().unwrap_or_else(|| study::folder_of(RESILIENCE, &plan.scale.to_string()));
+    let folder = run.dir.clone().unwrap_or_else(|| study::folder_of(Resilience::NAME, &plan.scale.to_string()));
     let begun = std::time::Instant::now();
     let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
     let record = study::run_resilience(&plan, &folder, hooks, run.seed, &say).map_err(|why| (REFUSED, why))?;

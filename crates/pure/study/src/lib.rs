@@ -11,14 +11,15 @@ mod manifest;
 mod plan;
 mod resilience;
 mod results;
+mod studies;
 mod verify;
 
 pub use knee::{SECOND_LEVEL_MAX, knee, median};
 pub use manifest::{Action, ArmMedia, Counters, Machine, Manifest, Phase, PhaseKind, Step, TargetFacts};
-pub use plan::{Cluster, Plan, STUDIES, Scale, Test};
+pub use plan::{Cluster, Plan, Scale, Test};
 pub use resilience::Resilience;
 pub use results::{Cell, Checks, Gauges, Latency, Params, Power, Results, Sample, Side, Verdict, repeats_of};
-pub use verify::verify;
+pub use studies::{MadeOf, PARTS_OF_OTHERS, Part, STUDIES, Study, verify};
 
 /// The version of both files. A reader refuses a larger one.
 pub const SCHEMA: u32 = 1;

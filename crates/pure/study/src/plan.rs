@@ -101,31 +101,7 @@ pub struct Plan {
     pub measure_ms: u64,
 }
 
-/// Names and sentences of the studies that there are.
-pub const STUDIES: [(&str, &str); 4] = [
-    (
-        "iometer-qos",
-        "4 to 64 machines, 4 KiB 70/30 at queue depth 1: requests a second and quality of service as machines are added",
-    ),
-    ("optane-mixed", "32 KiB 70/30 random over many disks: two cache media at rising outstanding I/O"),
-    ("optane-seqwrite", "sequential writes beyond the write buffer: two cache media, burst and what destage sustains"),
-    (
-        "resilience",
-        "a fixed rate while a host dies and comes back: the stall, the dip, the way back to full redundancy, lost writes",
-    ),
-];
-
 impl Plan {
-    /// A study by name; none for one that is not made of tests, or that there is not.
-    pub fn of(study: &str, scale: Scale) -> Option<Self> {
-        match study {
-            "iometer-qos" => Some(iometer_qos(scale)),
-            "optane-mixed" => Some(optane_mixed(scale)),
-            "optane-seqwrite" => Some(optane_seqwrite(scale)),
-            _ => None,
-        }
-    }
-
     /// How long it measures and ramps, preparations left out.
     pub fn load_ms(&self) -> u64 {
         (self.arms.len() * self.tests.len()) as u64 * u64::from(self.repeats) * (self.ramp_ms + self.measure_ms)
@@ -171,7 +147,7 @@ fn arm(name: &str, cache: &str, capacity: &str, dilation: f64) -> ArmMedia {
 
 /// 4, 8, 16, 32, 64 machines with one disk each, three instances; 64 x span x 2 copies are as large as the write buffer of all
 /// hosts, as 64 x 7.5 GB x 2 = 960 GB are 30 % of the document's 3.2 TB of cache.
-fn iometer_qos(scale: Scale) -> Plan {
+pub(crate) fn iometer_qos(study: &'static str, scale: Scale) -> Plan {
     let (span, ramp_s, run_s, dilation) = match scale {
         Scale::Quick => (8 * MIB, 2, 8, 100.0),
         Scale::Lab => (64 * MIB, 30, 180, 100.0),
@@ -192,7 +168,7 @@ fn iometer_qos(scale: Scale) -> Plan {
         bytes_max: None,
     };
     Plan {
-        study: "iometer-qos",
+        study,
         scale,
         arms: vec![arm("all-flash", "nvme-nand", "sata-ssd", dilation)],
         cluster: Cluster {
@@ -215,7 +191,7 @@ fn iometer_qos(scale: Scale) -> Plan {
 }
 
 /// 128 disks (32 machines of 4) of the document, 32 KiB 70/30; outstanding I/O spread evenly, from one a disk up; three passes.
-fn optane_mixed(scale: Scale) -> Plan {
+pub(crate) fn optane_mixed(study: &'static str, scale: Scale) -> Plan {
     let (vms, disk, ramp_s, run_s, passes, dilation) = match scale {
         Scale::Quick => (8, 32 * MIB, 1, 6, 3, 50.0),
         Scale::Lab => (32, 64 * MIB, 30, 120, 3, 50.0),
@@ -238,7 +214,7 @@ fn optane_mixed(scale: Scale) -> Plan {
         bytes_max: None,
     };
     Plan {
-        study: "optane-mixed",
+        study,
         scale,
         arms: vec![arm("nvme-nand", "nvme-nand", "sata-ssd", dilation), arm("optane", "optane", "sata-ssd", dilation)],
         cluster: two_tier(u64::from(disks) * disk, 3),
@@ -268,7 +244,7 @@ fn two_tier(data_bytes: u64, capacity_devices: u32) -> Cluster {
 }
 
 /// Sequential writes of at least three times what the buffers take, so that what comes after the burst is seen.
-fn optane_seqwrite(scale: Scale) -> Plan {
+pub(crate) fn optane_seqwrite(study: &'static str, scale: Scale) -> Plan {
     let (vms, buffer, most_s, dilation) = match scale {
         Scale::Quick => (4, 128 * MIB, 120, 40.0),
         Scale::Lab => (8, 512 * MIB, 240, 20.0),
@@ -298,7 +274,7 @@ fn optane_seqwrite(scale: Scale) -> Plan {
         bytes_max: Some(written),
     };
     Plan {
-        study: "optane-seqwrite",
+        study,
         scale,
         arms: vec![arm("nvme-read", "nvme-read", "sata-ssd", dilation), arm("optane", "optane", "sata-ssd", dilation)],
         cluster: Cluster {
@@ -323,6 +299,7 @@ fn optane_seqwrite(scale: Scale) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::studies::{STUDIES, Study};
 
     const SCALES: [Scale; 3] = [Scale::Quick, Scale::Lab, Scale::Paper];
 
@@ -361,7 +338,7 @@ mod tests {
     #[test]
     fn disks_fit_the_cluster_that_a_plan_asks_for() {
         for scale in SCALES {
-            for (name, _) in STUDIES {
+            for Study { name, .. } in STUDIES {
                 let Some(plan) = Plan::of(name, scale) else { continue };
                 let capacity =
                     u64::from(plan.cluster.hosts * plan.cluster.capacity_devices) * plan.cluster.capacity_bytes;

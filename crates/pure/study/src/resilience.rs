@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use crate::{Action, ArmMedia, Cluster, Manifest, Results, Scale, Verdict, results::verdict};
 
+/// The study's name.
+pub(crate) const NAME: &str = "resilience";
+
 /// What is run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resilience {
@@ -40,6 +43,9 @@ const WAIT_MAX_MS: f64 = 5_000.0;
 const RATE_MIN: f64 = 0.95;
 
 impl Resilience {
+    /// The study's name.
+    pub const NAME: &str = NAME;
+
     /// At a scale.
     pub fn of(scale: Scale) -> Self {
         const MIB: u64 = 1 << 20;

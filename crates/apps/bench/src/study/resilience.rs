@@ -94,7 +94,7 @@ pub fn run(
 ) -> Result<Record, String> {
     let media = if hooks.is_some() { as_it_is() } else { plan.media.clone() };
     let manifest = Manifest {
-        study: "resilience".into(),
+        study: Resilience::NAME.into(),
         scale: plan.scale.to_string(),
         version: env!("CARGO_PKG_VERSION").into(),
         seed,

@@ -10,7 +10,7 @@ mod printed;
 mod qos;
 mod time;
 
-use cairn_study::{Manifest, Results};
+use cairn_study::{Manifest, PARTS_OF_OTHERS, Part, Results, Study};
 
 use crate::{
     document::{Block, Document, Picture},
@@ -81,15 +81,17 @@ impl Source<'_> {
 pub fn document(manifest: &Manifest, results: &Results) -> Document {
     let source = Source { manifest, results, arms: arms(manifest, results) };
     let study = if results.study.is_empty() { &manifest.study } else { &results.study };
-    let mut sections =
-        vec![facts::measured(&source), facts::verdicts(&source), iops::section(&source, study != "optane-mixed")];
-    match study.as_str() {
-        "iometer-qos" => sections.extend([qos::section(&source), arms::section(&source, false)]),
-        "optane-mixed" => sections.extend([arms::section(&source, true), qos::section(&source)]),
-        "optane-seqwrite" => sections.extend([buffer::section(&source), arms::section(&source, true)]),
-        "resilience" => sections.extend([outage::section(&source), time::section(&source)]),
-        _ => sections.extend([qos::section(&source), time::section(&source)]),
-    }
+    let known = Study::of(study).ok();
+    let bars = known.is_none_or(|study| study.iops_as_bars);
+    let mut sections = vec![facts::measured(&source), facts::verdicts(&source), iops::section(&source, bars)];
+    sections.extend(known.map_or(PARTS_OF_OTHERS, |study| study.parts).iter().map(|part| match part {
+        Part::Qos => qos::section(&source),
+        Part::Arms => arms::section(&source, false),
+        Part::ArmsAsBars => arms::section(&source, true),
+        Part::Buffer => buffer::section(&source),
+        Part::Outage => outage::section(&source),
+        Part::Time => time::section(&source),
+    }));
     sections.extend([
         facts::checks(&source),
         counted::section(&source),

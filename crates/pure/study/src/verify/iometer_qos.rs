@@ -3,7 +3,7 @@
 use super::{LITTLE_OFF_MAX, each, list, mean_iops, verdict};
 use crate::{Cell, Manifest, Results, Verdict};
 
-pub(super) fn rules(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
+pub(crate) fn rules(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let tests = list(manifest, "tests");
     if tests.contains(&"vms-4") && tests.contains(&"vms-64") {

@@ -5,29 +5,26 @@
 //! Not here    whether numbers are good: only whether they were measured as the study says. Repeats need not agree: what one of them
 //!             wrote, the next one finds buffered; the report shows how far apart they are
 
-mod iometer_qos;
-mod optane;
+pub(crate) mod iometer_qos;
+pub(crate) mod optane;
 
 use crate::{Action, Cell, Manifest, PhaseKind, Results, Verdict, results::verdict};
 
 /// Off by so much, a closed loop was not what it says.
 const LITTLE_OFF_MAX: f64 = 0.05;
 
-/// Judges a run.
-pub fn verify(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
-    if manifest.study == "resilience" {
-        return crate::resilience::verify(manifest, results);
-    }
-    let mut verdicts = vec![whole(manifest, results), order(manifest), phases(manifest, results)];
+/// Judges a run of tests, by the rules of all and by `rules`. `ends_by_bytes`: a test may end before its measured time is over.
+pub(crate) fn tests(
+    manifest: &Manifest,
+    results: &Results,
+    ends_by_bytes: bool,
+    rules: impl Fn(&Manifest, &Results) -> Vec<Verdict>,
+) -> Vec<Verdict> {
+    let mut verdicts = vec![whole(manifest, results), order(manifest), phases(manifest, results, ends_by_bytes)];
     verdicts.push(little(results));
     verdicts.extend(amplification(manifest, results));
     verdicts.push(bins(results));
-    match manifest.study.as_str() {
-        "iometer-qos" => verdicts.extend(iometer_qos::rules(manifest, results)),
-        "optane-mixed" => verdicts.extend(optane::mixed(manifest, results)),
-        "optane-seqwrite" => verdicts.extend(optane::seqwrite(manifest, results)),
-        _ => {}
-    }
+    verdicts.extend(rules(manifest, results));
     verdicts
 }
 
@@ -109,12 +106,10 @@ fn first_repeat(step: &crate::Step) -> Option<String> {
 }
 
 /// Ramp, measure, drain follow on each other, and only what was asked for counts.
-fn phases(manifest: &Manifest, results: &Results) -> Verdict {
+fn phases(manifest: &Manifest, results: &Results, may_be_less: bool) -> Verdict {
     let rule = "each run has ramp, measure and drain one after the other, of the lengths asked for";
     let ramp = number(manifest, "ramp_ms").unwrap_or(0) as u64;
     let most = number(manifest, "measure_ms").unwrap_or(0) as u64;
-    // Its tests end with their bytes.
-    let may_be_less = manifest.study == "optane-seqwrite";
     let (mut wrong, mut runs) = (Vec::new(), 0);
     for step in &manifest.steps {
         let Action::Run { cell: id, repeat } = &step.action else { continue };

@@ -3,7 +3,7 @@
 use super::{list, mean_iops, verdict};
 use crate::{ArmMedia, Cell, Gauges, Manifest, Results, Sample, Verdict};
 
-pub(super) fn mixed(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
+pub(crate) fn mixed(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     if let [first, second] = &manifest.media[..] {
         let same_rest = first.capacity == second.capacity && first.dilation == second.dilation;
@@ -38,7 +38,7 @@ fn gain_and_latency(results: &Results, first: &str, second: &str, test: &str) ->
 }
 
 /// On a cluster that tells of its write buffers; one of the study's own does.
-pub(super) fn seqwrite(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
+pub(crate) fn seqwrite(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
     let copies = manifest.target.copies;
     let told = |cell: &&Cell| copies > 0 || cell.samples.iter().any(|sample| sample.gauges.is_some());
     results.cells.iter().filter(told).flat_map(|cell| knee(cell, copies.max(1))).collect()
