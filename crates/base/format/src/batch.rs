@@ -15,8 +15,9 @@ use cairn_types::{BLOCK_BYTES, encode_onto};
 
 use crate::{LogRecord, crc32c};
 
-const MAGIC: [u8; 8] = *b"CAIRNLB1";
-const CRC_AT: usize = 68;
+pub(crate) const MAGIC: [u8; 8] = *b"CAIRNLB1";
+pub(crate) const HEADER_BYTES_AT: usize = 48;
+pub(crate) const CRC_AT: usize = 68;
 /// Positions stay below it: 2 EiB were never written, and sums of positions do not overflow.
 const POSITION_MAX: u64 = 1 << 61;
 /// Where the records begin in a header.
@@ -110,7 +111,7 @@ pub fn encode_batch(header: BatchHeader, records: &[LogRecord]) -> (BatchHeader,
         bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
     for (at, word) in [
-        (48, header.header_bytes),
+        (HEADER_BYTES_AT, header.header_bytes),
         (52, header.data_bytes),
         (56, header.record_bytes),
         (60, header.record_count),
@@ -128,8 +129,22 @@ pub fn peek_batch_header_bytes(first_block: &[u8]) -> Option<u32> {
     if first_block.len() < BATCH_RECORDS_OFFSET || first_block[..8] != MAGIC {
         return None;
     }
-    let len = u32_at(first_block, 48);
+    let len = u32_at(first_block, HEADER_BYTES_AT);
     (len > 0 && len.is_multiple_of(BLOCK_BYTES) && len <= BATCH_HEADER_BYTES_MAX).then_some(len)
+}
+
+/// The position that a header claims, from its first block; none when no header stands there. Not checked yet.
+pub fn peek_batch_position(first_block: &[u8]) -> Option<u64> {
+    peek_batch_header_bytes(first_block).map(|_| u64_at(first_block, 16))
+}
+
+/// The checksum that a header of these bytes has: of all of it, with zeroes for the checksum.
+pub(crate) fn header_crc(bytes: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&bytes[..CRC_AT]);
+    digest.update(&[0; 4]);
+    digest.update(&bytes[CRC_AT + 4..]);
+    digest.finalize() as u32
 }
 
 /// Decodes and checks the fixed part of a header. `bytes` begins at the header and may be longer.
@@ -137,11 +152,7 @@ pub fn decode_batch_header(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     let len = peek_batch_header_bytes(bytes).ok_or(BatchError::NotAHeader)? as usize;
     let bytes = bytes.get(..len).ok_or(BatchError::Short)?;
     let crc = u32_at(bytes, CRC_AT);
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    digest.update(&bytes[..CRC_AT]);
-    digest.update(&[0; 4]);
-    digest.update(&bytes[CRC_AT + 4..]);
-    if digest.finalize() as u32 != crc {
+    if header_crc(bytes) != crc {
         return Err(BatchError::Checksum);
     }
     let header = BatchHeader {

@@ -8,15 +8,17 @@
 
 mod batch;
 mod checksum;
+mod flip;
 mod record;
 mod run;
 mod superblock;
 
 pub use batch::{
     BATCH_HEADER_BYTES_MAX, BATCH_RECORDS_OFFSET, BatchError, BatchHeader, decode_batch_header, decode_batch_records,
-    encode_batch, peek_batch_header_bytes,
+    encode_batch, peek_batch_header_bytes, peek_batch_position,
 };
 pub use checksum::{block_crcs, crc32c, zero_block_crc};
+pub use flip::{is_one_bit_off, one_bit_off_header};
 pub use record::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{
     RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header, encode_run_header, run_header_pages,
