@@ -1,6 +1,6 @@
 //! The whole protocol under random schedules: a hundred thousand runs of clusters with two or three contending owners,
 //! replacements by open and closed records, resync, leases on clocks that run apart, cuts, pauses, restarts, a damaged
-//! log, messages lost, doubled and overtaken.
+//! log, power cuts of all hosts with torn logs and a flipped bit in the last batches of one, messages lost, doubled and overtaken.
 //!
 //! Checked in every step: I2, I3, I4, I5, R1 (two owners never both hold leases), P3 (a read returns the last
 //! acknowledged write). A failure prints its seed; `RECORD_SEED=n` prints what happened in that run.
@@ -107,6 +107,7 @@ fn careless_variants_are_caught() {
         Canary::ReviveSession,
         Canary::NoGrace,
         Canary::NoLease,
+        Canary::FlipTakenForTorn,
     ] {
         let (counts, wrong) = runs(0..20_000, canary);
         println!("{canary:?}: {wrong:?} after {} steps", counts.steps);

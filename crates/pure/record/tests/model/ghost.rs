@@ -46,6 +46,14 @@ impl Ghost {
         self.chain()
     }
 
+    /// Power cut short what the seat wrote last: it has the record `left`, and nobody has heard that it accepted `torn`.
+    pub fn on_torn(&mut self, seat: char, torn: Option<(Epoch, Csn)>, left: Option<(Epoch, Csn)>) {
+        for (_, proposed) in self.proposed.iter_mut().filter(|(key, _)| Some(**key) > left && Some(**key) <= torn) {
+            proposed.by.remove(&seat);
+            proposed.effective &= proposed.decided();
+        }
+    }
+
     fn chain(&self) -> Result<(), String> {
         let mut before: Option<&Proposed> = None;
         for next in self.proposed.values().filter(|p| p.effective) {

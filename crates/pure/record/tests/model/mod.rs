@@ -56,6 +56,8 @@ pub enum Canary {
     LeaseFromAnswer,
     /// The owner does not look at its leases.
     NoLease,
+    /// A log whose last batches were damaged passes for one that power cut short.
+    FlipTakenForTorn,
 }
 
 /// The block that an operation writes.

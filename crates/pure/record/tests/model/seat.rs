@@ -7,7 +7,8 @@ use std::{
 
 use cairn_record::{AcceptRefused, Grants, accept, decided_in_sync, learn, promise};
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time, UnsettledOp,
+    Accepted, BlockRange, ClientTag, ComponentId, Csn, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
+    UnsettledOp,
 };
 use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, SeizeAnswer};
 use serde::Serialize;
@@ -41,6 +42,20 @@ pub struct Component {
     pub lost: bool,
 }
 
+/// A batch of the log that changed something.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// What was durable before it.
+    before: (Option<SeatRecord>, Component),
+    /// What was answered when it was durable.
+    answers: Vec<Body>,
+    /// Whether one of them arrived: then the batch is durable for good.
+    heard: bool,
+}
+
+/// Batches of the log whose loss is modelled: those that no later one calls durable.
+const LAST_BATCHES: usize = 2;
+
 /// A seat.
 #[derive(Debug, Clone, Serialize)]
 pub struct SeatNode {
@@ -53,6 +68,9 @@ pub struct SeatNode {
     pub older: Option<SeatRecord>,
     /// Durable.
     pub component: Component,
+    /// The last batches of the log, oldest first; in models with time.
+    #[serde(skip)]
+    pub last: Vec<Batch>,
     /// Volatile: who may write.
     pub admitted: Option<(Epoch, SessionId)>,
     pub next_session: u64,
@@ -77,6 +95,7 @@ impl SeatNode {
             record: Some(SeatRecord { object: OBJECT, promised, accepted }),
             older: None,
             component: Component::default(),
+            last: Vec::new(),
             admitted: None,
             next_session: 1,
             grants: None,
@@ -97,6 +116,65 @@ impl SeatNode {
 
     /// Handles a request; the answer, if there is one, and what it did.
     pub fn handle(&mut self, owner: usize, body: &Body, now: Time) -> (Option<Body>, Option<Seen>) {
+        let before = self.grants.is_some().then(|| (self.record.clone(), self.component.clone()));
+        let (answer, seen) = self.carry_out(owner, body, now);
+        let changed = |(record, component): &(_, _)| (record, component) != (&self.record, &self.component);
+        if let Some(before) = before.filter(changed) {
+            self.log(Batch { before, answers: answer.iter().cloned().collect(), heard: false });
+        } else if let (Some(answer), Some(last), Some(_)) = (&answer, self.last.last_mut(), body.epoch_and_session()) {
+            // It waits for what is before it.
+            last.answers.push(answer.clone());
+        }
+        (answer, seen)
+    }
+
+    /// The number of the record that it accepted last.
+    pub fn accepted(&self) -> Option<(Epoch, Csn)> {
+        self.record.as_ref().and_then(|r| r.accepted.as_ref()).map(|a| (a.epoch, a.csn))
+    }
+
+    fn log(&mut self, batch: Batch) {
+        self.last.push(batch);
+        if self.last.len() > LAST_BATCHES {
+            self.last.remove(0);
+        }
+    }
+
+    /// The sender has its answer: what it was answered for is durable, and all before it.
+    pub fn heard(&mut self, answer: &Body) {
+        if let Some(place) = self.last.iter().rposition(|batch| batch.answers.contains(answer)) {
+            self.last[..=place].iter_mut().for_each(|batch| batch.heard = true);
+        }
+    }
+
+    /// Becomes `filled`, durably: a copy that was waited for.
+    pub fn become_filled(&mut self, filled: Self) {
+        let before = (self.record.clone(), self.component.clone());
+        *self = filled;
+        self.log(Batch { before, answers: Vec::new(), heard: true });
+    }
+
+    /// Power cuts the last batch short, if nobody knows that it was durable. Whether one was.
+    pub fn tear(&mut self) -> bool {
+        let Some(batch) = self.last.pop_if(|batch| !batch.heard) else { return false };
+        (self.record, self.component) = batch.before;
+        true
+    }
+
+    /// A bit of the last batch but `behind` is flipped: it is gone, with all behind it. Whether there was one.
+    pub fn flip(&mut self, behind: usize) -> bool {
+        let Some(place) = self.last.len().checked_sub(behind + 1) else { return false };
+        let batch = self.last.drain(place..).next().expect("a place within");
+        (self.record, self.component) = batch.before;
+        // Either way a fault of its own, and no witness of what the others have.
+        match self.canary == Canary::FlipTakenForTorn {
+            true => self.component.young = true,
+            false => self.component.damaged = true,
+        }
+        true
+    }
+
+    fn carry_out(&mut self, owner: usize, body: &Body, now: Time) -> (Option<Body>, Option<Seen>) {
         match body {
             Body::Seize { epoch, overrule, anew } => {
                 let answer = self.seize(*epoch, *overrule, *anew, now);

@@ -64,6 +64,9 @@ pub struct Counts {
 /// The cluster.
 pub struct World {
     pub rng: Rng,
+    /// Steps in which power goes everywhere, and what it takes.
+    power_cuts: Vec<usize>,
+    power: Rng,
     pub canary: Canary,
     pub owners: Vec<OwnerNode>,
     pub seats: Vec<SeatNode>,
@@ -105,7 +108,13 @@ impl World {
         for _ in 0..owners + seats.len() {
             clocks.push((995_000 + rng.next() % 10_001, rng.next() % 1_000_000));
         }
+        // Chance of their own: in every other run power stays.
+        let mut power = Rng(seed ^ 0x0070_6f77_6572);
+        let cuts = [0, 0, 1, 2][power.below(4)];
+        let power_cuts = (0..cuts).map(|_| 20 + power.below(220)).collect();
         let mut world = Self {
+            power,
+            power_cuts,
             owners: (0..owners).map(|n| OwnerNode::new(n, canary, first.clone(), Some(LEASE))).collect(),
             ghost: Ghost::new(&first),
             net: Vec::new(),
@@ -158,6 +167,9 @@ impl World {
     /// One random step. An error names the invariant that does not hold.
     pub fn step(&mut self) -> Result<(), String> {
         self.counts.steps += 1;
+        if self.power_cuts.contains(&self.counts.steps) {
+            return self.lose_power();
+        }
         if let Some(place) = self.late.iter().position(|(due, _)| *due <= self.counts.steps) {
             let (_, msg) = self.late.swap_remove(place);
             self.net.insert(0, msg);
@@ -207,6 +219,41 @@ impl World {
         }
     }
 
+    /// Power goes everywhere: owners and messages are gone, and batches of logs that nobody knows to be durable. One log may have
+    /// a flipped bit, whether its last batch was torn or not.
+    fn lose_power(&mut self) -> Result<(), String> {
+        self.say(|| "power goes everywhere".into());
+        self.net.clear();
+        self.late.clear();
+        self.fetched.clear();
+        for owner in 0..self.owners.len() {
+            self.act(owner, |o, out| o.end(out))?;
+        }
+        self.net.clear();
+        for place in 0..self.seats.len() {
+            let now = self.seat_clock(place);
+            loop {
+                let letter = self.seats[place].letter;
+                let torn = self.seats[place].accepted();
+                if !self.power.one_in(2) || !self.seats[place].tear() {
+                    break;
+                }
+                self.ghost.on_torn(letter, torn, self.seats[place].accepted());
+                self.say(|| format!("the log of {letter} ends in a torn batch"));
+            }
+            self.seats[place].restart(now, LEASE);
+        }
+        if self.damage_left && self.power.one_in(2) {
+            let (place, behind) = (self.power.below(self.seats.len()), self.power.below(2));
+            if self.seats[place].flip(behind) {
+                self.damage_left = false;
+                let letter = self.seats[place].letter;
+                self.say(|| format!("a bit of one of the last batches of {letter} is flipped"));
+            }
+        }
+        self.check()
+    }
+
     fn restart(&mut self) -> Result<(), String> {
         let place = self.rng.below(self.seats.len());
         let now = self.seat_clock(place);
@@ -223,6 +270,7 @@ impl World {
             {
                 self.seats[place].record = Some(older);
             }
+            self.seats[place].last.clear();
             let gone = self.seats[place].component.ops.iter().next_back().copied();
             let component = &mut self.seats[place].component;
             component.damaged = true;
@@ -278,6 +326,8 @@ impl World {
         } else {
             let now = self.owner_clock(owner);
             let mut out = Out::default();
+            let place = self.place(seat);
+            self.seats[place].heard(&body);
             self.owners[owner].handle(seat, &body, now, &mut out);
             self.out(owner, out)?;
         }
@@ -460,7 +510,7 @@ impl World {
             };
             let Some(target) = copied else { return Ok(()) };
             let place = self.place(letter);
-            self.seats[place] = target;
+            self.seats[place].become_filled(target);
             self.say(|| format!("owner {owner} filled {letter}"));
             self.check()?;
         }
@@ -573,7 +623,7 @@ impl World {
     pub fn copy_to(&mut self, owner: usize, letter: char) {
         let seats: Vec<&SeatNode> = self.seats.iter().collect();
         let target = resync(&mut self.owners[owner], &seats, letter).expect("a copy is possible");
-        *self.seat_mut(letter) = target;
+        self.seat_mut(letter).become_filled(target);
     }
 
     /// Everything works again: some owner must come to serve. False: nobody does.
