@@ -13,6 +13,8 @@ pub enum Canary {
     SegmentsNotFlushed,
     /// The last batch of the log is believed although its data is torn.
     TornTailBelieved,
+    /// A last batch of the log with a flipped bit is taken for one that power cut short.
+    TornBelievedOverSound,
     /// An operation that is not settled is folded into the map at destage.
     UnsettledFolded,
     /// Blocks are read without a look at their checksums.
@@ -79,10 +81,11 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
+        Self::TornBelievedOverSound,
         Self::UnsettledFolded,
         Self::ChecksumUnread,
         Self::SlotNotFreed,

@@ -39,6 +39,17 @@ impl<E: Env> GroupStore<E> {
         &self.group
     }
 
+    /// What people are told of a log that lost something; none where it is sound, or all of it is made good.
+    pub(crate) fn log_damage(&self) -> Option<String> {
+        match self.group.log_health() {
+            LogHealth::Sound => None,
+            LogHealth::Damaged { ends_at } => Some(format!(
+                "its log is damaged behind position {ends_at}: what was acknowledged last may be missing there; its copies are \
+                 filled again from the others, and count for nothing until they are"
+            )),
+        }
+    }
+
     /// A peer remembers (open count, durable position). True where that is beyond what this log held when it was opened, and is
     /// news: then [`Self::record_roll_back`] is due.
     pub fn on_remembered(&self, open_count: u64, durable_position: u64) -> bool {

@@ -66,7 +66,11 @@ impl<E: Env> Node<E> {
     fn serve_group(&self, paths: GroupPaths, group: DiskGroup<E>) {
         let inner = &self.inner;
         let disk_group = paths.disk_group;
-        for object in inner.seats.add_disk_group(GroupStore::new(group)) {
+        let store = GroupStore::new(group);
+        if let Some(damage) = store.log_damage() {
+            inner.outside.warn(format!("disk group {disk_group}, cache device {}: {damage}", paths.cache));
+        }
+        for object in inner.seats.add_disk_group(store) {
             inner
                 .outside
                 .warn(format!("disk group {disk_group} holds a record of object {object} that does not decode"));

@@ -2,6 +2,7 @@
 //!
 //! Promises    L1  everything that was acknowledged is found, or the log is reported damaged
 //!             L2  a batch that was never acknowledged may be found or not; when found it is whole
+//!             L3  one flipped bit, or a part that cannot be read, is never taken for the mark of a torn write (docs/adr/0022)
 //! Assumes     a header tells up to where the log was durable when it was written; it says nothing of batches behind
 //!             that: they were with the device together, and any of them may be torn, also one before a whole one
 //! Memory      one log segment at a time
@@ -11,12 +12,18 @@
 //! follows the bad batch is not used, as a hole in the history proves nothing. What follows a torn batch is not used either: it was
 //! never acknowledged. It may stand there still when the log goes on over the torn one, and is not taken for a part of it: it was
 //! written by an earlier opening, and the CRC of the header before it is another.
+//!
+//! The last batches have nobody behind them who says that they were durable. One of them whose bad parts each differ from what was
+//! written by one bit, or cannot be read, counts as *damaged*: no torn write looks so. One that is bad in any other way is torn.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use cairn_env::{Disk, PageBuf};
-use cairn_format::{BatchHeader, LogRecord, crc32c, decode_batch_header, decode_batch_records};
+use cairn_format::{
+    BatchHeader, LogRecord, crc32c, decode_batch_header, decode_batch_records, is_one_bit_off, one_bit_off_header,
+    peek_batch_header_bytes, peek_batch_position,
+};
 use cairn_types::{BLOCK_BYTES, Canary};
 use futures::future::join_all;
 
@@ -48,7 +55,17 @@ pub(crate) enum Replayed {
 struct Held {
     header: BatchHeader,
     records: Vec<LogRecord>,
-    data_sound: bool,
+    data: Data,
+}
+
+/// How the blocks behind a header are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Sound,
+    /// Each bad block differs by one bit, or cannot be read.
+    Damaged,
+    /// Some block differs in more: old sectors, as a torn write leaves them.
+    Torn,
 }
 
 /// Reads the log from the state's tail and applies it. The ring's head ends up behind the last batch.
@@ -77,9 +94,11 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
     }
     let evidence = durable_evidence(disk, state, held.front().map_or(at, |first| first.header.position)).await;
     let durable = evidence.durable.max(stored.durable_position);
+    let mut damaged = damaged_end(disk, state, &mut segment, at, chain.as_ref()).await?;
     for last in held {
-        if !last.data_sound && durable < last.header.end() && !Canary::TornTailBelieved.sings() {
+        if last.data != Data::Sound && durable < last.header.end() && !Canary::TornTailBelieved.sings() {
             at = last.header.position;
+            damaged = (last.data == Data::Damaged).then_some(at);
             break;
         }
         apply(state, last);
@@ -88,14 +107,32 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
     if let Some(ends_at) = stored.damaged_at {
         state.health = LogHealth::Damaged { ends_at };
     }
-    if durable <= state.ring.durable {
+    let damaged = damaged.filter(|_| !Canary::TornBelievedOverSound.sings());
+    if durable <= state.ring.durable && damaged.is_none() {
         return Ok(Replayed::Sound);
     }
     if state.health == LogHealth::Sound {
         state.health = LogHealth::Damaged { ends_at: state.ring.durable };
     }
-    let last = durable.max(evidence.highest).max(state.ring.head);
+    let last = durable.max(evidence.highest).max(state.ring.head).max(damaged.unwrap_or(0));
     Ok(Replayed::Damaged { jump_to: (last + 1).next_multiple_of(state.ring.segment_bytes) })
+}
+
+/// Where a batch stands behind the last readable one that was damaged rather than torn: here, or at the next segment's start.
+async fn damaged_end<D: Disk>(
+    disk: &D,
+    state: &State,
+    segment: &mut Segment,
+    at: u64,
+    before: Option<&BatchHeader>,
+) -> Result<Option<u64>, StoreError> {
+    for position in [at, at.next_multiple_of(state.ring.segment_bytes)] {
+        segment.load(disk, state, position).await?;
+        if segment.is_damaged_header(position, state, before) {
+            return Ok(Some(position));
+        }
+    }
+    Ok(None)
 }
 
 fn apply(state: &mut State, held: Held) {
@@ -137,6 +174,8 @@ async fn find_next<D: Disk>(
 struct Segment {
     start: Option<u64>,
     data: Bytes,
+    /// Pages that cannot be read, by number.
+    unread: BTreeSet<u64>,
 }
 
 impl Segment {
@@ -147,8 +186,8 @@ impl Segment {
             return Ok(());
         }
         let offset = state.ring.device_offset(start);
-        self.data = match disk.read(offset, len as u32).await {
-            Ok(data) => data,
+        (self.data, self.unread) = match disk.read(offset, len as u32).await {
+            Ok(data) => (data, BTreeSet::new()),
             // One bad sector must not hide the rest of the segment.
             Err(_) => read_by_pages(disk, offset, len).await,
         };
@@ -160,36 +199,72 @@ impl Segment {
         let start = self.start?;
         let bytes = self.data.get((position - start) as usize..)?;
         let header = decode_batch_header(bytes).ok()?;
+        if !self.is_next(&header, position, state, before) {
+            return None;
+        }
+        let records = decode_batch_records(&header, bytes).ok()?;
+        let first_page = (position - start + u64::from(header.header_bytes)) / PAGE;
+        let data = self.look_at_data(&bytes[header.header_bytes as usize..], &records, first_page);
+        Some(Held { header, records, data })
+    }
+
+    /// How the blocks of `data`, which begins with the page of that number, agree with their checksums.
+    fn look_at_data(&self, data: &[u8], records: &[LogRecord], first_page: u64) -> Data {
+        let crcs = records.iter().flat_map(LogRecord::data_crcs);
+        let blocks = data.chunks_exact(PAGE as usize).zip(crcs).zip(first_page..);
+        let mut found = Data::Sound;
+        for ((block, crc), page) in blocks.filter(|((block, crc), _)| crc32c(block) != *crc) {
+            match self.unread.contains(&page) || is_one_bit_off(block, crc) {
+                true => found = Data::Damaged,
+                false => return Data::Torn,
+            }
+        }
+        found
+    }
+
+    /// Whether the header is of this log, of this place, and behind `before`.
+    fn is_next(&self, header: &BatchHeader, position: u64, state: &State, before: Option<&BatchHeader>) -> bool {
         let chained = before.is_none_or(|b| {
             let follows = header.previous_position == b.position && header.previous_crc == b.crc;
             follows && header.open_count >= b.open_count
         });
-        let inside = position - start + u64::from(header.header_bytes) + u64::from(header.data_bytes)
-            <= state.ring.segment_bytes;
-        if header.log_id != state.log_id || header.position != position || !chained || !inside {
-            return None;
+        let end = position % state.ring.segment_bytes + u64::from(header.header_bytes) + u64::from(header.data_bytes);
+        header.log_id == state.log_id && header.position == position && chained && end <= state.ring.segment_bytes
+    }
+
+    /// Whether what stands here, and is no batch, was the next one's header until a bit of it was turned over, or cannot be read.
+    fn is_damaged_header(&self, position: u64, state: &State, before: Option<&BatchHeader>) -> bool {
+        let start = self.start.expect("a segment was read");
+        let page = (position - start) / PAGE;
+        let Some(bytes) = self.data.get((position - start) as usize..) else { return false };
+        let pages = peek_batch_header_bytes(bytes).map_or(1, |len| u64::from(len) / PAGE);
+        let unread = self.unread.contains(&page)
+            || (peek_batch_position(bytes) == Some(position) && self.unread.range(page..page + pages).next().is_some());
+        match (decode_batch_header(bytes), one_bit_off_header(bytes)) {
+            // Of another time, whatever part of it is bad.
+            (Ok(_), _) => false,
+            (Err(_), Some(header)) => self.is_next(&header, position, state, before),
+            (Err(_), None) => unread,
         }
-        let records = decode_batch_records(&header, bytes).ok()?;
-        let data = &bytes[header.header_bytes as usize..];
-        let crcs = records.iter().flat_map(LogRecord::data_crcs);
-        let data_sound = data.chunks_exact(PAGE as usize).zip(crcs).all(|(block, crc)| crc32c(block) == crc);
-        Some(Held { header, records, data_sound })
     }
 }
 
-async fn read_by_pages<D: Disk>(disk: &D, offset: u64, len: u64) -> Bytes {
+/// The pages, zeroes for those that cannot be read, and the numbers of these.
+async fn read_by_pages<D: Disk>(disk: &D, offset: u64, len: u64) -> (Bytes, BTreeSet<u64>) {
     let mut data = PageBuf::zeroed(len as usize);
+    let mut unread: BTreeSet<u64> = (0..len / PAGE).collect();
     for page in 0..len / PAGE {
         // Again and again before the log is called damaged for it: that costs its copies, or a disk without another one.
         for _ in 0..PAGE_TRIES {
             if let Ok(bytes) = disk.read(offset + page * PAGE, PAGE as u32).await {
                 let at = (page * PAGE) as usize;
                 data[at..at + PAGE as usize].copy_from_slice(&bytes);
+                unread.remove(&page);
                 break;
             }
         }
     }
-    data.freeze()
+    (data.freeze(), unread)
 }
 
 /// What the ring says of batches beyond the end of the chain.
@@ -228,7 +303,7 @@ async fn durable_evidence<D: Disk>(disk: &D, state: &State, from: u64) -> Eviden
 }
 
 async fn read_long<D: Disk>(disk: &D, offset: u64, first: &[u8]) -> Option<BatchHeader> {
-    let len = cairn_format::peek_batch_header_bytes(first)?;
+    let len = peek_batch_header_bytes(first)?;
     let bytes = disk.read(offset, len).await.ok()?;
     decode_batch_header(&bytes).ok()
 }

@@ -67,7 +67,7 @@ pub struct DiskGroup {
     pub host_name: String,
     /// Whether it can be used.
     pub state: DiskGroupState,
-    /// Why not, when it cannot.
+    /// Why not, when it cannot; what is wrong with it, when it can all the same.
     #[serde(default)]
     pub reason: Option<String>,
     /// The cache device; none when the host cannot be asked.

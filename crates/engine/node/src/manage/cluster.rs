@@ -78,7 +78,8 @@ impl<E: Env> Node<E> {
 
     async fn check_health(&self) -> v1::Health {
         let mut checks = vec![self.check_hosts(), self.check_directory(), self.check_space()];
-        checks.push(self.check_groups().await);
+        let groups = self.disk_group_list().await.unwrap_or_default();
+        checks.extend([check_groups(&groups), check_logs(&groups)]);
         checks.push(self.check_disks().await);
         v1::Health::of(checks)
     }
@@ -121,27 +122,6 @@ impl<E: Env> Node<E> {
             None => format!("{} of {} are free", format_bytes(space.free_bytes), format_bytes(space.raw_bytes)),
         };
         check("disk-group-space", full.is_none(), v1::Severity::Warning, text, "Add capacity, or delete or trim disks")
-    }
-
-    async fn check_groups(&self) -> v1::Check {
-        let groups = self.disk_group_list().await.unwrap_or_default();
-        let bad = groups.iter().find(|g| {
-            g.state == v1::DiskGroupState::Failed || g.devices.iter().any(|d| d.state == v1::DeviceState::Failed)
-        });
-        let text = match bad {
-            Some(g) => {
-                let why = g.reason.clone().unwrap_or_else(|| "a device failed".into());
-                format!("disk group {} of host {}: {why}", g.id, g.host_name)
-            }
-            None => format!("all devices of {} disk groups work", groups.len()),
-        };
-        check(
-            "disk-groups",
-            bad.is_none(),
-            v1::Severity::Error,
-            text,
-            "Replace the device; its components are rebuilt elsewhere",
-        )
     }
 
     async fn check_disks(&self) -> v1::Check {
@@ -199,6 +179,40 @@ impl<E: Env> Node<E> {
         }
         Ok(request)
     }
+}
+
+fn check_groups(groups: &[v1::DiskGroup]) -> v1::Check {
+    let bad = groups.iter().find(|g| {
+        g.state == v1::DiskGroupState::Failed || g.devices.iter().any(|d| d.state == v1::DeviceState::Failed)
+    });
+    let text = match bad {
+        Some(g) => {
+            let why = g.reason.clone().unwrap_or_else(|| "a device failed".into());
+            format!("disk group {} of host {}: {why}", g.id, g.host_name)
+        }
+        None => format!("all devices of {} disk groups work", groups.len()),
+    };
+    check(
+        "disk-groups",
+        bad.is_none(),
+        v1::Severity::Error,
+        text,
+        "Replace the device; its components are rebuilt elsewhere",
+    )
+}
+
+/// Groups in use whose log lost something that is not made good yet.
+fn check_logs(groups: &[v1::DiskGroup]) -> v1::Check {
+    let in_use = |g: &&v1::DiskGroup| g.state == v1::DiskGroupState::Mounted;
+    let damage =
+        |g: &v1::DiskGroup| Some(format!("disk group {} of host {}: {}", g.id, g.host_name, g.reason.as_ref()?));
+    let damaged: Vec<String> = groups.iter().filter(in_use).filter_map(damage).collect();
+    let text = match damaged.is_empty() {
+        true => "all logs are sound".to_owned(),
+        false => damaged.join("; "),
+    };
+    let advice = "It ends by itself when the copies are filled again. If it comes back, replace the cache device";
+    check("disk-group-logs", damaged.is_empty(), v1::Severity::Warning, text, advice)
 }
 
 fn check(name: &str, good: bool, severity: v1::Severity, text: String, advice: &str) -> v1::Check {

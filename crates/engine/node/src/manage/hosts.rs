@@ -121,7 +121,7 @@ impl<E: Env> Node<E> {
                 host: self.server_of(self.me()),
                 host_name: self.host_name(self.me()),
                 state: if stats.stopped.is_some() { v1::DiskGroupState::Failed } else { v1::DiskGroupState::Mounted },
-                reason: stats.stopped.clone(),
+                reason: stats.stopped.clone().or_else(|| store.log_damage()),
                 cache: Some(device(0, &stats.cache)),
                 devices: stats.capacity.iter().enumerate().map(|(n, d)| device(n + 1, d)).collect(),
                 capacity: capacity_of(&[store.summary()]),

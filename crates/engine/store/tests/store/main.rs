@@ -4,6 +4,7 @@
 
 mod caches;
 mod counters;
+mod ends;
 mod faults;
 mod full;
 mod latencies;
