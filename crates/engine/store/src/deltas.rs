@@ -2,9 +2,9 @@
 //!
 //! Promises    a leaf is what its row says with its deltas over it, in their order, whatever is under way; a delta goes in the
 //!             transaction that writes its leaf as a whole
-//!             no more than a bounded number of entries waits ([`Deltas::take_due`])
+//!             what waits is bounded, in entries and in bytes ([`Deltas::take_due`])
 //! Assumes     one transaction at a time
-//! Memory      about 100 bytes an entry; half of the log's blocks at most
+//! Memory      [`BYTES_MAX`] at most; about 100 bytes an entry, and no more entries than half of the log's blocks
 //! Source      deferred, sorted application of updates: O'Neil et al., The log-structured merge-tree, Acta Informatica 33, 1996
 //!
 //! A round of random writes changes one block in nearly every leaf that it meets, and a leaf is 1.3 KB in a page of 4 KiB. So a
@@ -27,6 +27,10 @@ use crate::map::{Leaf, LeafKey};
 
 /// Part of the log's blocks that may wait: more costs memory, less writes leaves more often.
 const PARTS_OF_LOG: u64 = 2;
+/// Bytes of memory that what waits takes: as much as the entries for the largest log need, at 100 bytes each.
+const BYTES_MAX: u64 = 512 << 20;
+/// Memory of one delta beside its row: itself, the counts of its row, and its part of the list and the tree above.
+const BYTES_PER_DELTA: u64 = 96;
 /// Once more than that wait, this part of them is taken up.
 const PARTS_FOLDED: u64 = 4;
 /// Leaves that one transaction takes up, at most: some 5 MB of rows.
@@ -44,11 +48,19 @@ pub(crate) struct Delta {
     pub entries: u32,
 }
 
+impl Delta {
+    fn bytes(&self) -> u64 {
+        self.row.len() as u64 + BYTES_PER_DELTA
+    }
+}
+
 /// All deltas, by leaf.
 #[derive(Debug, Default)]
 pub(crate) struct Deltas {
     by_leaf: BTreeMap<LeafKey, Vec<Delta>>,
     entries: u64,
+    /// Of memory.
+    bytes: u64,
     next_number: u64,
     /// The leaf that was taken up last.
     hand: Option<LeafKey>,
@@ -65,6 +77,7 @@ impl Deltas {
     pub fn add(&mut self, key: LeafKey, delta: Delta) {
         self.next_number = self.next_number.max(delta.number);
         self.entries += u64::from(delta.entries);
+        self.bytes += delta.bytes();
         self.by_leaf.entry(key).or_default().push(delta);
     }
 
@@ -72,6 +85,7 @@ impl Deltas {
     pub fn remove(&mut self, key: LeafKey) {
         for delta in self.by_leaf.remove(&key).unwrap_or_default() {
             self.entries -= u64::from(delta.entries);
+            self.bytes -= delta.bytes();
         }
     }
 
@@ -92,9 +106,10 @@ impl Deltas {
     }
 
     /// Leaves to take up with a transaction that adds `blocks` entries: none, or as many as bring those that wait well below their
-    /// bound, a part of `log_blocks`. On from those of the last time, as they have gathered most.
+    /// bound: a part of `log_blocks`, and [`BYTES_MAX`]. On from those of the last time, as they have gathered most.
     pub fn take_due(&mut self, blocks: u64, log_blocks: u64) -> Vec<LeafKey> {
-        let most = log_blocks / PARTS_OF_LOG;
+        let entry_bytes = self.bytes.div_ceil(self.entries.max(1)).max(1);
+        let most = (log_blocks / PARTS_OF_LOG).min(BYTES_MAX / entry_bytes);
         if self.entries + blocks <= most {
             return Vec::new();
         }
@@ -170,5 +185,21 @@ mod tests {
         assert!(u64::from(folded.values().sum::<u32>()) * 3 < 10_000, "each time several entries");
         let counted: u64 = deltas.all().flat_map(|(_, of)| of).map(|delta| u64::from(delta.entries)).sum();
         assert_eq!(deltas.entries, counted);
+    }
+
+    /// Goal: entries that take more memory than others are fewer. Method: deltas of one entry with rows of 64 KiB, beside a log that has
+    /// room for any number.
+    #[test]
+    fn bytes_are_bounded_too() {
+        let mut deltas = Deltas::default();
+        let row: Arc<[u8]> = vec![0; 64 << 10].into();
+        for number in 1..20_000u64 {
+            for key in deltas.take_due(1, u64::MAX) {
+                deltas.remove(key);
+            }
+            deltas.add((ComponentId(1), number), Delta { number, row: row.clone(), entries: 1 });
+            assert!(deltas.bytes <= BYTES_MAX, "{} bytes wait", deltas.bytes);
+        }
+        assert!(deltas.bytes > BYTES_MAX / 2);
     }
 }

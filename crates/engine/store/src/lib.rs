@@ -8,7 +8,8 @@
 //!
 //! Memory: index (`index.rs`), region table and bits (100 bytes per MiB touched), map cache and read cache (options),
 //! metadata page cache (32 MiB), the blocks of two destage rounds (32 MiB),
-//! deltas of the map (`deltas.rs`: about 50 bytes for each block that the log has room for).
+//! deltas of the map (`deltas.rs`: about 50 bytes for each block that the log has room for, 512 MiB at most). The index and the
+//! deltas bound the log: one that is asked for is refused above 37.2 GiB.
 #![forbid(unsafe_code)]
 
 mod append;

@@ -10,6 +10,8 @@ pub const LOG_BYTES_MAX: u64 = 600_000_000_000;
 pub const INDEX_BYTES_MAX: u64 = 2 << 30;
 /// Index memory of one buffered 4 KiB write, in the worst case (see `index.rs`).
 const INDEX_BYTES_PER_BLOCK: u64 = 220;
+/// Bytes of a log whose index takes that: 37.2 GiB.
+const INDEXED_LOG_BYTES_MAX: u64 = INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * 4096;
 /// Superblocks stand below this offset on every device.
 const REGIONS_OFFSET: u64 = 1 << 20;
 
@@ -100,9 +102,15 @@ pub(crate) fn cache_regions(
         .next_multiple_of(page);
     let log_offset = REGIONS_OFFSET + metadata_bytes;
     let room = device_bytes.saturating_sub(log_offset);
-    let wanted = options
-        .log_bytes
-        .unwrap_or_else(|| room.min(LOG_BYTES_MAX).min(INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * page));
+    let wanted = options.log_bytes.unwrap_or_else(|| room.min(LOG_BYTES_MAX).min(INDEXED_LOG_BYTES_MAX));
+    if wanted > INDEXED_LOG_BYTES_MAX {
+        let index_bytes = wanted / page * INDEX_BYTES_PER_BLOCK;
+        return Err(refuse(format!(
+            "a log of {wanted} bytes may hold {} blocks of 4 KiB, whose index takes up to {INDEX_BYTES_PER_BLOCK} bytes \
+             each: {index_bytes} bytes of memory, more than {INDEX_BYTES_MAX}: use a log of at most {INDEXED_LOG_BYTES_MAX}",
+            wanted / page
+        )));
+    }
     let segment = options.log_segment_bytes.map_or_else(
         || (wanted / 16).clamp(128 << 10, 4 << 20).next_power_of_two().min(4 << 20),
         |bytes| u64::from(bytes).next_multiple_of(page),
@@ -156,4 +164,22 @@ pub(crate) fn capacity_regions(
         segment_bytes,
         log_id,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: memory has a bound however large a log somebody asks for. Method: the largest log that does, and one that is larger.
+    #[test]
+    fn a_log_whose_index_takes_too_much_memory_is_refused() {
+        let regions = |log_bytes| {
+            let options = StoreOptions { log_bytes: Some(log_bytes), ..StoreOptions::default() };
+            cache_regions(&options, "nvme0", 1 << 40, 1 << 40, 1)
+        };
+        let most = regions(INDEXED_LOG_BYTES_MAX).expect("as large as one that is chosen");
+        assert!(most.log_bytes > INDEXED_LOG_BYTES_MAX - (4 << 20));
+        let error = regions(INDEXED_LOG_BYTES_MAX + 4096).expect_err("too large");
+        assert!(error.text.contains("2147483648") && error.text.contains("use a log of at most"), "{error}");
+    }
 }
