@@ -3,7 +3,7 @@
 //! Promises    a socket is there while its disk is, give or take [`Options::look_every`]
 //!             one front end at a time a disk: a second one is closed at once while the first is there, and waits for what the first
 //!             had asked once that has left
-//!             one server a folder: what an earlier one left in it is replaced
+//!             one server a folder: sockets that an earlier one left in it are replaced
 //! Not here    what front ends say (`control`) and ask (`session`)
 
 use std::{
@@ -12,7 +12,10 @@ use std::{
     fs, io,
     os::{
         fd::AsFd as _,
-        unix::{fs::PermissionsExt as _, net::UnixStream},
+        unix::{
+            fs::{FileTypeExt as _, PermissionsExt as _},
+            net::UnixStream,
+        },
     },
     path::{Path, PathBuf},
     pin::pin,
@@ -56,13 +59,19 @@ pub fn serve<E: Exports>(folder: &Path, exports: E, options: Options) -> Result<
     })?;
     for left in fs::read_dir(folder).map_err(fail)? {
         let path = left.map_err(fail)?.path();
-        if path.extension().is_some_and(|extension| extension == EXTENSION) {
+        if path.extension().is_some_and(|extension| extension == EXTENSION) && is_left_behind(&path) {
             fs::remove_file(&path).map_err(fail)?;
         }
     }
     let stop = watch::Sender::new(false);
     let folder = Folder { path: folder.to_owned(), _lock: lock, exports, options, stop: stop.subscribe() };
     Ok(Server { stop, looking: tokio::task::spawn_local(folder.look()) })
+}
+
+/// Whether it is a socket that nobody listens at. The folder may be one that others use too.
+fn is_left_behind(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+    is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 impl Server {

@@ -121,6 +121,21 @@ fn a_second_machine_is_refused_until_the_first_has_left() {
     served.stop();
 }
 
+/// Goal: only what a dead server left is replaced. Method: a file and a socket that somebody serves, beside one that nobody does.
+#[test]
+fn files_and_sockets_of_others_stay() {
+    let (folder, ram) = (tempfile::tempdir().unwrap(), Ram::default());
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("letter.sock"), "dear").unwrap();
+    let _theirs = std::os::unix::net::UnixListener::bind(path("theirs.sock")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(path("left.sock")).unwrap());
+    let served = Served::start(folder.path(), &ram);
+    wait(|| path(&format!("{DISK}.sock")).exists());
+    served.stop();
+    let there = |name: &str| path(name).exists();
+    assert_eq!((there("letter.sock"), there("theirs.sock"), there("left.sock")), (true, true, false));
+}
+
 fn wait(until: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if until() {
