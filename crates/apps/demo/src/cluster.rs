@@ -13,7 +13,7 @@ use cairn_api::{
 };
 use cairn_env_linux::{Executor, Fabric};
 use cairnd::{
-    engine::{ClusterDirectory, HostParts, RunningHost, Siblings, open_directory, spawn_executor, start_host},
+    engine::{ClusterDirectory, HostParts, RunningHost, Siblings, join, open_directory, spawn_executor, start_host},
     flags::Flags,
     identity::Identity,
     plan::Plan,
@@ -35,10 +35,8 @@ pub struct DemoCluster {
 }
 
 impl DemoCluster {
-    /// Starts all hosts with their files in `dir`, which is made anew.
+    /// Starts all hosts with their files in `dir`, which an earlier demo made, or nobody.
     pub async fn start(dir: &Path, clock: &Clock) -> Result<Self, String> {
-        let _ = std::fs::remove_dir_all(dir);
-        std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
         let dir = dir.canonicalize().map_err(|e| e.to_string())?;
         let dir_text = dir.display().to_string();
         let count = HOSTS.to_string();
@@ -65,7 +63,8 @@ impl DemoCluster {
             std::fs::create_dir_all(&host.data_dir).map_err(|e| e.to_string())?;
             identities.push(Identity::open(&host.data_dir).map_err(|e| e.to_string())?);
         }
-        let directory = open_directory(&plan, &mut identities).await.map_err(|e| e.message)?;
+        let directory = open_directory(&plan, &identities).await.map_err(|e| e.message)?;
+        join(&directory, &mut identities).map_err(|e| e.message)?;
         let executor = spawn_executor(1, Duration::ZERO).map_err(|e| e.message)?;
         let mut cluster = Self { plan, directory, executor, fabric: Fabric::new(), hosts: BTreeMap::new() };
         for (index, identity) in identities.into_iter().enumerate() {

@@ -9,6 +9,7 @@
 mod cluster;
 mod events;
 mod fio;
+mod folder;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -44,6 +45,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
+    if let Err(words) = folder::make_anew(&flags.dir) {
+        eprintln!("demo: {words}");
+        return ExitCode::FAILURE;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(demo(&flags)),

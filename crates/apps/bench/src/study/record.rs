@@ -13,6 +13,9 @@ use crate::report::{self, ReportError};
 /// Says that a run is not over; replaced by why it ended, or taken away at its end.
 const UNDER_WAY: &str = "it was interrupted, or is still under way";
 
+/// The folder of a run's own hosts, in the run's folder.
+pub const CLUSTER: &str = "cluster";
+
 /// Manifest and results in their folder.
 pub struct Record {
     folder: PathBuf,
@@ -35,6 +38,10 @@ impl Record {
                 "{} holds a run already: go on with it by --resume, or take another --dir",
                 folder.display()
             ));
+        }
+        // A run's own hosts have their files there, and it is emptied for each of them.
+        if folder.join(CLUSTER).exists() {
+            return Err(format!("{} is there and no run made it: take another --dir", folder.join(CLUSTER).display()));
         }
         fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
         let lock = lock(folder)?;

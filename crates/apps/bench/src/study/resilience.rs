@@ -13,7 +13,7 @@ use cairn_workload::{Content, Kind, Pace};
 use super::{
     machine,
     processes::Processes,
-    record::Record,
+    record::{CLUSTER, Record},
     runner::{as_it_is, cell_of, phases, precondition, spec},
     sampler::Sampler,
 };
@@ -136,7 +136,7 @@ fn prepared(
         Some(hooks) => System::Given(hooks),
         None => {
             say(format!("starting {} hosts and an etcd", plan.cluster.hosts));
-            let cluster = Processes::start(&record.folder().join("cluster"), &plan.cluster, media)?;
+            let cluster = Processes::start(&record.folder().join(CLUSTER), &plan.cluster, media)?;
             let targets = cluster.create_disks(plan.disks, plan.disk_bytes)?;
             System::Own(Box::new(cluster), targets)
         }

@@ -18,7 +18,7 @@ use super::{
     cluster::OwnCluster,
     machine,
     power::PowerSource,
-    record::Record,
+    record::{CLUSTER, Record},
     sampler::Sampler,
     system::{Given, System},
 };
@@ -213,7 +213,7 @@ fn start(plan: &Plan, arm: &ArmMedia, options: &Options) -> Result<System, Strin
     if let Some(given) = &options.given {
         return Ok(System::Given(given.clone()));
     }
-    let folder = options.folder.join("cluster");
+    let folder = options.folder.join(CLUSTER);
     let cluster = OwnCluster::start(&folder, &plan.cluster, arm);
     let cluster = cluster.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
     let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
