@@ -16,7 +16,7 @@ use std::{
 use cairn_api::{ApiResult, LocalManagement, v1};
 use cairn_directory::{ClusterSettings, Embedded, Gate, HostEntry, LocalCopy, Name, Registry};
 use cairn_faults::Moment;
-use cairn_node::{GroupPaths, GroupStore, Node, NodeOptions, Outside};
+use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, GroupStore, Node, NodeOptions, Outside};
 use cairn_object::{DiskClient, LeaseOptions, ObjectEvent, ObjectOptions};
 use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
 use cairn_store::StoreOptions;
@@ -151,10 +151,19 @@ struct SimOutside {
 impl Outside<SimEnv> for SimOutside {
     fn connect(&self, _: HostId, _: SocketAddr) {}
 
-    fn open_device(&self, path: String, _: Option<u64>) -> LocalBoxFuture<'static, Result<SimDisk, String>> {
+    fn make_file(&self, _: String, _: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn open_device(&self, path: String) -> LocalBoxFuture<'static, Result<SimDisk, DeviceError>> {
         let found = self.host.disk_names().contains(&path);
         let disk = found.then(|| self.host.disk(&path));
-        Box::pin(async move { disk.ok_or_else(|| format!("there is no device {path}")) })
+        let gone = move || DeviceError { kind: DeviceErrorKind::Gone, text: format!("there is no device {path}") };
+        Box::pin(async move { disk.ok_or_else(gone) })
+    }
+
+    fn signature(&self, _: String) -> LocalBoxFuture<'static, Result<Option<String>, String>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn remove_file(&self, _: &str) {}

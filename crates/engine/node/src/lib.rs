@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod closed_group;
 mod exports;
 mod follow;
 mod groups;
@@ -21,4 +22,4 @@ mod walk;
 pub use adapter::GroupStore;
 pub use exports::NodeExports;
 pub use node::{Node, NodeOptions};
-pub use outside::{GroupPaths, Outside};
+pub use outside::{DeviceError, DeviceErrorKind, GroupPaths, Outside};

@@ -11,11 +11,12 @@ use cairn_directory::{HostEntry, LocalCopy, Registry, Revision};
 use cairn_env::{Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Rpc, Seats, Shard};
 use cairn_store::StoreOptions;
-use cairn_types::{Canary, ClusterId, DiskGroupId, HostId};
+use cairn_types::{Canary, ClusterId, DiskGroupId, HostId, Time};
 use cairn_wire::{HostSummary, Message, Request, decode};
 
 use crate::{
     adapter::GroupStore,
+    closed_group::ClosedGroup,
     outside::{GroupPaths, Outside},
     picture::NodePlacer,
 };
@@ -60,8 +61,16 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) copy: RefCell<LocalCopy>,
     pub(crate) directory_up: Cell<bool>,
     pub(crate) groups: RefCell<BTreeMap<DiskGroupId, GroupPaths>>,
-    /// Disk groups that could not be opened, with the reason.
-    pub(crate) failed_groups: RefCell<BTreeMap<DiskGroupId, (GroupPaths, String)>>,
+    /// Disk groups that are not open, each with the reason.
+    pub(crate) closed_groups: RefCell<BTreeMap<DiskGroupId, ClosedGroup>>,
+    /// Disk groups that are open without a capacity device, and when that is looked for next.
+    pub(crate) lacking_groups: RefCell<BTreeMap<DiskGroupId, Time>>,
+    /// The directory knew no disk when the first disk group was found again: it was lost.
+    pub(crate) catalogue_lost: Cell<Option<bool>>,
+    /// Somebody tries to open what is closed.
+    pub(crate) trying: Cell<bool>,
+    /// What peers remember of disk groups that are not open: the open count and the durable position.
+    pub(crate) remembered: RefCell<BTreeMap<DiskGroupId, (u64, u64)>>,
     pub(crate) stopping: Cell<bool>,
     /// Counts comings and goings of peers.
     pub(crate) peer_changes: Cell<u64>,
@@ -114,7 +123,11 @@ impl<E: Env> Node<E> {
                 copy: RefCell::new(copy),
                 directory_up: Cell::new(false),
                 groups: RefCell::default(),
-                failed_groups: RefCell::default(),
+                closed_groups: RefCell::default(),
+                lacking_groups: RefCell::default(),
+                catalogue_lost: Cell::default(),
+                trying: Cell::new(false),
+                remembered: RefCell::default(),
                 stopping: Cell::new(false),
                 peer_changes: Cell::new(0),
                 reconciled: RefCell::default(),
@@ -123,9 +136,7 @@ impl<E: Env> Node<E> {
             }),
         };
         node.wire_up();
-        for paths in groups {
-            node.open_group(paths).await;
-        }
+        node.open_groups(groups).await;
         node.apply_settings();
         node.connect_peers();
         node.spawn_tasks();
@@ -152,11 +163,8 @@ impl<E: Env> Node<E> {
             None => HostSummary::default(),
         });
         let on_remembered = Rc::new(move |disk_group, count, position| {
-            let Some(inner) = weak.upgrade() else { return };
-            if let Some(store) = inner.seats.store(disk_group)
-                && store.on_remembered(count, position)
-            {
-                inner.env.spawn(async move { store.record_roll_back().await });
+            if let Some(inner) = weak.upgrade() {
+                Node { inner }.on_remembered(disk_group, count, position);
             }
         });
         inner.leases.set_host(summarise, on_remembered);
@@ -185,7 +193,7 @@ impl<E: Env> Node<E> {
         }
     }
 
-    fn peers_changed(&self) {
+    pub(crate) fn peers_changed(&self) {
         self.inner.peer_changes.set(self.inner.peer_changes.get() + 1);
         self.inner.reconciled.borrow_mut().clear();
     }

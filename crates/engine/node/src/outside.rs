@@ -21,13 +21,39 @@ pub struct GroupPaths {
     pub devices: Vec<DeviceId>,
 }
 
+/// What an open device, or one that was to be made, is refused for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceErrorKind {
+    /// There is no such device now.
+    Gone,
+    /// Somebody else uses it.
+    InUse,
+    /// A file of that name is there already.
+    Exists,
+    /// The system refuses for another reason.
+    Other,
+}
+
+/// Why a device cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceError {
+    /// What to act on.
+    pub kind: DeviceErrorKind,
+    /// Cause and remedy for people; names the device.
+    pub text: String,
+}
+
 /// The process around a node.
 pub trait Outside<E: Env>: 'static {
     /// From now on the host is to be reached at this address.
     fn connect(&self, host: HostId, address: SocketAddr);
-    /// Opens a device, locked against every other process; `create_bytes` makes it as a preallocated file first.
-    fn open_device(&self, path: String, create_bytes: Option<u64>) -> LocalBoxFuture<'static, Result<E::Disk, String>>;
-    /// Takes back a device file that `open_device` has just made.
+    /// Makes a preallocated file that is to serve as a device; there must be none of that name.
+    fn make_file(&self, path: String, len_bytes: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>>;
+    /// Opens a device, locked against every other process.
+    fn open_device(&self, path: String) -> LocalBoxFuture<'static, Result<E::Disk, DeviceError>>;
+    /// What others have put on a device, in words; none where nothing is known to stand there. An error: it cannot be found out.
+    fn signature(&self, path: String) -> LocalBoxFuture<'static, Result<Option<String>, String>>;
+    /// Takes back a device file that `make_file` has just made.
     fn remove_file(&self, path: &str);
     /// Keeps the list of this host's disk groups for the next start, durably.
     fn save_groups(&self, groups: &[GroupPaths]) -> Result<(), String>;

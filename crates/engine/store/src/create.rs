@@ -3,15 +3,14 @@
 //! The cache device's superblock is written last: a crash before leaves devices that do not open, and are formatted
 //! again.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use cairn_env::{Disk, DiskErrorKind, Durability, Env, PageBuf};
-use cairn_format::{
-    DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, decode_superblock, encode_superblock,
-};
+use cairn_env::{Disk, Durability, Env, PageBuf};
+use cairn_format::{DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, encode_superblock};
 use cairn_types::{ClusterId, DeviceId, DiskGroupId, HostId};
 
 use crate::{
+    contents::{Contents, contents},
     disk_group::{DiskGroup, DiskGroupDevices},
     error::{StoreError, StoreErrorKind},
     meta::{Meta, RedbMeta},
@@ -22,10 +21,6 @@ use crate::{
 /// Capacity devices of a disk group, at most.
 pub const CAPACITY_DEVICES_MAX: usize = 7;
 
-/// How often a superblock is read again that could not be read, and after what pause, which doubles: 0.6 s in all.
-const SUPERBLOCK_RETRIES: u32 = 5;
-const SUPERBLOCK_PAUSE: Duration = Duration::from_millis(20);
-
 /// Who a new disk group is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -35,56 +30,6 @@ pub struct Identity {
     pub host: HostId,
     /// The disk group; random, never used before.
     pub disk_group: DiskGroupId,
-}
-
-/// What stands where a superblock may stand.
-pub(crate) enum Found {
-    Good(Box<Superblock>),
-    Nothing,
-    Bad(String),
-    /// No copy is good, and one could not be read: it may be read yet.
-    Unread(String),
-}
-
-/// Reads both copies; the good one with the higher generation holds.
-pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
-    let (mut best, mut bad): (Option<Superblock>, Option<String>) = (None, None);
-    let mut unread = false;
-    for offset in SUPERBLOCK_OFFSETS {
-        if offset + u64::from(SUPERBLOCK_BYTES) > disk.len_bytes() {
-            continue;
-        }
-        match disk.read(offset, SUPERBLOCK_BYTES).await {
-            Ok(bytes) => match decode_superblock(&bytes) {
-                Ok(found) if best.as_ref().is_none_or(|b| found.generation > b.generation) => best = Some(found),
-                Ok(_) | Err(SuperblockError::None) => {}
-                Err(error) => bad = Some(error.to_string()),
-            },
-            Err(error) => {
-                unread |= error.kind == DiskErrorKind::Read;
-                bad = Some(error.to_string());
-            }
-        }
-    }
-    match (best, bad) {
-        (Some(best), _) => Found::Good(Box::new(best)),
-        (None, Some(bad)) if unread => Found::Unread(bad),
-        (None, Some(bad)) => Found::Bad(bad),
-        (None, None) => Found::Nothing,
-    }
-}
-
-/// The same, with patience: a device that answers a read with an error now may answer it a moment later.
-///
-/// What a start takes for dead stays so until the next one, and its components with it.
-pub(crate) async fn find_superblock<E: Env>(env: &E, disk: &E::Disk) -> Found {
-    for tries in 0..SUPERBLOCK_RETRIES {
-        match read_superblock(disk).await {
-            Found::Unread(_) => env.sleep(SUPERBLOCK_PAUSE * (1 << tries)).await,
-            found => return found,
-        }
-    }
-    read_superblock(disk).await
 }
 
 /// Writes both copies, one after the other, so that a crash leaves one.
@@ -102,7 +47,7 @@ impl<E: Env> DiskGroup<E> {
     /// Makes a disk group of blank devices.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Formatted`] when a device holds a Cairn superblock and `options.force` is not set;
+    /// [`StoreErrorKind::Formatted`] when a device holds anything and `options.force` is not set;
     /// [`StoreErrorKind::Refused`] when sizes or counts do not do; [`StoreErrorKind::Media`] when a device fails.
     /// Nothing is written unless all devices were found fit.
     pub async fn format(
@@ -118,7 +63,7 @@ impl<E: Env> DiskGroup<E> {
             return Err(StoreError::new(StoreErrorKind::Refused, text));
         }
         for disk in std::iter::once(&devices.cache).chain(&devices.capacity) {
-            refuse_used(disk, options).await?;
+            refuse_used(&env, disk, options).await?;
         }
         let log_id = env.random_u64();
         let capacity_bytes: u64 = devices.capacity.iter().map(Disk::len_bytes).sum();
@@ -175,21 +120,28 @@ async fn create_metadata<E: Env>(
     made.map_err(|e| StoreError::new(StoreErrorKind::Media, format!("make the metadata store: {e}")))
 }
 
-async fn refuse_used<D: Disk>(disk: &D, options: &StoreOptions) -> Result<(), StoreError> {
-    let text = match read_superblock(disk).await {
-        Found::Nothing => return Ok(()),
-        Found::Good(_) | Found::Bad(_) | Found::Unread(_) if options.force => return Ok(()),
-        Found::Good(found) => format!(
+async fn refuse_used<E: Env>(env: &E, disk: &E::Disk, options: &StoreOptions) -> Result<(), StoreError> {
+    let text = match contents(env, disk).await {
+        Contents::Blank => return Ok(()),
+        _ if options.force => return Ok(()),
+        Contents::Superblock(found) => format!(
             "{} belongs to disk group {} of host {} in cluster {}: remove that first, or force the format and lose what it holds",
             disk.name(),
             found.disk_group,
             found.host,
             found.cluster
         ),
-        Found::Bad(why) | Found::Unread(why) => format!(
+        Contents::Damaged(why) => format!(
             "{} holds a damaged Cairn superblock ({why}): look at it with `cairn inspect`, or force the format",
             disk.name()
         ),
+        Contents::Data => format!(
+            "{} is not blank: its first MiB holds data. Zero it, or force the format and lose what it holds",
+            disk.name()
+        ),
+        Contents::Unread(why) => {
+            format!("what {} holds cannot be read ({why}): use another device, or force the format", disk.name())
+        }
     };
     Err(StoreError::new(StoreErrorKind::Formatted, text))
 }

@@ -9,13 +9,14 @@ use std::{cell::RefCell, collections::BTreeMap, future::Future, ops::Bound, rc::
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_types::{
-    BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DiskGroupId, HostId, ObjectId, OpId, RegionIndex,
-    UnsettledOp,
+    BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DiskGroupId, HostId, ObjectId, OpId,
+    RegionIndex, UnsettledOp,
 };
 
 use crate::{
     cleared::Cleared,
     component::ComponentInfo,
+    contents::wipe_superblocks,
     error::StoreError,
     flag::Flag,
     latencies::{LogLatencies, ReadLatencies},
@@ -56,6 +57,8 @@ pub(crate) struct Inner<E: Env> {
     pub host: HostId,
     pub open_count: u64,
     pub opened_unix_ms: u64,
+    /// The cache device's first.
+    pub device_ids: Vec<DeviceId>,
     pub cache: E::Disk,
     /// None where the device is missing.
     pub capacity: Vec<Option<E::Disk>>,
@@ -135,6 +138,16 @@ impl<E: Env> DiskGroup<E> {
     /// The cluster that it belongs to.
     pub fn cluster(&self) -> ClusterId {
         self.inner().cluster
+    }
+    /// Its devices by their superblocks, the cache device first.
+    pub fn device_ids(&self) -> &[DeviceId] {
+        &self.inner().device_ids
+    }
+    /// The capacity devices that it was opened without.
+    pub fn missing(&self) -> Vec<DeviceId> {
+        let inner = self.inner();
+        let of = |(id, disk): (&DeviceId, &Option<E::Disk>)| disk.is_none().then_some(*id);
+        inner.device_ids[1..].iter().zip(&inner.capacity).filter_map(of).collect()
     }
     /// How often it was opened.
     pub fn open_count(&self) -> u64 {
@@ -360,6 +373,21 @@ impl<E: Env> DiskGroup<E> {
         inner.writer_ended.raise();
         inner.destager_ended.wait().await;
         inner.destager_ended.raise();
+    }
+
+    /// Closes the group and wipes its superblocks: its devices are free then, and what they held is lost.
+    ///
+    /// # Errors
+    /// A device fails, and may keep its superblock; the others are wiped.
+    pub async fn retire(&self) -> Result<(), StoreError> {
+        self.close().await;
+        let inner = self.inner();
+        let mut wiped = Ok(());
+        // The cache device first: without it nothing opens the others.
+        for disk in std::iter::once(&inner.cache).chain(inner.capacity.iter().flatten()) {
+            wiped = wiped.and(wipe_superblocks(disk, inner.id).await.map(drop));
+        }
+        wiped
     }
 
     /// Notes durably that the log lacks what it once held, as somebody outside knows: like damage that was found in it.

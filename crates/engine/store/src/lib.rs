@@ -21,6 +21,7 @@ mod clear;
 mod cleared;
 mod clock;
 mod component;
+mod contents;
 mod convert;
 mod create;
 mod deltas;
@@ -54,6 +55,7 @@ mod window;
 
 pub use cleared::Cleared;
 pub use component::ComponentInfo;
+pub use contents::{Occupant, occupant_of, wipe_superblocks};
 pub use create::{CAPACITY_DEVICES_MAX, Identity};
 pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};
 pub use error::{StoreError, StoreErrorKind};

@@ -15,7 +15,8 @@ use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
     component::{Component, IN_METADATA, RegionMark},
-    create::{Found, find_superblock, write_superblock},
+    contents::{Found, find_superblock},
+    create::write_superblock,
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{MetaError, StoreError, StoreErrorKind, damaged},
@@ -54,18 +55,38 @@ impl<E: Env> DiskGroup<E> {
         expect: Expect,
         options: &StoreOptions,
     ) -> Result<Self, StoreError> {
-        let (mut superblock, regions, ids) = open_cache(&env, &devices.cache, expect).await?;
+        let capacity = devices.capacity.into_iter().map(Some).collect();
+        Self::open_without(env, devices.cache, capacity, expect, options).await
+    }
+
+    /// The same where capacity devices may not be there: the components on those are lost, as when they fail in use. What
+    /// was lost stays so when its device is there again at a later opening; its space comes back.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub async fn open_without(
+        env: E,
+        cache: E::Disk,
+        devices: Vec<Option<E::Disk>>,
+        expect: Expect,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let (mut superblock, regions, ids) = open_cache(&env, &cache, expect).await?;
         let mut capacity = Vec::new();
-        if devices.capacity.len() != ids.len() {
+        if devices.len() != ids.len() {
             let text = format!(
                 "disk group {} has {} capacity devices, {} are given: give all of them, in order",
                 superblock.disk_group,
                 ids.len(),
-                devices.capacity.len()
+                devices.len()
             );
             return Err(StoreError::new(StoreErrorKind::Missing, text));
         }
-        for (index, disk) in devices.capacity.iter().enumerate() {
+        for (index, disk) in devices.iter().enumerate() {
+            let Some(disk) = disk else {
+                capacity.push(None);
+                continue;
+            };
             let found = find_superblock(&env, disk).await;
             capacity.push(open_capacity(
                 disk,
@@ -79,14 +100,15 @@ impl<E: Env> DiskGroup<E> {
         }
         let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
         superblock.generation += 1;
+        let device_ids = [vec![superblock.device], ids.clone()].concat();
         superblock.role = DeviceRole::Cache { regions, capacity: ids };
-        write_superblock(&devices.cache, &superblock).await?;
-        settle_medium(&devices.cache).await?;
-        let (meta, rows) = load(&env, &devices.cache, &regions).await?;
+        write_superblock(&cache, &superblock).await?;
+        settle_medium(&cache).await?;
+        let (meta, rows) = load(&env, &cache, &regions).await?;
         let mut state = State::empty(&regions, &capacity, options);
         let stored = state.load(rows).map_err(damaged)?;
-        let replayed = replay(&devices.cache, &mut state, &stored).await?;
-        settle_medium(&devices.cache).await?;
+        let replayed = replay(&cache, &mut state, &stored).await?;
+        settle_medium(&cache).await?;
         let writer = Rc::new(Flag::default());
         let inner = Rc::new(Inner {
             opened_unix_ms: env.unix_ms(),
@@ -95,8 +117,9 @@ impl<E: Env> DiskGroup<E> {
             cluster: superblock.cluster,
             host: superblock.host,
             open_count: regions.open_count,
-            cache: devices.cache,
-            capacity: devices.capacity.into_iter().zip(&state.devices).map(|(d, s)| (!s.failed).then_some(d)).collect(),
+            device_ids,
+            cache,
+            capacity: devices.into_iter().zip(&state.devices).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
             tuning: options.clone(),
             meta,
             pins: Rc::new(Pins::new(writer.clone())),

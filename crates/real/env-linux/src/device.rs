@@ -18,7 +18,10 @@ use cairn_env::{DiskError, DiskErrorKind, PageBuf};
 use cairn_types::{BLOCK_BYTES, format_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 
-use crate::medium::{Drive, Medium, MediumError};
+use crate::{
+    medium::{Drive, Medium, MediumError},
+    occupant::holders_of,
+};
 
 /// How a device is opened.
 #[derive(Debug, Clone, Default)]
@@ -47,11 +50,21 @@ pub enum Fill {
 /// Why a device does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another live process, or host of this process, holds it.
-    #[error("{path} is in use by another process: stop it first; two processes on one disk would destroy it")]
+    /// Another live process, host of this process, mount or volume holds it.
+    #[error("{path} is in use by {}: stop that first; two users of one disk would destroy it", by(.holders))]
     InUse {
         /// The device.
         path: PathBuf,
+        /// Who has it, where the kernel names them; otherwise a process that locked it.
+        holders: Vec<String>,
+    },
+    /// There is no such device now.
+    #[error("{path} is not there ({cause})")]
+    Gone {
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        cause: io::Error,
     },
     /// Its size is not the expected one, or too small or odd to be used.
     #[error("{path} has {} and {reason}", format_bytes(*.len_bytes))]
@@ -96,9 +109,24 @@ pub enum OpenError {
     },
 }
 
+/// Who has a device.
+fn by(holders: &[String]) -> String {
+    if holders.is_empty() { "another process".into() } else { holders.join(", ") }
+}
+
 impl OpenError {
     fn io(act: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
         Self::Io { act, path: path.to_owned(), cause: cause.into() }
+    }
+
+    /// What the system says where a device was to be opened.
+    fn open(path: &Path, cause: io::Error) -> Self {
+        use rustix::io::Errno;
+        let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM];
+        match gone.into_iter().any(|errno| cause.raw_os_error() == Some(errno.raw_os_error())) {
+            true => Self::Gone { path: path.to_owned(), cause },
+            false => Self::io("open", path, cause),
+        }
     }
 }
 
@@ -125,7 +153,7 @@ fn open_with(path: &Path, options: &DiskOptions, flags: OFlags) -> io::Result<Fi
 
 /// Opens and locks.
 pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenError> {
-    let kind = std::fs::metadata(path).map_err(|e| OpenError::io("open", path, e))?.file_type();
+    let kind = std::fs::metadata(path).map_err(|e| OpenError::open(path, e))?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
         return Err(OpenError::Kind { path: path.to_owned() });
     }
@@ -135,7 +163,11 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
     options.medium.as_ref().map_or(Ok(()), Medium::check)?;
     // O_EXCL on a block device claims it in the kernel: against mounts, swap, MD and other claimers.
     let claim = if kind.is_block_device() && !options.read_only { OFlags::EXCL } else { OFlags::empty() };
-    let in_use = || OpenError::InUse { path: path.to_owned() };
+    let in_use = || OpenError::InUse { path: path.to_owned(), holders: holders_of(path) };
+    // Nothing in the kernel keeps a file from being opened beside a loop device over it.
+    if kind.is_file() && !options.read_only && !holders_of(path).is_empty() {
+        return Err(in_use());
+    }
     let (file, direct) = match open_with(path, options, claim | OFlags::DIRECT) {
         Ok(file) => (file, true),
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(in_use()),
@@ -147,10 +179,10 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
                 path = %path.display(),
                 "the file system takes no direct I/O: this disk goes through the page cache, for trials only"
             );
-            let file = open_with(path, options, claim).map_err(|e| OpenError::io("open", path, e))?;
+            let file = open_with(path, options, claim).map_err(|e| OpenError::open(path, e))?;
             (file, false)
         }
-        Err(error) => return Err(OpenError::io("open", path, error)),
+        Err(error) => return Err(OpenError::open(path, error)),
     };
     let operation = if options.read_only {
         FlockOperation::NonBlockingLockShared

@@ -2,7 +2,7 @@
 
 use std::{path::Path, rc::Rc, sync::Arc, time::Duration};
 
-use cairn_api::{ApiError, Management, v1};
+use cairn_api::{Management, v1};
 use cairn_directory::{HostEntry, Name};
 use cairn_directory_etcd::load_local_copy;
 use cairn_env_linux::{Executor, Fabric, Host, HostConfig, LinuxEnv, ShardEnd};
@@ -213,9 +213,8 @@ impl ShardStart {
             siblings: self.siblings.ids.clone(),
             copies: Copies::default(),
         };
-        let known = self.groups.clone();
         let node = Node::start(env, self.options, Rc::new(process), self.registry, self.copy, self.groups).await;
-        let fronts = match begin(&node, &self.plan, &known, self.siblings).await {
+        let fronts = match begin(&node, &self.plan, self.siblings).await {
             Ok(fronts) => fronts,
             Err(text) => {
                 let _ = self.ready.send(Err(text));
@@ -249,19 +248,10 @@ impl Fronts {
     }
 }
 
-/// Disk groups that the configuration asks for and that are not there yet; then the front ends.
-async fn begin(
-    node: &Node<LinuxEnv>,
-    plan: &HostPlan,
-    known: &[cairn_node::GroupPaths],
-    siblings: Siblings,
-) -> Result<Fronts, String> {
+/// Disk groups that the configuration asks for; then the front ends. One bad disk group keeps no host down.
+async fn begin(node: &Node<LinuxEnv>, plan: &HostPlan, siblings: Siblings) -> Result<Fronts, String> {
     for group in &plan.disk_groups {
-        let cache = group.cache.display().to_string();
-        if !known.iter().any(|g| g.cache == cache) {
-            let made = node.create_disk_group_here(request(group)).await;
-            made.map_err(|e: ApiError| format!("disk group on {cache}: {e}"))?;
-        }
+        node.have_disk_group(request(group)).await;
     }
     let exports = NodeExports::new(node);
     let options = Options { doors: siblings.doors, ..Options::default() };

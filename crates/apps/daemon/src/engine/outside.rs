@@ -9,8 +9,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cairn_env_linux::{DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Medium, create_disk_file};
-use cairn_node::{GroupPaths, Outside};
+use cairn_env_linux::{
+    DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Medium, OpenError, create_disk_file, signature_of,
+};
+use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, Outside};
 use cairn_object::ObjectEvent;
 use cairn_types::{HostId, format_bytes};
 use futures::future::LocalBoxFuture;
@@ -65,6 +67,16 @@ fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
+fn device_error(error: OpenError) -> DeviceError {
+    let kind = match &error {
+        OpenError::Gone { .. } => DeviceErrorKind::Gone,
+        OpenError::InUse { .. } => DeviceErrorKind::InUse,
+        OpenError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::AlreadyExists => DeviceErrorKind::Exists,
+        _ => DeviceErrorKind::Other,
+    };
+    DeviceError { kind, text: error.to_string() }
+}
+
 impl Outside<LinuxEnv> for Process {
     fn connect(&self, host: HostId, address: SocketAddr) {
         // Port 0 is the address of a host that lives in this process only: the fabric joins it, there is nothing to dial.
@@ -73,27 +85,27 @@ impl Outside<LinuxEnv> for Process {
         }
     }
 
-    fn open_device(
-        &self,
-        path: String,
-        create_bytes: Option<u64>,
-    ) -> LocalBoxFuture<'static, Result<LinuxDisk, String>> {
+    fn make_file(&self, path: String, len_bytes: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>> {
+        let job = move || create_disk_file(Path::new(&path), len_bytes, Fill::Written).map_err(device_error);
+        cairn_env::Env::run_blocking(&self.env, job)
+    }
+
+    fn open_device(&self, path: String) -> LocalBoxFuture<'static, Result<LinuxDisk, DeviceError>> {
         let env = self.env.clone();
         let path = PathBuf::from(path);
         let medium = self.media.iter().find(|(file, _)| *file == path).map(|(_, medium)| medium.clone());
         Box::pin(async move {
-            if let Some(bytes) = create_bytes {
-                let file = path.clone();
-                let made =
-                    cairn_env::Env::run_blocking(&env, move || create_disk_file(&file, bytes, Fill::Written)).await;
-                made.map_err(|e| e.to_string())?;
-            }
-            LinuxDisk::open(&env, &path, &DiskOptions { medium, ..DiskOptions::default() }).map_err(|e| e.to_string())
+            let options = DiskOptions { medium, ..DiskOptions::default() };
+            LinuxDisk::open(&env, &path, &options).map_err(device_error)
         })
     }
 
+    fn signature(&self, path: String) -> LocalBoxFuture<'static, Result<Option<String>, String>> {
+        cairn_env::Env::run_blocking(&self.env, move || signature_of(Path::new(&path)))
+    }
+
     fn remove_file(&self, path: &str) {
-        // Only files that a failed creation left; what cannot be removed is told by the next creation.
+        // Only files that a failed creation made; one that cannot be removed is refused or used by the next one.
         let _ = fs::remove_file(path);
     }
 

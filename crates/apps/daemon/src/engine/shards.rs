@@ -58,11 +58,12 @@ fn dir_of(data_dir: &Path, number: u32) -> PathBuf {
 pub(super) fn shards_of(plan: &HostPlan) -> Result<Vec<HostPlan>, String> {
     let there_were = (2..=SHARDS_MAX).rev().find(|number| dir_of(&plan.data_dir, *number).exists()).unwrap_or(1);
     let mut shards: Vec<HostPlan> = Vec::new();
-    let mut caches: Vec<Vec<PathBuf>> = Vec::new();
+    // The groups of each, by all names of their devices: those may be exchanged.
+    let mut there: Vec<Vec<Vec<PathBuf>>> = Vec::new();
     for number in 1..=plan.shards.max(there_were) {
         let data_dir = dir_of(&plan.data_dir, number);
         let known = load_groups(&data_dir)?;
-        caches.push(known.into_iter().map(|group| group.cache.into()).collect());
+        there.push(known.iter().map(|group| group.all().map(PathBuf::from).collect()).collect());
         shards.push(match number {
             1 => HostPlan { disk_groups: Vec::new(), ..plan.clone() },
             _ => HostPlan {
@@ -78,13 +79,13 @@ pub(super) fn shards_of(plan: &HostPlan) -> Result<Vec<HostPlan>, String> {
         });
     }
     for group in &plan.disk_groups {
-        let made_at = caches.iter().position(|caches| caches.contains(&group.cache));
+        let made_at = there.iter().position(|groups| groups.iter().flatten().any(|path| *path == group.cache));
         let at = made_at.unwrap_or_else(|| {
             let configured = 0..plan.shards as usize;
-            configured.min_by_key(|shard| caches[*shard].len()).expect("at least one shard is configured")
+            configured.min_by_key(|shard| there[*shard].len()).expect("at least one shard is configured")
         });
         if made_at.is_none() {
-            caches[at].push(group.cache.clone());
+            there[at].push(vec![group.cache.clone()]);
         }
         shards[at].disk_groups.push(group.clone());
     }

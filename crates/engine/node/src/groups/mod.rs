@@ -1,68 +1,33 @@
-//! This host's disk groups: opened at start, made and removed on request.
+//! This host's disk groups: opened at start or later, made, adopted, given up.
+//!
+//! Promises    one bad disk group keeps no host and no other disk group down: it is closed, with a reason that people read
+//!             a device is what its superblock says, whatever name it has today
+//!             nothing of somebody else is written to or removed
+//! Not here    what is on a device (`store`), what somebody else has put there (the process around)
 
-use std::time::Duration;
+mod closed;
+mod create;
+mod devices;
+mod remove;
 
-use cairn_api::{ApiError, ApiResult, v1};
+use cairn_api::{ApiError, ApiResult};
 use cairn_directory::{DeviceEntry, DeviceRole, DiskGroupEntry};
-use cairn_env::{Disk, Env};
-use cairn_object::LocalStore;
-use cairn_store::{DiskGroup, DiskGroupDevices, StoreErrorKind};
+use cairn_env::Env;
+use cairn_store::DiskGroup;
 use cairn_types::{DeviceId, DiskGroupId};
 
-use crate::{adapter::GroupStore, node::Node, outside::GroupPaths};
+use self::closed::RETRY_MAX;
+use crate::{adapter::GroupStore, closed_group::ClosedGroup, node::Node, outside::GroupPaths};
 
-/// When a disk group is opened again that a device's error kept from it: its copies are away until it is open.
-const OPEN_AGAIN_AFTER: [Duration; 3] =
-    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
+impl GroupPaths {
+    /// The paths of all its devices, the cache device's first.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.cache).chain(&self.capacity)
+    }
+}
 
 impl<E: Env> Node<E> {
-    /// Opens a disk group of this host; one that does not open is remembered with the reason.
-    pub(crate) async fn open_group(&self, paths: GroupPaths) {
-        match self.try_open(&paths).await {
-            Ok(group) => self.serve_group(paths, group),
-            Err(text) => {
-                self.inner.outside.warn(format!("disk group {} does not open: {text}", paths.disk_group));
-                self.inner.failed_groups.borrow_mut().insert(paths.disk_group, (paths, text));
-            }
-        }
-    }
-
-    async fn try_open(&self, paths: &GroupPaths) -> Result<DiskGroup<E>, String> {
-        let devices = self.open_devices(&paths.cache, &paths.capacity, None).await?;
-        let expect = cairn_store::Expect {
-            cluster: self.inner.options.cluster,
-            host: self.me(),
-            disk_group: Some(paths.disk_group),
-        };
-        let (env, options) = (&self.inner.env, self.inner.options.store.clone());
-        let mut pauses = OPEN_AGAIN_AFTER.into_iter();
-        loop {
-            // From the beginning: after a failed write or flush only what is read anew counts.
-            match DiskGroup::open(env.clone(), devices.clone(), expect, &options).await {
-                Err(error) if error.kind == StoreErrorKind::Media => match pauses.next() {
-                    Some(pause) => env.sleep(pause).await,
-                    None => return Err(error.to_string()),
-                },
-                opened => return opened.map_err(|error| error.to_string()),
-            }
-        }
-    }
-
-    async fn open_devices(
-        &self,
-        cache: &str,
-        capacity: &[String],
-        create: Option<(u64, u64)>,
-    ) -> Result<DiskGroupDevices<E::Disk>, String> {
-        let outside = &self.inner.outside;
-        let cache = outside.open_device(cache.to_owned(), create.map(|c| c.0)).await?;
-        let mut opened = Vec::new();
-        for path in capacity {
-            opened.push(outside.open_device(path.clone(), create.map(|c| c.1)).await?);
-        }
-        Ok(DiskGroupDevices { cache, capacity: opened })
-    }
-
+    /// From now on the group is open and in use.
     fn serve_group(&self, paths: GroupPaths, group: DiskGroup<E>) {
         let inner = &self.inner;
         let disk_group = paths.disk_group;
@@ -70,117 +35,71 @@ impl<E: Env> Node<E> {
         if let Some(damage) = store.log_damage() {
             inner.outside.warn(format!("disk group {disk_group}, cache device {}: {damage}", paths.cache));
         }
-        for object in inner.seats.add_disk_group(store) {
+        for object in inner.seats.add_disk_group(store.clone()) {
             inner
                 .outside
                 .warn(format!("disk group {disk_group} holds a record of object {object} that does not decode"));
         }
+        inner.closed_groups.borrow_mut().remove(&disk_group);
+        if !store.group().missing().is_empty() {
+            inner.lacking_groups.borrow_mut().insert(disk_group, inner.env.now() + RETRY_MAX);
+        }
         inner.groups.borrow_mut().insert(disk_group, paths);
-    }
-
-    /// Makes a disk group at this shard, whatever other shards of its server have.
-    ///
-    /// # Errors
-    /// Why it cannot be made; nothing was made then.
-    pub async fn create_disk_group_here(&self, request: v1::DiskGroupCreate) -> ApiResult<DiskGroupId> {
-        self.create_group_here(&request).await
-    }
-
-    pub(crate) async fn create_group_here(&self, request: &v1::DiskGroupCreate) -> ApiResult<DiskGroupId> {
-        self.check_create(request)?;
-        let files = request.files.as_ref().map(|f| (f.cache_bytes, f.capacity_bytes));
-        let made = self.format_group(request, files).await;
-        if made.is_err() && files.is_some() {
-            for path in std::iter::once(&request.cache).chain(&request.capacity) {
-                self.inner.outside.remove_file(path);
-            }
-        }
-        made
-    }
-
-    fn check_create(&self, request: &v1::DiskGroupCreate) -> ApiResult<()> {
-        let groups = self.inner.groups.borrow();
-        if groups.len() >= 5 {
-            return Err(ApiError::refused("this host has 5 disk groups, which is the most a host may have"));
-        }
-        if !(1..=7).contains(&request.capacity.len()) {
-            let count = request.capacity.len();
-            return Err(ApiError::invalid(format!("a disk group has 1 to 7 capacity devices, not {count}")));
-        }
-        let used = |path: &String| groups.values().any(|g| g.cache == *path || g.capacity.contains(path));
-        match std::iter::once(&request.cache).chain(&request.capacity).find(|p| used(p)) {
-            Some(path) => Err(ApiError::conflict(format!("{path} belongs to a disk group of this host already"))),
-            None => Ok(()),
+        // What peers remembered of it while it was closed: an old image must not pass because it came late.
+        if let Some((count, position)) = inner.remembered.borrow_mut().remove(&disk_group) {
+            self.on_remembered(disk_group, count, position);
         }
     }
 
-    async fn format_group(&self, request: &v1::DiskGroupCreate, files: Option<(u64, u64)>) -> ApiResult<DiskGroupId> {
+    /// A peer remembers this of a disk group of this host.
+    pub(crate) fn on_remembered(&self, disk_group: DiskGroupId, count: u64, position: u64) {
         let inner = &self.inner;
-        let refused = |text: String| ApiError::refused(text);
-        let devices = self.open_devices(&request.cache, &request.capacity, files).await.map_err(refused)?;
-        let draw = || (inner.env.random_u64(), inner.env.random_u64());
-        let (high, low) = draw();
-        let disk_group = DiskGroupId::from_random(high, low);
-        let ids: Vec<DeviceId> = (0..=request.capacity.len())
-            .map(|_| {
-                let (high, low) = draw();
-                DeviceId::from_random(high, low)
-            })
-            .collect();
-        let sizes: Vec<u64> = std::iter::once(&devices.cache).chain(&devices.capacity).map(Disk::len_bytes).collect();
-        let identity = cairn_store::Identity { cluster: inner.options.cluster, host: self.me(), disk_group };
-        let options = cairn_store::StoreOptions { force: request.overwrite, ..inner.options.store.clone() };
-        let refuse = |e: cairn_store::StoreError| ApiError::refused(e.to_string());
-        DiskGroup::format(inner.env.clone(), devices.clone(), identity, &options).await.map_err(refuse)?;
-        let paths =
-            GroupPaths { disk_group, cache: request.cache.clone(), capacity: request.capacity.clone(), devices: ids };
-        let expect =
-            cairn_store::Expect { cluster: identity.cluster, host: identity.host, disk_group: Some(disk_group) };
-        let group = DiskGroup::open(inner.env.clone(), devices, expect, &options).await.map_err(refuse)?;
-        self.enter_group(&paths, &sizes, group.stats().usable_bytes).await?;
-        self.serve_group(paths, group);
-        self.save_groups()?;
-        Ok(disk_group)
+        let Some(store) = inner.seats.store(disk_group) else {
+            let mut remembered = inner.remembered.borrow_mut();
+            let highest = remembered.entry(disk_group).or_default();
+            *highest = (highest.0.max(count), highest.1.max(position));
+            return;
+        };
+        if store.on_remembered(count, position) {
+            inner.env.spawn(async move { store.record_roll_back().await });
+        }
     }
 
-    async fn enter_group(&self, paths: &GroupPaths, sizes: &[u64], capacity_bytes: u64) -> ApiResult<()> {
-        let all = std::iter::once(&paths.cache).chain(&paths.capacity).zip(&paths.devices).zip(sizes).enumerate();
-        let device = |(n, ((path, device), bytes)): (usize, ((&String, &DeviceId), &u64))| DeviceEntry {
+    /// Enters a disk group in the directory, or what is new about it.
+    async fn enter_group(&self, paths: &GroupPaths, group: &DiskGroup<E>) -> ApiResult<()> {
+        let stats = group.stats();
+        let sizes = std::iter::once(&stats.cache).chain(&stats.capacity).map(|device| device.bytes);
+        let all = paths.all().zip(&paths.devices).zip(sizes).enumerate();
+        let device = |(n, ((path, device), bytes)): (usize, ((&String, &DeviceId), u64))| DeviceEntry {
             device: *device,
             role: if n == 0 { DeviceRole::Cache } else { DeviceRole::Capacity },
             path: path.clone(),
-            bytes: *bytes,
+            bytes,
         };
-        let entry = DiskGroupEntry { host: self.me(), devices: all.map(device).collect(), capacity_bytes };
-        let created = self.inner.registry.create(&paths.disk_group, &entry).await;
-        created.map(drop).map_err(crate::manage::directory_error)
+        let devices = all.map(device).collect();
+        let entry = DiskGroupEntry { host: self.me(), devices, capacity_bytes: stats.usable_bytes };
+        let is_new = |found: Option<&DiskGroupEntry>| Ok((found != Some(&entry)).then(|| entry.clone()));
+        let entered = self.inner.registry.update(&paths.disk_group, is_new).await;
+        entered.map(drop).map_err(crate::manage::directory_error)
     }
 
+    /// Keeps the list of this host's disk groups, open or not, for the next start.
     fn save_groups(&self) -> ApiResult<()> {
-        let groups: Vec<GroupPaths> = self.inner.groups.borrow().values().cloned().collect();
-        self.inner.outside.save_groups(&groups).map_err(ApiError::internal)
+        let inner = &self.inner;
+        let mut groups: Vec<GroupPaths> = inner.groups.borrow().values().cloned().collect();
+        groups.extend(inner.closed_groups.borrow().values().filter_map(ClosedGroup::known).cloned());
+        groups.sort_by_key(|group| group.disk_group);
+        inner.outside.save_groups(&groups).map_err(ApiError::internal)
     }
 
-    /// Takes an empty disk group out of use.
-    pub(crate) async fn remove_group_here(&self, disk_group: DiskGroupId) -> ApiResult<()> {
-        let inner = &self.inner;
-        let Some(store) = inner.seats.store(disk_group) else {
-            return Err(ApiError::not_found(format!("disk group {disk_group} is not open on this host")));
+    /// The disk group of this host, open or not, that has a device of this name.
+    fn group_with(&self, path: &str) -> Option<DiskGroupId> {
+        let has = |paths: &GroupPaths| paths.all().any(|known| known == path);
+        let open = self.inner.groups.borrow().values().find(|paths| has(paths)).map(|paths| paths.disk_group);
+        let closed = || {
+            let closed = self.inner.closed_groups.borrow();
+            closed.values().filter_map(ClosedGroup::known).find(|paths| has(paths)).map(|paths| paths.disk_group)
         };
-        let components = store.summary().components;
-        if components > 0 {
-            return Err(ApiError::refused(format!("disk group {disk_group} holds {components} components"))
-                .remedy("Delete the disks that use it first: moving components away is not in this release"));
-        }
-        if let Some(found) =
-            inner.registry.get::<DiskGroupEntry>(&disk_group).await.map_err(crate::manage::directory_error)?
-        {
-            let deleted = inner.registry.delete::<DiskGroupEntry>(&disk_group, found.revision).await;
-            deleted.map_err(crate::manage::directory_error)?;
-        }
-        inner.seats.remove_disk_group(disk_group);
-        inner.groups.borrow_mut().remove(&disk_group);
-        let _ = store.group().close().await;
-        self.save_groups()
+        open.or_else(closed)
     }
 }

@@ -123,8 +123,8 @@ impl<E: Env> Node<E> {
             self.judge_group(&store, cleared)
         });
         let mut groups = join_all(cleared).await;
-        for (id, (_, reason)) in self.inner.failed_groups.borrow().iter().filter(|(id, _)| meant(**id)) {
-            groups.push(self.group_cache(*id, self.me(), v1::CacheState::Failed, Some(reason.clone())));
+        for (id, closed) in self.inner.closed_groups.borrow().iter().filter(|(id, _)| meant(**id)) {
+            groups.push(self.group_cache(*id, self.me(), v1::CacheState::Failed, Some(closed.reason())));
         }
         groups
     }

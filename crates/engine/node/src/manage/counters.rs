@@ -45,11 +45,11 @@ impl<E: Env> Node<E> {
         let disks: Vec<v1::DiskCounters> = inner.shard.guest_counters().into_iter().map(disk).collect();
         let sum = |sum: v1::GuestCounters, disk: &v1::DiskCounters| sum.plus(&disk.guests);
         let mut disk_groups: Vec<v1::DiskGroupCounters> = inner.seats.stores().iter().map(group).collect();
-        for (id, (_, reason)) in inner.failed_groups.borrow().iter() {
+        for (id, closed) in inner.closed_groups.borrow().iter() {
             disk_groups.push(v1::DiskGroupCounters {
                 id: *id,
                 state: v1::DiskGroupState::Failed,
-                reason: Some(reason.clone()),
+                reason: Some(closed.reason()),
                 open_count: 0,
                 opened_unix_ms: 0,
                 counters: None,

@@ -129,8 +129,8 @@ impl<E: Env> Node<E> {
                 components: Some(store.summary().components),
             });
         }
-        for (id, (_, reason)) in self.inner.failed_groups.borrow().iter() {
-            all.push(self.unseen_group(*id, self.me(), v1::DiskGroupState::Failed, reason.clone()));
+        for (id, closed) in self.inner.closed_groups.borrow().iter() {
+            all.push(self.unseen_group(*id, self.me(), v1::DiskGroupState::Failed, closed.reason()));
         }
         all
     }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use cairn_env::Env;
-use cairn_sim::Fault;
-use cairn_store::{LogHealth, StoreErrorKind};
+use cairn_sim::{Fault, SimDisk};
+use cairn_store::{DiskGroup, DiskGroupDevices, LogHealth, StoreErrorKind};
 use cairn_types::{BlockOp, Change, ComponentId, ComponentOp, ObjectId};
 
-use crate::support::{Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, delete, kind, op, settle, undo, write};
+use crate::support::{
+    Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, delete, kind, op, options, settle, undo, write,
+};
 
 /// A failed log write is never retried; what was acknowledged before is there after reopening.
 #[test]
@@ -287,6 +289,48 @@ fn a_capacity_device_that_fails_in_mid_destage_loses_its_components_only() {
     let group = rig.reopen(group);
     assert_eq!(rig.read(&group, 3, 0, 4), Ok(vec![1; 4]));
     rig.check(&group);
+}
+
+/// Goal: a device that is not there at an opening takes its components only, and brings no stale one back. Method: opened without
+/// it, with and without destage meanwhile, then with it again.
+#[test]
+fn a_group_opens_without_a_device_and_brings_no_stale_component_back() {
+    for drained in [false, true] {
+        let rig = Rig::new(30, 16);
+        let group = rig.open();
+        for component in 1..=2 {
+            rig.append(&group, create(component, 100, 0)).unwrap();
+            rig.append(&group, write(component, 1, 1, 0, 4)).unwrap();
+        }
+        let away = group.component(ComponentId(1)).unwrap().device as usize;
+        let ids = group.device_ids().to_vec();
+        rig.close(group);
+        let without = |env, parts: DiskGroupDevices<SimDisk>| {
+            let capacity =
+                parts.capacity.into_iter().enumerate().map(|(n, disk)| (n != away).then_some(disk)).collect();
+            let expect = rig.expect();
+            async move { DiskGroup::open_without(env, parts.cache, capacity, expect, &options()).await }
+        };
+        let group = rig.run(without(rig.host.env(), rig.devices())).unwrap();
+        assert_eq!(group.missing(), [ids[away + 1]]);
+        assert_eq!(group.lost_components(), [ComponentId(1)]);
+        assert_eq!(kind(rig.append(&group, write(1, 2, 1, 0, 1))), StoreErrorKind::Lost);
+        rig.append(&group, write(2, 2, 2, 0, 1)).unwrap();
+        assert_eq!(rig.read(&group, 2, 0, 2), Ok(vec![2, 1]));
+        rig.check(&group);
+        if drained {
+            rig.drain(&group);
+        }
+        let group = rig.reopen(group);
+        assert_eq!((group.missing(), group.stats().capacity[away].failed), (vec![], false));
+        assert_eq!(rig.read(&group, 2, 0, 2), Ok(vec![2, 1]));
+        match group.lost_components().as_slice() {
+            // It is lost for good, or all that it has taken is there: nothing between.
+            [] if !drained => assert_eq!(rig.read(&group, 1, 0, 4), Ok(vec![1; 4])),
+            lost => assert_eq!(lost, [ComponentId(1)]),
+        }
+        rig.check(&group);
+    }
 }
 
 /// Scenarios 4 and 7: what stands below an unsettled operation survives destage, undo and replay.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cairn_format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, decode_superblock};
 use cairn_sim::Fault;
-use cairn_store::{DiskGroupDevices, Expect, StoreErrorKind, StoreOptions};
+use cairn_store::{DiskGroupDevices, Expect, StoreErrorKind, StoreOptions, wipe_superblocks};
 use cairn_types::{Change, ClusterId, ComponentId, ComponentOp, DiskGroupId, HostId, ObjectId, Run};
 
 use crate::support::{self, Rig, copy, create, data, kind, options, run_of, settle, write, zero};
@@ -18,6 +18,29 @@ fn a_used_device_is_not_formatted_unless_forced() {
     assert_eq!(rig.format(&forced), Ok(()));
     let group = rig.open();
     assert_eq!(group.components(), []);
+}
+
+/// Goal: data of unknown origin is not formatted over, and superblocks of this group alone are wiped. Method: one byte in the first
+/// MiB; then the group is given up.
+#[test]
+fn unknown_data_is_refused_and_given_up_devices_are_blank() {
+    let rig = Rig::new(31, 16);
+    let other = DiskGroupId(4);
+    let disk = rig.host.disk("capacity-0");
+    let wipe = |group| {
+        let disk = disk.clone();
+        rig.run(async move { wipe_superblocks(&disk, group).await })
+    };
+    assert_eq!(wipe(other), Ok(false), "another group's are not touched");
+    let group = rig.open();
+    assert_eq!(rig.run(async move { group.retire().await }), Ok(()));
+    assert_eq!(wipe(rig.expect().disk_group.unwrap()), Ok(false), "there are none left");
+    disk.poke(700_000, &[1]);
+    let error = rig.format(&options()).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Formatted);
+    assert!(error.text.contains("capacity-0") && error.text.contains("not blank"), "{error}");
+    disk.poke(700_000, &[0]);
+    assert_eq!(rig.format(&options()), Ok(()));
 }
 
 #[test]

@@ -1,0 +1,352 @@
+//! Devices and files that a daemon is given: what is not its own is not touched, what is its own is found again.
+
+mod daemon;
+
+use std::{
+    fs,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, Place};
+
+const CACHE_BYTES: u64 = 64 << 20;
+const CAPACITY_BYTES: u64 = 96 << 20;
+
+/// A blank file as a device.
+fn blank(path: &Path, bytes: u64) -> PathBuf {
+    let file = fs::File::create(path).unwrap();
+    file.set_len(bytes).unwrap();
+    path.to_owned()
+}
+
+fn patch(path: &Path, at: u64, bytes: &[u8]) {
+    fs::File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn run(program: &str, arguments: &[&str], path: &Path) {
+    let output = Command::new(program).args(arguments).arg(path).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What others put on devices: by their own tools where each machine has them, otherwise by the bytes that make it known.
+fn occupy(path: &Path, what: &str) {
+    match what {
+        "ext4" => run("mkfs.ext4", &["-q", "-F"], path),
+        "swap" => run("mkswap", &["-q"], path),
+        "crypto_LUKS" => patch(path, 0, b"LUKS\xba\xbe\0\x01"),
+        "dos" => {
+            let mut block = vec![0_u8; 512];
+            // One partition of type 0x83, from sector 2048 on.
+            block[446..462].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 16, 0, 0]);
+            block[510..].copy_from_slice(&[0x55, 0xaa]);
+            patch(path, 0, &block);
+        }
+        "data" => patch(path, 700_000, b"somebody's"),
+        // Behind the first MiB: a RAID member of old metadata has its signature at the end.
+        "linux_raid_member" => {
+            let mut block = vec![0_u8; 4096];
+            let words: [u32; 6] = [0xa92b_4efc, 0, 90, 0, 0, 7];
+            words.iter().enumerate().for_each(|(n, w)| block[n * 4..][..4].copy_from_slice(&w.to_le_bytes()));
+            patch(path, (CAPACITY_BYTES / 65536 - 1) * 65536, &block);
+        }
+        other => panic!("{other}"),
+    }
+}
+
+const OCCUPANTS: [&str; 6] = ["ext4", "swap", "crypto_LUKS", "dos", "data", "linux_raid_member"];
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+fn groups(place: &Place) -> Vec<Value> {
+    place.get("/api/v1/disk-groups").as_array().unwrap().clone()
+}
+
+/// Goal: nothing of others is formatted unless that is asked for, and it is named. Method: devices that others have used, given
+/// over the API, in both places.
+#[test]
+fn a_device_that_holds_something_is_refused_by_name() {
+    let place = Place::new("");
+    let _daemon = place.start();
+    for what in OCCUPANTS {
+        let cache = blank(&place.path("cache"), CACHE_BYTES);
+        let capacity = blank(&place.path("capacity"), CAPACITY_BYTES);
+        occupy(&capacity, what);
+        let before = bytes_of(&capacity);
+        let (code, answer) = place.post("/api/v1/disk-groups", &json!({ "cache": cache, "capacity": [capacity] }));
+        assert!(code >= 400, "{what}: {answer}");
+        let words = answer.to_string();
+        assert!(words.contains("capacity") && words.contains(what), "{what}: {words}");
+        assert!(words.contains("overwrite"), "{what}: {words}");
+        assert!(bytes_of(&capacity) == before, "{what} was written to");
+        assert!(bytes_of(&cache).iter().all(|byte| *byte == 0), "{what}: nothing is begun that is refused");
+    }
+    assert_eq!(groups(&place).len(), 0);
+    // Asked for, it is done.
+    let (cache, capacity) = (place.path("cache"), place.path("capacity"));
+    let request = json!({ "cache": cache, "capacity": [capacity], "overwrite": true });
+    assert_eq!(place.post("/api/v1/disk-groups", &request).0, 200);
+}
+
+/// Goal: a call removes no file that it has not made. Method: a creation with files, of paths that there are.
+#[test]
+fn files_that_are_there_are_not_removed() {
+    let place = Place::new("");
+    let _daemon = place.start();
+    let (mine, other) = (place.path("letters"), place.path("not-there"));
+    fs::write(&mine, "dear").unwrap();
+    let files = json!({ "cache_bytes": CACHE_BYTES, "capacity_bytes": CAPACITY_BYTES });
+    for (cache, capacity) in [(&mine, &other), (&other, &mine)] {
+        let request = json!({ "cache": cache, "capacity": [capacity], "files": files });
+        let (code, answer) = place.post("/api/v1/disk-groups", &request);
+        assert!(code >= 400 && answer.to_string().contains("letters"), "{answer}");
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "dear");
+        assert!(!other.exists(), "what the call made goes with it");
+    }
+}
+
+fn configured(sizes: bool, groups: &[(&str, &[&str])]) -> String {
+    let mut text = String::new();
+    for (cache, capacity) in groups {
+        let capacity: Vec<String> = capacity.iter().map(|path| format!("\"DIR/{path}\"")).collect();
+        text += &format!("[[disk_group]]\ncache = \"DIR/{cache}\"\ncapacity = [{}]\n", capacity.join(", "));
+        if sizes {
+            text += &format!("cache_size = \"{CACHE_BYTES}\"\ncapacity_size = \"{CAPACITY_BYTES}\"\n");
+        }
+    }
+    text
+}
+
+/// Goal: a host that has lost its list of disk groups takes them back, and destroys nothing. Method: the list goes, between two
+/// starts of a configuration that makes files.
+#[test]
+fn a_host_without_its_list_finds_its_disk_groups() {
+    let place = Place::new(&configured(true, &[("cache", &["a", "b"])]));
+    let daemon = place.start();
+    let before = groups(&place);
+    assert_eq!((before.len(), &before[0]["state"]), (1, &json!("mounted")));
+    daemon.stop();
+    fs::remove_file(place.path("data/disk-groups.json")).unwrap();
+    let _daemon = place.start();
+    let after = groups(&place);
+    assert_eq!(after.len(), 1, "{after:?}");
+    assert_eq!((&after[0]["id"], &after[0]["state"]), (&before[0]["id"], &json!("mounted")), "{after:?}");
+}
+
+/// Goal: the same refusals at a start, and one bad disk group keeps nobody down. Method: two configured groups, one on a device
+/// with a file system; then the device is blank.
+#[test]
+fn a_configured_device_that_holds_something_keeps_no_host_down() {
+    let place = Place::new(&configured(false, &[("cache", &["a"]), ("cache-2", &["b"])]));
+    for (name, bytes) in
+        [("cache", CACHE_BYTES), ("a", CAPACITY_BYTES), ("cache-2", CACHE_BYTES), ("b", CAPACITY_BYTES)]
+    {
+        blank(&place.path(name), bytes);
+    }
+    occupy(&place.path("a"), "ext4");
+    let before = bytes_of(&place.path("a"));
+    let _daemon = place.start();
+    let all = groups(&place);
+    let state = |state: &str| all.iter().filter(|group| group["state"] == state).count();
+    assert_eq!((all.len(), state("mounted"), state("failed")), (2, 1, 1), "{all:?}");
+    let reason = all.iter().find_map(|group| group["reason"].as_str()).unwrap();
+    assert!(reason.contains("ext4"), "{reason}");
+    assert!(bytes_of(&place.path("a")) == before, "it was written to");
+    // As soon as there is nothing in the way it is made.
+    blank(&place.path("a"), CAPACITY_BYTES);
+    place.wait("the disk group is made", |place| groups(place).iter().all(|group| group["state"] == "mounted"));
+}
+
+/// A host with a disk group of blank files, made over the API.
+fn with_group(capacity: &[&str]) -> (Place, Daemon, String) {
+    let place = Place::new("");
+    let daemon = place.start();
+    blank(&place.path("cache"), CACHE_BYTES);
+    capacity.iter().for_each(|name| drop(blank(&place.path(name), CAPACITY_BYTES)));
+    let id = create(&place, capacity)["id"].as_str().unwrap().to_owned();
+    (place, daemon, id)
+}
+
+fn create(place: &Place, capacity: &[&str]) -> Value {
+    let paths: Vec<PathBuf> = capacity.iter().map(|name| place.path(name)).collect();
+    let (code, made) = place.post("/api/v1/disk-groups", &json!({ "cache": place.path("cache"), "capacity": paths }));
+    assert_eq!(code, 200, "{made}");
+    made
+}
+
+fn only_group(place: &Place) -> Value {
+    let mut all = groups(place);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+fn is_mounted(place: &Place) -> bool {
+    only_group(place)["state"] == "mounted"
+}
+
+/// What each device is: its path without folders, and whether it works.
+fn devices(place: &Place) -> Vec<(String, bool)> {
+    let group = only_group(place);
+    assert_eq!(group["state"], "mounted", "{group}");
+    let all = std::iter::once(&group["cache"]).chain(group["devices"].as_array().unwrap());
+    let name = |device: &Value| device["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    all.map(|device| (name(device), device["state"] == "ok")).collect()
+}
+
+fn exchange(place: &Place, a: &str, b: &str) {
+    fs::rename(place.path(a), place.path("aside")).unwrap();
+    fs::rename(place.path(b), place.path(a)).unwrap();
+    fs::rename(place.path("aside"), place.path(b)).unwrap();
+}
+
+/// Goal: devices are free after their disk group is removed, and a configuration that names it keeps nobody down. Method:
+/// removed, made again, removed, and a start with it in the configuration.
+#[test]
+fn devices_of_a_removed_group_are_free() {
+    let (place, daemon, id) = with_group(&["a"]);
+    assert_eq!(place.delete(&format!("/api/v1/disk-groups/{id}")).0, 200);
+    for name in ["cache", "a"] {
+        assert!(bytes_of(&place.path(name))[..1 << 20].iter().all(|byte| *byte == 0), "{name} is not blank");
+    }
+    let again = create(&place, &["a"])["id"].as_str().unwrap().to_owned();
+    assert_eq!(place.delete(&format!("/api/v1/disk-groups/{again}")).0, 200);
+    daemon.stop();
+    // Another's by now: the group of the configuration is not made, and the host is up all the same.
+    occupy(&place.path("a"), "ext4");
+    place.configure(&configured(false, &[("cache", &["a"])]));
+    let _daemon = place.start();
+    let group = only_group(&place);
+    assert!(group["state"] == "failed" && group["reason"].as_str().unwrap().contains("ext4"), "{group}");
+    // It can be removed like any other.
+    assert_eq!(place.delete(&format!("/api/v1/disk-groups/{}", group["id"].as_str().unwrap())).0, 200);
+    assert_eq!(groups(&place).len(), 0);
+}
+
+/// Goal: names say nothing, superblocks do. Method: names exchanged between starts, of two capacity devices, and of cache and
+/// capacity.
+#[test]
+fn devices_are_found_by_what_stands_on_them() {
+    let (place, mut daemon, _) = with_group(&["a", "b"]);
+    let names = |names: [&str; 3]| names.map(|name| (name.to_owned(), true)).to_vec();
+    for (one, other, now) in [("a", "b", ["cache", "b", "a"]), ("cache", "a", ["a", "b", "cache"])] {
+        daemon.stop();
+        exchange(&place, one, other);
+        daemon = place.start();
+        assert_eq!(devices(&place), names(now), "{}", place.log());
+        assert!(place.log().contains("by their superblocks they are"), "it says so");
+    }
+    // The new names hold from then on.
+    daemon.stop();
+    let lines = place.log().matches("by their superblocks").count();
+    daemon = place.start();
+    assert_eq!(
+        (devices(&place), place.log().matches("by their superblocks").count()),
+        (names(["a", "b", "cache"]), lines)
+    );
+    daemon.stop();
+}
+
+/// Goal: one device takes its own components only, and its space comes back with it. Method: a start without it, then it is there
+/// again; a start with a blank one in its place.
+#[test]
+fn a_group_is_open_without_one_of_its_devices() {
+    let (place, daemon, _) = with_group(&["a", "b"]);
+    let state = |b: bool| vec![("cache".to_owned(), true), ("a".to_owned(), true), ("b".to_owned(), b)];
+    daemon.stop();
+    fs::rename(place.path("b"), place.path("aside")).unwrap();
+    let daemon = place.start();
+    assert_eq!(devices(&place), state(false));
+    assert!(place.log().contains("/b is not there"), "{}", place.log());
+    fs::rename(place.path("aside"), place.path("b")).unwrap();
+    place.wait("it is taken back", |place| is_mounted(place) && devices(place) == state(true));
+    daemon.stop();
+    blank(&place.path("b"), CAPACITY_BYTES);
+    let daemon = place.start();
+    assert_eq!(devices(&place), state(false));
+    assert!(place.log().contains("/b is blank"), "{}", place.log());
+    daemon.stop();
+}
+
+/// Goal: a group that does not open is tried again, and tells why meanwhile. Method: its cache device is away, then locked by
+/// another, then free.
+#[test]
+fn a_closed_group_opens_when_its_devices_are_there() {
+    let (place, daemon, id) = with_group(&["a"]);
+    daemon.stop();
+    fs::rename(place.path("cache"), place.path("aside")).unwrap();
+    let _daemon = place.start();
+    let reason = |place: &Place| only_group(place)["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason(&place).contains("cache is not there"), "{}", reason(&place));
+    let locked = fs::File::options().write(true).open(place.path("aside")).unwrap();
+    locked.lock().unwrap();
+    fs::rename(place.path("aside"), place.path("cache")).unwrap();
+    place.wait("it tells the lock", |place| reason(place).contains("in use by another process"));
+    drop(locked);
+    place.wait("it opens", is_mounted);
+    assert_eq!(only_group(&place)["id"], id.as_str());
+}
+
+/// Goal: what is lost for good can be forgotten. Method: a group whose cache device is gone is removed; its capacity device is
+/// free then.
+#[test]
+fn a_group_that_does_not_open_can_be_removed() {
+    let (place, daemon, id) = with_group(&["a"]);
+    daemon.stop();
+    blank(&place.path("cache"), CACHE_BYTES);
+    let daemon = place.start();
+    assert!(!is_mounted(&place));
+    assert_eq!(place.delete(&format!("/api/v1/disk-groups/{id}")).0, 200);
+    assert_eq!(groups(&place).len(), 0);
+    create(&place, &["a"]);
+    daemon.stop();
+    let _daemon = place.start();
+    assert!(is_mounted(&place));
+}
+
+/// Goal: a group with a disk's only copy is not removed because it is closed. Method: the same with a disk on it.
+#[test]
+fn the_only_copy_of_a_disk_is_not_given_up() {
+    let (place, daemon, id) = with_group(&["a"]);
+    let rules = json!({ "name": "one-copy", "rules": { "ftt": 0 } });
+    assert_eq!(place.post("/api/v1/policies", &rules).0, 200);
+    let disk = json!({ "name": "vm", "size_bytes": 8 << 20, "policy": "one-copy" });
+    place.wait("a disk is made", |place| place.post("/api/v1/disks", &disk).0 == 200);
+    daemon.stop();
+    fs::rename(place.path("cache"), place.path("aside")).unwrap();
+    let _daemon = place.start();
+    let (code, answer) = place.delete(&format!("/api/v1/disk-groups/{id}"));
+    assert!(code >= 400 && answer.to_string().contains("vm"), "{answer}");
+    fs::rename(place.path("aside"), place.path("cache")).unwrap();
+    place.wait("it opens", is_mounted);
+}
+
+/// Goal: whole devices are enough to get a host back. Method: its data directory is deleted, the disks are there afterwards.
+#[test]
+fn a_host_that_lost_its_data_directory_takes_its_devices_back() {
+    let place = Place::new(&configured(false, &[("cache", &["a"])]));
+    for (name, bytes) in [("cache", CACHE_BYTES), ("a", CAPACITY_BYTES)] {
+        blank(&place.path(name), bytes);
+    }
+    let daemon = place.start();
+    let id = only_group(&place)["id"].clone();
+    let host = place.get("/api/v1/hosts/h1");
+    assert_eq!(place.post("/api/v1/policies", &json!({ "name": "one-copy", "rules": { "ftt": 0 } })).0, 200);
+    let disk = json!({ "name": "vm", "size_bytes": 8 << 20, "policy": "one-copy" });
+    place.wait("a disk is made", |place| place.post("/api/v1/disks", &disk).0 == 200);
+    daemon.stop();
+    fs::remove_dir_all(place.path("data")).unwrap();
+    let _daemon = place.start();
+    let group = only_group(&place);
+    assert_eq!((&group["id"], &group["state"]), (&id, &json!("mounted")), "{}", place.log());
+    let now = place.get("/api/v1/hosts/h1");
+    assert_eq!(now["id"], host["id"]);
+    assert!(now["incarnation"].as_u64() > host["incarnation"].as_u64(), "{now}");
+    place.wait("its disk is known again", |place| {
+        place.get("/api/v1/disks").as_array().unwrap().iter().any(|disk| disk["name"] == "vm")
+    });
+}

@@ -1,0 +1,118 @@
+//! Devices by their superblocks: names change from start to start, what stands on a device does not.
+
+use cairn_env::Env;
+use cairn_format::{DeviceRole, Superblock};
+use cairn_store::{Contents, contents};
+use cairn_types::DiskGroupId;
+
+use crate::{
+    node::Node,
+    outside::{DeviceError, GroupPaths},
+};
+
+/// What was found under a name. The device is locked for as long as this is there.
+pub(super) struct Seen<D> {
+    pub(super) path: String,
+    pub(super) found: Result<(D, Contents), DeviceError>,
+}
+
+impl<D> Seen<D> {
+    /// The superblock on it, where there is a sound one.
+    pub(super) fn superblock(&self) -> Option<&Superblock> {
+        match &self.found {
+            Ok((_, Contents::Superblock(superblock))) => Some(superblock),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with it as a device of `disk_group`, for people.
+    pub(super) fn complaint(&self, disk_group: DiskGroupId) -> String {
+        let path = &self.path;
+        match &self.found {
+            Err(error) => error.text.clone(),
+            Ok((_, Contents::Blank)) => format!("{path} is blank"),
+            Ok((_, Contents::Data)) => format!("{path} holds what is not Cairn's"),
+            Ok((_, Contents::Damaged(why) | Contents::Unread(why))) => {
+                format!("{path} has no sound superblock ({why})")
+            }
+            Ok((_, Contents::Superblock(found))) if found.disk_group == disk_group => {
+                format!("{path} is an earlier device of this disk group")
+            }
+            Ok((_, Contents::Superblock(found))) => format!("{path} belongs to disk group {}", found.disk_group),
+        }
+    }
+}
+
+/// The devices of a disk group, each with its present name, in the order of its cache device's superblock.
+pub(super) struct Arranged<D> {
+    pub(super) superblock: Superblock,
+    pub(super) cache: (String, D),
+    pub(super) capacity: Vec<Option<(String, D)>>,
+}
+
+impl<D> Arranged<D> {
+    pub(super) fn is_whole(&self) -> bool {
+        self.capacity.iter().all(Option::is_some)
+    }
+
+    /// Whether a device of this name is one of them.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.cache.0 == path || self.capacity.iter().flatten().any(|(found, _)| found == path)
+    }
+
+    /// The present names. Where a device is not there, a name of `before` that no other device has: it is looked for there.
+    pub(super) fn paths(&self, before: &[String]) -> GroupPaths {
+        let mut free = before.iter().filter(|path| !self.has(path));
+        let capacity = self.capacity.iter().map(|found| match found {
+            Some((path, _)) => path.clone(),
+            None => free.next().cloned().unwrap_or_default(),
+        });
+        let DeviceRole::Cache { capacity: ids, .. } = &self.superblock.role else { unreachable!("a cache device") };
+        GroupPaths {
+            disk_group: self.superblock.disk_group,
+            cache: self.cache.0.clone(),
+            capacity: capacity.collect(),
+            devices: std::iter::once(self.superblock.device).chain(ids.iter().copied()).collect(),
+        }
+    }
+}
+
+/// The devices of `disk_group` among those seen; none where its cache device is not among them.
+pub(super) fn arrange<D: Clone>(seen: &[Seen<D>], disk_group: DiskGroupId) -> Option<Arranged<D>> {
+    let of_group = |seen: &Seen<D>| {
+        let superblock = seen.superblock().filter(|found| found.disk_group == disk_group)?.clone();
+        let disk = seen.found.as_ref().ok()?.0.clone();
+        Some((seen.path.clone(), disk, superblock))
+    };
+    let found: Vec<(String, D, Superblock)> = seen.iter().filter_map(of_group).collect();
+    let is_cache = |superblock: &Superblock| matches!(superblock.role, DeviceRole::Cache { .. });
+    let (path, disk, superblock) = found.iter().find(|(.., superblock)| is_cache(superblock))?.clone();
+    let DeviceRole::Cache { capacity: ids, .. } = &superblock.role else { return None };
+    let capacity = ids.iter().map(|id| {
+        let device = found.iter().find(|(.., found)| found.device == *id && !is_cache(found));
+        device.map(|(path, disk, _)| (path.clone(), disk.clone()))
+    });
+    Some(Arranged { cache: (path, disk), capacity: capacity.collect(), superblock })
+}
+
+impl<E: Env> Node<E> {
+    /// Opens a device and looks at what stands on it.
+    pub(super) async fn look_at(&self, path: &str) -> Seen<E::Disk> {
+        let found = match self.inner.outside.open_device(path.to_owned()).await {
+            Ok(disk) => {
+                let contents = contents(&self.inner.env, &disk).await;
+                Ok((disk, contents))
+            }
+            Err(error) => Err(error),
+        };
+        Seen { path: path.to_owned(), found }
+    }
+
+    pub(super) async fn look_at_all(&self, paths: impl Iterator<Item = &String>) -> Vec<Seen<E::Disk>> {
+        let mut seen = Vec::new();
+        for path in paths {
+            seen.push(self.look_at(path).await);
+        }
+        seen
+    }
+}

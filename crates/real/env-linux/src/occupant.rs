@@ -1,0 +1,155 @@
+//! Who or what has a device that Cairn is about to format: signatures as `blkid` knows them, and holders as the kernel does.
+//!
+//! Promises    asking writes nothing, and ends after [`ASK_MAX`]
+//!             what cannot be asked is an error, never an empty device
+//! Assumes     util-linux, which knows every signature that people put on disks and is kept so by others
+//! Not here    Cairn's own superblocks (`format`)
+
+use std::{
+    fs,
+    io::Read as _,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A sound device answers in milliseconds; one that hangs must not hang a host.
+const ASK_MAX: Duration = Duration::from_secs(10);
+/// Where `blkid` is where PATH does not say so.
+const PROGRAMS: [&str; 3] = ["blkid", "/usr/sbin/blkid", "/sbin/blkid"];
+
+/// What stands on the device or file, in words: a file system, a partition table, a member of a volume. None: nothing that is known.
+///
+/// # Errors
+/// `blkid` cannot be asked; the text says why and what to do.
+pub fn signature_of(path: &Path) -> Result<Option<String>, String> {
+    // blkid has one answer for what is blank and what it cannot open.
+    let readable = fs::File::open(path).map(drop).map_err(|e| e.to_string());
+    readable.and_then(|()| ask(&PROGRAMS, path)).map_err(|why| {
+        format!("whether something stands on {} cannot be found out with blkid (util-linux): {why}", path.display())
+    })
+}
+
+fn ask(programs: &[&str], path: &Path) -> Result<Option<String>, String> {
+    let start = |program: &&str| {
+        let mut command = Command::new(program);
+        command.args(["-p", "-o", "export", "--"]).arg(path).env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    };
+    let mut child = programs.iter().find_map(|program| start(program).ok()).ok_or("blkid is not installed")?;
+    let begun = Instant::now();
+    let code = loop {
+        match child.try_wait().map_err(|e| e.to_string())? {
+            Some(status) => break status.code(),
+            None if begun.elapsed() > ASK_MAX => {
+                // Not waited for: a process that waits for a dead device does not end.
+                let _ = child.kill();
+                return Err(format!("blkid did not answer in {} s", ASK_MAX.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    // Some hundred bytes: they fit into a pipe that nobody reads.
+    let (mut said, mut complaint) = (String::new(), String::new());
+    if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
+        let _ = out.read_to_string(&mut said);
+        let _ = err.read_to_string(&mut complaint);
+    }
+    match code {
+        Some(0) => Ok(Some(words(&said))),
+        Some(2) if complaint.trim().is_empty() => Ok(None),
+        // It sees several things at once, and cannot say which of them is in use.
+        Some(8) => Ok(Some("signatures of several file systems or partition tables".into())),
+        _ => Err(format!("blkid says: {}", complaint.trim())),
+    }
+}
+
+/// What `blkid -o export` found, for people.
+fn words(said: &str) -> String {
+    let value = |key: &str| {
+        let found = said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        found.filter(|value| !value.is_empty())
+    };
+    let label = value("LABEL").map_or(String::new(), |label| format!(", label {label}"));
+    match (value("TYPE"), value("USAGE"), value("PTTYPE")) {
+        (Some(kind), usage, _) => format!("{kind} ({}{label})", usage.unwrap_or("a known signature")),
+        (None, _, Some(table)) => format!("a partition table ({table})"),
+        _ => "a signature that blkid knows".into(),
+    }
+}
+
+/// Who uses the device or file now: mount points, swap, volumes and loop devices on it.
+pub fn holders_of(path: &Path) -> Vec<String> {
+    let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
+    let Ok(meta) = fs::metadata(&path) else { return Vec::new() };
+    if !meta.file_type().is_block_device() {
+        return loops_over(&path);
+    }
+    let number = |device: u64| format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let sys = PathBuf::from("/sys/dev/block").join(number(meta.rdev()));
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let partitions = entries(&sys).filter(|entry| entry.join("partition").exists());
+    let parts: Vec<PathBuf> = std::iter::once(sys.clone()).chain(partitions).collect();
+    let mut holders = Vec::new();
+    for part in &parts {
+        holders.extend(entries(&part.join("holders")).filter_map(|holder| {
+            let name = holder.file_name()?.to_string_lossy().into_owned();
+            Some(format!("device {name}"))
+        }));
+        let Ok(number) = fs::read_to_string(part.join("dev")) else { continue };
+        holders.extend(mounts_of(number.trim()));
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps.lines().any(|line| line.split_whitespace().next() == path.to_str()) {
+        holders.push("swap".into());
+    }
+    holders
+}
+
+/// Where the device of this number (`8:1`) is mounted.
+fn mounts_of(number: &str) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = |line: &str| {
+        let mut fields = line.split(' ').skip(2);
+        let (device, point) = (fields.next()?, fields.nth(1)?);
+        (device == number).then(|| format!("a mount at {point}"))
+    };
+    table.lines().filter_map(mount).collect()
+}
+
+/// The loop devices over a file.
+fn loops_over(path: &Path) -> Vec<String> {
+    let blocks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let over = |entry: fs::DirEntry| {
+        let file = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        (Path::new(file.trim_end()) == path).then(|| format!("device {}", entry.file_name().to_string_lossy()))
+    };
+    blocks.filter_map(over).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: no tool, no answer, no format. Method: a program that is not there, one that fails, a file that is not there.
+    #[test]
+    fn what_cannot_be_asked_is_no_blank_device() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), [0; 8192]).unwrap();
+        assert!(ask(&["/nowhere/blkid"], file.path()).unwrap_err().contains("not installed"));
+        assert!(ask(&["/bin/false"], file.path()).is_err());
+        assert!(signature_of(Path::new("/nowhere/disk")).unwrap_err().contains("/nowhere/disk"));
+        assert_eq!(signature_of(file.path()), Ok(None));
+    }
+
+    /// Goal: people read what it is. Method: what blkid prints.
+    #[test]
+    fn signatures_have_words() {
+        assert_eq!(
+            words("DEVNAME=/dev/sdb\nLABEL=home\nTYPE=ext4\nUSAGE=filesystem\n"),
+            "ext4 (filesystem, label home)"
+        );
+        assert_eq!(words("PTTYPE=gpt\n"), "a partition table (gpt)");
+    }
+}
