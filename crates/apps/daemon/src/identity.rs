@@ -124,6 +124,26 @@ impl Identity {
         self.stored.cluster
     }
 
+    /// Becomes the host that the devices at hand belong to, durably: for a host that lost its data directory. `incarnation` is
+    /// higher than all that the host has had.
+    ///
+    /// # Errors
+    /// [`IdentityError::OtherCluster`] when it belongs to a cluster already.
+    pub fn take_back(
+        &mut self,
+        host: HostId,
+        cluster: ClusterId,
+        incarnation: Incarnation,
+    ) -> Result<(), IdentityError> {
+        if let Some(has) = self.stored.cluster {
+            return Err(IdentityError::OtherCluster { dir: self.dir.clone(), has, wants: cluster });
+        }
+        let was = Stored { host, incarnation, cluster: Some(cluster) };
+        write(&self.dir, &was)?;
+        self.stored = was;
+        Ok(())
+    }
+
     /// Records the cluster, durably; from then on the directory works with no other.
     ///
     /// # Errors

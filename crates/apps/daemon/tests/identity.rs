@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cairn_types::{ClusterId, Incarnation};
+use cairn_types::{ClusterId, HostId, Incarnation};
 use cairnd::identity::{Identity, IdentityError};
 
 /// Where a host's identity stands below its data directory: a name that must never change.
@@ -50,4 +50,17 @@ fn a_damaged_identity_is_not_replaced() {
     let error = Identity::open(dir.path()).unwrap_err();
     assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), b"{\"host\": \"12");
+}
+
+#[test]
+fn only_a_host_of_no_cluster_takes_an_identity_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut identity = Identity::open(dir.path()).unwrap();
+    identity.take_back(HostId(7), ClusterId(5), Incarnation(900)).unwrap();
+    drop(identity);
+    let mut identity = Identity::open(dir.path()).unwrap();
+    assert_eq!((identity.host(), identity.cluster()), (HostId(7), Some(ClusterId(5))));
+    assert_eq!(identity.incarnation(), Incarnation(901), "and it counts on");
+    let error = identity.take_back(HostId(8), ClusterId(5), Incarnation(1)).unwrap_err();
+    assert!(matches!(error, IdentityError::OtherCluster { .. }), "{error}");
 }

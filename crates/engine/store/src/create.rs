@@ -10,7 +10,7 @@ use cairn_format::{DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
 use cairn_types::{ClusterId, DeviceId, DiskGroupId, HostId};
 
 use crate::{
-    contents::{Contents, contents},
+    occupant::{Occupant, occupant_of},
     disk_group::{DiskGroup, DiskGroupDevices},
     error::{StoreError, StoreErrorKind},
     meta::{Meta, RedbMeta},
@@ -121,25 +121,25 @@ async fn create_metadata<E: Env>(
 }
 
 async fn refuse_used<E: Env>(env: &E, disk: &E::Disk, options: &StoreOptions) -> Result<(), StoreError> {
-    let text = match contents(env, disk).await {
-        Contents::Blank => return Ok(()),
+    let text = match occupant_of(env, disk).await {
+        Occupant::Blank => return Ok(()),
         _ if options.force => return Ok(()),
-        Contents::Superblock(found) => format!(
+        Occupant::Superblock(found) => format!(
             "{} belongs to disk group {} of host {} in cluster {}: remove that first, or force the format and lose what it holds",
             disk.name(),
             found.disk_group,
             found.host,
             found.cluster
         ),
-        Contents::Damaged(why) => format!(
+        Occupant::Damaged(why) => format!(
             "{} holds a damaged Cairn superblock ({why}): look at it with `cairn inspect`, or force the format",
             disk.name()
         ),
-        Contents::Data => format!(
+        Occupant::Data => format!(
             "{} is not blank: its first MiB holds data. Zero it, or force the format and lose what it holds",
             disk.name()
         ),
-        Contents::Unread(why) => {
+        Occupant::Unread(why) => {
             format!("what {} holds cannot be read ({why}): use another device, or force the format", disk.name())
         }
     };

@@ -16,7 +16,7 @@ use cairn_types::{
 use crate::{
     cleared::Cleared,
     component::ComponentInfo,
-    contents::wipe_superblocks,
+    occupant::wipe_superblocks,
     error::StoreError,
     flag::Flag,
     latencies::{LogLatencies, ReadLatencies},

@@ -15,7 +15,7 @@ use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
     component::{Component, IN_METADATA, RegionMark},
-    contents::{Found, find_superblock},
+    occupant::{Found, find_superblock},
     create::write_superblock,
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},

@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     config::DirectoryConfig,
+    engine::returning::cluster_on_devices,
     identity::Identity,
     plan::{DirectoryPlan, Plan},
     supervise::StartError,
@@ -45,22 +46,23 @@ impl Drop for ClusterDirectory {
     }
 }
 
-/// Opens the plan's directory; hosts without a cluster join it.
+/// Opens the plan's directory; the hosts have yet to [`join`] its cluster.
 ///
 /// # Errors
-/// The directory cannot be opened, is another cluster's, or does not answer a host that has to join.
+/// The directory cannot be opened, or does not answer a host that has to join.
 pub fn open_directory<'a>(
     plan: &'a Plan,
-    identities: &'a mut [Identity],
+    identities: &'a [Identity],
 ) -> LocalBoxFuture<'a, Result<ClusterDirectory, StartError>> {
     open(plan, identities).boxed_local()
 }
 
-async fn open(plan: &Plan, identities: &mut [Identity]) -> Result<ClusterDirectory, StartError> {
+async fn open(plan: &Plan, identities: &[Identity]) -> Result<ClusterDirectory, StartError> {
     let known = identities.iter().find_map(Identity::cluster);
-    let opened = match &plan.directory {
+    Ok(match &plan.directory {
         DirectoryPlan::Embedded { path } => {
-            let cluster = known.unwrap_or_else(|| new_cluster(identities));
+            // A directory that was lost with the data directory comes back from the records on the devices.
+            let cluster = known.or_else(|| cluster_on_devices(plan)).unwrap_or_else(|| new_cluster(identities));
             let directory: Arc<dyn Directory> = open_embedded_file(path, cluster).map_err(StartError::refused)?;
             let registry = Registry::new(directory);
             init(&registry, plan, cluster).await.map_err(StartError::refused)?;
@@ -69,11 +71,15 @@ async fn open(plan: &Plan, identities: &mut [Identity]) -> Result<ClusterDirecto
         DirectoryPlan::Etcd { endpoints, run_member, config } => {
             etcd(plan, known, new_cluster(identities), endpoints, *run_member, config).await?
         }
-    };
-    for identity in identities {
-        identity.join(opened.cluster).map_err(StartError::refused)?;
-    }
-    Ok(opened)
+    })
+}
+
+/// Hosts without a cluster join the directory's.
+///
+/// # Errors
+/// A host belongs to another one.
+pub fn join(directory: &ClusterDirectory, identities: &mut [Identity]) -> Result<(), StartError> {
+    identities.iter_mut().try_for_each(|identity| identity.join(directory.cluster)).map_err(StartError::refused)
 }
 
 /// Host ids are random, so one made from the first is as good as a fresh draw.
@@ -107,7 +113,7 @@ async fn etcd(
         None => {
             let rendezvous = EtcdDirectory::new(handle.clone(), by_name, endpoints).map_err(StartError::refused)?;
             let asked = endpoints.join(", ");
-            let joined = tell_while(&asked, join(plan, rendezvous, fresh)).await;
+            let joined = tell_while(&asked, meet(plan, rendezvous, fresh)).await;
             joined.map_err(StartError::refused)?
         }
     };
@@ -148,7 +154,7 @@ async fn tell_while<T>(asked: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-async fn join(plan: &Plan, rendezvous: Arc<EtcdDirectory>, fresh: ClusterId) -> Result<ClusterId, DirectoryError> {
+async fn meet(plan: &Plan, rendezvous: Arc<EtcdDirectory>, fresh: ClusterId) -> Result<ClusterId, DirectoryError> {
     rendezvous.wait_serving(JOIN_WAIT).await?;
     let registry = Registry::new(rendezvous);
     init(&registry, plan, fresh).await?;

@@ -8,9 +8,10 @@
 mod directory;
 mod host;
 mod outside;
+mod returning;
 mod shards;
 
-pub use directory::{ClusterDirectory, open_directory};
+pub use directory::{ClusterDirectory, join, open_directory};
 pub use host::{HostParts, RunningHost, start_host};
 pub use shards::Siblings;
 
@@ -37,8 +38,16 @@ pub fn start(plan: &Plan) -> LocalBoxFuture<'_, Result<Running, StartError>> {
 }
 
 async fn start_all(plan: &Plan) -> Result<Running, StartError> {
-    let (servers, mut identities) = open_servers(plan)?;
-    let directory = open_directory(plan, &mut identities).await?;
+    let (mut servers, mut identities) = open_servers(plan)?;
+    let directory = open_directory(plan, &identities).await?;
+    returning::take_back(&servers, directory.cluster, &directory.registry, &mut identities).await?;
+    join(&directory, &mut identities)?;
+    let mut of_servers = identities.as_slice();
+    for shards in &mut servers {
+        let (own, others) = of_servers.split_at(shards.len());
+        returning::deal_by_superblocks(shards, own);
+        of_servers = others;
+    }
     let executors = spawn_executors(plan)?;
     let fabric = (identities.len() > 1).then(Fabric::new);
     let (ended, mut ends) = mpsc::unbounded_channel();

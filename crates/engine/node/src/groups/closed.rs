@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_api::v1;
 use cairn_env::Env;
-use cairn_store::{Contents, DiskGroup, Expect};
+use cairn_store::{Occupant, DiskGroup, Expect};
 use cairn_types::{DiskGroupId, Time};
 
 use super::devices::{Arranged, Seen, arrange};
@@ -234,7 +234,7 @@ fn no_cache<D>(seen: &[Seen<D>], paths: &GroupPaths) -> NotOpen {
             (WhyClosed::Gone, "connect it again; without its cache device the group is lost")
         }
         (Some(_), _) => (WhyClosed::Media, "see why the system refuses it"),
-        (None, Some(Ok((_, Contents::Damaged(_) | Contents::Unread(_))))) => {
+        (None, Some(Ok((_, Occupant::Damaged(_) | Occupant::Unread(_))))) => {
             (WhyClosed::Damaged, "replace the device; its disk group is lost")
         }
         _ => (WhyClosed::Foreign, "give the right device; without its cache device the group is lost"),

@@ -8,7 +8,7 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, DiskGroupEntry};
 use cairn_env::Env;
 use cairn_format::Superblock;
-use cairn_store::{Contents, DiskGroup, DiskGroupDevices, Expect, Identity, StoreOptions};
+use cairn_store::{Occupant, DiskGroup, DiskGroupDevices, Expect, Identity, StoreOptions};
 use cairn_types::DiskGroupId;
 
 use super::devices::{Seen, arrange};
@@ -162,11 +162,11 @@ impl<E: Env> Node<E> {
             let signature = self.inner.outside.signature(path.clone()).await;
             let text = match (signature, found) {
                 (Ok(Some(what)), _) => format!("{path} holds {what}"),
-                (Ok(None), Ok((_, Contents::Blank | Contents::Superblock(_)))) => continue,
-                (Ok(None), Ok((_, Contents::Damaged(why)))) => {
+                (Ok(None), Ok((_, Occupant::Blank | Occupant::Superblock(_)))) => continue,
+                (Ok(None), Ok((_, Occupant::Damaged(why)))) => {
                     format!("{path} holds a damaged Cairn superblock ({why})")
                 }
-                (Ok(None), Ok((_, Contents::Unread(why)))) => format!("what {path} holds cannot be read ({why})"),
+                (Ok(None), Ok((_, Occupant::Unread(why)))) => format!("what {path} holds cannot be read ({why})"),
                 (Ok(None), _) => format!("{path} is not blank: its first MiB holds data of an unknown kind"),
                 (Err(why), _) => why,
             };

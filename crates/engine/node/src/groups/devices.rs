@@ -2,7 +2,7 @@
 
 use cairn_env::Env;
 use cairn_format::{DeviceRole, Superblock};
-use cairn_store::{Contents, contents};
+use cairn_store::{Occupant, occupant_of};
 use cairn_types::DiskGroupId;
 
 use crate::{
@@ -13,14 +13,14 @@ use crate::{
 /// What was found under a name. The device is locked for as long as this is there.
 pub(super) struct Seen<D> {
     pub(super) path: String,
-    pub(super) found: Result<(D, Contents), DeviceError>,
+    pub(super) found: Result<(D, Occupant), DeviceError>,
 }
 
 impl<D> Seen<D> {
     /// The superblock on it, where there is a sound one.
     pub(super) fn superblock(&self) -> Option<&Superblock> {
         match &self.found {
-            Ok((_, Contents::Superblock(superblock))) => Some(superblock),
+            Ok((_, Occupant::Superblock(superblock))) => Some(superblock),
             _ => None,
         }
     }
@@ -30,15 +30,15 @@ impl<D> Seen<D> {
         let path = &self.path;
         match &self.found {
             Err(error) => error.text.clone(),
-            Ok((_, Contents::Blank)) => format!("{path} is blank"),
-            Ok((_, Contents::Data)) => format!("{path} holds what is not Cairn's"),
-            Ok((_, Contents::Damaged(why) | Contents::Unread(why))) => {
+            Ok((_, Occupant::Blank)) => format!("{path} is blank"),
+            Ok((_, Occupant::Data)) => format!("{path} holds what is not Cairn's"),
+            Ok((_, Occupant::Damaged(why) | Occupant::Unread(why))) => {
                 format!("{path} has no sound superblock ({why})")
             }
-            Ok((_, Contents::Superblock(found))) if found.disk_group == disk_group => {
+            Ok((_, Occupant::Superblock(found))) if found.disk_group == disk_group => {
                 format!("{path} is an earlier device of this disk group")
             }
-            Ok((_, Contents::Superblock(found))) => format!("{path} belongs to disk group {}", found.disk_group),
+            Ok((_, Occupant::Superblock(found))) => format!("{path} belongs to disk group {}", found.disk_group),
         }
     }
 }
@@ -100,8 +100,8 @@ impl<E: Env> Node<E> {
     pub(super) async fn look_at(&self, path: &str) -> Seen<E::Disk> {
         let found = match self.inner.outside.open_device(path.to_owned()).await {
             Ok(disk) => {
-                let contents = contents(&self.inner.env, &disk).await;
-                Ok((disk, contents))
+                let occupant = occupant_of(&self.inner.env, &disk).await;
+                Ok((disk, occupant))
             }
             Err(error) => Err(error),
         };

@@ -71,7 +71,7 @@ pub(crate) async fn find_superblock<E: Env>(env: &E, disk: &E::Disk) -> Found {
 
 /// What stands on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Contents {
+pub enum Occupant {
     /// A Cairn superblock.
     Superblock(Box<Superblock>),
     /// Zeroes, as far as its first MiB shows.
@@ -85,18 +85,18 @@ pub enum Contents {
 }
 
 /// Looks at a device.
-pub async fn contents<E: Env>(env: &E, disk: &E::Disk) -> Contents {
+pub async fn occupant_of<E: Env>(env: &E, disk: &E::Disk) -> Occupant {
     match find_superblock(env, disk).await {
-        Found::Good(superblock) => return Contents::Superblock(superblock),
-        Found::Bad(why) => return Contents::Damaged(why),
-        Found::Unread(why) => return Contents::Unread(why),
+        Found::Good(superblock) => return Occupant::Superblock(superblock),
+        Found::Bad(why) => return Occupant::Damaged(why),
+        Found::Unread(why) => return Occupant::Unread(why),
         Found::Nothing => {}
     }
     let head = disk.len_bytes().min(u64::from(HEAD_BYTES)) as u32;
     match disk.read(0, head).await {
-        Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => Contents::Blank,
-        Ok(_) => Contents::Data,
-        Err(error) => Contents::Unread(error.to_string()),
+        Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => Occupant::Blank,
+        Ok(_) => Occupant::Data,
+        Err(error) => Occupant::Unread(error.to_string()),
     }
 }
 
