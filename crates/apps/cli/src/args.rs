@@ -104,6 +104,14 @@ pub enum Host {
         /// Name or id
         host: String,
     },
+    /// Forget a host that is gone for good, so that its name is free; refused while it answers
+    Remove {
+        /// Name or id
+        host: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Maintenance: take a host out of use, and back
     #[command(subcommand)]
     Maintenance(Maintenance),

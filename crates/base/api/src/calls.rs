@@ -34,6 +34,9 @@ macro_rules! management_calls {
             /// Enters or leaves maintenance.
             post "/api/v1/hosts/{host}/maintenance" 200 operator "host"
             fn host_maintenance[host: String](request: $crate::v1::HostMaintenance) -> $crate::v1::Host;
+            /// Forgets a host that is gone for good, with its disk groups; refused while it answers, or has a disk's only good copy.
+            delete "/api/v1/hosts/{host}" 204 admin "host"
+            fn host_remove[host: String]() -> ();
 
             /// Every disk group, by host.
             get "/api/v1/disk-groups" 200 viewer "disk-group"

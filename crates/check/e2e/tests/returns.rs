@@ -18,6 +18,41 @@ fn a_host_that_lost_its_data_directory_comes_back_with_its_disk_groups() {
     play("returns", &shape, scenario);
 }
 
+/// Goal: a host of which nothing is left is let in again under its name with one command. Method: its data directory and its
+/// devices are deleted; it is started; the old one is removed.
+#[test]
+fn a_host_that_lost_everything_is_let_in_under_its_name() {
+    let shape = Shape { hosts: 4, hosts_with_disks: 4, cache_mib: 128, ..Shape::default() };
+    play("reinstalled", &shape, |cluster| {
+        let remove = |cluster: &Cluster| cluster.host(1).api().call(&["host", "remove", "h4", "--yes"]);
+        check(remove(cluster).is_err_and(|words| words.contains("answers")), || {
+            "a host that answers is removed".into()
+        })?;
+        cluster.host_mut(4).stop()?;
+        let folder = cluster.host(4).folder.clone();
+        for entry in fs::read_dir(&folder).map_err(|e| e.to_string())?.flatten() {
+            let path = entry.path();
+            if path != cluster.host(4).config() {
+                let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                gone.map_err(|e| e.to_string())?;
+            }
+        }
+        wait_until("the others know that it is gone", Duration::from_secs(30), || {
+            check(cluster.host(1).api().call(&["host", "show", "h4"])?["up"] == false, || "it is up".into())
+        })?;
+        cluster.restart(4)?;
+        remove(cluster)?;
+        cluster.say("the old h4 is removed");
+        wait_until("the new one is in", Duration::from_secs(30), || {
+            let hosts = cluster.host(1).api().call(&["host", "list"])?;
+            let hosts = hosts.as_array().cloned().unwrap_or_default();
+            let fine = hosts.len() == 4
+                && hosts.iter().all(|h| h["up"] == true && h["disk_groups"].as_array().map_or(0, Vec::len) == 1);
+            check(fine, || format!("{hosts:?}"))
+        })
+    });
+}
+
 fn connect(cluster: &Cluster, n: u8) -> Outcome<NbdClient> {
     let target = Target::Unix(cluster.host(n).nbd_socket());
     NbdClient::connect(&target, DISK, Duration::from_secs(30)).map_err(|e| e.to_string())

@@ -133,6 +133,26 @@ impl Registry {
         too_fast(&format!("host {}", entry.name))
     }
 
+    /// Removes a host and frees its name. Once more is no error.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Damaged`.
+    pub async fn forget_host(&self, host: HostId) -> Result<(), DirectoryError> {
+        for _ in 0..ROUNDS_MAX {
+            let Some(known) = self.get::<HostEntry>(&host).await? else { return Ok(()) };
+            let name = &known.entry.name;
+            let mut txn = Txn::new().delete(Key::of::<HostEntry>(&host), known.revision);
+            if let Some(named) = self.get::<HostNameEntry>(name).await?.filter(|named| named.entry.host == host) {
+                txn = txn.delete(Key::of::<HostNameEntry>(name), named.revision);
+            }
+            match self.commit(txn).await {
+                Err(DirectoryError::Conflict { .. }) => {}
+                other => return other.map(|_| ()),
+            }
+        }
+        too_fast(&format!("host {host}"))
+    }
+
     /// Enters the intent to create a disk, and its name and catalogue entry as `creating`, in one transaction.
     ///
     /// # Errors

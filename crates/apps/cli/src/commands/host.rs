@@ -6,6 +6,7 @@ use cairn_types::format_bytes;
 use super::Context;
 use crate::{
     args::{Host as Verb, Maintenance},
+    confirm::confirm,
     fail::Fail,
     output,
 };
@@ -20,6 +21,13 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         Verb::Show { host } => {
             let host = context.client.host_show(host).await?;
             output::show(context.format, &host, show)
+        }
+        Verb::Remove { host, yes } => {
+            let found = context.client.host_show(host).await?;
+            confirm(&format!("Forget host {} and its {} disk groups?", found.name, found.disk_groups.len()), yes)?;
+            context.client.host_remove(found.id.to_string()).await?;
+            output::note(context.format, &format!("host {} removed", found.name));
+            Ok(())
         }
         Verb::Maintenance(verb) => {
             let (host, enter) = match verb {

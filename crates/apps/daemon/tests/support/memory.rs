@@ -278,6 +278,14 @@ impl MemoryCluster {
         Err(ApiError::refused(format!("{name} cannot enter maintenance: this release does not move components away"))
             .remedy("Stop its daemon: its disks go on with reduced redundancy"))
     }
+    async fn host_remove(&self, host: String) -> ApiResult<()> {
+        let id = self.0.borrow().host(&host)?.id;
+        self.0.borrow_mut().hosts.retain(|host| host.id != id || host.up);
+        match self.0.borrow().host(&host) {
+            Ok(_) => Err(ApiError::refused(format!("host {host} answers"))),
+            Err(_) => Ok(()),
+        }
+    }
     async fn disk_group_list(&self) -> ApiResult<Vec<DiskGroup>> {
         Ok(self.0.borrow().groups.clone())
     }

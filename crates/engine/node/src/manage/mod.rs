@@ -8,6 +8,7 @@ mod cluster;
 mod counters;
 mod create;
 mod disks;
+mod gone;
 mod hosts;
 mod latency;
 mod policies;
