@@ -10,10 +10,10 @@ use cairn_format::{DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
 use cairn_types::{ClusterId, DeviceId, DiskGroupId, HostId};
 
 use crate::{
-    occupant::{Occupant, occupant_of},
     disk_group::{DiskGroup, DiskGroupDevices},
     error::{StoreError, StoreErrorKind},
     meta::{Meta, RedbMeta},
+    occupant::{Occupant, occupant_of},
     options::{StoreOptions, cache_regions, capacity_regions},
     rows::{self, StateRow},
 };

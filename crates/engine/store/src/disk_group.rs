@@ -16,12 +16,12 @@ use cairn_types::{
 use crate::{
     cleared::Cleared,
     component::ComponentInfo,
-    occupant::wipe_superblocks,
     error::StoreError,
     flag::Flag,
     latencies::{LogLatencies, ReadLatencies},
     log::congestion,
     meta::Meta,
+    occupant::wipe_superblocks,
     options::StoreOptions,
     placing::PLACERS,
     segments::{LOG, Pins},

@@ -55,10 +55,10 @@ mod window;
 
 pub use cleared::Cleared;
 pub use component::ComponentInfo;
-pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use create::{CAPACITY_DEVICES_MAX, Identity};
 pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};
 pub use error::{StoreError, StoreErrorKind};
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
+pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use options::{INDEX_BYTES_MAX, LOG_BYTES_MAX, StoreOptions};
 pub use stats::{DeviceStats, LogHealth, StoreCounters, StoreStats};

@@ -15,7 +15,6 @@ use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
     component::{Component, IN_METADATA, RegionMark},
-    occupant::{Found, find_superblock},
     create::write_superblock,
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
@@ -26,6 +25,7 @@ use crate::{
     log::Ring,
     map::{LEAF_CACHED_BYTES, Leaf, LeafCache},
     meta::{Meta, RedbMeta},
+    occupant::{Found, find_superblock},
     options::StoreOptions,
     read_cache::ReadCache,
     replay::{Replayed, replay},
@@ -72,32 +72,7 @@ impl<E: Env> DiskGroup<E> {
         options: &StoreOptions,
     ) -> Result<Self, StoreError> {
         let (mut superblock, regions, ids) = open_cache(&env, &cache, expect).await?;
-        let mut capacity = Vec::new();
-        if devices.len() != ids.len() {
-            let text = format!(
-                "disk group {} has {} capacity devices, {} are given: give all of them, in order",
-                superblock.disk_group,
-                ids.len(),
-                devices.len()
-            );
-            return Err(StoreError::new(StoreErrorKind::Missing, text));
-        }
-        for (index, disk) in devices.iter().enumerate() {
-            let Some(disk) = disk else {
-                capacity.push(None);
-                continue;
-            };
-            let found = find_superblock(&env, disk).await;
-            capacity.push(open_capacity(
-                disk,
-                found,
-                index as u8,
-                &superblock,
-                &ids,
-                &regions,
-                options.accept_missing,
-            )?);
-        }
+        let capacity = open_capacities(&env, &devices, &superblock, &ids, &regions, options.accept_missing).await?;
         let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
         superblock.generation += 1;
         let device_ids = [vec![superblock.device], ids.clone()].concat();
@@ -214,6 +189,37 @@ fn check_length<D: Disk>(disk: &D, superblock: &Superblock) -> Result<(), StoreE
         return Err(wrong(StoreErrorKind::Truncated, text));
     }
     Ok(())
+}
+
+/// The regions of all capacity devices; none for one that is not there, or dead.
+async fn open_capacities<E: Env>(
+    env: &E,
+    devices: &[Option<E::Disk>],
+    cache: &Superblock,
+    ids: &[DeviceId],
+    regions: &CacheRegions,
+    accept_missing: bool,
+) -> Result<Vec<Option<CapacityRegions>>, StoreError> {
+    if devices.len() != ids.len() {
+        let text = format!(
+            "disk group {} has {} capacity devices, {} are given: give all of them, in order",
+            cache.disk_group,
+            ids.len(),
+            devices.len()
+        );
+        return Err(wrong(StoreErrorKind::Missing, text));
+    }
+    let mut capacity = Vec::new();
+    for (index, disk) in devices.iter().enumerate() {
+        capacity.push(match disk {
+            Some(disk) => {
+                let found = find_superblock(env, disk).await;
+                open_capacity(disk, found, index as u8, cache, ids, regions, accept_missing)?
+            }
+            None => None,
+        });
+    }
+    Ok(capacity)
 }
 
 /// The regions of a capacity device; none when it is dead.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_api::v1;
 use cairn_env::Env;
-use cairn_store::{Occupant, DiskGroup, Expect};
+use cairn_store::{DiskGroup, Expect, Occupant};
 use cairn_types::{DiskGroupId, Time};
 
 use super::devices::{Arranged, Seen, arrange};

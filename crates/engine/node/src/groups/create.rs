@@ -8,7 +8,7 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, DiskGroupEntry};
 use cairn_env::Env;
 use cairn_format::Superblock;
-use cairn_store::{Occupant, DiskGroup, DiskGroupDevices, Expect, Identity, StoreOptions};
+use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, Occupant, StoreOptions};
 use cairn_types::DiskGroupId;
 
 use super::devices::{Seen, arrange};

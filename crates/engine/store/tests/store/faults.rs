@@ -7,9 +7,7 @@ use cairn_sim::{Fault, SimDisk};
 use cairn_store::{DiskGroup, DiskGroupDevices, LogHealth, StoreErrorKind};
 use cairn_types::{BlockOp, Change, ComponentId, ComponentOp, ObjectId};
 
-use crate::support::{
-    Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, delete, kind, op, options, settle, undo, write,
-};
+use crate::support::{Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, delete, kind, op, options, settle, undo, write};
 
 /// A failed log write is never retried; what was acknowledged before is there after reopening.
 #[test]
