@@ -35,6 +35,8 @@ pub enum Canary {
     EpochUnchecked,
     /// Reads are answered without a lease.
     LeaseUnchecked,
+    /// What is new of a disk that grows takes writes only once the growth is closed, and acknowledges them from when it is open.
+    LegMissing,
     /// A component that is being filled is read like one in sync.
     ResyncingRead,
     /// A delta resync leaves out one region.
@@ -81,7 +83,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -96,6 +98,7 @@ impl Canary {
         Self::AbsenceNotRecorded,
         Self::EpochUnchecked,
         Self::LeaseUnchecked,
+        Self::LegMissing,
         Self::ResyncingRead,
         Self::RegionForgotten,
         Self::NoBarrier,

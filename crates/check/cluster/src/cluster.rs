@@ -350,6 +350,7 @@ fn node_options(number: usize, hosts: &[HostId], shape: &Shape) -> NodeOptions {
             ..ObjectOptions::default()
         },
         store: store_options(shape),
+        chunk_bytes_max: shape.chunk_bytes_max,
     }
 }
 

@@ -43,6 +43,26 @@ pub(crate) fn wrong_clock(rng: &mut Rng, hosts: usize) -> Option<Event> {
     Some(Event { at_ms, for_ms, what: What::WallClock { host, off_ms } })
 }
 
+/// Growths past a chunk in a run that lasts so long, most of them with logs so slow that guests come between their steps.
+pub fn growths(rng: &mut Rng, shape: &Shape, ends_ms: u64) -> Vec<Event> {
+    let mut draw = Draw { rng, shape, extra_disks: 0 };
+    let mut events = Vec::new();
+    for _ in 0..draw.rng.between(1, 3) {
+        let (at_ms, disk, host) = (draw.rng.below(ends_ms + 1), draw.disk(), draw.host());
+        let by_bytes = shape.chunk_bytes_max * u64::from(shape.disks[disk].stripe_width) + draw.rng.below(512) * 4096;
+        events.push(Event { at_ms, for_ms: 0, what: What::Resize { disk, host, by_bytes } });
+        if !draw.rng.one_in(4) {
+            let (times, for_ms) = (draw.rng.between(100, 600) as u32, draw.rng.between(200, 1000));
+            for host in 0..shape.hosts {
+                let at = At { host, group: 0, capacity: None };
+                let what = What::SlowDevice { at, times };
+                events.push(Event { at_ms: at_ms.saturating_sub(20), for_ms, what });
+            }
+        }
+    }
+    events
+}
+
 impl Draw<'_> {
     fn host(&mut self) -> usize {
         self.rng.below(self.shape.hosts as u64) as usize

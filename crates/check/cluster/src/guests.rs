@@ -174,6 +174,10 @@ impl Guests {
         while !self.stop.get() {
             let pause = Duration::from_micros(self.below(pause_max_ms * 1000 + 1));
             self.cluster.world.sleep(pause).await;
+            if self.is_growing() && self.below(2) == 0 {
+                self.try_new_part(at).await;
+                continue;
+            }
             match self.cluster.client(at, &self.disk).await {
                 Some(client) => {
                     if self.once(at, &client).await == Err(Lost::Crashed) {
@@ -188,11 +192,46 @@ impl Guests {
         }
     }
 
-    /// A run of sectors: mostly whole blocks, some with odd edges.
-    fn choose(&self) -> (u64, u64) {
+    /// Whether the disk is to be larger than it was last said to be.
+    fn is_growing(&self) -> bool {
+        let sizes = self.cluster.sizes.borrow();
+        let size = &sizes[self.number];
+        size.asked.iter().any(|asked| *asked > size.bytes)
+    }
+
+    /// Opens the disk as somebody who has just come. Where it is larger than anybody was told, writes to what is new of it.
+    pub async fn try_new_part(&self, at: usize) {
+        let Some(node) = self.cluster.node(at) else { return };
+        let name = self.disk.clone();
+        let opened = self.cluster.run_on(at, STUCK_AFTER, async move { node.open_disk(&name).await }).await;
+        let Ok(Ok(Some(client))) = opened else { return };
+        let (told, size) = (self.cluster.sizes.borrow()[self.number].bytes, client.info().size_bytes);
+        if size <= told {
+            return;
+        }
+        self.model.borrow_mut().grow(size);
+        let (old, all) = (told / SECTOR, size / SECTOR);
+        let first = old + self.below(all - old);
+        let count = (1 + self.below(128)).min(all - first);
+        self.cluster
+            .log
+            .add(format!("h{at} opens {} with {size} bytes, and writes sectors {first}+{count}", self.disk));
+        if self.change(at, &client, first, count, false).await == Ok(true) {
+            let sizes = &mut self.cluster.sizes.borrow_mut()[self.number];
+            sizes.bytes = sizes.bytes.max((first + count) * SECTOR);
+        }
+    }
+
+    /// Sectors that the disk is known to have.
+    fn known_sectors(&self) -> u64 {
         let size_bytes = self.cluster.sizes.borrow()[self.number].bytes;
         self.model.borrow_mut().grow(size_bytes);
-        let all = self.model.borrow().len_sectors();
+        size_bytes / SECTOR
+    }
+
+    /// A run of sectors: mostly whole blocks, some with odd edges.
+    fn choose(&self) -> (u64, u64) {
+        let all = self.known_sectors();
         let blocks = match self.below(20) {
             0 => 1 + self.below(64),
             1..=3 => 1 + self.below(9),
@@ -221,7 +260,7 @@ impl Guests {
         let began = self.cluster.world.now();
         let result = match act {
             Act::Read => self.read(at, client, first, count).await,
-            _ => self.change(at, client, first, count, matches!(act, Act::Zero)).await,
+            _ => self.change(at, client, first, count, matches!(act, Act::Zero)).await.map(drop),
         };
         if self.aside.get() != Some(at) {
             self.longest.set(self.longest.get().max(self.cluster.world.now() - began));
@@ -230,7 +269,8 @@ impl Guests {
         result
     }
 
-    async fn change(&self, at: usize, client: &Client, first: u64, count: u64, zero: bool) -> Result<(), Lost> {
+    /// Whether it was acknowledged.
+    async fn change(&self, at: usize, client: &Client, first: u64, count: u64, zero: bool) -> Result<bool, Lost> {
         let version = self.model.borrow_mut().begin(first, count, zero);
         self.watch(first, count, || format!("h{at} begins {version} zero {zero}"));
         let data = Bytes::from(self.model.borrow().bytes(first, count, version));
@@ -257,7 +297,7 @@ impl Guests {
         if matches!(ran, Ok(None)) {
             self.model.borrow_mut().unknown(first, count, version);
             self.dropped.set(self.dropped.get() + 1);
-            return Ok(());
+            return Ok(false);
         }
         let ran = ran.map(|result| result.expect("the dropped ones have left"));
         match &ran {
@@ -276,7 +316,7 @@ impl Guests {
                 );
             }
         }
-        ran.map(drop)
+        ran.map(|result| result.is_ok())
     }
 
     fn note(&self, at: usize, process: u64, what: &str, how: Result<Option<&VolumeError>, &Lost>) {
@@ -317,8 +357,7 @@ impl Guests {
 
     /// Reads the whole disk at every host, and asks only that no byte is wrong: what is lost may say so.
     pub async fn verify_what_is_left(&self) -> Result<(), String> {
-        self.model.borrow_mut().grow(self.cluster.sizes.borrow()[self.number].bytes);
-        let all = self.model.borrow().len_sectors();
+        let all = self.known_sectors();
         for at in 0..self.cluster.members.len() {
             let Some(client) = self.cluster.client(at, &self.disk).await else { continue };
             for first in (0..all).step_by(512) {
@@ -330,8 +369,7 @@ impl Guests {
 
     /// Reads the whole disk at every host, what it grew by included.
     pub async fn verify_everywhere(&self) -> Result<(), String> {
-        self.model.borrow_mut().grow(self.cluster.sizes.borrow()[self.number].bytes);
-        let all = self.model.borrow().len_sectors();
+        let all = self.known_sectors();
         for at in 0..self.cluster.members.len() {
             self.read_all(at, all).await?;
         }
@@ -340,8 +378,7 @@ impl Guests {
 
     /// Reads the whole disk at one host.
     pub async fn verify_at(&self, at: usize) -> Result<(), String> {
-        self.model.borrow_mut().grow(self.cluster.sizes.borrow()[self.number].bytes);
-        let all = self.model.borrow().len_sectors();
+        let all = self.known_sectors();
         self.read_all(at, all).await?;
         self.first_failure()
     }
@@ -362,7 +399,7 @@ impl Guests {
 
     /// Trims the whole disk.
     pub async fn trim_all(&self, at: usize) -> Result<(), String> {
-        let all = self.model.borrow().len_sectors();
+        let all = self.known_sectors();
         let client = self.cluster.client(at, &self.disk).await;
         let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
         let before = self.errors.get();

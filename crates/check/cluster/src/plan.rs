@@ -50,8 +50,18 @@ impl Plan {
             _ => Menu::Turmoil,
         };
         let needs = Self::needs(&mut rng, menu);
-        let shape = Shape::draw(&mut rng, needs);
+        let mut shape = Shape::draw(&mut rng, needs);
+        // Of a generator of its own: what else a seed is stays as it was.
+        let mut chunks = Rng::new(seed ^ 0x6368_756e);
+        let small_chunks = chunks.one_in(3);
+        if small_chunks {
+            shape = shape.of_small_chunks(chunks.between(1, 2));
+        }
         let mut events = draw::events(&mut rng, &shape, menu);
+        if small_chunks && menu != Menu::Single {
+            let ends_ms = events.iter().map(|event| event.at_ms + event.for_ms).max().unwrap_or(0);
+            events.extend(draw::growths(&mut chunks, &shape, ends_ms));
+        }
         // From numbers of its own: all else of the plan is what it is without.
         events.extend(draw::wrong_clock(&mut Rng::new(seed ^ 0x0063_6c6f_636b), shape.hosts));
         events.sort_by_key(|event| event.at_ms);

@@ -7,6 +7,7 @@
 use std::{fmt, ops::Range};
 
 use cairn_sim::Rng;
+use cairn_types::CHUNK_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
 /// Time that a missing host is waited for.
@@ -51,6 +52,9 @@ pub struct Shape {
     /// MiB for the metadata of each group.
     #[serde(default = "metadata_mib")]
     pub metadata_mib: u64,
+    /// Bytes of a chunk of each disk, at most: a disk that grows past one gets new replica sets.
+    #[serde(default = "chunk_bytes_max")]
+    pub chunk_bytes_max: u64,
     /// Log fill in per cent where destage begins.
     pub destage_percent: u8,
     /// Destage after so long without a write; 0 never.
@@ -78,6 +82,10 @@ const MIB: u64 = 1 << 20;
 
 fn metadata_mib() -> u64 {
     20
+}
+
+fn chunk_bytes_max() -> u64 {
+    CHUNK_BYTES_MAX
 }
 
 impl Shape {
@@ -133,6 +141,7 @@ impl Shape {
             capacity_bytes: rng.between(24, 50) * 4 * MIB,
             log_segments: rng.between(6, 10),
             metadata_mib: metadata_mib(),
+            chunk_bytes_max: CHUNK_BYTES_MAX,
             destage_percent: rng.between(10, 50) as u8,
             idle_destage_ms: if rng.one_in(3) { 0 } else { rng.between(50, 1000) },
             disks,
@@ -164,6 +173,7 @@ impl Shape {
             capacity_bytes: 200 * MIB,
             log_segments: 8,
             metadata_mib: metadata_mib(),
+            chunk_bytes_max: CHUNK_BYTES_MAX,
             destage_percent: 15,
             idle_destage_ms: 300,
             disks: vec![DiskShape {
@@ -199,6 +209,12 @@ impl Shape {
         self
     }
 
+    /// With chunks of one or a few MiB.
+    pub fn of_small_chunks(mut self, chunk_mib: u64) -> Self {
+        self.chunk_bytes_max = chunk_mib * MIB;
+        self
+    }
+
     /// With a reader of every disk at every host.
     pub fn read_everywhere(mut self) -> Self {
         self.disks.iter_mut().for_each(|disk| disk.readers = self.hosts);
@@ -222,6 +238,9 @@ impl fmt::Display for Shape {
             self.capacity_bytes / MIB,
             self.log_segments * 4
         )?;
+        if self.chunk_bytes_max < CHUNK_BYTES_MAX {
+            write!(f, " of chunks of {} MiB", self.chunk_bytes_max / MIB)?;
+        }
         for disk in &self.disks {
             write!(
                 f,

@@ -26,10 +26,14 @@ const SEEDS: std::ops::Range<u64> = 1..121;
 const SEEDS_OF_SHARDS: std::ops::Range<u64> = 1..31;
 
 /// Seeds that failed once, each with what was wrong. They stay, whatever the plan of the seed has become since.
-const FAILED_ONCE: [(u64, &str); 19] = [
+const FAILED_ONCE: [(u64, &str); 20] = [
     (69, "a component that was replaced while its host's devices were rolled back stayed there for ever"),
     (109, "slots of a component that was deleted while its device had failed stayed counted as in use"),
-    (112, "the same, with two disks"),
+    (
+        110,
+        "what a growth that was cut short had made on a disk group new to the disk stayed while the disk had an owner",
+    ),
+    (112, "the same as 109, with two disks"),
     (113, "a seat that was no member any more stood promised to an owner who had handed over"),
     (115, "a look-up that only the host's own record answered counted as knowledge"),
     (140, "slots stayed counted as in use after the device had gone and come back"),

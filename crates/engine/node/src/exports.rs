@@ -74,8 +74,8 @@ impl<E: Env> Node<E> {
         let known = self.inner.shard.look_up(object, &entry.hint_hosts).await;
         let size_bytes = match known {
             Some((record, _)) if record.config.deleted => return Ok(None),
-            // The record decides; the catalogue is a hint.
-            Some((record, _)) => record.config.size_bytes,
+            // The record decides; the catalogue is a hint. A growth that is open may yet be dropped.
+            Some((record, _)) => record.base.map_or(record.config.size_bytes, |base| base.size_bytes),
             None => entry.size_bytes,
         };
         let info = VolumeInfo {

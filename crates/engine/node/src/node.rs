@@ -40,6 +40,8 @@ pub struct NodeOptions {
     pub objects: ObjectOptions,
     /// New and reopened disk groups.
     pub store: StoreOptions,
+    /// Bytes of a chunk of a new disk, at most. Smaller than [`cairn_types::CHUNK_BYTES_MAX`] where growth past a chunk is tested.
+    pub chunk_bytes_max: u64,
 }
 
 /// A node. Cheap to clone.

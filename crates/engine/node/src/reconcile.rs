@@ -93,9 +93,13 @@ impl<E: Env> Node<E> {
 
     /// Components here that the closed record of their object does not name.
     fn unnamed(&self, disk_group: DiskGroupId, own: &Accepted) -> Vec<ComponentId> {
-        let Some(store) = self.inner.seats.store(disk_group).filter(|_| own.base.is_none()) else { return Vec::new() };
-        let here = LocalStore::components_of(&store, own.config.object).into_iter();
-        here.map(|c| c.component).filter(|c| own.config.member(*c).is_none()).collect()
+        let named = |c: &ComponentId| own.base.is_some() || own.config.member(*c).is_some();
+        self.components_here(disk_group, own.config.object).into_iter().filter(|c| !named(c)).collect()
+    }
+
+    fn components_here(&self, disk_group: DiskGroupId, object: ObjectId) -> Vec<ComponentId> {
+        let Some(store) = self.inner.seats.store(disk_group) else { return Vec::new() };
+        LocalStore::components_of(&store, object).into_iter().map(|c| c.component).collect()
     }
 
     /// A seat that no owner holds: is it current, is it still wanted, does its object need repair?
@@ -152,15 +156,22 @@ impl<E: Env> Node<E> {
     async fn reconcile_held_seat(&self, disk_group: DiskGroupId, record: SeatRecord, owner: HostId) {
         let inner = &self.inner;
         let object = record.object;
-        let Some(accepted) = &record.accepted else { return };
-        let unnamed = self.unnamed(disk_group, accepted);
+        // A seat without a record was made for components that an owner admitted, and nobody has named yet.
+        let unnamed = match &record.accepted {
+            Some(accepted) => self.unnamed(disk_group, accepted),
+            None => self.components_here(disk_group, object),
+        };
         let changes = inner.peer_changes.get();
         let Some(status) = self.ask_owner(object, owner).await else { return };
         if status.epoch < record.promised {
             // Not the owner that this seat has promised itself to: what it does not know may be its successor's.
             return;
         }
-        if status.csn > accepted.csn.0 {
+        if inner.seats.record(disk_group, object).as_ref() != Some(&record) {
+            // Something has come meanwhile: what was asked is old.
+            return;
+        }
+        if record.accepted.as_ref().is_some_and(|accepted| status.csn > accepted.csn.0) {
             // The object went on without this seat; its promise to the same owner stood all the time.
             let hosts: Vec<_> = status.config.members.iter().map(|m| m.host).collect();
             if let Some((known, _)) = inner.shard.look_up(object, &hosts).await {

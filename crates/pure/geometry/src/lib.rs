@@ -16,6 +16,6 @@ mod split;
 
 pub use plan::{
     LayoutError, STRIP_BYTES, check_layout, check_size, chunks, component_blocks, component_bytes, plan_layout,
-    replica_sets, set_of, stripe_of,
+    plan_layout_of, replica_sets, set_of, stripe_of,
 };
 pub use split::{Piece, Pieces, split, to_object};

@@ -91,12 +91,20 @@ pub fn check_layout(layout: &Layout) -> Result<(), LayoutError> {
 /// # Panics
 /// On a policy that [`Policy::validate`] or a size that [`check_size`] refuses: the caller let a bad request through.
 pub fn plan_layout(policy: &Policy, size_bytes: u64) -> Layout {
+    plan_layout_of(policy, size_bytes, CHUNK_BYTES_MAX)
+}
+
+/// [`plan_layout`] with chunks of at most `chunk_bytes_max` bytes, but of one row at least.
+///
+/// # Panics
+/// As [`plan_layout`].
+pub fn plan_layout_of(policy: &Policy, size_bytes: u64, chunk_bytes_max: u64) -> Layout {
     assert!(policy.validate().is_ok(), "{policy:?}");
     assert!(check_size(size_bytes).is_ok(), "{size_bytes}");
     let width = u32::from(policy.stripe_width);
     let row = u64::from(STRIP_BYTES) * u64::from(width);
     let layout = Layout {
-        chunk_bytes: CHUNK_BYTES_MAX / row * row,
+        chunk_bytes: (chunk_bytes_max.min(CHUNK_BYTES_MAX) / row * row).max(row),
         stripe_width: width,
         strip_bytes: STRIP_BYTES,
         copies: policy.copies(),

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use cairn_geometry::{check_size, plan_layout, replica_sets};
+use cairn_geometry::{check_size, plan_layout_of, replica_sets};
 use cairn_types::{
-    ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role, format_bytes,
+    CHUNK_BYTES_MAX, ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role,
+    format_bytes,
 };
 
 use crate::{
@@ -51,10 +52,11 @@ pub fn place(
     size_bytes: u64,
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Placement, Refusal> {
-    place_near(picture, policy, size_bytes, &[], ids)
+    place_near(picture, policy, size_bytes, CHUNK_BYTES_MAX, &[], ids)
 }
 
 /// [`place`] for a disk that is to be used at `near`, the shards of one server: one copy of everything goes there if there is room.
+/// Its chunks have at most `chunk_bytes_max` bytes.
 ///
 /// # Errors
 /// As [`place`]; never because of `near`.
@@ -62,12 +64,13 @@ pub fn place_near(
     picture: &ClusterPicture,
     policy: &Policy,
     size_bytes: u64,
+    chunk_bytes_max: u64,
     near: &[HostId],
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Placement, Refusal> {
     policy.validate().map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     refuse_size(size_bytes)?;
-    let layout = plan_layout(policy, size_bytes);
+    let layout = plan_layout_of(policy, size_bytes, chunk_bytes_max);
     let mut room = Room::of(picture);
     room.prefer(near);
     let task = Task { picture, policy, layout, size_bytes, room, kept: Vec::new(), state: ComponentState::Active };

@@ -138,7 +138,8 @@ fn a_copy_goes_to_the_host_of_use_if_it_has_room() {
     // The fullest host: balance alone would leave it out.
     picture.hosts[3].disk_groups[0].components = 40;
     let data_at = |picture: &ClusterPicture, size| {
-        let placed = place_near(picture, &Policy::default(), size, &[near], &mut ids(1)).expect("there is room");
+        let placed = place_near(picture, &Policy::default(), size, cairn_types::CHUNK_BYTES_MAX, &[near], &mut ids(1))
+            .expect("there is room");
         let data = placed.members.iter().filter(|m| matches!(m.role, Role::Data { .. }) && m.host == near);
         (data.count(), placed.members.len())
     };

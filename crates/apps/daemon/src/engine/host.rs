@@ -184,6 +184,7 @@ fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Resul
             ..ObjectOptions::default()
         },
         store: plan.store.clone(),
+        chunk_bytes_max: cairn_types::CHUNK_BYTES_MAX,
     })
 }
 

@@ -6,6 +6,7 @@
 mod caches;
 mod clones;
 mod forgets;
+mod growth;
 mod idle;
 mod large;
 mod latencies;
@@ -151,6 +152,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         clones::all(),
         servers::all(),
         forgets::all(),
+        growth::all(),
         space::all(),
         caches::all(),
         latencies::all(),

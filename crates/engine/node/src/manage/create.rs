@@ -72,7 +72,8 @@ impl<E: Env> Node<E> {
         let env = &self.inner.env;
         let placement = loop {
             let (picture, mut draw) = (self.picture(), || self.draw_component());
-            match cairn_placement::place_near(&picture, &policy, request.size_bytes, near, &mut draw) {
+            let chunk_bytes_max = self.inner.options.chunk_bytes_max;
+            match cairn_placement::place_near(&picture, &policy, request.size_bytes, chunk_bytes_max, near, &mut draw) {
                 Ok(placement) => break placement,
                 Err(_) if self.inner.shard.is_starting() => env.sleep(NEWS).await,
                 Err(refusal) => return Err(ApiError::refused(refusal.text)),

@@ -32,7 +32,7 @@ use crate::{
     local_store::LocalStore,
     owner::{
         Ended, Owned, looks,
-        state::Leg,
+        state::{Admitted, Leg},
         takeover::{ChangeError, change_config, only_known},
     },
     shard::{MemberChange, ObjectEvent},
@@ -140,6 +140,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Brings a configuration into effect. False: not now, or the owner ended.
     pub(crate) async fn change(self: &Rc<Self>, next: ObjectConfig) -> bool {
+        self.change_admitting(next, &Admitted::new()).await
+    }
+
+    /// The same for one in which components take writes that took none before: their sessions are `admitted`.
+    async fn change_admitting(self: &Rc<Self>, next: ObjectConfig, admitted: &Admitted) -> bool {
         let (base, csn, epoch) = {
             let state = self.state.borrow();
             (state.config.clone(), state.csn, state.epoch)
@@ -147,13 +152,19 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let effective = |config: ObjectConfig, csn| {
             self.tell_changes(&base, &config);
             let seats = config.seats();
-            self.state.borrow_mut().adopt(config, csn);
+            let too_late = Admitted::new();
+            let admitted = if Canary::LegMissing.sings() { &too_late } else { admitted };
+            self.state.borrow_mut().adopt(config, csn, admitted);
             self.shard.inner.leases.own(self.id, epoch, &seats);
             self.progressed.notify();
         };
         match change_config(&self.shard, epoch, csn, &base, next, effective).await {
             Ok(csn) => {
-                self.state.borrow_mut().csn = csn;
+                let mut state = self.state.borrow_mut();
+                state.csn = csn;
+                if Canary::LegMissing.sings() {
+                    state.admit(admitted);
+                }
                 true
             }
             Err(ChangeError::Superseded(promised)) => {
@@ -459,10 +470,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if !self.take_back(member, &answer, rejoin).await {
             return;
         }
-        if self.change(next).await {
-            let config = self.config();
-            let now = config.member(member.component).expect("a member of its config");
-            self.state.borrow_mut().link(now, answer.session);
+        if self.change_admitting(next, &Admitted::from([(member.component, answer.session)])).await {
             self.start_resync(member.component);
         }
     }
@@ -547,9 +555,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     async fn change_members_admitting(self: &Rc<Self>, change: MemberChange, size_bytes: u64) -> Result<(), String> {
-        let mut sessions = Vec::new();
+        let mut admitted = Admitted::new();
         for member in change.members.iter().filter(|m| change.added.contains(&m.component)) {
-            sessions.push((*member, self.admit_new(member, size_bytes).await?));
+            admitted.insert(member.component, self.admit_new(member, size_bytes).await?);
         }
         let before = self.config();
         let mut next = (*before).clone();
@@ -561,15 +569,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
         }
         next.size_bytes = size_bytes;
-        if !self.change(next).await {
+        if !self.change_admitting(next, &admitted).await {
             return Err("the new members were not accepted by a majority; it is tried again".into());
         }
-        for (member, session) in sessions.into_iter().filter(|(m, _)| m.set().is_some()) {
-            self.state.borrow_mut().link(&member, session);
-            if matches!(member.state, ComponentState::Resyncing { .. }) {
-                self.start_resync(member.component);
-            }
-        }
+        // A witness has no link, what is in sync nothing to be filled with.
+        admitted.into_keys().for_each(|component| self.start_resync(component));
         for gone in before.members.iter().filter(|m| change.removed.contains(&m.component)) {
             let (disk_group, component) = (gone.disk_group, gone.component);
             let delete = Request::DeleteComponent { disk_group, component, object: self.id };

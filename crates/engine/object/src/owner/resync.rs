@@ -47,9 +47,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let Some(link) = self.state.borrow().link_of(component) else {
             return;
         };
+        let Some((_, since)) = self.stage(component, link.target.session) else {
+            return;
+        };
         let progress = Progress {
             host: link.host,
-            full: self.stage(component, link.target.session).is_some_and(|(_, since)| since == OpId::ZERO),
+            full: since == OpId::ZERO,
             session: link.target.session,
             bytes_total: 0,
             bytes_done: 0,

@@ -39,14 +39,25 @@ pub(crate) struct Leg {
     pub(crate) link: Link,
 }
 
+/// A replica set, as operations on it see it.
+#[derive(Debug, Clone, Default)]
+struct SetLegs {
+    /// The components that take writes: what an operation is sent to.
+    legs: Rc<[Leg]>,
+    /// Those that are in sync in the configuration in effect.
+    in_sync: Rc<[ComponentId]>,
+}
+
+/// Sessions of components that the owner admitted for a configuration that is not in effect yet.
+pub(crate) type Admitted = BTreeMap<ComponentId, SessionId>;
+
 /// The owner's view of its object.
 pub(crate) struct State {
     pub(crate) config: Rc<ObjectConfig>,
     pub(crate) csn: Csn,
     pub(crate) epoch: Epoch,
     links: BTreeMap<ComponentId, Link>,
-    /// Per replica set, the components that take writes: what an operation is sent to.
-    legs: Vec<Rc<[Leg]>>,
+    sets: Vec<SetLegs>,
     /// Operations that have begun and not ended, by seq.
     in_flight: Numbered<()>,
     /// The last operation that a component is known to have acknowledged: what it must still have when its host comes back.
@@ -77,7 +88,7 @@ impl State {
             csn,
             epoch,
             links: BTreeMap::new(),
-            legs: Vec::new(),
+            sets: Vec::new(),
             in_flight: Numbered::from(1),
             acked,
             kept_out: BTreeMap::new(),
@@ -87,35 +98,59 @@ impl State {
             wrote: true,
             draining: false,
         };
-        let members = state.config.members.clone();
-        for member in members.iter().filter(|m| m.set().is_some() && m.state.takes_writes()) {
-            if let Some(&session) = sessions.get(&member.component) {
-                state.link(member, session);
-            }
-        }
-        state.rebuild_legs();
+        state.admit(sessions);
         state
     }
 
     /// Writes go to the member from now on.
     pub(crate) fn link(&mut self, member: &Member, session: SessionId) {
-        let target = Target { disk_group: member.disk_group, component: member.component, epoch: self.epoch, session };
-        self.links.insert(member.component, Link { host: member.host, target, required: member.state.in_sync() });
+        self.set_link(member, session);
         self.rebuild_legs();
     }
 
+    fn set_link(&mut self, member: &Member, session: SessionId) {
+        let target = Target { disk_group: member.disk_group, component: member.component, epoch: self.epoch, session };
+        self.links.insert(member.component, Link { host: member.host, target, required: member.state.in_sync() });
+    }
+
+    /// Writes go to these members from now on, as far as they hold data and take writes.
+    pub(crate) fn admit(&mut self, admitted: &Admitted) {
+        let config = self.config.clone();
+        for member in config.members.iter().filter(|m| m.set().is_some() && m.state.takes_writes()) {
+            if let Some(&session) = admitted.get(&member.component) {
+                self.set_link(member, session);
+            }
+        }
+        self.rebuild_legs();
+    }
+
+    /// From links and members to what operations look at.
+    ///
+    /// # Panics
+    /// A component in sync has no link: operations would be acknowledged without it.
     fn rebuild_legs(&mut self) {
         let sets = self.config.members.iter().filter_map(Member::set).max().map_or(0, |s| s as usize + 1);
-        let mut legs = vec![Vec::new(); sets];
+        let mut legs = vec![(Vec::new(), Vec::new()); sets];
         for member in &self.config.members {
-            if let (Some(set), Some(link)) = (member.set(), self.link_of(member.component)) {
-                legs[set as usize].push(Leg { component: member.component, link });
+            let Some(set) = member.set() else { continue };
+            let (legs, in_sync) = &mut legs[set as usize];
+            let link = self.link_of(member.component);
+            legs.extend(link.map(|link| Leg { component: member.component, link }));
+            if member.state.in_sync() {
+                assert!(link.is_some() || Canary::LegMissing.sings(), "a component in sync takes writes");
+                in_sync.push(member.component);
             }
         }
         // This host first: its device is at work while the messages to the others are put together and copied.
         let me = self.epoch.host;
-        legs.iter_mut().for_each(|legs| legs.sort_by_key(|leg| leg.link.host != me));
-        self.legs = legs.into_iter().map(Rc::from).collect();
+        legs.iter_mut().for_each(|(legs, _)| legs.sort_by_key(|leg| leg.link.host != me));
+        let set = |(legs, in_sync): (Vec<_>, Vec<_>)| SetLegs { legs: legs.into(), in_sync: in_sync.into() };
+        self.sets = legs.into_iter().map(set).collect();
+    }
+
+    /// Components of a replica set whose stable media an acknowledged operation is on.
+    pub(crate) fn in_sync(&self, set: ReplicaSetIndex) -> Rc<[ComponentId]> {
+        self.sets.get(set as usize).map(|set| set.in_sync.clone()).unwrap_or_default()
     }
 
     /// The session and address of a component that takes writes.
@@ -132,7 +167,7 @@ impl State {
     pub(crate) fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Rc<[Leg]>) {
         let seq = self.in_flight.push(());
         self.wrote = true;
-        let legs = self.legs.get(set as usize).cloned().unwrap_or_default();
+        let legs = self.sets.get(set as usize).map(|set| set.legs.clone()).unwrap_or_default();
         (OpId { epoch: self.epoch, seq }, self.settled(), legs)
     }
 
@@ -245,8 +280,9 @@ impl State {
         (config, self.failed.clone())
     }
 
-    /// A configuration took effect.
-    pub(crate) fn adopt(&mut self, config: ObjectConfig, csn: Csn) {
+    /// A configuration took effect. Writes go to what it newly admits from this very moment: what is in sync in it is what they
+    /// are acknowledged by.
+    pub(crate) fn adopt(&mut self, config: ObjectConfig, csn: Csn, admitted: &Admitted) {
         assert!(csn > self.csn, "configurations only go forward");
         self.config = Rc::new(config);
         self.csn = csn;
@@ -259,6 +295,6 @@ impl State {
         self.failed.retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
         self.acked.retain(|component, _| members.contains_key(component));
         self.kept_out.retain(|component, _| members.contains_key(component));
-        self.rebuild_legs();
+        self.admit(admitted);
     }
 }

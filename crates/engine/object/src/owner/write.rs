@@ -160,7 +160,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         watch: Option<&Watch<E>>,
     ) -> Operation<E> {
         let begun = self.state.borrow_mut().begin(set);
-        self.send(begun, client, body, lock, watch.map(Watch::copies))
+        self.send(begun, client, body, lock, (Some(set), watch.map(Watch::copies)))
     }
 
     /// Sends a region to one component (resync); the set's other copies are the source.
@@ -173,7 +173,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Operation<E> {
         let (op, settled, legs) = self.state.borrow_mut().begin(set);
         let legs = legs.iter().filter(|l| l.component == component).copied().collect();
-        self.send((op, settled, legs), ClientTag::default(), body, lock, None)
+        self.send((op, settled, legs), ClientTag::default(), body, lock, (None, None))
     }
 
     fn send(
@@ -182,7 +182,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         client: ClientTag,
         body: Body,
         lock: Lock,
-        watch: Option<CopyWatch<E>>,
+        (held_by, watch): (Option<ReplicaSetIndex>, Option<CopyWatch<E>>),
     ) -> Operation<E> {
         let Body { blocks, data } = body;
         let apply = ComponentOp::Apply { op, settled, client, blocks };
@@ -193,18 +193,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let answers = Answers(legs.iter().map(ask).collect());
         let owned = self.clone();
-        let steps = Box::pin(async move { owned.finish(op, legs, answers, lock, watch).await });
+        let steps = Box::pin(async move { owned.finish(op, legs, answers, lock, (held_by, watch)).await });
         Operation { op, env: self.shard.inner.env.clone(), steps: Some(steps) }
     }
 
-    /// From the answers to the acknowledgement.
+    /// From the answers to the acknowledgement. `held_by`: the replica set whose copies in sync have the operation by then.
     async fn finish(
         self: Rc<Self>,
         op: OpId,
         legs: Rc<[Leg]>,
         mut answers: Answers,
         lock: Lock,
-        mut watch: Option<CopyWatch<E>>,
+        (held_by, mut watch): (Option<ReplicaSetIndex>, Option<CopyWatch<E>>),
     ) -> Result<(), OpError> {
         let mut outcome = Outcome::default();
         while answers.wait_for_any(|c| self.state.borrow().requires(c)) {
@@ -238,6 +238,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if let Some(watch) = watch.filter(|_| !outcome.failed.is_empty()) {
             watch.recorded();
         }
+        if let Some(set) = held_by {
+            let answered = |c: ComponentId| !answers.wait_for_any(|late| late == c) && !outcome.failed.contains(&c);
+            self.assert_held(set, |c| legs.iter().any(|leg| leg.component == c) && answered(c));
+        }
         drop(lock);
         if answers.is_empty() {
             self.end_op(op);
@@ -246,6 +250,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.shard.inner.env.spawn(async move { owned.hear_late(op, answers).await });
         }
         Ok(())
+    }
+
+    /// W1, where the acknowledgement is given: one copy at least has the operation, and each that is in sync.
+    fn assert_held(&self, set: ReplicaSetIndex, held: impl Fn(ComponentId) -> bool) {
+        // These bugs are for those who look from outside.
+        let hidden = [Canary::LegMissing, Canary::AckFirstCopy, Canary::AbsenceNotRecorded, Canary::NoBarrier];
+        if hidden.into_iter().any(Canary::sings) {
+            return;
+        }
+        let in_sync = self.state.borrow().in_sync(set);
+        assert!(!in_sync.is_empty(), "replica set {set} has a copy in sync");
+        assert!(in_sync.iter().all(|c| held(*c)), "what is acknowledged is on every copy in sync of replica set {set}");
     }
 
     /// Hears the copies that no acknowledgement waits for: resyncing ones confirm or are reported failed. Until then the
