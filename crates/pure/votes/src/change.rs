@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use cairn_geometry::replica_sets;
 use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex};
 
 /// How a change has to be made.
@@ -31,6 +32,8 @@ pub enum IllegalChange {
     NoCopy(ReplicaSetIndex),
     /// What is decided stays decided.
     Undecided,
+    /// A disk keeps its addresses: none goes away, and each stays with its replica set.
+    Addresses,
 }
 
 impl fmt::Display for IllegalChange {
@@ -42,6 +45,7 @@ impl fmt::Display for IllegalChange {
             Self::Component(component) => write!(f, "component {component} cannot change so"),
             Self::NoCopy(set) => write!(f, "replica set {set} would have no copy in sync"),
             Self::Undecided => f.write_str("decided operations would be undecided"),
+            Self::Addresses => f.write_str("the object would be smaller, or its blocks would be elsewhere"),
         }
     }
 }
@@ -50,8 +54,8 @@ impl std::error::Error for IllegalChange {}
 
 /// Whether `config` may follow `base`, and how.
 ///
-/// A new copy of an existing set enters with nothing in it: resyncing or absent since the first operation. Sets that
-/// `base` does not have (a disk that grows) may enter in sync. A tombstone needs no copies.
+/// A new copy enters with nothing in it: resyncing or absent since the first operation. Copies of sets that a growth adds enter in
+/// sync, one of each set at least: nobody can have written there, and all of them read as zeroes. A tombstone needs no copies.
 ///
 /// # Errors
 /// The first rule that it breaks.
@@ -65,9 +69,13 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
     if config.decided < base.decided {
         return Err(IllegalChange::Undecided);
     }
+    if config.layout != base.layout || config.size_bytes < base.size_bytes {
+        return Err(IllegalChange::Addresses);
+    }
     let old_sets: BTreeSet<_> = base.members.iter().filter_map(Member::set).collect();
+    let grown = replica_sets(&base.layout, base.size_bytes)..replica_sets(&config.layout, config.size_bytes);
     let mut seen = BTreeSet::new();
-    let mut kept_in_sync = BTreeSet::new();
+    let mut in_sync = BTreeSet::new();
     let mut kind = if base.members.len() == config.members.len() { ChangeKind::StateOnly } else { ChangeKind::Joint };
     for member in &config.members {
         if !seen.insert(member.component) {
@@ -76,7 +84,10 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
         let old = base.member(member.component);
         let legal = match (old, member.set()) {
             (Some(old), _) => same_place(old, member) && may_become(old, member),
-            (None, Some(set)) => !old_sets.contains(&set) || enters_empty(member.state),
+            (None, Some(set)) if grown.contains(&set) && !old_sets.contains(&set) => {
+                member.state.in_sync() || enters_empty(member.state)
+            }
+            (None, Some(set)) => old_sets.contains(&set) && enters_empty(member.state),
             (None, None) => true,
         };
         if !legal {
@@ -85,15 +96,15 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
         if old.is_none_or(|old| old.votes != member.votes) {
             kind = ChangeKind::Joint;
         }
-        if let (Some(old), Some(set)) = (old, member.set())
-            && old.state.in_sync()
+        if let Some(set) = member.set()
+            && old.is_none_or(|old| old.state.in_sync())
             && member.state.in_sync()
         {
-            kept_in_sync.insert(set);
+            in_sync.insert(set);
         }
     }
-    match old_sets.difference(&kept_in_sync).next() {
-        Some(&set) if !config.deleted => Err(IllegalChange::NoCopy(set)),
+    match old_sets.into_iter().chain(grown).find(|set| !in_sync.contains(set)) {
+        Some(set) if !config.deleted => Err(IllegalChange::NoCopy(set)),
         _ => Ok(kind),
     }
 }

@@ -33,7 +33,8 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
     ObjectConfig {
         object: ObjectId(1),
         name: "d".into(),
-        size_bytes: 1 << 30,
+        // A chunk, and so a replica set, for each GiB.
+        size_bytes: if names.iter().any(|name| name.starts_with('s')) { 2 << 30 } else { 1 << 30 },
         policy: Policy::default(),
         policy_name: "default".into(),
         layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
@@ -118,6 +119,8 @@ r1 r2 w : ok ok ok | r1 r2 w r3 : ok ok ok re | Joint
 r1 r2 w : ok ok ok | r1 r2 w r3 : ok ok ok st | Joint
 r1 r2 w : ok ok ok | r1 r2 w r3 : ok ok ok ok | Component
 r1 r2 w : ok ok ok | r1 r2 w s1 : ok ok ok ok | Joint
+r1 r2 w : ok ok ok | r1 r2 w s1 s2 : ok ok ok ok re | Joint
+r1 r2 w : ok ok ok | r1 r2 w s1 : ok ok ok re | NoCopy
 r1 r2 w : ok ok ok | r1 r2 : ok ok            | Joint
 r1 r2 w : ok st ok | r1 : ok                  | Joint
 r1 r2 w : st ok ok | r1 : st                  | NoCopy
@@ -156,6 +159,14 @@ fn other_illegal_changes() {
     assert_eq!(changed(&|c| c.members[1].votes = 2), Ok(ChangeKind::Joint));
     assert_eq!(changed(&|c| c.members[1] = c.members[0]), Err(IllegalChange::Twice(ComponentId(1))));
     assert_eq!(changed(&|c| c.members[1].host = HostId(9)), Err(IllegalChange::Component(ComponentId(2))));
+    // Addresses stay, and a new set is one that nobody can have written to.
+    assert_eq!(changed(&|c| c.size_bytes -= 512), Err(IllegalChange::Addresses));
+    assert_eq!(changed(&|c| c.layout.chunk_bytes /= 2), Err(IllegalChange::Addresses));
+    assert_eq!(changed(&|c| c.size_bytes = 2 << 30), Err(IllegalChange::NoCopy(1)));
+    let second_set = |c: &mut ObjectConfig| {
+        c.members.push(Member { component: ComponentId(9), role: Role::Data { set: 1, copy: 0 }, ..c.members[0] });
+    };
+    assert_eq!(changed(&second_set), Err(IllegalChange::Component(ComponentId(9))));
     let dead = |c: &mut ObjectConfig| {
         c.deleted = true;
         for m in &mut c.members {

@@ -1,0 +1,184 @@
+//! Against a slow oracle: a change that is legal leaves every block where it is read from as it was.
+//!
+//! The oracle knows nothing of rules. It writes down what each component holds under the configuration that is replaced, block by
+//! block, and reads every block of the new one from every component that is in sync there.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use cairn_geometry::split;
+use cairn_types::{
+    BLOCK_BYTES, BlockRange, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId,
+    OpId, Policy, Role,
+};
+use cairn_votes::check_change;
+use proptest::prelude::*;
+
+/// Where each block of the object is: replica set, and block there.
+fn places(config: &ObjectConfig) -> Vec<(u32, u64)> {
+    let all = BlockRange::new(0, config.size_blocks() as u32);
+    let pieces = split(&config.layout, config.size_bytes, all);
+    pieces.flat_map(|p| (0..u64::from(p.range.count)).map(move |n| (p.set, p.range.first + n))).collect()
+}
+
+/// What a component holds at a block that was never written there.
+const ZERO: u64 = 0;
+
+/// Whether every block of `next` reads as it was acknowledged under `base`, from any copy that counts as in sync.
+fn keeps_all(base: &ObjectConfig, next: &ObjectConfig) -> bool {
+    let (before, after) = (places(base), places(next));
+    if after.len() < before.len() {
+        return false;
+    }
+    // The nth block was written with n + 1; a copy that is being filled has all of it once it is active.
+    let held: BTreeMap<(u32, u64), u64> = before.iter().enumerate().map(|(n, at)| (*at, n as u64 + 1)).collect();
+    let reads = |member: &Member, at: u64| match base.member(member.component) {
+        Some(old) if matches!(old.state, ComponentState::Active | ComponentState::Resyncing { .. }) => {
+            old.set().map(|set| held.get(&(set, at)).copied().unwrap_or(ZERO))
+        }
+        Some(_) => None,
+        None => Some(ZERO),
+    };
+    after.iter().enumerate().all(|(n, (set, at))| {
+        let wanted = if n < before.len() { n as u64 + 1 } else { ZERO };
+        let copies: Vec<&Member> = next.replica_set(*set).filter(|m| m.state.in_sync()).collect();
+        // Until the change is in force both count: somebody is in sync in the old one and the new.
+        let was = |m: &&Member| base.member(m.component).is_none_or(|old| old.state.in_sync());
+        let one_stays = copies.iter().any(was);
+        one_stays && copies.into_iter().all(|m| reads(m, *at) == Some(wanted))
+    })
+}
+
+/// Whether no component is believed to have missed less than it did.
+fn forgets_no_miss(base: &ObjectConfig, next: &ObjectConfig) -> bool {
+    let written: BTreeSet<u32> = places(base).into_iter().map(|(set, _)| set).collect();
+    let since = |state| match state {
+        ComponentState::Absent { stale_since } | ComponentState::Resyncing { stale_since } => Some(stale_since),
+        _ => None,
+    };
+    let copies = next.members.iter().filter_map(|m| Some((m, m.set()?)));
+    copies.filter_map(|(m, set)| Some((m, set, since(m.state)?))).all(|(m, set, after)| {
+        match base.member(m.component) {
+            Some(old) => since(old.state).is_none_or(|before| after <= before) && old.state != ComponentState::Degraded,
+            None => !written.contains(&set) || after == OpId::ZERO,
+        }
+    })
+}
+
+fn state() -> impl Strategy<Value = ComponentState> {
+    let seq = |seq| OpId { seq, ..OpId::ZERO };
+    prop_oneof![
+        12 => Just(ComponentState::Active),
+        1 => (0u64..3).prop_map(move |s| ComponentState::Resyncing { stale_since: seq(s) }),
+        1 => (0u64..3).prop_map(move |s| ComponentState::Absent { stale_since: seq(s) }),
+        1 => Just(ComponentState::Degraded),
+    ]
+}
+
+fn member(id: u128, set: u32, state: ComponentState) -> Member {
+    let role = Role::Data { set, copy: id as u32 };
+    Member { component: ComponentId(id), host: HostId(id), disk_group: DiskGroupId(id), votes: 1, role, state }
+}
+
+/// A disk whose sets have one or two copies each.
+fn base() -> impl Strategy<Value = ObjectConfig> {
+    let shape = (1u32..=2, 1u64..=2, 1u64..=60);
+    (shape, prop::collection::vec((state(), state(), any::<bool>()), 40)).prop_map(
+        |((width, rows, sectors), states)| {
+            let strip_bytes = BLOCK_BYTES;
+            let chunk_bytes = rows * u64::from(width) * u64::from(strip_bytes);
+            let layout = Layout { chunk_bytes, stripe_width: width, strip_bytes, copies: 2 };
+            let size_bytes = sectors * 512;
+            let sets = cairn_geometry::replica_sets(&layout, size_bytes);
+            let copies = |set: u32| {
+                let (first, second, two) = states[set as usize % states.len()];
+                let id = 2 * u128::from(set);
+                [Some(member(id, set, first)), two.then(|| member(id + 1, set, second))].into_iter().flatten()
+            };
+            ObjectConfig {
+                object: ObjectId(1),
+                name: String::new(),
+                size_bytes,
+                policy: Policy::default(),
+                policy_name: String::new(),
+                layout,
+                members: (0..sets).flat_map(copies).collect(),
+                decided: OpId::ZERO,
+                deleted: false,
+            }
+        },
+    )
+}
+
+#[derive(Debug, Clone)]
+enum Edit {
+    State(usize, ComponentState),
+    Add(u32, ComponentState),
+    /// New sets with these states, and a size of so many sectors more or less.
+    Resize(i64, Vec<ComponentState>),
+    Size(i64),
+    Remove(usize),
+    Rows(u64),
+    Moved(usize, u32),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        3 => (any::<prop::sample::Index>(), state()).prop_map(|(n, s)| Edit::State(n.index(64), s)),
+        2 => (0u32..20, state()).prop_map(|(set, s)| Edit::Add(set, s)),
+        3 => (1i64..40, prop::collection::vec(state(), 20)).prop_map(|(by, s)| Edit::Resize(by, s)),
+        1 => (-20i64..20).prop_map(Edit::Size),
+        1 => (0usize..64).prop_map(Edit::Remove),
+        1 => (1u64..3).prop_map(Edit::Rows),
+        1 => (0usize..64, 0u32..8).prop_map(|(n, set)| Edit::Moved(n, set)),
+    ]
+}
+
+fn carry_out(config: &mut ObjectConfig, edit: Edit) {
+    let (count, new) = (config.members.len().max(1), 1000 + config.members.len() as u128);
+    let resized = |size: u64, by: i64| size.saturating_add_signed(by * 512).max(512);
+    match edit {
+        Edit::State(n, state) => config.members[n % count].state = state,
+        Edit::Add(set, state) => config.members.push(member(new, set, state)),
+        Edit::Resize(by, states) => {
+            let before = cairn_geometry::replica_sets(&config.layout, config.size_bytes);
+            config.size_bytes = resized(config.size_bytes, by);
+            let sets = before..cairn_geometry::replica_sets(&config.layout, config.size_bytes);
+            let added = sets.zip(states).enumerate();
+            config.members.extend(added.map(|(n, (set, state))| member(new + n as u128, set, state)));
+        }
+        Edit::Size(by) => config.size_bytes = resized(config.size_bytes, by),
+        Edit::Remove(n) => drop(config.members.remove(n % count)),
+        Edit::Rows(rows) => {
+            config.layout.chunk_bytes =
+                rows * u64::from(config.layout.stripe_width) * u64::from(config.layout.strip_bytes)
+        }
+        Edit::Moved(n, set) => config.members[n % count].role = Role::Data { set, copy: 0 },
+    }
+}
+
+/// Goal: no legal change loses a byte, or the memory of a miss. Method: random edits of random configurations.
+#[test]
+fn what_is_legal_keeps_every_block() {
+    let (legal, grown, harmless) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32));
+    let cases = ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(cases, |(base in base(), edits in prop::collection::vec(edit(), 1..3))| {
+        let mut next = base.clone();
+        edits.into_iter().filter(|_| !base.members.is_empty()).for_each(|edit| {
+            if !next.members.is_empty() {
+                carry_out(&mut next, edit);
+            }
+        });
+        let keeps = keeps_all(&base, &next) && forgets_no_miss(&base, &next);
+        harmless.set(harmless.get() + u32::from(keeps));
+        if check_change(&base, &next).is_ok() {
+            prop_assert!(keeps, "legal, and loses something");
+            legal.set(legal.get() + 1);
+            grown.set(grown.get() + u32::from(next.size_bytes > base.size_bytes));
+        }
+    });
+    println!("{} legal of {} harmless, {} of them growths", legal.get(), harmless.get(), grown.get());
+    assert!(legal.get() > 500 && grown.get() > 50, "{} legal, {} growths", legal.get(), grown.get());
+}
