@@ -43,6 +43,9 @@ const SETTLE_IDLE: Duration = Duration::from_millis(100);
 /// How long after the first write since it was told the keeper begins to look for that, at the latest. Not at once: each telling is a
 /// record in the log of every copy, and a guest that writes once a second would cost twice the batches.
 const SETTLE_LATEST: Duration = Duration::from_secs(5);
+/// Components that a look tries to replace, at most, until one can be. Each is a search through the cluster, some 100 microseconds of the
+/// shard; those that it did not come to are the next look's.
+const REPAIRS_TRIED_MAX: usize = 8;
 /// How soon the keeper looks again at an object that is not healthy, after something changed; ever later while nothing does.
 const UNHEALTHY_TICK: Duration = Duration::from_millis(250);
 
@@ -533,14 +536,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             ComponentState::Degraded => true,
             _ => false,
         });
-        let Some(lost) = due.copied() else { return };
-        if placer.many_hosts_gone() || self.state.borrow().ended.is_some() {
+        let due: Vec<ComponentId> = due.map(|m| m.component).collect();
+        if due.is_empty() || placer.many_hosts_gone() {
             return;
         }
-        let Ok(change) = placer.replace(&config, lost.component) else {
-            return;
-        };
-        let _ = self.change_members(change, config.size_bytes).await;
+        // One that cannot be placed keeps no other from it.
+        for lost in looks::in_turn(due, self.repaired_last.get()).into_iter().take(REPAIRS_TRIED_MAX) {
+            if self.state.borrow().ended.is_some() {
+                return;
+            }
+            self.repaired_last.set(Some(lost));
+            let config = self.config();
+            let Ok(change) = placer.replace(&config, lost) else { continue };
+            if self.change_members(change, config.size_bytes).await.is_ok() {
+                return;
+            }
+        }
     }
 
     /// Makes the new components, admits them, and brings the new membership into effect (a joint change). What is

@@ -3,6 +3,7 @@
 //! Promises    K1  looks at objects at rest are [`QUIET_LOOKS_PER_S`] a second and shard at most, spread evenly, however many it owns
 //!             K2  an object that something is wrong with is looked at again before that has lasted twice as long, and no
 //!                 later than one at rest
+//!             K3  of many that wait for something, each has its turn, also where the first can never have it
 //! Not here    what a look does, and what wakes a keeper before its time (`keeper`)
 
 use std::time::Duration;
@@ -44,6 +45,14 @@ pub(super) fn next_quiet(now: Time, object: ObjectId, owned: usize) -> Time {
 /// host that is gone.
 pub(super) fn again_after(first: Duration, lasted: Duration) -> Duration {
     first.max(lasted)
+}
+
+/// All of `due`, from the one after `last` on.
+pub(super) fn in_turn<T: Ord>(mut due: Vec<T>, last: Option<T>) -> Vec<T> {
+    due.sort_unstable();
+    let first = last.map_or(0, |last| due.partition_point(|one| *one <= last));
+    due.rotate_left(first);
+    due
 }
 
 #[cfg(test)]
@@ -90,6 +99,27 @@ mod tests {
             let most = looks.values().max().copied().unwrap_or_default();
             assert!(most <= most_in_a_tenth, "{owned}: {most} looks at once");
         }
+    }
+
+    /// K3. Goal: nobody starves. Method: some of nine can never be helped; looks help one, and try three at most.
+    #[test]
+    fn each_has_its_turn() {
+        for never in 0..1u32 << 9 {
+            let can = |n: &u32| never >> n & 1 == 0;
+            let (mut due, mut last): (Vec<u32>, Option<u32>) = ((0..9).rev().collect(), None);
+            for _ in 0..9 + 9 {
+                for one in in_turn(due.clone(), last).into_iter().take(3) {
+                    last = Some(one);
+                    if can(&one) {
+                        due.retain(|other| *other != one);
+                        break;
+                    }
+                }
+            }
+            assert!(!due.iter().any(can), "{due:?} of {never:b}");
+        }
+        assert_eq!(in_turn(vec![3, 1, 2], Some(1)), [2, 3, 1]);
+        assert!(in_turn(Vec::new(), Some(1)).is_empty());
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     pub(crate) stages: StagesCell,
     /// For how long its components have been absent.
     absences: RefCell<absences::Absences>,
+    /// The component that was to be replaced last.
+    repaired_last: Cell<Option<ComponentId>>,
     /// When the IOPS limit lets the next request pass.
     next_io: Cell<Time>,
     /// Commands of administrators that the keeper carries out between config changes.
@@ -95,6 +97,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             forwarded: Forwarded::default(),
             stages: StagesCell::default(),
             absences: RefCell::default(),
+            repaired_last: Cell::default(),
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),
         });
