@@ -143,6 +143,10 @@ impl<E: Env> LocalStore for GroupStore<E> {
         self.group.components_of(object).iter().map(local).collect()
     }
 
+    fn record_bytes_max(&self) -> usize {
+        self.group.record_bytes_max()
+    }
+
     fn records(&self) -> Vec<(ObjectId, Bytes)> {
         self.group.records()
     }

@@ -50,6 +50,8 @@ pub trait LocalStore: Clone + 'static {
     fn component(&self, component: ComponentId) -> Option<LocalComponent>;
     /// All components of an object.
     fn components_of(&self, object: ObjectId) -> Vec<LocalComponent>;
+    /// Bytes of a record, at most: of a larger one nothing is taken.
+    fn record_bytes_max(&self) -> usize;
     /// All records.
     fn records(&self) -> Vec<(ObjectId, Bytes)>;
     /// Every operation up to this one is decided.

@@ -30,6 +30,9 @@ use crate::{
     local_store::{LocalComponent, LocalStore},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// What a request is answered with.
 pub type Served = Result<(Answer, Vec<Bytes>), Refusal>;
 
@@ -357,6 +360,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         // Persisted even when nothing changed: the answer says that every earlier append is durable too.
         let _ = cairn_record::promise(&mut record, epoch);
         let bytes = encode_record(&record);
+        too_large(&group.store, &bytes).map_err(Err)?;
         group.seats.insert(object, record);
         let all = only.is_empty() || group.admitted.is_empty();
         for component in group.store.components_of(object) {
@@ -570,7 +574,11 @@ impl<S: LocalStore> Group<S> {
             AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
             AcceptRefused::Csn(csn) => Refusal::Stale { csn },
         })?;
-        let durable = self.store.append(Change::Record { object, bytes: encode_record(record) });
+        let bytes = encode_record(&record);
+        // Nothing is taken that this disk group cannot write down: who asks next would be told of it.
+        too_large(&self.store, &bytes)?;
+        self.seats.insert(object, record);
+        let durable = self.store.append(Change::Record { object, bytes });
         Ok(Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) }))
     }
 
@@ -603,6 +611,20 @@ fn not_open() -> Refusal {
 
 fn refuse(refusal: Refusal) -> LocalBoxFuture<'static, Served> {
     ready(Err(refusal)).boxed()
+}
+
+fn too_large<S: LocalStore>(store: &S, bytes: &Bytes) -> Result<(), Refusal> {
+    let most = store.record_bytes_max();
+    match bytes.len() > most {
+        true => Err(Refusal::Invalid(format!("a record of {} bytes; disk groups here take {most}", bytes.len()))),
+        false => Ok(()),
+    }
+}
+
+/// Bytes of the record of a seat that has accepted this.
+pub(crate) fn record_bytes(accepted: &Accepted) -> usize {
+    let (object, promised) = (accepted.config.object, accepted.epoch);
+    encode_record(&SeatRecord { object, promised, accepted: Some(accepted.clone()) }).len()
 }
 
 /// Version of the encoded record.

@@ -246,6 +246,10 @@ impl<E: Env> DiskGroup<E> {
         let mut ahead = state.components_of.range((from, Bound::Unbounded)).map(|(object, _)| *object);
         (ahead.by_ref().take(most).collect(), ahead.next().is_some())
     }
+    /// Bytes of a record, at most: a larger one is refused.
+    pub fn record_bytes_max(&self) -> usize {
+        crate::append::RECORD_BYTES_MAX.min(self.inner().state.borrow().ring.segment_bytes as usize / 4)
+    }
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {
         let state = self.inner().state.borrow();

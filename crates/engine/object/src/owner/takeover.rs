@@ -17,6 +17,7 @@ use futures::{
 
 use crate::{
     local_store::LocalStore,
+    seats::record_bytes,
     shard::{PartsReply, Shard},
 };
 
@@ -283,6 +284,13 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
         Ok(begun) => begun,
         Err(illegal) => return Err(ChangeError::Illegal(illegal.to_string())),
     };
+    // Asked of seats that all refuse it, it would end the owner in doubt, again and again.
+    let (bytes, most) = (record_bytes(change.record()), shard.record_bytes_max());
+    if bytes > most {
+        return Err(ChangeError::Illegal(format!(
+            "the record of the change has {bytes} bytes, and disk groups take {most}"
+        )));
+    }
     let (env, began) = (&shard.inner.env, shard.inner.env.now());
     let mut effects = VecDeque::from(effects);
     let mut inputs: FuturesUnordered<LocalBoxFuture<'static, (Seat, Csn, PartsReply)>> = FuturesUnordered::new();
