@@ -623,6 +623,11 @@ impl Cluster {
         self.seen.borrow().violations.clone()
     }
 
+    /// The highest epoch in which anyone has served an object.
+    pub fn epoch_max(&self) -> u64 {
+        self.seen.borrow().owners.keys().map(|(_, epoch)| *epoch).max().unwrap_or(0)
+    }
+
     /// Messages whose blocks were found changed, so far.
     pub fn arrived_changed(&self) -> u64 {
         self.seen.borrow().arrived_changed

@@ -320,6 +320,9 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
     }
 
     async fn become_owner(&self, known: &Accepted) -> Result<(), Try> {
+        if let Some(why) = self.inner.shard.seizure_waits(self.inner.object) {
+            return Err(Try::Repeat(why));
+        }
         match self.inner.shard.take_over(known).await {
             Ok(()) => Ok(()),
             Err(SeizeError::Superseded(epoch)) | Err(SeizeError::LeaseHeld { by: epoch, .. }) => {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrived;
+mod backoff;
 mod client;
 mod copies;
 mod forwards;

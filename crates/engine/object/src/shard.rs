@@ -14,6 +14,7 @@ use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
 use crate::{
+    backoff::Backoff,
     forwards::Forwards,
     leases::Leases,
     local_store::LocalStore,
@@ -189,6 +190,8 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) resync_out_bytes: Cell<u64>,
     /// Objects that this shard is seizing just now; others wait for the outcome.
     pub(crate) seizing: RefCell<BTreeSet<ObjectId>>,
+    /// Those that it could not seize lately, until it can.
+    not_seized: RefCell<BTreeMap<ObjectId, Backoff>>,
     /// A seizure came to its end. Not `changed`: whoever failed and waits to try again must not wake the others to
     /// do the same, for ever.
     pub(crate) seized: Signal,
@@ -230,6 +233,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 stages: AllStages::default(),
                 resync_out_bytes: Cell::new(0),
                 seizing: RefCell::default(),
+                not_seized: RefCell::default(),
                 seized: Signal::default(),
                 epochs: RefCell::default(),
             }),
@@ -416,6 +420,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         // A task of its own: a seizure left half way would hold its claims for ever if whoever asked goes away.
         inner.env.spawn(async move {
             let won: Result<Won, SeizeError> = seize(&shard, &known).await;
+            shard.note_seizure(object, won.as_ref().err());
             let result = won.map(|won| drop(Owned::begin(&shard, won)));
             shard.inner.seizing.borrow_mut().remove(&object);
             shard.inner.seized.notify();
@@ -423,6 +428,34 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         });
         let stopping = SeizeError::Inaccessible("the host is stopping".into());
         receiver.await.unwrap_or(Err(stopping))
+    }
+
+    fn note_seizure(&self, object: ObjectId, failed: Option<&SeizeError>) {
+        let (env, mut not_seized) = (&self.inner.env, self.inner.not_seized.borrow_mut());
+        let Some(why) = failed.filter(|why| **why != SeizeError::Deleted) else {
+            not_seized.remove(&object);
+            return;
+        };
+        let lease = match why {
+            SeizeError::LeaseHeld { for_ms, .. } => Some(Duration::from_millis(*for_ms)),
+            _ => None,
+        };
+        let (now, before) = ((env.now(), self.changes()), not_seized.get(&object));
+        let backoff = Backoff::after(before, now, lease, env.random_u64(), why.to_string());
+        not_seized.insert(object, backoff);
+    }
+
+    /// Why the object is not to be seized right now for a guest: it was tried just now, in vain, and nothing has changed since.
+    pub(crate) fn seizure_waits(&self, object: ObjectId) -> Option<String> {
+        let not_seized = self.inner.not_seized.borrow();
+        let last = not_seized.get(&object).filter(|last| last.waits(self.inner.env.now(), self.changes()));
+        last.map(|last| last.why.clone())
+    }
+
+    /// Bytes of a record that every disk group here takes; no bound where there is none.
+    pub(crate) fn record_bytes_max(&self) -> usize {
+        let each = self.inner.seats.stores().into_iter().map(|store| store.record_bytes_max());
+        each.min().unwrap_or(usize::MAX)
     }
 
     /// Sends a request to a disk group; in this shard by a plain call. Sent before this returns.

@@ -71,6 +71,15 @@ fn too_early() -> Vec<Scenario> {
             serving_too_early,
         ),
         Scenario::new(
+            "13. all peers stand still",
+            (
+                "whoever is left does not spend epochs on what cannot be had, and serves soon after they go on",
+                "all hosts but one are paused for 20 s under load, and go on",
+            ),
+            (Shape::plain(3).crowded(), 4),
+            peers_stand_still,
+        ),
+        Scenario::new(
             "11. a cold start in any order",
             (
                 "nobody serves old bytes, and all is well soon",
@@ -449,5 +458,28 @@ async fn one_failure_stalls(stage: Stage) -> Result<(), String> {
         stage.cluster.heal_everything();
     }
     guests.aside.set(None);
+    stage.rest(false).await
+}
+
+/// Epochs that 20 s may cost: a try a second, those at first, and what each of the others tries when they go on.
+const EPOCHS_MAX: u64 = 60;
+
+async fn peers_stand_still(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let left = stage.any();
+    let before = stage.cluster.epoch_max();
+    let others = || (0..stage.hosts()).filter(|n| *n != left);
+    others().for_each(|n| stage.host(n).pause());
+    stage.ms(20_000).await;
+    others().for_each(|n| stage.host(n).resume());
+    stage.ms(4000).await;
+    stage.goes_on(20, 2000).await?;
+    stage.guests[0].stop().await;
+    stage.attach(left).await?;
+    let epochs = stage.cluster.epoch_max() - before;
+    stage.count("epochs in 20 s", epochs);
+    if epochs > EPOCHS_MAX {
+        return Err(format!("P6: {epochs} epochs were spent on what could not be had"));
+    }
     stage.rest(false).await
 }
