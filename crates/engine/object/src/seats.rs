@@ -568,9 +568,9 @@ impl<S: LocalStore> Group<S> {
         by: impl FnOnce(&mut SeatRecord, Accepted) -> Result<BeforeSend, AcceptRefused>,
     ) -> Result<LocalBoxFuture<'static, Served>, Refusal> {
         let object = proposal.config.object;
-        let record = self.seats.get_mut(&object).ok_or(Refusal::NotFound)?;
+        let mut record = self.seats.get(&object).ok_or(Refusal::NotFound)?.clone();
         // Made durable whatever it says: the answer is also that what was taken before is.
-        let _ = by(record, proposal).map_err(|refused| match refused {
+        let _ = by(&mut record, proposal).map_err(|refused| match refused {
             AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
             AcceptRefused::Csn(csn) => Refusal::Stale { csn },
         })?;

@@ -9,7 +9,9 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, Seat, Time};
+use cairn_types::{
+    Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, ReplicaSetIndex, Seat, Time,
+};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
@@ -125,6 +127,16 @@ pub enum ObjectEvent {
     Component { object: ObjectId, name: String, component: ComponentId, host: HostId, now: String },
     /// A resync ended.
     Resynced { object: ObjectId, name: String, component: ComponentId, bytes: u64 },
+    /// All else is copied to a component that is being filled, and these blocks of its replica set no copy in sync can give: it waits
+    /// until they are written, or a copy that has them is in sync. The first of them counts within the set.
+    ResyncWaits {
+        object: ObjectId,
+        name: String,
+        component: ComponentId,
+        set: ReplicaSetIndex,
+        first_block: u64,
+        blocks: u64,
+    },
     /// A request was repeated that had been carried out before: its guest was answered, and nothing was done again.
     DoneBefore { object: ObjectId },
     /// A message of this host arrived with other blocks than it sent; it counts as lost.

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Bytes of an object record, at most: what a batch header has room for beside it.
-const RECORD_BYTES_MAX: usize = 256 << 10;
+pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
 /// A record, its data, and whether it may overtake in a full log.
 pub(crate) type Converted = (LogRecord, DataParts, Class);

@@ -248,7 +248,7 @@ impl<E: Env> DiskGroup<E> {
     }
     /// Bytes of a record, at most: a larger one is refused.
     pub fn record_bytes_max(&self) -> usize {
-        crate::append::RECORD_BYTES_MAX.min(self.inner().state.borrow().ring.segment_bytes as usize / 4)
+        crate::convert::RECORD_BYTES_MAX.min(self.inner().state.borrow().ring.segment_bytes as usize / 4)
     }
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {

@@ -153,6 +153,17 @@ impl Outside<LinuxEnv> for Process {
                 let bytes = format_bytes(bytes);
                 tracing::info!(host, disk = name, component = %component, bytes, "resync has ended");
             }
+            ObjectEvent::ResyncWaits { name, component, set, first_block, blocks, .. } => {
+                tracing::warn!(
+                    host,
+                    disk = name,
+                    component = %component,
+                    set,
+                    first_block,
+                    blocks,
+                    "all else is copied, and no copy in sync can give these blocks: the component is in sync once they are written over"
+                );
+            }
             ObjectEvent::DoneBefore { object } => {
                 tracing::debug!(host, object = %object, "a repeated request had been carried out before");
             }

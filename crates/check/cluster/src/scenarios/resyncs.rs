@@ -14,7 +14,7 @@ use crate::{
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    [away(), spoiled()].into_iter().flatten().collect()
+    [away(), spoiled(), short_of_sources()].into_iter().flatten().collect()
 }
 
 /// A copy was away.
@@ -137,6 +137,19 @@ fn spoiled() -> Vec<Scenario> {
             bits_rot,
         ),
     ]
+}
+
+/// What is to be copied cannot be had.
+fn short_of_sources() -> Vec<Scenario> {
+    vec![Scenario::new(
+        "P5. the only source of a resync has bad blocks",
+        (
+            "all other blocks are copied, what it waits for is said, and it ends when those blocks are written",
+            "a copy is away while guests write; bits turn over at the other copy; the first one comes back; then all is written over",
+        ),
+        (Shape::plain(3), 4),
+        bad_only_source,
+    )]
 }
 
 async fn quick_rejoin(stage: Stage) -> Result<(), String> {
@@ -340,6 +353,44 @@ async fn blocks_change(stage: Stage) -> Result<(), String> {
         return Err(format!("{changed} messages had changed blocks, and {told} were told of"));
     }
     stage.rest(false).await
+}
+
+async fn bad_only_source(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let (source, target) = (copies[0], copies[1]);
+    stage.attach(source).await?;
+    stage.crash(target);
+    stage.told(Moment::Absent, 8000).await?;
+    stage.goes_on(20, 3000).await?;
+    stage.guests[0].stop().await;
+    // All is on the capacity devices by then.
+    stage.ms(3000).await;
+    for n in 0..60 {
+        let device = stage.host(source).disk(&Cluster::device_name(0, Some(n % 2)));
+        if let Some(offset) = device.written(1 << 20, stage.below(1 << 20)) {
+            device.inject(Fault::BitFlip { offset: offset + stage.below(4096), bit: (n % 8) as u8 });
+        }
+    }
+    stage.start(target);
+    let waits = |why: &String| why.contains("no copy in sync can give");
+    let mut summary = stage.show(source).await?;
+    for _ in 0..100 {
+        if summary.reasons.iter().any(waits) {
+            break;
+        }
+        stage.ms(200).await;
+        summary = stage.show(source).await?;
+    }
+    stage.say(format!("{:?}, {} bytes left", summary.reasons, summary.resync_bytes_left));
+    if summary.resync_bytes_left > 0 || !summary.reasons.iter().any(waits) {
+        return Err(format!("P5: a resync that only waits for bad blocks does not say so: {summary:?}"));
+    }
+    let (trimmed, active) =
+        futures::future::join(stage.guests[0].trim_all(source), stage.told(Moment::Active, 15_000)).await;
+    trimmed?;
+    active?;
+    stage.rest(true).await
 }
 
 async fn bits_rot(stage: Stage) -> Result<(), String> {

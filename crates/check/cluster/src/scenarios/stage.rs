@@ -177,6 +177,12 @@ impl Stage {
         record.map_err(|e| e.to_string())?.config.ok_or_else(|| "no record".to_owned())
     }
 
+    /// The first disk as a host shows it.
+    pub async fn show(&self, n: usize) -> Result<v1::DiskSummary, String> {
+        let shown = self.cluster.manage(n, async move |node| node.disk_show(Shape::disk_name(0)).await).await;
+        shown.map(|disk| disk.summary).map_err(|e| e.to_string())
+    }
+
     fn number(&self, id: HostId) -> usize {
         self.cluster.members.iter().position(|m| m.host.spoken_id() == id).expect("a host of this cluster")
     }

@@ -72,11 +72,19 @@ impl<E: Env> Node<E> {
         entry: &CatalogueEntry,
         known: Option<(ObjectConfig, Option<&ObjectStatus>)>,
     ) -> v1::DiskSummary {
-        let (health, reasons) = match &known {
+        let (health, mut reasons) = match &known {
             Some((config, status)) => self.health_of(config, status.is_some()),
             None => (v1::DiskHealth::Inaccessible, vec!["no host that answers has its record".to_owned()]),
         };
         let status = known.as_ref().and_then(|(_, s)| *s);
+        let waiting = status.map(|s| &s.resyncs[..]).unwrap_or_default().iter().filter(|r| r.blocks_unreadable > 0);
+        reasons.extend(waiting.map(|resync| {
+            let (host, blocks) = (self.host_name(resync.host), resync.blocks_unreadable);
+            format!(
+                "the copy on host {host} waits for {blocks} blocks of 4 KiB that no copy in sync can give: write them over, or restore them \
+                 from a backup"
+            )
+        }));
         v1::DiskSummary {
             id: object,
             name: entry.name.as_str().to_owned(),

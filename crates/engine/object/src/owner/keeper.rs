@@ -531,7 +531,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (config, now) = (self.config(), inner.env.now());
         self.absences.borrow_mut().look(&config, now);
         let delay = inner.options.borrow().repair_delay;
-        let due = config.members.iter().find(|m| match m.state {
+        let due = config.members.iter().filter(|m| match m.state {
             ComponentState::Absent { .. } => self.absences.borrow().lasted(m.component, now) >= delay,
             ComponentState::Degraded => true,
             _ => false,

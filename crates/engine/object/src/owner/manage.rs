@@ -49,6 +49,8 @@ pub struct ResyncStatus {
     pub bytes_total: u64,
     /// Of that, still to copy.
     pub bytes_left: u64,
+    /// Blocks that no copy in sync can give: it waits until they are written.
+    pub blocks_unreadable: u64,
     /// Since it began.
     pub elapsed_ms: u64,
 }
@@ -108,6 +110,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             full: p.full,
             bytes_total: p.bytes_total,
             bytes_left: p.bytes_total.saturating_sub(p.bytes_done),
+            blocks_unreadable: p.blocks_unreadable,
             elapsed_ms: now.since(p.started).as_millis() as u64,
         };
         resyncs.iter().map(one).collect()

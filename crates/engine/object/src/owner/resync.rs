@@ -5,6 +5,8 @@
 //!                 from the proposal on, acknowledgements need it                                             (I4)
 //!             Y3  what it is asked after an owner's death, it answers like the copies that were there: a request that they
 //!                 carried out without it is not carried out again
+//!             Y4  a block that no copy in sync can give keeps nothing else from being copied; the resync then waits for it, and says so,
+//!                 until the block is written, or a copy that has it is in sync
 //! Source      the two-step activation answers the trap of an undo after a quick rejoin (docs/fault-model.md)
 //!
 //! A resync that is interrupted (target, source or owner gone) starts over from `stale_since`: which regions were
@@ -13,6 +15,7 @@
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
+use cairn_geometry::Piece;
 use cairn_types::{
     BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, HostId, OpId, REGION_BLOCKS,
     REGION_BYTES, REMEMBERED_MAX, RegionIndex, ReplicaSetIndex, SessionId, Time,
@@ -22,13 +25,22 @@ use futures::{StreamExt, stream};
 
 use crate::{
     local_store::LocalStore,
-    owner::{Owned, manage::Queued, state::Leg, write::Body},
+    owner::{
+        Owned,
+        manage::Queued,
+        state::Leg,
+        write::{Body, Lock, OpError},
+    },
     shard::ObjectEvent,
     throttle::PIECE_BYTES,
 };
 
 /// How long after a source failed a resync begins again: that failure is to be recorded first.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// How soon blocks that no copy could give are looked at again, and how late at the most: each look reads them from every copy.
+const UNREADABLE_AGAIN: Duration = Duration::from_millis(500);
+const UNREADABLE_AGAIN_MAX: Duration = Duration::from_secs(10);
 
 /// How far a resync has come.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +50,8 @@ pub(crate) struct Progress {
     pub(crate) session: SessionId,
     pub(crate) bytes_total: u64,
     pub(crate) bytes_done: u64,
+    /// Blocks that no copy in sync can give, for which it waits.
+    pub(crate) blocks_unreadable: u64,
     pub(crate) started: Time,
 }
 
@@ -56,6 +70,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             session: link.target.session,
             bytes_total: 0,
             bytes_done: 0,
+            blocks_unreadable: 0,
             started: self.shard.inner.env.now(),
         };
         self.resyncs.borrow_mut().insert(component, progress);
@@ -84,7 +99,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.stage(component, session)?;
             self.shard.inner.env.sleep(RETRY_AFTER).await;
             self.stage(component, session)?;
-            self.progress(component, session, |p| p.bytes_done = 0);
+            self.progress(component, session, |p| (p.bytes_done, p.blocks_unreadable) = (0, 0));
         }
     }
 
@@ -104,11 +119,44 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut copies = stream::iter(regions)
             .map(|region| self.copy_region(component, session, set, region))
             .buffer_unordered(at_once);
+        let mut unreadable = Vec::new();
         while let Some(copied) = copies.next().await {
-            copied?;
+            unreadable.extend(copied?);
         }
         drop(copies);
+        self.wait_for_blocks(component, session, set, unreadable).await?;
         self.activate(component, session).await
+    }
+
+    /// Y4: copies what could not be copied, once it can be.
+    async fn wait_for_blocks(
+        self: &Rc<Self>,
+        component: ComponentId,
+        session: SessionId,
+        set: ReplicaSetIndex,
+        mut unreadable: Vec<BlockRange>,
+    ) -> Option<()> {
+        let mut told = 0;
+        let mut pause = UNREADABLE_AGAIN;
+        while let Some(first) = unreadable.first() {
+            let blocks = unreadable.iter().map(|range| u64::from(range.count)).sum();
+            self.progress(component, session, |p| p.blocks_unreadable = blocks);
+            if blocks != told {
+                let (object, name, first_block) = (self.id, self.name(), first.first);
+                let event = ObjectEvent::ResyncWaits { object, name, component, set, first_block, blocks };
+                self.shard.tell(event);
+                (told, pause) = (blocks, UNREADABLE_AGAIN);
+            }
+            self.shard.inner.env.sleep(pause).await;
+            pause = (pause * 2).min(UNREADABLE_AGAIN_MAX);
+            let mut left = Vec::new();
+            for range in unreadable {
+                left.extend(self.copy_range(component, session, set, range).await?);
+            }
+            unreadable = left;
+        }
+        self.progress(component, session, |p| p.blocks_unreadable = 0);
+        self.stage(component, session).map(drop)
     }
 
     /// The set and the mark of a component that is still in this resync.
@@ -162,54 +210,86 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Some(regions)
     }
 
-    /// Copies a region, piece by piece, each with its own place in the shard's window.
+    /// Copies a region, piece by piece, each with its own place in the shard's window. Returns the blocks of it that no copy could give.
     async fn copy_region(
         self: &Rc<Self>,
         component: ComponentId,
         session: SessionId,
         set: ReplicaSetIndex,
         region: RegionIndex,
-    ) -> Option<()> {
+    ) -> Option<Vec<BlockRange>> {
         let blocks = cairn_geometry::component_blocks(&self.layout(), self.size_bytes(), set);
         let first = u64::from(region) * u64::from(REGION_BLOCKS);
         let end = blocks.min(first + u64::from(REGION_BLOCKS));
         let mut at = first;
+        let mut unreadable = Vec::new();
         while at < end {
             let place = self.shard.admit_copy((end - at) * u64::from(BLOCK_BYTES)).await;
             let range = BlockRange::new(at, (place.bytes / u64::from(BLOCK_BYTES)) as u32);
-            self.copy_range(component, session, set, range).await?;
+            unreadable.extend(self.copy_range(component, session, set, range).await?);
             at = range.end();
         }
         self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
-        Some(())
+        Some(unreadable)
     }
 
+    /// Copies some blocks, and returns those that no copy could give. `None`: the component or a source failed, or the owner ended.
     async fn copy_range(
         self: &Rc<Self>,
         component: ComponentId,
         session: SessionId,
         set: ReplicaSetIndex,
         range: BlockRange,
-    ) -> Option<()> {
+    ) -> Option<Vec<BlockRange>> {
         let layout = self.layout();
+        let mut unreadable: Vec<BlockRange> = Vec::new();
         for object_range in cairn_geometry::to_object(&layout, set, range) {
             self.not_draining().await.ok()?;
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;
             let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
-            let contents = self.read_piece(piece, None).await.ok()?;
-            let body = Body::copy(piece.range, contents);
-            let bytes = body.data.len() as u64;
-            let copy = self.start_copy(component, set, body, lock.clone());
-            // The ack of a copy waits for nobody (the target is not required): its end is what counts.
-            let op = copy.op;
-            let _ = copy.await;
-            self.copy_ended(op, component, session).await?;
-            let sent = &self.shard.inner.resync_out_bytes;
-            sent.set(sent.get() + bytes);
-            drop(lock);
+            if self.copy_piece(component, session, piece, &lock).await? {
+                continue;
+            }
+            // Block by block, to leave out only what is bad.
+            for n in 0..u64::from(piece.range.count) {
+                let range = BlockRange::new(piece.range.first + n, 1);
+                let block = Piece { range, object_first: piece.object_first + n, ..piece };
+                if self.copy_piece(component, session, block, &lock).await? {
+                    continue;
+                }
+                match unreadable.last_mut() {
+                    Some(last) if last.end() == range.first => last.count += 1,
+                    _ => unreadable.push(range),
+                }
+            }
         }
-        Some(())
+        Some(unreadable)
+    }
+
+    /// Copies a piece under its lock. False: no copy could give it.
+    async fn copy_piece(
+        self: &Rc<Self>,
+        component: ComponentId,
+        session: SessionId,
+        piece: Piece,
+        lock: &Lock,
+    ) -> Option<bool> {
+        let contents = match self.read_piece(piece, None).await {
+            Ok(contents) => contents,
+            Err(OpError::Io(_)) => return Some(false),
+            Err(_) => return None,
+        };
+        let body = Body::copy(piece.range, contents);
+        let bytes = body.data.len() as u64;
+        let copy = self.start_copy(component, piece.set, body, lock.clone());
+        // The ack of a copy waits for nobody (the target is not required): its end is what counts.
+        let op = copy.op;
+        let _ = copy.await;
+        self.copy_ended(op, component, session).await?;
+        let sent = &self.shard.inner.resync_out_bytes;
+        sent.set(sent.get() + bytes);
+        Some(true)
     }
 
     /// Waits until the copy is on the target's stable media, or the target has failed.
