@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use cairn_env::Env;
+use cairn_pace::PIECE_BYTES;
 
-use crate::{local_store::LocalStore, shard::Shard, throttle::PIECE_BYTES, window::Place};
+use crate::{local_store::LocalStore, shard::Shard, window::Place};
 
 impl<E: Env, S: LocalStore> Shard<E, S> {
     fn copy_window(&self) -> u64 {

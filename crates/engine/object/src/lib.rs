@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod arrived;
-mod backoff;
 mod client;
 mod copies;
 mod forwards;
@@ -23,7 +22,6 @@ mod session;
 mod shard;
 mod signal;
 mod stages;
-mod throttle;
 mod window;
 
 pub use client::DiskClient;

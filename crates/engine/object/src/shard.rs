@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
+use cairn_pace::{Backoff, Throttle};
 use cairn_types::{
     Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, ReplicaSetIndex, Seat, Time,
 };
@@ -16,7 +17,6 @@ use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
 use crate::{
-    backoff::Backoff,
     forwards::Forwards,
     leases::Leases,
     local_store::LocalStore,
@@ -26,7 +26,6 @@ use crate::{
     serving::Serving,
     signal::Signal,
     stages::AllStages,
-    throttle::Throttle,
     window::Window,
 };
 

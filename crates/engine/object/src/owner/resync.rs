@@ -16,6 +16,7 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
+use cairn_pace::PIECE_BYTES;
 use cairn_types::{
     BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, HostId, OpId, REGION_BLOCKS,
     REGION_BYTES, REMEMBERED_MAX, RegionIndex, ReplicaSetIndex, SessionId, Time,
@@ -32,7 +33,6 @@ use crate::{
         write::{Body, Lock, OpError},
     },
     shard::ObjectEvent,
-    throttle::PIECE_BYTES,
 };
 
 /// How long after a source failed a resync begins again: that failure is to be recorded first.

@@ -3,7 +3,7 @@
 //!
 //! Promises    guests idle: no pause, as many bytes on the way as the bound allows
 //!             guests there: two pieces on the way, and a rate that falls by a third whenever guests are slow and rises
-//!             by a twelfth otherwise; never below [`RATE_MIN`]
+//!             by a twelfth otherwise; never below 8 MiB/s
 //! Assumes     `on_guest` for every answer of an owner here, `next` before every piece
 //!
 //! Guests are slow when their mean is above twice what it is without resync, or when more than one answer in a hundred takes
@@ -36,7 +36,7 @@ const JUDGEMENTS_AT_ONCE_MAX: u32 = 4;
 ///
 /// 256 KiB take about 0.2 ms each, a region four times that; and log segments of 4 MiB hold 15 of them, but only three regions,
 /// as each of those needs a batch of its own with a header.
-pub(crate) const PIECE_BYTES: u64 = 256 << 10;
+pub const PIECE_BYTES: u64 = 256 << 10;
 /// Bytes of copies on the way beside guests: one piece is read while another is written.
 const WINDOW_BESIDE_GUESTS: u64 = 2 * PIECE_BYTES;
 
@@ -86,7 +86,7 @@ impl UsedTo {
 
 /// The loop's state.
 #[derive(Debug, Clone)]
-pub(crate) struct Throttle {
+pub struct Throttle {
     rate: u64,
     due: Time,
     judged: Time,
@@ -120,7 +120,7 @@ impl Default for Throttle {
 
 impl Throttle {
     /// A guest was answered after `latency`.
-    pub(crate) fn on_guest(&mut self, now: Time, latency: Duration) {
+    pub fn on_guest(&mut self, now: Time, latency: Duration) {
         let ns = latency.as_nanos() as u64;
         self.last_guest = now;
         let undisturbed = self.last_copy == Time(0) || now.since(self.last_copy) > IDLE_AFTER;
@@ -140,7 +140,7 @@ impl Throttle {
     }
 
     /// Bytes of copies that may be on the way now, of `window_max`.
-    pub(crate) fn window(&self, now: Time, window_max: u64) -> u64 {
+    pub fn window(&self, now: Time, window_max: u64) -> u64 {
         if self.has_guests(now) { WINDOW_BESIDE_GUESTS.min(window_max) } else { window_max }
     }
 
@@ -172,7 +172,7 @@ impl Throttle {
     }
 
     /// How long to wait before the next `bytes` of resync. `limit` in bytes per second, 0 for none.
-    pub(crate) fn next(&mut self, now: Time, limit: u64, bytes: u64) -> Duration {
+    pub fn next(&mut self, now: Time, limit: u64, bytes: u64) -> Duration {
         let guests = self.has_guests(now);
         if guests {
             self.judge(now);

@@ -1,8 +1,8 @@
 //! When an object that could not be seized is tried again: plain arithmetic.
 //!
-//! Promises    B1  tries of one object that fail one after the other are [`LONGEST`] apart in the end, by whomever they are made
+//! Promises    B1  tries of one object that fail one after the other are a second apart in the end, by whomever they are made
 //!             B2  one that comes, or opens a disk group, ends the wait; so does the end of the lease that was in the way
-//! Not here    what a try does (`owner/takeover`)
+//! Not here    what a try does (`object/owner/takeover`)
 //!
 //! Each try costs an epoch, which every seat writes down, and a hundred guests may wait for one object.
 
@@ -17,19 +17,19 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Tries of one object that failed since the last that did not.
 #[derive(Debug, Clone)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     failures: u32,
     until: Time,
     /// How much had changed around this host when the last one failed.
     changes: u64,
     /// Why the last one failed, for those who wait.
-    pub(crate) why: String,
+    pub why: String,
 }
 
 impl Backoff {
     /// A try failed at `now`, after `before`. `lease`: how long the lease stands that was in its way. `chance` spreads hosts that
     /// would try in step.
-    pub(crate) fn after(
+    pub fn after(
         before: Option<&Self>,
         (now, changes): (Time, u64),
         lease: Option<Duration>,
@@ -45,7 +45,7 @@ impl Backoff {
     }
 
     /// Whether the next try is to wait.
-    pub(crate) fn waits(&self, now: Time, changes: u64) -> bool {
+    pub fn waits(&self, now: Time, changes: u64) -> bool {
         self.changes == changes && now < self.until
     }
 }

@@ -1,0 +1,11 @@
+//! How fast work in the background may go beside guests, and how soon what failed is tried again: arithmetic on times that come in.
+//!
+//! Promises    of each module at its head
+//! Not here    clocks, chance and sleep (`env`), what is paced (`object`)
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod throttle;
+
+pub use backoff::Backoff;
+pub use throttle::{PIECE_BYTES, Throttle};
