@@ -68,6 +68,10 @@ fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     };
     (0..16).try_for_each(|at| write(cluster, LOST, at, 1))?;
     let who = |cluster: &Cluster| cluster.host(reader).api().call(&["host", "show", &format!("h{LOST}")]);
+    wait_until("both shards have told of their disk groups", Duration::from_secs(10), || {
+        let groups = who(cluster)?["disk_groups"].as_array().map_or(0, Vec::len);
+        check(groups == 2, || format!("{groups} disk groups"))
+    })?;
     let before = who(cluster)?;
     cluster.host_mut(LOST).stop()?;
     fs::remove_dir_all(cluster.host(LOST).folder.join("data")).map_err(|e| e.to_string())?;

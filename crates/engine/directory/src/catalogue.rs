@@ -108,7 +108,7 @@ impl Registry {
             let named = self.get::<HostNameEntry>(&entry.name).await?;
             if let Some(other) = named.as_ref().filter(|n| n.entry.host != host) {
                 return refused(format!(
-                    "host name {:?} is taken by host {}: choose another",
+                    "host name {:?} is taken by host {}: choose another, or remove that one if it is gone for good (`cairn host remove`)",
                     entry.name, other.entry.host
                 ));
             }

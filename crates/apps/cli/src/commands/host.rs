@@ -25,7 +25,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         Verb::Remove { host, yes } => {
             let found = context.client.host_show(host).await?;
             confirm(&format!("Forget host {} and its {} disk groups?", found.name, found.disk_groups.len()), yes)?;
-            context.client.host_remove(found.id.to_string()).await?;
+            context.client.host_remove(found.name.clone()).await?;
             output::note(context.format, &format!("host {} removed", found.name));
             Ok(())
         }
