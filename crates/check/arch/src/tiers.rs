@@ -34,8 +34,8 @@ const BANNED: [(&str, &[&str], &str); 11] = [
     ("vm-memory", &["base", "pure", "engine", "real"], "a guest's memory is its front end's"),
     ("mio", &["base", "pure", "engine"], "sockets are real's"),
     ("axum", &["base", "pure", "engine", "front", "real"], "HTTP is the daemon's"),
-    ("rand", &["base", "pure", "engine", "front", "real", "apps"], "random words come from env::Rng"),
-    ("getrandom", &["base", "pure", "engine"], "random words come from env::Rng"),
+    ("rand", &["base", "pure", "engine", "front", "real", "apps"], "random words come from Env"),
+    ("getrandom", &["base", "pure", "engine"], "random words come from Env"),
     ("tracing", &["base", "pure"], "decisions are returned, not logged"),
 ];
 
