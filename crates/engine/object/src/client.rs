@@ -74,6 +74,8 @@ impl<E: Env, S: LocalStore> Drop for Inner<E, S> {
 
 /// Why a try did not succeed.
 enum Try {
+    /// Nothing was tried: who the owner is has just become known. Go round at once.
+    Again,
     /// Carried out perhaps, or not: repeat it with the same number.
     Repeat(String),
     /// It failed for good.
@@ -198,7 +200,6 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let (began, patience) = (shard.inner.env.now(), shard.options().guest_patience);
         let mut tries = 0u32;
         let mut again = false;
-        let mut why = String::new();
         let mut at = Tries { began, last: began, retry: false, forwarded: false };
         loop {
             let before = std::mem::replace(&mut again, true);
@@ -214,10 +215,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 at.forwarded = true;
                 self.forward(owner, remote(retry), payload.clone(), began, &answer).await
             } else {
-                match self.find_owner().await {
-                    Ok(()) => continue_without_waiting(),
-                    Err(error) => Err(error),
-                }
+                self.find_owner().await.and(Err(Try::Again))
             };
             match outcome {
                 Ok(value) => {
@@ -229,23 +227,21 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                     return Ok(value);
                 }
                 Err(Try::Fail(error)) => return Err(error),
-                Err(Try::Repeat(text)) if text.is_empty() => {}
-                Err(Try::Repeat(text)) => {
-                    why = text;
+                Err(Try::Again) => {}
+                Err(Try::Repeat(why)) => {
                     tries += 1;
                     if shard.inner.env.now().since(began) > patience {
                         let after = patience.as_secs();
                         return Err(VolumeError::Io(format!("the disk was not accessible for {after} s: {why}")));
                     }
-                    self.pause(tries, began).await;
+                    self.pause(tries).await;
                 }
             }
-            let _ = &why;
         }
     }
 
     /// Short at first, then longer; with jitter, so that two hosts do not seize in step.
-    async fn pause(&self, tries: u32, _began: Time) {
+    async fn pause(&self, tries: u32) {
         let env = &self.inner.shard.inner.env;
         let most_ms = (5u64 << tries.min(5)).min(100);
         let ms = most_ms / 2 + env.random_u64() % (most_ms / 2 + 1);
@@ -334,11 +330,6 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
             Err(SeizeError::Deleted) => Err(OpError::Ended(Ended::Deleted).into()),
         }
     }
-}
-
-/// An outcome that makes the loop go round at once.
-fn continue_without_waiting<T>() -> Result<T, Try> {
-    Err(Try::Repeat(String::new()))
 }
 
 impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
