@@ -1,4 +1,4 @@
-//! What Cairn writes to devices: superblock, log batch, run of a capacity segment.
+//! What Cairn writes to devices: superblock, log batch, run of a capacity segment, rows of the metadata, records of seats.
 //!
 //! Promises    encoding is fixed (golden bytes in the tests); decoding checks a CRC-32C before it believes a
 //!             field, and answers hostile bytes with an error, never with a panic or a large allocation
@@ -10,7 +10,9 @@ mod batch;
 mod checksum;
 mod flip;
 mod record;
+pub mod rows;
 mod run;
+mod seat;
 mod superblock;
 
 pub use batch::{
@@ -23,6 +25,7 @@ pub use record::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord
 pub use run::{
     RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header, encode_run_header, run_header_pages,
 };
+pub use seat::{decode_seat_record, encode_seat_record};
 pub use superblock::{
     CacheRegions, CapacityRegions, DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
     decode_superblock, encode_superblock,

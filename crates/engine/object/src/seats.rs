@@ -107,7 +107,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let mut bad = Vec::new();
         let mut seats = BTreeMap::new();
         for (object, bytes) in store.records() {
-            match decode_record(&bytes) {
+            match cairn_format::decode_seat_record(&bytes) {
                 Some(record) if record.object == object => {
                     seats.insert(object, record);
                 }
@@ -627,16 +627,6 @@ pub(crate) fn record_bytes(accepted: &Accepted) -> usize {
     encode_record(&SeatRecord { object, promised, accepted: Some(accepted.clone()) }).len()
 }
 
-/// Version of the encoded record.
-const RECORD_VERSION: u8 = 2;
-
 fn encode_record(record: &SeatRecord) -> Bytes {
-    postcard::to_extend(record, vec![RECORD_VERSION]).expect("records have no unencodable values").into()
-}
-
-fn decode_record(bytes: &[u8]) -> Option<SeatRecord> {
-    match bytes.split_first() {
-        Some((&RECORD_VERSION, rest)) => postcard::from_bytes(rest).ok(),
-        _ => None,
-    }
+    cairn_format::encode_seat_record(record).into()
 }

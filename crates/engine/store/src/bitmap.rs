@@ -5,12 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use cairn_format::rows::RegionBits;
 use cairn_types::{BlockRange, REGION_BLOCKS, RegionIndex};
-
-const WORDS: usize = REGION_BLOCKS as usize / 64;
-
-/// The bits of one region.
-pub(crate) type RegionBits = [u64; WORDS];
 
 /// The bits of a component; regions without any are left out.
 #[derive(Debug, Default, Clone)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cairn_env::DiskError;
+use cairn_format::rows;
 use cairn_types::{ComponentId, Fail, FailKind};
 
 /// What a failure asks of the caller.
@@ -99,6 +100,12 @@ impl From<StoreError> for Fail {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("metadata: {0}")]
 pub(crate) struct MetaError(pub String);
+
+impl From<rows::RowError> for MetaError {
+    fn from(error: rows::RowError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// What was asked for makes no sense here.
 pub(crate) fn refused(text: impl Into<String>) -> StoreError {

@@ -46,13 +46,13 @@ mod read;
 mod read_cache;
 mod recovery;
 mod replay;
-mod rows;
 mod segments;
 mod state;
 mod stats;
 mod transaction;
 mod window;
 
+use cairn_format::rows;
 pub use cleared::Cleared;
 pub use component::ComponentInfo;
 pub use create::{CAPACITY_DEVICES_MAX, Identity};

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use cairn_format::rows::LeafRow;
 use cairn_types::{ComponentId, Epoch, OpId};
-use serde::{Deserialize, Serialize};
 
 use crate::clock::ClockCache;
 
@@ -41,19 +41,6 @@ impl Default for Leaf {
     fn default() -> Self {
         Self { slots: [NO_SLOT; 64], crcs: [0; 64], seqs: [0; 64], epoch_of: [0; 64], epochs: Vec::new() }
     }
-}
-
-/// Bytes of an encoded entry, about.
-const ENTRY_BYTES: usize = 20;
-
-/// A leaf as stored: epochs once, sequence numbers as deltas of nothing, CRCs unpacked as they do not compress.
-#[derive(Serialize, Deserialize)]
-struct LeafRow {
-    present: u64,
-    slots: Vec<u64>,
-    crcs: Vec<[u8; 4]>,
-    epochs: Vec<Epoch>,
-    ops: Vec<(u8, u64)>,
 }
 
 impl Leaf {
@@ -129,17 +116,12 @@ impl Leaf {
             });
             row.ops.push((epoch as u8, entry.op.seq));
         }
-        let bytes = Vec::with_capacity(64 * (1 + row.epochs.len()) + ENTRY_BYTES * count);
-        postcard::to_extend(&row, bytes).expect("plain values encode")
+        row.encode()
     }
 
     /// None when the bytes are not a leaf.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let row: LeafRow = postcard::from_bytes(bytes).ok()?;
-        let count = row.present.count_ones() as usize;
-        if [row.slots.len(), row.crcs.len(), row.ops.len()] != [count; 3] {
-            return None;
-        }
+        let row = LeafRow::decode(bytes)?;
         let mut leaf = Self::default();
         let blocks = (0..LEAF_BLOCKS).filter(|b| row.present >> b & 1 == 1);
         for (at, block) in blocks.enumerate() {

@@ -364,14 +364,14 @@ impl State {
                     let row: ComponentRow = rows::decode(&key, &bytes)?;
                     let fits = row.size_blocks.max(row.reserved_blocks) <= COMPONENT_BLOCKS_MAX;
                     if !fits || row.device as usize >= self.devices.len() {
-                        return Err(rows::malformed(&key));
+                        return Err(rows::malformed(&key).into());
                     }
                     self.load_component(rows::component_of(&key)?, row);
                 }
                 rows::DELETED => {
                     let row: DeletedRow = rows::decode(&key, &bytes)?;
                     if row.device as usize >= self.devices.len() {
-                        return Err(rows::malformed(&key));
+                        return Err(rows::malformed(&key).into());
                     }
                     self.load_deleted(rows::component_of(&key)?, row);
                 }
@@ -385,7 +385,7 @@ impl State {
                     let device = key.get(1).and_then(|&device| self.devices.get_mut(device as usize));
                     let device = device.ok_or_else(|| rows::malformed(&key))?;
                     if !device.failed && !device.load(rows::short_number_of(&key)?, row) {
-                        return Err(rows::malformed(&key));
+                        return Err(rows::malformed(&key).into());
                     }
                     self.round = self.round.max(row.written.saturating_add(1).min(COUNTS_MAX));
                 }
@@ -403,7 +403,7 @@ impl State {
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
-                _ => return Err(rows::malformed(&key)),
+                _ => return Err(rows::malformed(&key).into()),
             }
         }
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;

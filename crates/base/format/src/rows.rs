@@ -1,0 +1,370 @@
+//! The rows of the metadata store: keys by kind, values as postcard.
+//!
+//! Promises    encoding is fixed (golden bytes in the tests); bytes that are no row are an error
+//! Not here    when rows are written, and the sum over them (`store`)
+//!
+//! | first byte | key | value |
+//! |---|---|---|
+//! | 0 | - | number and sum of the other rows, but leaves (`store`) |
+//! | 1 | - | [`StateRow`] |
+//! | 2 | component | [`ComponentRow`] |
+//! | 3 | component | [`DeletedRow`] |
+//! | 4 | component, leaf | [`LeafRow`] |
+//! | 5 | component, region | [`RegionRow`] |
+//! | 6 | number | [`PendingRow`] |
+//! | 7 | device, segment | [`SegmentRow`] |
+//! | 8 | object | [`ObjectRow`] |
+//! | 9 | component, number | [`ClientRow`] |
+//! | 10 | number, component, leaf | entries that wait to be written into that leaf, as a [`LeafRow`] |
+
+use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, ObjectId, OpId, REGION_BLOCKS, RegionIndex};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Bytes that are no row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a row of kind {kind} is not readable")]
+pub struct RowError {
+    /// The first byte of its key.
+    pub kind: u8,
+}
+
+/// A bit for each block of a region: the map holds it.
+pub type RegionBits = [u64; REGION_BLOCKS as usize / 64];
+
+/// Where the log begins and what was known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateRow {
+    /// Start of the oldest live log segment.
+    pub tail: u64,
+    /// The log was durable up to here when the row was written.
+    pub durable_position: u64,
+    /// Set when a damaged log was met, until somebody says that it was dealt with: the log's end then.
+    pub damaged_at: Option<u64>,
+    /// The next number of a pending row.
+    pub next_pending: u64,
+}
+
+/// A component.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ComponentRow {
+    /// The object that it belongs to.
+    pub object: ObjectId,
+    /// Its address space.
+    pub size_blocks: u64,
+    /// Blocks set aside for it.
+    pub reserved_blocks: u64,
+    /// The capacity device that it lives on.
+    pub device: u8,
+    /// That device failed: its data is gone.
+    pub lost: bool,
+    /// Every operation up to this one is decided.
+    pub settled: OpId,
+    /// Undone operations, with the log position of the record that undid them.
+    pub undone: Vec<(OpId, u64)>,
+}
+
+/// A deleted component: until the tail passes `position`, replay must not bring it back; until `emptied`, its map is
+/// still there.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeletedRow {
+    /// The capacity device that it lived on.
+    pub device: u8,
+    /// Where its deletion stands in the log.
+    pub position: u64,
+    /// Its map is gone.
+    pub emptied: bool,
+}
+
+/// A region of a component.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RegionRow {
+    /// The highest operation that touched it.
+    pub op: OpId,
+    /// Which blocks the map holds.
+    pub base: RegionBits,
+}
+
+/// A destaged operation that was not settled.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PendingRow {
+    /// Where.
+    pub component: ComponentId,
+    /// Which.
+    pub op: OpId,
+    /// The request behind it.
+    pub client: ClientTag,
+    /// Of its log record.
+    pub position: u64,
+    /// Its blocks.
+    pub range: BlockRange,
+    /// What it left.
+    pub body: PendingBody,
+}
+
+/// What a destaged operation that was not settled left.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum PendingBody {
+    /// A slot and a CRC per block; no slot where the block had been superseded.
+    Data {
+        /// Where the blocks stand.
+        slots: Vec<u64>,
+        /// Their CRC-32C.
+        crcs: Vec<u32>,
+    },
+    /// Zeroes.
+    Zero {
+        /// They count as allocated.
+        keep_allocated: bool,
+    },
+}
+
+/// A segment of a capacity device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SegmentRow {
+    /// Counts the uses of the segment.
+    pub generation: u64,
+    /// Pages written in this use.
+    pub fill: u32,
+    /// Slots that the map or a pending row refers to.
+    pub live: u32,
+    /// Destage round of the last write: the age that cleaning weighs.
+    pub written: u64,
+}
+
+/// The record of an object's seat.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ObjectRow {
+    /// Position of the log record that it was folded from: older ones are ignored by replay.
+    pub position: u64,
+    /// The record.
+    pub bytes: Vec<u8>,
+}
+
+/// A front-end request that was carried out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ClientRow {
+    /// The request.
+    pub client: ClientTag,
+    /// The operation that it became.
+    pub op: OpId,
+}
+
+/// A leaf of the map: of 64 blocks those that are mapped, in order. Epochs stand once, CRCs unpacked as they do not compress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafRow {
+    /// A bit for each block that is mapped.
+    pub present: u64,
+    /// Where each stands.
+    pub slots: Vec<u64>,
+    /// CRC-32C of each, little endian.
+    pub crcs: Vec<[u8; 4]>,
+    /// The epochs of the operations.
+    pub epochs: Vec<Epoch>,
+    /// The operation of each: which of the epochs, and its number.
+    pub ops: Vec<(u8, u64)>,
+}
+
+/// Bytes of an encoded entry of a leaf, about.
+const LEAF_ENTRY_BYTES: usize = 20;
+
+impl LeafRow {
+    /// Its bytes.
+    ///
+    /// # Panics
+    /// Never: these are plain values.
+    pub fn encode(&self) -> Vec<u8> {
+        let bytes = Vec::with_capacity(64 * (1 + self.epochs.len()) + LEAF_ENTRY_BYTES * self.slots.len());
+        postcard::to_extend(self, bytes).expect("plain values encode")
+    }
+
+    /// None when the bytes are not a leaf.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let row: Self = postcard::from_bytes(bytes).ok()?;
+        let count = row.present.count_ones() as usize;
+        ([row.slots.len(), row.crcs.len(), row.ops.len()] == [count; 3]).then_some(row)
+    }
+}
+
+/// Kind of a key.
+pub const STATE: u8 = 1;
+/// Kind of a key.
+pub const COMPONENT: u8 = 2;
+/// Kind of a key.
+pub const DELETED: u8 = 3;
+/// Kind of a key.
+pub const LEAF: u8 = 4;
+/// Kind of a key.
+pub const REGION: u8 = 5;
+/// Kind of a key.
+pub const PENDING: u8 = 6;
+/// Kind of a key.
+pub const SEGMENT: u8 = 7;
+/// Kind of a key.
+pub const OBJECT: u8 = 8;
+/// Kind of a key.
+pub const CLIENT: u8 = 9;
+/// Kind of a key.
+pub const DELTA: u8 = 10;
+
+/// A key of this kind.
+pub fn key(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + parts.iter().map(|part| part.len()).sum::<usize>());
+    key.push(kind);
+    for part in parts {
+        key.extend_from_slice(part);
+    }
+    key
+}
+/// Its key.
+pub fn state_key() -> Vec<u8> {
+    key(STATE, &[])
+}
+/// Its key.
+pub fn component_key(component: ComponentId) -> Vec<u8> {
+    key(COMPONENT, &[&component.0.to_be_bytes()])
+}
+/// Its key.
+pub fn deleted_key(component: ComponentId) -> Vec<u8> {
+    key(DELETED, &[&component.0.to_be_bytes()])
+}
+/// Its key.
+pub fn leaf_key(component: ComponentId, leaf: u64) -> Vec<u8> {
+    key(LEAF, &[&component.0.to_be_bytes(), &leaf.to_be_bytes()])
+}
+/// Its key, by the number first: those of one transaction lie side by side.
+pub fn delta_key(number: u64, component: ComponentId, leaf: u64) -> Vec<u8> {
+    key(DELTA, &[&number.to_be_bytes(), &component.0.to_be_bytes(), &leaf.to_be_bytes()])
+}
+/// The number, the component and the leaf in a key of kind 10.
+pub fn delta_of(key: &[u8]) -> Result<(u64, ComponentId, u64), RowError> {
+    let rest = key.get(1..).and_then(|rest| <&[u8; 32]>::try_from(rest).ok()).ok_or_else(|| malformed(key))?;
+    let (number, rest) = rest.split_first_chunk::<8>().expect("of 32 bytes");
+    let (component, leaf) = rest.split_first_chunk::<16>().expect("of 24 bytes");
+    let leaf = u64::from_be_bytes(leaf.try_into().expect("the last eight of 32 bytes"));
+    Ok((u64::from_be_bytes(*number), ComponentId(u128::from_be_bytes(*component)), leaf))
+}
+/// Its key.
+pub fn region_key(component: ComponentId, region: RegionIndex) -> Vec<u8> {
+    key(REGION, &[&component.0.to_be_bytes(), &region.to_be_bytes()])
+}
+/// Its key.
+pub fn pending_key(row: u64) -> Vec<u8> {
+    key(PENDING, &[&row.to_be_bytes()])
+}
+/// Its key.
+pub fn segment_key(device: u8, segment: u32) -> Vec<u8> {
+    key(SEGMENT, &[&[device], &segment.to_be_bytes()])
+}
+/// Its key.
+pub fn object_key(object: ObjectId) -> Vec<u8> {
+    key(OBJECT, &[&object.0.to_be_bytes()])
+}
+/// Its key.
+pub fn client_key(component: ComponentId, number: u64) -> Vec<u8> {
+    key(CLIENT, &[&component.0.to_be_bytes(), &number.to_be_bytes()])
+}
+
+/// The component in a key of kinds 2..=5 and 9.
+pub fn component_of(key: &[u8]) -> Result<ComponentId, RowError> {
+    let bytes = key.get(1..17).ok_or_else(|| malformed(key))?;
+    Ok(ComponentId(u128::from_be_bytes(bytes.try_into().expect("sixteen bytes"))))
+}
+/// The last eight bytes of a key as a number.
+pub fn number_of(key: &[u8]) -> Result<u64, RowError> {
+    let bytes = key.len().checked_sub(8).and_then(|at| key.get(at..)).ok_or_else(|| malformed(key))?;
+    Ok(u64::from_be_bytes(bytes.try_into().expect("eight bytes")))
+}
+/// The last four bytes of a key as a number.
+pub fn short_number_of(key: &[u8]) -> Result<u32, RowError> {
+    let bytes = key.len().checked_sub(4).and_then(|at| key.get(at..)).ok_or_else(|| malformed(key))?;
+    Ok(u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+}
+
+/// The value of a row.
+///
+/// # Panics
+/// On a value that has no encoding: ours are plain values.
+pub fn encode<T: Serialize>(row: &T) -> Vec<u8> {
+    postcard::to_stdvec(row).expect("plain values encode")
+}
+/// The row of a value.
+pub fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, RowError> {
+    postcard::from_bytes(bytes).map_err(|_| malformed(key))
+}
+/// The row of this key is none.
+pub fn malformed(key: &[u8]) -> RowError {
+    RowError { kind: key.first().copied().unwrap_or(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{HostId, Incarnation};
+
+    use super::*;
+
+    fn op(seq: u64) -> OpId {
+        OpId { epoch: Epoch { number: 300, host: HostId(7), incarnation: Incarnation(2) }, seq }
+    }
+
+    /// An id is 16 bytes, the lowest first.
+    fn id(lowest: u8) -> [u8; 16] {
+        u128::from(lowest).to_le_bytes()
+    }
+
+    fn op_bytes(seq: u8) -> Vec<u8> {
+        [&[0xAC, 2][..], &id(7), &[2, seq]].concat()
+    }
+
+    /// Goal: metadata that is on devices reads back. Method: bytes that are fixed, one row of each kind.
+    #[test]
+    fn the_bytes_of_rows_are_fixed() {
+        let state = StateRow { tail: 200, durable_position: 4, damaged_at: Some(1), next_pending: 0 };
+        assert_eq!(encode(&state), [200, 1, 4, 1, 1, 0]);
+        let component = ComponentRow {
+            object: ObjectId(11),
+            size_blocks: 100,
+            reserved_blocks: 2,
+            device: 1,
+            lost: false,
+            settled: op(5),
+            undone: vec![(op(6), 9)],
+        };
+        let fixed = [&id(11)[..], &[100, 2, 1, 0], &op_bytes(5)[..], &[1], &op_bytes(6)[..], &[9]].concat();
+        assert_eq!(encode(&component), fixed);
+        assert_eq!(encode(&DeletedRow { device: 1, position: 300, emptied: true }), [1, 0xAC, 2, 1]);
+        let region = RegionRow { op: op(5), base: [1, 0, 0, 128] };
+        assert_eq!(encode(&region), [&op_bytes(5)[..], &[1, 0, 0, 128, 1]].concat());
+        let body = PendingBody::Data { slots: vec![3], crcs: vec![200] };
+        let (component, client) = (ComponentId(5), ClientTag { session: 1, number: 2 });
+        let pending = PendingRow { component, op: op(5), client, position: 8, range: BlockRange::new(4, 1), body };
+        let fixed = [&id(5)[..], &op_bytes(5)[..], &[1, 2, 8, 4, 1, 0, 1, 3, 1, 200, 1]].concat();
+        assert_eq!(encode(&pending), fixed);
+        assert_eq!(encode(&PendingBody::Zero { keep_allocated: true }), [1, 1]);
+        assert_eq!(encode(&SegmentRow { generation: 1, fill: 2, live: 3, written: 4 }), [1, 2, 3, 4]);
+        assert_eq!(encode(&ObjectRow { position: 1, bytes: vec![9, 9] }), [1, 2, 9, 9]);
+        assert_eq!(encode(&ClientRow { client, op: op(5) }), [&[1, 2][..], &op_bytes(5)[..]].concat());
+        let leaf = LeafRow {
+            present: 1 << 2,
+            slots: vec![300],
+            crcs: vec![[1, 2, 3, 4]],
+            epochs: vec![op(5).epoch],
+            ops: vec![(0, 5)],
+        };
+        let bytes = leaf.encode();
+        let epoch = &op_bytes(0)[..19];
+        assert_eq!(bytes, [&[4, 1, 0xAC, 2, 1, 1, 2, 3, 4, 1][..], epoch, &[1, 0, 5]].concat());
+        assert_eq!(LeafRow::decode(&bytes), Some(leaf));
+        assert!((0..bytes.len()).all(|cut| LeafRow::decode(&bytes[..cut]).is_none()));
+    }
+
+    #[test]
+    fn keys_are_read_back_and_others_are_refused() {
+        let key = delta_key(1, ComponentId(2), 3);
+        assert_eq!((key.len(), delta_of(&key)), (33, Ok((1, ComponentId(2), 3))));
+        assert_eq!(delta_of(&key[..32]), Err(RowError { kind: DELTA }));
+        let key = region_key(ComponentId(2), 3);
+        assert_eq!((component_of(&key), short_number_of(&key)), (Ok(ComponentId(2)), Ok(3)));
+        assert_eq!(component_of(&key[..16]), Err(RowError { kind: REGION }));
+        assert!(decode::<StateRow>(&state_key(), &[200]).is_err());
+    }
+}
