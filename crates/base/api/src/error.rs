@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cairn_types::{Fail, FailKind, PolicyError};
+use cairn_types::PolicyError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -89,37 +89,9 @@ impl From<PolicyError> for ApiError {
     }
 }
 
-impl From<Fail> for ApiError {
-    /// Keeps the whole chain of causes in the message: this is where a failure is handed to a person.
-    fn from(fail: Fail) -> Self {
-        let kind = match fail.kind {
-            FailKind::Retry | FailKind::Fenced | FailKind::NoQuorum => ApiErrorKind::Unavailable,
-            FailKind::NoSpace | FailKind::Refused => ApiErrorKind::Refused,
-            FailKind::NotFound => ApiErrorKind::NotFound,
-            FailKind::Media | FailKind::Bug => ApiErrorKind::Internal,
-        };
-        let mut message = fail.to_string();
-        let mut cause = std::error::Error::source(&fail);
-        while let Some(error) = cause {
-            message.push_str(": ");
-            message.push_str(&error.to_string());
-            cause = error.source();
-        }
-        Self { kind, message, remedy: None }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_failure_keeps_its_causes_for_the_reader() {
-        let inner = Fail::new(FailKind::Media, "read sector 7");
-        let error = ApiError::from(Fail::because(FailKind::NoQuorum, "seize disk vm-1", inner));
-        assert_eq!(error.kind, ApiErrorKind::Unavailable);
-        assert_eq!(error.message, "seize disk vm-1: read sector 7");
-    }
 
     #[test]
     fn a_refusal_says_cause_and_remedy() {

@@ -1,4 +1,4 @@
-//! The vocabulary of Cairn: identities, order, units, policy, configuration, what may be done to a component, failure kinds.
+//! The vocabulary of Cairn: identities, order, units, policy, configuration, what may be done to a component.
 //!
 //! Promises    every name here means one thing in every room; values only, no behaviour with effects
 //! Not here    how things are stored (`format`), sent (`wire`) or decided (`votes`, `record`, `placement`)
@@ -8,7 +8,6 @@ mod canary;
 mod change;
 mod config;
 mod encode;
-mod fail;
 mod ids;
 mod order;
 mod policy;
@@ -18,7 +17,6 @@ pub use canary::Canary;
 pub use change::{BlockOp, Change, ComponentOp, Contents, REMEMBERED_MAX, Run, UnsettledOp};
 pub use config::{Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord};
 pub use encode::encode_onto;
-pub use fail::{Fail, FailKind};
 pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
 pub use order::{ClientTag, Csn, Epoch, OpId};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};

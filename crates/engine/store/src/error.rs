@@ -4,7 +4,7 @@ use std::fmt;
 
 use cairn_env::DiskError;
 use cairn_format::rows;
-use cairn_types::{ComponentId, Fail, FailKind};
+use cairn_types::ComponentId;
 
 /// What a failure asks of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,27 +74,6 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
-
-impl From<StoreError> for Fail {
-    fn from(error: StoreError) -> Self {
-        let kind = match error.kind {
-            StoreErrorKind::NotFound => FailKind::NotFound,
-            StoreErrorKind::NoSpace => FailKind::NoSpace,
-            StoreErrorKind::Media
-            | StoreErrorKind::Lost
-            | StoreErrorKind::BadBlock { .. }
-            | StoreErrorKind::Damaged
-            | StoreErrorKind::Missing
-            | StoreErrorKind::Truncated => FailKind::Media,
-            StoreErrorKind::Refused
-            | StoreErrorKind::Undone
-            | StoreErrorKind::Foreign
-            | StoreErrorKind::Swapped
-            | StoreErrorKind::Formatted => FailKind::Refused,
-        };
-        Fail::new(kind, error.text)
-    }
-}
 
 /// Why the metadata store failed.
 #[derive(Debug, Clone, thiserror::Error)]

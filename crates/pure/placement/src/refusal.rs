@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use cairn_types::{Canary, Fail, FailKind, format_bytes};
+use cairn_types::{Canary, format_bytes};
 
 use crate::picture::{ClusterPicture, FaultDomain, HostPicture};
 
@@ -37,17 +37,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
-
-impl From<Refusal> for Fail {
-    fn from(refusal: Refusal) -> Self {
-        let kind = match refusal.kind {
-            RefusalKind::Space => FailKind::NoSpace,
-            RefusalKind::NotFound => FailKind::NotFound,
-            RefusalKind::Policy | RefusalKind::Size | RefusalKind::FaultDomains => FailKind::Refused,
-        };
-        Fail::new(kind, refusal.text)
-    }
-}
 
 /// Names told one by one before the rest is counted.
 const NAMES_MAX: usize = 8;
