@@ -124,8 +124,20 @@ impl Draw<'_> {
         // An image that is taken while devices have changed places would bring them back that way, for good.
         if events.iter().any(|event| matches!(event.what, What::RollBack { .. })) {
             events.retain(|event| !matches!(event.what, What::DevicesSwapped { .. }));
+        } else {
+            // What an image lacks peers remember, and they must not die with it.
+            events.extend(self.flipped_end(victim, at_ms));
         }
         events
+    }
+
+    /// Once in three plans, by chance of its own: all else is what it was before there were such events.
+    fn flipped_end(&self, host: usize, within_ms: u64) -> Option<Event> {
+        let mut rng = Rng::new(self.rng.clone().next_u64() ^ 0x656e_6473);
+        let at = At { host, group: rng.below(self.shape.groups as u64) as usize, capacity: None };
+        let what = What::FlippedEnd { at, bit: rng.next_u64(), loss: rng.next_u64(), gap_ms: rng.below(1500) };
+        let (at_ms, for_ms) = (300 + rng.below(within_ms + 1000), rng.between(10, 1000));
+        rng.one_in(3).then_some(Event { at_ms, for_ms, what })
     }
 
     fn loss(&mut self) -> Vec<Event> {
@@ -324,7 +336,7 @@ impl Draw<'_> {
             What::Disconnect { .. } | What::HandOver { .. } | What::Resize { .. } => (0, 0),
             What::LatentSectors { .. } | What::BitRot { .. } | What::ReadErrors { .. } => (0, 0),
             What::LostWrite { .. } | What::MisdirectedWrite { .. } => (0, 0),
-            What::CrashAll { .. } => (10, 1000),
+            What::CrashAll { .. } | What::FlippedEnd { .. } => (10, 1000),
             What::DeviceGone { .. } | What::WriteError { .. } | What::FlushError { .. } => (2000, 20_000),
             What::RollBack { .. } => (500, 6000),
             _ => (100, 8000),

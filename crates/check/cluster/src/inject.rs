@@ -10,7 +10,11 @@ use cairn_faults::{At, Blow, Directory, Event, Moment, Phase, Place, What};
 use cairn_sim::{CrashPhase, CrashPoint, Fault, SimDisk, SimEnv};
 use futures::future::{Either, join_all, select};
 
-use crate::{cluster::Cluster, plan::Plan};
+use crate::{
+    cluster::Cluster,
+    ends::{Bit, bit_of_the_last_two},
+    plan::Plan,
+};
 
 /// How long a moment is waited for.
 const MOMENT_WITHIN: Duration = Duration::from_secs(8);
@@ -59,6 +63,7 @@ pub async fn one(cluster: &Cluster, event: Event) {
         | What::SlowCpu { .. }
         | What::RestartLoop { .. }
         | What::CrashAll { .. }
+        | What::FlippedEnd { .. }
         | What::Pause { .. }
         | What::ClockRate { .. }
         | What::WallClock { .. }
@@ -135,15 +140,13 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             lasts.await;
             host(*n).set_slow_steps(Duration::ZERO);
         }
-        What::CrashAll { loss, gap_ms } => {
-            for (n, member) in cluster.members.iter().enumerate() {
-                member.host.crash(loss ^ n as u64);
+        What::CrashAll { loss, gap_ms } | What::FlippedEnd { loss, gap_ms, .. } => {
+            all_lose_power(cluster, *loss);
+            if let What::FlippedEnd { at, bit, .. } = what {
+                flip_end(cluster, at, *bit);
             }
             lasts.await;
-            for n in 0..cluster.members.len() {
-                start(cluster, n);
-                cluster.world.sleep(ms(*gap_ms)).await;
-            }
+            start_all(cluster, *gap_ms).await;
         }
         What::Pause { host: n } => {
             host(*n).pause();
@@ -158,6 +161,29 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
         }
         What::RollBack { host: n, loss } => roll_back(cluster, *n, *loss, lasts).await,
         other => panic!("{other:?} does not happen to a host"),
+    }
+}
+
+fn all_lose_power(cluster: &Cluster, loss: u64) {
+    for (n, member) in cluster.members.iter().enumerate() {
+        member.host.crash(loss ^ n as u64);
+    }
+}
+
+/// One after the other.
+async fn start_all(cluster: &Cluster, gap_ms: u64) {
+    for n in 0..cluster.members.len() {
+        start(cluster, n);
+        cluster.world.sleep(ms(gap_ms)).await;
+    }
+}
+
+/// Flips a bit of the last two batches of a log.
+pub fn flip_end(cluster: &Cluster, at: &At, number: u64) {
+    let disk = device(cluster, at);
+    if let Some(Bit { offset, bit }) = bit_of_the_last_two(number, |offset, len| disk.peek(offset, len)) {
+        cluster.log.add(format!("--- h{}: bit {bit} of byte {offset} of its cache device is flipped", at.host));
+        disk.inject(Fault::BitFlip { offset, bit });
     }
 }
 

@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod curves;
 pub mod directory;
 mod draw;
+pub mod ends;
 pub mod guests;
 pub mod inject;
 mod menu;

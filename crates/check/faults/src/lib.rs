@@ -101,6 +101,8 @@ pub enum What {
     RestartLoop { host: usize, times: u32, gap_ms: u64, loss: u64 },
     /// All lose power at once, and start one after the other.
     CrashAll { loss: u64, gap_ms: u64 },
+    /// All lose power at once, and of one log a bit of the last two batches is flipped: that of this number, around the end.
+    FlippedEnd { at: At, bit: u64, loss: u64, gap_ms: u64 },
     /// The process dies, its kernel lives.
     Kill { host: usize },
     /// All processes but one host's die.
@@ -183,6 +185,7 @@ impl What {
             Self::CrashInRecovery { .. } => "crash during recovery",
             Self::RestartLoop { .. } => "crash in a loop",
             Self::CrashAll { .. } => "all hosts crash",
+            Self::FlippedEnd { .. } => "flipped end of a log",
             Self::Kill { .. } => "kill",
             Self::KillOthers { .. } => "kill of all other hosts",
             Self::Pause { .. } => "pause",
@@ -220,12 +223,13 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 39] = [
+    pub const KINDS: [&'static str; 40] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
         "crash in a loop",
         "all hosts crash",
+        "flipped end of a log",
         "kill",
         "kill of all other hosts",
         "pause",
@@ -271,6 +275,7 @@ impl What {
                 | Self::FlushError { .. }
                 | Self::LatentSectors { .. }
                 | Self::BitRot { .. }
+                | Self::FlippedEnd { .. }
                 | Self::LostWrite { .. }
                 | Self::MisdirectedWrite { .. }
                 | Self::DeviceGone { .. }

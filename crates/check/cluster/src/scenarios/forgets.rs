@@ -6,7 +6,7 @@ use crate::shape::Shape;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    vec![witness_forgets(), young_image()]
+    vec![witness_forgets(), young_image(), flipped_end()]
 }
 
 fn witness_forgets() -> Scenario {
@@ -33,6 +33,37 @@ fn young_image() -> Scenario {
         (Shape::plain(3).small().read_everywhere(), 8),
         image_of_the_owner,
     )
+}
+
+fn flipped_end() -> Scenario {
+    Scenario::new(
+        "3. a flipped bit at the end of one log, when all hosts lose power",
+        (
+            "what was acknowledged stands on the other copy, the disk is served, and the copy with the damaged log is filled again",
+            "ten times all hosts lose power at once; a bit of the last two batches of one copy's log, or of the witness's, is flipped; they \
+             start one after the other",
+        ),
+        (Shape::plain(3).small().read_everywhere(), 12),
+        flips_at_the_end,
+    )
+}
+
+async fn flips_at_the_end(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    for _ in 0..10 {
+        stage.ms(100 + stage.below(900)).await;
+        let hosts = stage.hosts_of(0).await?;
+        let victim = hosts[stage.below(hosts.len() as u64) as usize];
+        (0..stage.hosts()).for_each(|n| stage.crash(n));
+        stage.flip_end(victim);
+        for n in 0..stage.hosts() {
+            stage.start(n);
+            stage.ms([0, 300][stage.below(2) as usize]).await;
+        }
+        stage.ms(3000).await;
+        stage.healthy().await?;
+    }
+    stage.rest(true).await
 }
 
 async fn image_of_the_owner(stage: Stage) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use cairn_api::{LocalManagement, v1};
-use cairn_faults::Moment;
+use cairn_faults::{At, Moment};
 use cairn_node::Node;
 use cairn_sim::{Fault, Host, Medium, SimDisk, SimEnv};
 use cairn_types::{HostId, Member, ObjectConfig};
@@ -13,6 +13,7 @@ use super::Told;
 use crate::{
     cluster::Cluster,
     guests::Guests,
+    inject::flip_end,
     run::{HEALTHY_WITHIN, come_to_rest},
     shape::Shape,
 };
@@ -124,6 +125,12 @@ impl Stage {
         for (name, medium) in image {
             self.host(n).add_disk_of(&name, medium);
         }
+    }
+
+    /// A bit of the last two batches of a host's log is flipped; which is drawn.
+    pub fn flip_end(&self, n: usize) {
+        let at = At { host: n, group: 0, capacity: None };
+        flip_end(&self.cluster, &at, self.cluster.world.random_u64());
     }
 
     /// Both capacity devices of a host are gone.
