@@ -14,11 +14,16 @@ use cairn_directory::{
 };
 use futures::{FutureExt as _, StreamExt as _, channel::oneshot};
 
+/// What it answers to changes while it takes none.
+const NO_CHANGES: &str = "its quota is used up";
+
 /// One host's way.
 pub struct TroubledWay {
     inner: Arc<dyn Directory>,
     slow: AtomicBool,
     answers_lost: AtomicBool,
+    /// How many changes are still taken.
+    changes_left: AtomicU64,
     /// The next watch begins with a gap.
     gap: AtomicBool,
     calls: AtomicU64,
@@ -37,6 +42,7 @@ pub fn way_to(directory: Arc<dyn Directory>) -> (Arc<Gate>, Arc<TroubledWay>) {
         inner: directory,
         slow: AtomicBool::new(false),
         answers_lost: AtomicBool::new(false),
+        changes_left: AtomicU64::new(u64::MAX),
         gap: AtomicBool::new(false),
         calls: AtomicU64::new(0),
         waiting: Mutex::default(),
@@ -64,6 +70,11 @@ impl TroubledWay {
         self.answers_lost.store(lost, Ordering::Relaxed);
     }
 
+    /// After so many more changes it refuses all; [`Self::heal`] ends that.
+    pub fn take_changes(&self, most: u64) {
+        self.changes_left.store(most, Ordering::Relaxed);
+    }
+
     /// The next watch has missed something.
     pub fn miss_something(&self) {
         self.gap.store(true, Ordering::Relaxed);
@@ -73,6 +84,7 @@ impl TroubledWay {
     pub fn heal(&self) {
         self.set_slow(false);
         self.set_answers_lost(false);
+        self.take_changes(u64::MAX);
         self.gap.store(false, Ordering::Relaxed);
     }
 
@@ -115,6 +127,11 @@ impl Directory for TroubledWay {
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, DirectoryError>> {
         async move {
             self.pass().await;
+            let left = self.changes_left.load(Ordering::Relaxed);
+            if left == 0 {
+                return Err(DirectoryError::Refused(NO_CHANGES.into()));
+            }
+            self.changes_left.store(if left == u64::MAX { left } else { left - 1 }, Ordering::Relaxed);
             let done = self.inner.commit(txn).await?;
             let count = {
                 let mut waiting = self.waiting();
@@ -143,6 +160,12 @@ impl Directory for TroubledWay {
 
     fn health(&self) -> BoxFuture<'_, Health> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.inner.health()
+        let full = self.changes_left.load(Ordering::Relaxed) == 0;
+        async move {
+            let health = self.inner.health().await;
+            let problem = if full { Some(NO_CHANGES.into()) } else { health.problem.clone() };
+            Health { problem, ..health }
+        }
+        .boxed()
     }
 }

@@ -63,6 +63,13 @@ pub fn growths(rng: &mut Rng, shape: &Shape, ends_ms: u64) -> Vec<Event> {
     events
 }
 
+/// In one run of eight the directory takes no changes for some seconds.
+pub(crate) fn full_directory(rng: &mut Rng, hosts: usize) -> Option<Event> {
+    let what = What::Directory { how: Directory::TakesNoChanges, hosts: (0..hosts).collect() };
+    let (at_ms, for_ms) = (rng.below(8000), rng.between(500, 8000));
+    rng.one_in(8).then_some(Event { at_ms, for_ms, what })
+}
+
 impl Draw<'_> {
     fn host(&mut self) -> usize {
         self.rng.below(self.shape.hosts as u64) as usize

@@ -301,6 +301,11 @@ async fn trouble(cluster: &Cluster, how: Directory, hosts: &[usize], for_ms: u64
             }
             all().for_each(|member| member.way.set_slow(false));
         }
+        Directory::TakesNoChanges => {
+            all().for_each(|member| member.way.take_changes(0));
+            lasts.await;
+            all().for_each(|member| member.way.take_changes(u64::MAX));
+        }
         Directory::AnswersLost => {
             all().for_each(|member| member.way.set_answers_lost(true));
             lasts.await;

@@ -83,6 +83,8 @@ pub enum Directory {
     },
     /// Every other change is made, and its answer lost.
     AnswersLost,
+    /// It is read as ever, and refuses every change: its quota is used up.
+    TakesNoChanges,
     /// Watches end, and what happened since the last word of them is forgotten.
     WatchGap,
 }
@@ -203,6 +205,7 @@ impl What {
             Self::Directory { how: Directory::Away, .. } => "directory away",
             Self::Directory { how: Directory::Slow { .. }, .. } => "directory slow",
             Self::Directory { how: Directory::AnswersLost, .. } => "directory answers lost",
+            Self::Directory { how: Directory::TakesNoChanges, .. } => "directory takes no changes",
             Self::Directory { how: Directory::WatchGap, .. } => "directory watch gap",
             Self::SlowDevice { .. } => "slow device",
             Self::ReadErrors { .. } => "read error",
@@ -248,6 +251,7 @@ impl What {
         "directory split",
         "directory slow",
         "directory answers lost",
+        "directory takes no changes",
         "directory watch gap",
         "slow device",
         "read error",

@@ -222,7 +222,7 @@ impl Registry {
                 DiskState::Creating => entry.state = DiskState::Ready,
                 DiskState::Ready if intent.is_none() => return Ok(()),
                 DiskState::Ready => {}
-                DiskState::Deleted { .. } => {
+                DiskState::Deleting | DiskState::Deleted { .. } => {
                     return refused(format!("disk {:?} is deleted", entry.name));
                 }
             }
@@ -278,6 +278,23 @@ impl Registry {
             Some(named) if named.entry.object == object => txn.delete(Key::of::<NameEntry>(name), named.revision),
             _ => txn,
         })
+    }
+
+    /// Notes that a disk is to be deleted, before anything of it is: a directory that takes no changes refuses here, and whatever
+    /// dies afterwards is gone on with. Once more is no error.
+    ///
+    /// # Errors
+    /// `Refused` when the catalogue has no such disk, or it is being made; `Unavailable`, `Damaged`.
+    pub async fn begin_delete(&self, object: ObjectId) -> Result<(), DirectoryError> {
+        let begun = self.update::<CatalogueEntry>(&object, |found| match found {
+            None => refused(format!("the catalogue has no disk {object}")),
+            Some(entry) => match entry.state {
+                DiskState::Ready => Ok(Some(CatalogueEntry { state: DiskState::Deleting, ..entry.clone() })),
+                DiskState::Creating => refused(format!("disk {:?} is being made", entry.name)),
+                DiskState::Deleting | DiskState::Deleted { .. } => Ok(None),
+            },
+        });
+        begun.await.map(drop)
     }
 
     /// Notes that the record says deleted: the name is free, a tombstone waits for every component of `components`

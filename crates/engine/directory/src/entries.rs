@@ -192,7 +192,7 @@ pub struct ComponentPlace {
     pub disk_group: DiskGroupId,
 }
 
-/// Where a disk is in its life. Creating -> Ready | gone; Ready -> Deleted; Deleted -> gone.
+/// Where a disk is in its life. Creating -> Ready | gone; Ready -> Deleting | Deleted; Deleting -> Deleted; Deleted -> gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum DiskState {
@@ -200,6 +200,8 @@ pub enum DiskState {
     Creating,
     /// It was there.
     Ready,
+    /// Its deletion is wanted: whoever sees this carries it out. Its record may not say so yet.
+    Deleting,
     /// A tombstone: its record says deleted. Goes when every component ever listed has confirmed its removal.
     Deleted {
         /// Those that have not.

@@ -26,11 +26,16 @@ impl<E: Env> NodeExports<E> {
     }
 }
 
+/// Whether its making has come to its end, and its deletion has not.
+fn is_made(entry: &CatalogueEntry) -> bool {
+    matches!(entry.state, DiskState::Ready | DiskState::Deleting)
+}
+
 impl<E: Env> Node<E> {
-    /// The catalogue as this host knows it.
+    /// The catalogue as this host knows it, with disks that are being deleted.
     pub(crate) fn catalogue(&self) -> Vec<(ObjectId, CatalogueEntry)> {
         let mut all = self.inner.copy.borrow().list::<CatalogueEntry>();
-        all.retain(|(_, entry)| entry.state == DiskState::Ready);
+        all.retain(|(_, entry)| is_made(entry));
         all.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         all
     }
@@ -39,7 +44,7 @@ impl<E: Env> Node<E> {
     fn disk_in_copy(&self, text: &str) -> Option<(ObjectId, CatalogueEntry)> {
         let copy = self.inner.copy.borrow();
         let ready = |object: ObjectId| {
-            let entry = copy.get::<CatalogueEntry>(&object).filter(|entry| entry.state == DiskState::Ready)?;
+            let entry = copy.get::<CatalogueEntry>(&object).filter(is_made)?;
             (entry.name.as_str() == text || object.to_string() == text).then_some((object, entry))
         };
         let named = Name::new(text).ok().and_then(|name| copy.get::<NameEntry>(&name));
@@ -55,7 +60,7 @@ impl<E: Env> Node<E> {
         let name = Name::new(name).ok()?;
         let object = self.inner.registry.get::<NameEntry>(&name).await.ok()??.entry.object;
         let found = self.inner.registry.get::<CatalogueEntry>(&object).await.ok()??;
-        (found.entry.state == DiskState::Ready).then_some((object, found.entry))
+        is_made(&found.entry).then_some((object, found.entry))
     }
 
     /// Whether the name belongs to a disk whose making has not come to its end.
@@ -69,7 +74,8 @@ impl<E: Env> Node<E> {
 
     /// Opens a disk for a front end: this host becomes its owner unless another front end uses it elsewhere.
     pub async fn open_disk(&self, name: &str) -> Result<Option<DiskClient<E, GroupStore<E>>>, VolumeError> {
-        let Some((object, entry)) = self.find_disk(name).await else { return Ok(None) };
+        let found = self.find_disk(name).await.filter(|(_, entry)| entry.state == DiskState::Ready);
+        let Some((object, entry)) = found else { return Ok(None) };
         let _ = self.inner.shard.attach(object, &entry.hint_hosts, false).await;
         let known = self.inner.shard.look_up(object, &entry.hint_hosts).await;
         let size_bytes = match known {
@@ -91,8 +97,9 @@ impl<E: Env> Exports for NodeExports<E> {
     type Volume = DiskClient<E, GroupStore<E>>;
 
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
-        let names = self.node.catalogue().into_iter().map(|(_, entry)| entry.name.as_str().to_owned());
-        std::future::ready(names.collect())
+        let all = self.node.catalogue().into_iter();
+        let ready = all.filter(|(_, entry)| entry.state == DiskState::Ready);
+        std::future::ready(ready.map(|(_, entry)| entry.name.as_str().to_owned()).collect())
     }
 
     fn changes(&self) -> Option<u64> {

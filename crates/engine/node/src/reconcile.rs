@@ -23,6 +23,8 @@ use crate::{
 const RECONCILE_EVERY: Duration = Duration::from_secs(2);
 /// Nascent components without an intent are kept this long: the intent may be on its way.
 const NASCENT_KEEP: Duration = Duration::from_secs(60);
+/// A deletion that has not come to its end by then was left by the host that began it.
+const DELETION_LEFT: Duration = Duration::from_secs(10);
 /// What was seen unfinished is remembered this long; then the count begins again.
 const SEEN_KEEP: Duration = Duration::from_secs(600);
 
@@ -263,6 +265,7 @@ impl<E: Env> Node<E> {
         }
         self.reconcile_tombstones(&unfinished).await;
         self.reconcile_creations(&unfinished).await;
+        self.reconcile_deletions(&unfinished).await;
     }
 
     /// Disks whose deletion the catalogue has on record: what this host has of them goes, and the catalogue is told. The
@@ -282,6 +285,24 @@ impl<E: Env> Node<E> {
                 // Once more with the next round when the directory is away.
                 let _ = inner.registry.confirm_removed(*object, &removed).await;
             }
+        }
+    }
+
+    /// Disks whose deletion was begun and left: one of them a round, any, so that none waits for another. One host does it.
+    async fn reconcile_deletions(&self, entries: &[(ObjectId, CatalogueEntry)]) {
+        let begun = entries.iter().filter(|(_, entry)| entry.state == DiskState::Deleting);
+        let left: Vec<_> = begun.filter(|(object, _)| self.seen_for(*object) >= DELETION_LEFT).collect();
+        if left.is_empty() {
+            return;
+        }
+        let (object, entry) = left[(self.inner.env.random_u64() % left.len() as u64) as usize];
+        let answers = |host: &&HostId| **host == self.me() || self.inner.rpc.is_up(**host);
+        let first = entry.hint_hosts.iter().find(answers).copied();
+        let mut all = self.peers_up();
+        all.push(self.me());
+        if first.or(all.into_iter().min()) == Some(self.me()) {
+            // Once more with a later round when it cannot be done now.
+            let _ = self.go_on_deleting(*object, &entry.hint_hosts).await;
         }
     }
 

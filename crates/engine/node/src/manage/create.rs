@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::{ComponentPlace, DirectoryError, NewDisk, names::Name};
+use cairn_directory::{CatalogueEntry, ComponentPlace, DirectoryError, NewDisk, names::Name};
 use cairn_env::Env;
 use cairn_object::Command;
 use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
@@ -150,16 +150,27 @@ impl<E: Env> Node<E> {
 
     pub(crate) async fn disk_delete(&self, disk: String) -> ApiResult<()> {
         let (object, entry) = self.known_disk(&disk).await?;
-        // Without the directory the name could not be freed: nothing is begun that cannot be finished.
-        self.inner.registry.settings().await.map_err(directory_error)?;
-        let config = self.delete_object(object, &entry.hint_hosts).await?;
+        // On record first: where the directory takes no changes nothing is destroyed, and what is begun is finished by whoever sees it.
+        self.inner.registry.begin_delete(object).await.map_err(directory_error)?;
+        self.go_on_deleting(object, &entry.hint_hosts).await.map_err(|error| {
+            error.remedy("Its deletion is on record: it is finished as soon as the hosts and the directory that it needs are there")
+        })
+    }
+
+    /// Carries out a deletion that is on record, from wherever it was left.
+    pub(crate) async fn go_on_deleting(&self, object: ObjectId, hints: &[HostId]) -> ApiResult<()> {
+        let config = self.delete_object(object, hints).await?;
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
         let components: Vec<ComponentPlace> = config.members.iter().map(place).collect();
-        let marked = self.inner.registry.mark_deleted(object, &components).await;
-        // Hosts have begun to remove what they hold: what is left is the catalogue's entry.
-        marked
-            .map(drop)
-            .map_err(|error| directory_error(error).remedy("Delete the disk again: what is left is its name"))
+        match self.inner.registry.mark_deleted(object, &components).await {
+            // Somebody else has come to the end of it meanwhile.
+            Err(DirectoryError::Refused(_)) if self.is_forgotten(object).await => Ok(()),
+            marked => marked.map_err(directory_error),
+        }
+    }
+
+    async fn is_forgotten(&self, object: ObjectId) -> bool {
+        matches!(self.inner.registry.get::<CatalogueEntry>(&object).await, Ok(None))
     }
 
     /// The object has its tombstone; the configuration that it had last.
