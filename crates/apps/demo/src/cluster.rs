@@ -170,6 +170,7 @@ pub fn describe(disk: &Disk) -> String {
         DiskHealth::Healthy => "healthy",
         DiskHealth::ReducedRedundancy => "reduced redundancy",
         DiskHealth::Inaccessible => "inaccessible",
+        DiskHealth::Deleting => "being deleted",
     };
     let parts = disk.components.iter().map(|component| {
         let role = match component.role {

@@ -20,12 +20,14 @@ pub enum DiskErrorKind {
     Read,
     /// A write or flush failed: what was written since the last flush may be lost; never retried on the same data.
     Write,
+    /// A write failed because the file system below has no room: as [`DiskErrorKind::Write`], with another remedy.
+    NoSpace,
     /// The device is gone.
     Gone,
 }
 
 /// A device error.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{act} at {offset} ({len_bytes} bytes): {cause}")]
 pub struct DiskError {
     /// What it means.

@@ -86,6 +86,15 @@ impl BlockOp {
         };
         own.iter().chain(runs.iter().flat_map(Run::crcs))
     }
+
+    /// The blocks that it changes.
+    pub fn range(&self) -> BlockRange {
+        match self {
+            Self::Write { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
+            Self::Zero { range, .. } => *range,
+            Self::Copy { first_block, runs } => BlockRange::new(*first_block, runs.iter().map(Run::blocks).sum()),
+        }
+    }
 }
 
 /// A change to a disk group.

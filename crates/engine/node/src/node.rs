@@ -73,6 +73,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) trying: Cell<bool>,
     /// What peers remember of disk groups that are not open: the open count and the durable position.
     pub(crate) remembered: RefCell<BTreeMap<DiskGroupId, (u64, u64)>>,
+    /// Disk groups that stopped (0) and capacity devices that failed (from 1), told in the log.
+    pub(crate) failures_told: RefCell<BTreeSet<(DiskGroupId, usize)>>,
     pub(crate) stopping: Cell<bool>,
     /// Counts comings and goings of peers.
     pub(crate) peer_changes: Cell<u64>,
@@ -130,6 +132,7 @@ impl<E: Env> Node<E> {
                 catalogue_lost: Cell::default(),
                 trying: Cell::new(false),
                 remembered: RefCell::default(),
+                failures_told: RefCell::default(),
                 stopping: Cell::new(false),
                 peer_changes: Cell::new(0),
                 reconciled: RefCell::default(),
@@ -226,6 +229,7 @@ impl<E: Env> Node<E> {
     async fn heartbeats(&self) {
         while !self.inner.stopping.get() {
             self.inner.shard.tick();
+            self.tell_failures();
             self.inner.env.sleep(self.inner.leases.heartbeat_every()).await;
         }
     }

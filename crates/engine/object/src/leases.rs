@@ -54,6 +54,17 @@ pub struct PeerState {
     pub clock_ahead_ms: i64,
 }
 
+/// What a host that answers told of one of its disk groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupTold {
+    /// It has none of that id open.
+    Closed,
+    /// It is open and takes no writes.
+    Stopped,
+    /// It is open.
+    Works,
+}
+
 /// What was told of a disk group last.
 #[derive(Debug, Clone, Copy, Default)]
 struct HeardOf {
@@ -169,6 +180,18 @@ impl<E: Env> Leases<E> {
     /// What peers told of themselves last.
     pub fn peers(&self) -> BTreeMap<HostId, PeerState> {
         self.inner.peers.borrow().clone()
+    }
+
+    /// What the process that is connected told of a disk group; none while it has told nothing yet.
+    pub fn told_of(&self, seat: Seat) -> Option<GroupTold> {
+        let incarnation = self.inner.connected.borrow().get(&seat.host)?.incarnation;
+        let peers = self.inner.peers.borrow();
+        let told = peers.get(&seat.host).filter(|peer| peer.incarnation == incarnation)?;
+        let group = told.summary.disk_groups.iter().find(|group| group.disk_group == seat.disk_group);
+        Some(group.map_or(GroupTold::Closed, |group| match group.healthy {
+            true => GroupTold::Works,
+            false => GroupTold::Stopped,
+        }))
     }
 
     /// A connection came up: it counts at once, and is asked for a session at once.

@@ -25,7 +25,7 @@ mod stages;
 mod window;
 
 pub use client::DiskClient;
-pub use leases::{LeaseOptions, Leases};
+pub use leases::{GroupTold, LeaseOptions, Leases};
 pub use local_store::{LocalComponent, LocalStore};
 pub use owner::{Command, Ended, ObjectStatus, Owned, ResyncStatus, SeizeError};
 pub use rpc::Rpc;

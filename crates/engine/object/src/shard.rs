@@ -140,6 +140,8 @@ pub enum ObjectEvent {
     DoneBefore { object: ObjectId },
     /// A message of this host arrived with other blocks than it sent; it counts as lost.
     ArrivedChanged { from: HostId },
+    /// Blocks that no copy could give: the guest gets an error. Once for each block.
+    Unreadable { object: ObjectId, name: String, blocks: u64, copies: Vec<(HostId, DiskGroupId)> },
     /// A bad block was repaired from a good copy.
     Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
 }

@@ -284,7 +284,7 @@ impl<E: Env> Inner<E> {
         match self.disk(device).read(offset, len as u32).await {
             Ok(data) => Some(data),
             Err(error) if error.kind == DiskErrorKind::Gone => {
-                self.fail_device(device);
+                self.fail_device(device, &error);
                 None
             }
             // Unreadable blocks move as zeroes with the CRC that they should have: reads report them.

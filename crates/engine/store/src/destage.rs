@@ -452,14 +452,14 @@ impl<E: Env> Inner<E> {
             rest = later;
             let run = assemble(place, u32::from(device), log_id, now);
             slots.extend((0..u64::from(place.entries)).map(|at| place.first_slot() + at));
-            if self.write_run(device, offset, &run, writer).await.is_err() {
-                self.state.borrow_mut().fail_device(device);
+            if let Err(error) = self.write_run(device, offset, &run, writer).await {
+                self.state.borrow_mut().fail_device(device, &error);
                 return Some(Vec::new());
             }
         }
         let flush = !blocks.is_empty() && !Canary::SegmentsNotFlushed.sings();
-        if flush && self.disk(device).flush().await.is_err() {
-            self.state.borrow_mut().fail_device(device);
+        if flush && let Err(error) = self.disk(device).flush().await {
+            self.state.borrow_mut().fail_device(device, &error);
             return Some(Vec::new());
         }
         Some(slots)

@@ -81,9 +81,9 @@ impl<E: Env> Inner<E> {
         }
         self.capacity[device as usize].as_ref().expect("components of a missing device are lost and not read")
     }
-    pub(crate) fn fail_device(&self, device: u8) {
+    pub(crate) fn fail_device(&self, device: u8, why: &cairn_env::DiskError) {
         let mut state = self.state.borrow_mut();
-        state.fail_device(device);
+        state.fail_device(device, why);
         // So that the loss becomes durable soon.
         state.tidy = true;
         self.destager.raise();
@@ -332,6 +332,11 @@ impl<E: Env> DiskGroup<E> {
         }
     }
 
+    /// Whether it takes no writes until it is opened again.
+    pub fn is_stopped(&self) -> bool {
+        self.inner().state.borrow().stopped.is_some()
+    }
+
     /// How long guests' writes took in the log since the group was opened.
     pub fn log_latencies(&self) -> LogLatencies {
         self.inner().state.borrow().stages.log()
@@ -420,6 +425,7 @@ impl<E: Env> Inner<E> {
             medium: self.cache.medium(),
             bytes: self.cache.len_bytes(),
             failed: state.stopped.is_some(),
+            failure: None,
             usable_bytes: 0,
             charged_bytes: 0,
             live_bytes: 0,
@@ -437,6 +443,7 @@ impl<E: Env> Inner<E> {
             medium: disk.and_then(Disk::medium),
             bytes: disk.map_or(0, Disk::len_bytes),
             failed: segments.failed,
+            failure: segments.failure.clone(),
             usable_bytes: segments.limit() * block,
             charged_bytes: segments.charged * block,
             live_bytes: segments.live() * block,

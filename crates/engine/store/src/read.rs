@@ -186,7 +186,7 @@ impl<E: Env> Inner<E> {
                 }
                 (Source::Device(stretch), Some(Err(error))) => {
                     if stretch.device != LOG && error.kind == DiskErrorKind::Gone {
-                        self.fail_device(stretch.device);
+                        self.fail_device(stretch.device, &error);
                         return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: {error}")));
                     }
                     let (data, bad) = self.salvage(&stretch).await;

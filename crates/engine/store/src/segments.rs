@@ -49,6 +49,8 @@ pub(crate) struct Segments {
     /// What the components on this device may need, in blocks.
     pub charged: u64,
     pub failed: bool,
+    /// With what, where it failed while it was in use.
+    pub failure: Option<cairn_env::DiskError>,
 }
 
 /// What the records of one log segment name.
@@ -92,6 +94,7 @@ impl Segments {
             held: BTreeMap::new(),
             charged: 0,
             failed: false,
+            failure: None,
         }
     }
     /// Whether the device has the slot.

@@ -342,11 +342,12 @@ impl State {
     }
 
     /// A capacity device is gone: its components are lost. They are told at the next transaction's commit.
-    pub fn fail_device(&mut self, device: u8) {
+    pub fn fail_device(&mut self, device: u8, why: &cairn_env::DiskError) {
         let segments = &mut self.devices[device as usize];
         if std::mem::replace(&mut segments.failed, true) {
             return;
         }
+        segments.failure = Some(why.clone());
         let ids: Vec<ComponentId> =
             self.components.values().filter(|c| c.device == device && !c.lost).map(|c| c.id).collect();
         for id in ids {

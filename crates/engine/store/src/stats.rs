@@ -29,6 +29,8 @@ pub struct DeviceStats {
     pub bytes: u64,
     /// It failed or is missing.
     pub failed: bool,
+    /// With what, where it failed while it was in use.
+    pub failure: Option<cairn_env::DiskError>,
     /// Capacity devices: bytes that components may use.
     pub usable_bytes: u64,
     /// Capacity devices: bytes that components have or have reserved.

@@ -298,9 +298,12 @@ pub(crate) fn device_error(act: &'static str, offset: u64, len_bytes: u64, cause
     const ENXIO: i32 = 6;
     const ENODEV: i32 = 19;
     const ESHUTDOWN: i32 = 108;
+    const ENOSPC: i32 = 28;
+    const EDQUOT: i32 = 122;
     let kind = match cause.raw_os_error() {
         Some(ENXIO | ENODEV | ESHUTDOWN) => DiskErrorKind::Gone,
         _ if act == "read" => DiskErrorKind::Read,
+        Some(ENOSPC | EDQUOT) => DiskErrorKind::NoSpace,
         _ => DiskErrorKind::Write,
     };
     DiskError { kind, act, offset, len_bytes, cause: cause.to_string() }

@@ -103,7 +103,10 @@ fn show(disk: &Disk) -> String {
                 component.fault_domain.clone(),
                 component.disk_group.to_string()[..8].to_owned(),
                 component.votes.to_string(),
-                state(component.state),
+                match &component.problem {
+                    Some(problem) => format!("{}, {problem}", state(component.state)),
+                    None => state(component.state),
+                },
             ]
         }),
     );

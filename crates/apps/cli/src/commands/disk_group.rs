@@ -118,10 +118,7 @@ fn show(group: &DiskGroup) -> String {
             role.to_owned(),
             device.path.clone(),
             format_bytes(device.size_bytes),
-            match device.state {
-                DeviceState::Ok => "ok".to_owned(),
-                DeviceState::Failed => "failed".to_owned(),
-            },
+            device_state(device),
             device.medium.clone().unwrap_or_else(|| "as it is".into()),
             device.id.to_string(),
         ]
@@ -145,4 +142,14 @@ fn state(state: DiskGroupState) -> &'static str {
         DiskGroupState::Unreachable => "unreachable",
         DiskGroupState::Failed => "failed",
     }
+}
+
+/// How a device is, with what the system said.
+fn device_state(device: &Device) -> String {
+    let state = match device.state {
+        DeviceState::Ok => return "ok".to_owned(),
+        DeviceState::Failed => "failed",
+        DeviceState::NoSpace => "no space on its file system",
+    };
+    device.problem.as_ref().map_or_else(|| state.to_owned(), |problem| format!("{state}: {problem}"))
 }

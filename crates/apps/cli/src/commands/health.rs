@@ -1,6 +1,6 @@
 //! `cairn health`.
 
-use cairn_api::v1::Severity;
+use cairn_api::v1::{Check, Severity};
 
 use super::{Context, cluster::severity};
 use crate::{fail::Fail, output};
@@ -9,20 +9,28 @@ use crate::{fail::Fail, output};
 pub async fn run(context: &Context) -> Result<(), Fail> {
     let health = context.client.health().await?;
     output::show(context.format, &health, |health| {
-        output::table(
-            &["severity", "check", "finding", "advice"],
-            health.checks.iter().map(|check| {
-                vec![
-                    severity(check.severity).to_owned(),
-                    check.name.clone(),
-                    check.text.clone(),
-                    check.advice.clone().unwrap_or_default(),
-                ]
-            }),
-        )
+        let rows = health.checks.iter().flat_map(rows_of);
+        output::table(&["severity", "check", "finding", "what it leads to", "what to do"], rows)
     })?;
     match health.severity {
         Severity::Ok | Severity::Warning => Ok(()),
         Severity::Error => Err(Fail::found_bad()),
     }
+}
+
+/// One row a finding; one for a check without any, and one for those that are not listed.
+fn rows_of(check: &Check) -> Vec<Vec<String>> {
+    let row = |s: Severity, text: &str, consequence: &str, remedy: &str| {
+        vec![severity(s).to_owned(), check.name.clone(), text.to_owned(), consequence.to_owned(), remedy.to_owned()]
+    };
+    if check.findings.is_empty() {
+        return vec![row(check.severity, &check.text, "", "")];
+    }
+    let mut rows: Vec<_> =
+        check.findings.iter().map(|f| row(f.severity, &f.cause, &f.consequence, &f.remedy)).collect();
+    let more = check.findings_total as usize - check.findings.len();
+    if more > 0 {
+        rows.push(row(check.severity, &format!("and {more} more"), "", ""));
+    }
+    rows
 }

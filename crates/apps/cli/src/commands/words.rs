@@ -33,5 +33,6 @@ pub fn health(health: DiskHealth) -> &'static str {
         DiskHealth::Healthy => "healthy",
         DiskHealth::ReducedRedundancy => "reduced redundancy",
         DiskHealth::Inaccessible => "inaccessible",
+        DiskHealth::Deleting => "being deleted",
     }
 }

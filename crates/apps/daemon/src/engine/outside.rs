@@ -175,6 +175,17 @@ impl Outside<LinuxEnv> for Process {
                      adapters of both hosts, and what is between them"
                 );
             }
+            ObjectEvent::Unreadable { name, blocks, copies, .. } => {
+                let copies: Vec<_> =
+                    copies.iter().map(|(host, group)| format!("disk group {group} of {host}")).collect();
+                tracing::error!(
+                    host,
+                    disk = name,
+                    blocks,
+                    "blocks cannot be read from any copy ({}): the guest gets an error until they are written again",
+                    copies.join(", ")
+                );
+            }
             ObjectEvent::Repaired { object, component, blocks } => {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }

@@ -72,6 +72,7 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         path,
         size_bytes: GROUP_BYTES,
         state: DeviceState::Ok,
+        problem: None,
         medium: None,
     };
     DiskGroup {
@@ -183,6 +184,7 @@ impl State {
             disk_group: self.hosts[n].disk_groups[0],
             votes: 1,
             state: ComponentState::Active,
+            problem: None,
         };
         Disk {
             summary: DiskSummary {
@@ -413,21 +415,30 @@ impl MemoryCluster {
         Ok(())
     }
     async fn health(&self) -> ApiResult<Health> {
-        let check = |name: &str, severity, text: &str, advice: Option<&str>| Check {
+        let check = |name: &str, found: &[(Severity, &str, &str, &str)]| Check {
             name: name.into(),
-            severity,
-            text: text.into(),
-            advice: advice.map(Into::into),
+            looks_at: format!("what concerns {name}"),
+            finds: "whatever is wrong there".into(),
+            severity: found.first().map_or(Severity::Ok, |f| f.0),
+            text: found.first().map_or_else(|| "all is well".into(), |f| f.1.into()),
+            findings_total: found.len() as u32,
+            findings: found
+                .iter()
+                .map(|(severity, cause, consequence, remedy)| Finding {
+                    severity: *severity,
+                    cause: (*cause).into(),
+                    consequence: (*consequence).into(),
+                    remedy: (*remedy).into(),
+                })
+                .collect(),
         };
+        let down = (Severity::Error, "host-4 does not answer", "its copies are away", "look at its power and network");
+        let reduced =
+            |cause| (Severity::Warning, cause, "it works; fewer failures can be survived", "bring host-4 back");
         Ok(Health::of(vec![
-            check("directory", Severity::Ok, "the directory answers", None),
-            check("hosts-up", Severity::Error, "host-4 does not answer", Some("look at its power and network")),
-            check(
-                "disks-redundant",
-                Severity::Warning,
-                "1 disk tolerates fewer failures than its policy asks for",
-                None,
-            ),
+            check("directory", &[]),
+            check("hosts-up", &[down]),
+            check("disks", &[reduced("disk wounded has reduced redundancy"), reduced("disk other has, too")]),
         ]))
     }
     async fn resync_list(&self) -> ApiResult<Vec<Resync>> {

@@ -16,6 +16,8 @@ pub enum DiskHealth {
     ReducedRedundancy,
     /// It serves no I/O: the reasons say what it waits for.
     Inaccessible,
+    /// Its deletion has begun and has not come to its end: its name is not free yet.
+    Deleting,
 }
 
 /// A virtual disk in a list.
@@ -126,6 +128,9 @@ pub struct Component {
     /// In sync or not.
     #[serde(flatten)]
     pub state: ComponentState,
+    /// Why it cannot be used now, whatever its state: its host does not answer, its disk group is closed.
+    #[serde(default)]
+    pub problem: Option<String>,
 }
 
 /// A virtual disk to be made.
@@ -223,6 +228,7 @@ mod tests {
             disk_group: DiskGroupId(3),
             votes: 1,
             state: ComponentState::Resyncing { bytes_left: Some(4096), eta_s: None },
+            problem: None,
         };
         let json = serde_json::to_value(&component).unwrap();
         assert_eq!(json["role"], "data");

@@ -26,6 +26,8 @@ pub enum DeviceState {
     Ok,
     /// It failed, or is missing.
     Failed,
+    /// It is a file, and its file system had no room for a write: what was to be written is lost.
+    NoSpace,
 }
 
 /// One device of a disk group.
@@ -40,6 +42,9 @@ pub struct Device {
     pub size_bytes: u64,
     /// Whether it can be used.
     pub state: DeviceState,
+    /// What went wrong, with the operating system's words, where it is not ok.
+    #[serde(default)]
+    pub problem: Option<String>,
     /// The medium that it only models: times measured on it are the model's. None where it is what it is.
     #[serde(default)]
     pub medium: Option<String>,

@@ -16,18 +16,36 @@ pub enum Severity {
     Error,
 }
 
+/// Something that a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is so, with the name of the host, disk or device.
+    pub cause: String,
+    /// What it leads to.
+    pub consequence: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Check {
-    /// Its name, stable: "hosts-up", "disks-accessible", "disk-group-space".
+    /// Its name, stable; `docs/operating/health.md` has them all.
     pub name: String,
-    /// How bad the finding is.
+    /// What it looks at.
+    pub looks_at: String,
+    /// What it may find, and how bad that is.
+    pub finds: String,
+    /// How bad the worst finding is.
     pub severity: Severity,
-    /// What was found.
+    /// In a sentence: that all is well, or what was found.
     pub text: String,
-    /// What to do about it.
-    #[serde(default)]
-    pub advice: Option<String>,
+    /// How many findings there are.
+    pub findings_total: u32,
+    /// The findings, worst first; of very many the first ones.
+    pub findings: Vec<Finding>,
 }
 
 /// All checks.
@@ -54,7 +72,15 @@ mod tests {
 
     #[test]
     fn the_worst_comes_first_and_names_the_whole() {
-        let check = |name: &str, severity| Check { name: name.into(), severity, text: String::new(), advice: None };
+        let check = |name: &str, severity| Check {
+            name: name.into(),
+            looks_at: String::new(),
+            finds: String::new(),
+            severity,
+            text: String::new(),
+            findings_total: 0,
+            findings: Vec::new(),
+        };
         let health = Health::of(vec![check("b", Severity::Ok), check("c", Severity::Error), check("a", Severity::Ok)]);
         let names: Vec<&str> = health.checks.iter().map(|c| c.name.as_str()).collect();
         assert_eq!((health.severity, names), (Severity::Error, vec!["c", "a", "b"]));

@@ -23,7 +23,7 @@ pub use disk::{
 };
 pub use disk_group::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState, LogFill};
 pub use explain::{Explained, ExplainedStage};
-pub use health::{Check, Health, Severity};
+pub use health::{Check, Finding, Health, Severity};
 pub use host::{Host, HostMaintenance};
 pub use latency::{
     CopyPlace, DiskGroupLatencies, DiskLatencies, HostLatencies, IoOperation, IoStage, Latencies, StageLatencies,

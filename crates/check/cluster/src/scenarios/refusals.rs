@@ -7,16 +7,20 @@ use crate::{rest, shape::Shape};
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    vec![Scenario::new(
-        "P7. what is refused says why",
-        (
-            "whoever is refused reads what is missing, where, and what to do; nothing of it is left behind, and guests go on",
-            "a policy that needs more hosts than there are; two of four hosts down; more room than any device has; names that are \
+    vec![
+        no_changes(),
+        ailments(),
+        Scenario::new(
+            "P7. what is refused says why",
+            (
+                "whoever is refused reads what is missing, where, and what to do; nothing of it is left behind, and guests go on",
+                "a policy that needs more hosts than there are; two of four hosts down; more room than any device has; names that are \
              taken, unknown or no names; sizes that cannot be",
+            ),
+            (Shape::plain(4), 2),
+            refusals,
         ),
-        (Shape::plain(4), 2),
-        refusals,
-    )]
+    ]
 }
 
 /// The refusal, if it has all of these words.
@@ -94,4 +98,101 @@ async fn two_hosts_down(stage: &Stage, at: usize) -> Result<(), String> {
     explained("a mirror on two hosts", refused, ApiErrorKind::Refused, &words)?;
     down.iter().for_each(|n| stage.start(*n));
     Ok(())
+}
+
+fn no_changes() -> Scenario {
+    Scenario::new(
+        "P7. a directory that takes no changes",
+        (
+            "a deletion that cannot be finished is not begun; one that was begun is told of, and finished when changes are taken again",
+            "a disk in use is deleted while the directory refuses all changes; another one while it takes one more and then none",
+        ),
+        (Shape::plain(4), 2),
+        full_directory,
+    )
+}
+
+async fn full_directory(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let at = stage.any();
+    let (used, other) = (Shape::disk_name(0), "other");
+    stage.cluster.create_disk(at, other, 1 << 20, None).await.map_err(|e| e.to_string())?;
+    stage.say("the directory takes no changes");
+    stage.cluster.members.iter().for_each(|member| member.way.take_changes(0));
+    if stage.cluster.delete_disk(at, &used).await.is_ok() {
+        return Err("a deletion is said to be done, and the directory takes no changes".into());
+    }
+    finds(&stage, at, "directory", "takes no changes").await?;
+    stage.goes_on(20, 5000).await?;
+    stage.say("one host's next change is taken, and then none");
+    stage.cluster.members[at].way.take_changes(1);
+    if stage.cluster.delete_disk(at, other).await.is_ok() {
+        return Err("a deletion is said to be done, and its name is not free".into());
+    }
+    stage.ms(2000).await;
+    finds(&stage, at, "deletions", other).await?;
+    stage.say("the directory takes changes again");
+    stage.cluster.members.iter().for_each(|member| member.way.heal());
+    stage.ms(30_000).await;
+    let listed = stage.cluster.manage(at, async |node| node.disk_list().await).await.map_err(|e| e.to_string())?;
+    let names: Vec<&str> = listed.iter().map(|disk| disk.name.as_str()).collect();
+    if names != [used.as_str()] {
+        return Err(format!("after the deletion of {other:?} there are {names:?}"));
+    }
+    stage.goes_on(20, 5000).await?;
+    stage.rest(false).await
+}
+
+fn ailments() -> Scenario {
+    Scenario::new(
+        "P7. health names what ails",
+        (
+            "what a guest or an administrator feels has a finding within 30 s, whichever host is asked",
+            "a clock is an hour wrong; a host is down; then both hosts with a copy have each other's devices, so that no disk group opens",
+        ),
+        (Shape::plain(4), 2),
+        health_names,
+    )
+}
+
+/// A check has a finding that has these words.
+async fn finds(stage: &Stage, at: usize, check: &str, words: &str) -> Result<(), String> {
+    let health = stage.cluster.manage(at, async |node| node.health().await).await.map_err(|e| e.to_string())?;
+    let found = health.checks.iter().find(|c| c.name == check).ok_or_else(|| format!("there is no check {check}"))?;
+    match found.findings.iter().any(|finding| finding.cause.contains(words)) {
+        true => Ok(()),
+        false => Err(format!("P7: h{at} finds nothing of {words:?}: {found:?}")),
+    }
+}
+
+async fn health_names(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let others: Vec<usize> = (0..stage.hosts()).filter(|n| !copies.contains(n)).collect();
+    let (at, wrong) = (others[0], others[1]);
+    stage.host(wrong).set_wall_clock_off_ms(3_600_000);
+    stage.crash(copies[0]);
+    stage.ms(10_000).await;
+    let down = format!("h{}", copies[0]);
+    finds(&stage, at, "clocks", &format!("the clock of host h{wrong} is")).await?;
+    finds(&stage, at, "hosts-up", &down).await?;
+    finds(&stage, at, "disk-groups", &format!("of host {down} cannot be reached")).await?;
+    finds(&stage, at, "disks", &Shape::disk_name(0)).await?;
+    stage.crash(copies[1]);
+    let images: Vec<_> = copies.iter().map(|n| stage.image(*n)).collect();
+    stage.put_in_place(copies[0], images[1].clone());
+    stage.put_in_place(copies[1], images[0].clone());
+    copies.iter().for_each(|n| stage.start(*n));
+    stage.ms(25_000).await;
+    for n in &copies {
+        finds(&stage, at, "disk-groups", &format!("of host h{n} does not work")).await?;
+    }
+    finds(&stage, at, "disks", &format!("disk {} is inaccessible", Shape::disk_name(0))).await?;
+    copies.iter().for_each(|n| stage.crash(*n));
+    for (n, image) in copies.iter().zip(images) {
+        stage.put_in_place(*n, image);
+    }
+    copies.iter().for_each(|n| stage.start(*n));
+    stage.healthy().await?;
+    stage.rest(false).await
 }

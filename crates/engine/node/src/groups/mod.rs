@@ -13,6 +13,7 @@ mod remove;
 use cairn_api::{ApiError, ApiResult};
 use cairn_directory::{DeviceEntry, DeviceRole, DiskGroupEntry};
 use cairn_env::Env;
+use cairn_object::LocalStore;
 use cairn_store::DiskGroup;
 use cairn_types::{DeviceId, DiskGroupId};
 
@@ -27,6 +28,31 @@ impl GroupPaths {
 }
 
 impl<E: Env> Node<E> {
+    /// Says once of each disk group that stopped, and of each device that failed, what the system said.
+    pub(crate) fn tell_failures(&self) {
+        for store in self.inner.seats.stores() {
+            let told = store.summary();
+            if told.healthy && told.failed_devices == 0 {
+                continue;
+            }
+            let (disk_group, stats) = (store.disk_group(), store.group().stats());
+            let is_new = |device: usize| self.inner.failures_told.borrow_mut().insert((disk_group, device));
+            if let Some(why) = stats.stopped.filter(|_| is_new(0)) {
+                let path = stats.cache.name;
+                let text = format!("disk group {disk_group} takes no more writes: {why} (cache device {path})");
+                self.inner.outside.warn(text);
+            }
+            for (n, device) in stats.capacity.into_iter().enumerate().filter(|(_, device)| device.failed) {
+                if is_new(n + 1) {
+                    let why = device.failure.map_or_else(|| "it is missing".to_owned(), |error| error.to_string());
+                    let text =
+                        format!("disk group {disk_group}: {} failed, its components are lost: {why}", device.name);
+                    self.inner.outside.warn(text);
+                }
+            }
+        }
+    }
+
     /// From now on the group is open and in use.
     fn serve_group(&self, paths: GroupPaths, group: DiskGroup<E>) {
         let inner = &self.inner;
@@ -41,6 +67,7 @@ impl<E: Env> Node<E> {
                 .warn(format!("disk group {disk_group} holds a record of object {object} that does not decode"));
         }
         inner.closed_groups.borrow_mut().remove(&disk_group);
+        inner.failures_told.borrow_mut().retain(|(told, _)| *told != disk_group);
         if !store.group().missing().is_empty() {
             inner.lacking_groups.borrow_mut().insert(disk_group, inner.env.now() + RETRY_MAX);
         }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::{CatalogueEntry, HostEntry};
+use cairn_directory::{CatalogueEntry, DiskState, HostEntry};
 use cairn_env::Env;
-use cairn_object::{Command, ObjectStatus};
-use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role};
+use cairn_object::{Command, GroupTold, ObjectStatus};
+use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role, Seat};
 use cairn_wire::{Answer, Request};
 
 use crate::{
@@ -54,7 +54,11 @@ impl<E: Env> Node<E> {
     }
 
     pub(crate) async fn all_disks(&self) -> Vec<v1::DiskSummary> {
-        let owned = self.owned_everywhere().await;
+        self.disks_beside(&self.owned_everywhere().await).await
+    }
+
+    /// All disks, where this is what owners told.
+    pub(crate) async fn disks_beside(&self, owned: &BTreeMap<ObjectId, ObjectStatus>) -> Vec<v1::DiskSummary> {
         let mut disks = Vec::new();
         for (object, entry) in self.catalogue() {
             let known = match owned.get(&object) {
@@ -73,6 +77,10 @@ impl<E: Env> Node<E> {
         known: Option<(ObjectConfig, Option<&ObjectStatus>)>,
     ) -> v1::DiskSummary {
         let (health, mut reasons) = match &known {
+            _ if entry.state == DiskState::Deleting => {
+                let why = "it ends when the hosts that hold the disk answer and the directory takes changes";
+                (v1::DiskHealth::Deleting, vec![why.to_owned()])
+            }
             Some((config, status)) => self.health_of(config, status.is_some()),
             None => (v1::DiskHealth::Inaccessible, vec!["no host that answers has its record".to_owned()]),
         };
@@ -100,19 +108,19 @@ impl<E: Env> Node<E> {
     /// The judgement of one object: what votes and copies are reachable from here.
     pub(crate) fn health_of(&self, config: &ObjectConfig, owned: bool) -> (v1::DiskHealth, Vec<String>) {
         let reachable: std::collections::BTreeSet<_> =
-            config.seats().into_iter().filter(|s| self.inner.rpc.is_up(s.host)).collect();
-        let usable = |m: &Member| m.state.in_sync() && self.inner.rpc.is_up(m.host);
+            config.seats().into_iter().filter(|seat| self.why_away(*seat).is_none()).collect();
+        let usable = |m: &Member| m.state.in_sync() && self.why_away(m.seat()).is_none();
         if !owned && let Err(why) = cairn_votes::accessible(config, &reachable, usable) {
-            return (v1::DiskHealth::Inaccessible, vec![why.to_string()]);
+            let mut reasons = vec![why.to_string()];
+            let away = config.members.iter().filter_map(|m| self.away_words(m));
+            reasons.extend(away);
+            return (v1::DiskHealth::Inaccessible, reasons);
         }
         let mut reasons = Vec::new();
         for member in &config.members {
             let host = self.host_name(member.host);
             match member.state {
-                ComponentState::Active if !self.inner.rpc.is_up(member.host) => {
-                    reasons.push(format!("{} on host {host} does not answer", role_words(member)));
-                }
-                ComponentState::Active => {}
+                ComponentState::Active => reasons.extend(self.away_words(member)),
                 ComponentState::Absent { .. } => {
                     reasons.push(format!("{} on host {host} is absent", role_words(member)))
                 }
@@ -125,6 +133,31 @@ impl<E: Env> Node<E> {
         match reasons.is_empty() {
             true => (v1::DiskHealth::Healthy, reasons),
             false => (v1::DiskHealth::ReducedRedundancy, reasons),
+        }
+    }
+
+    /// "a copy on host b: its disk group is closed there"; none where the component's place can be reached.
+    fn away_words(&self, member: &Member) -> Option<String> {
+        let why = self.why_away(member.seat())?;
+        Some(format!("{} on host {}: {why}", role_words(member), self.host_name(member.host)))
+    }
+
+    /// Why a disk group cannot be used, as heartbeats have it.
+    pub(crate) fn why_away(&self, seat: Seat) -> Option<&'static str> {
+        if seat.host == self.me() {
+            return match self.inner.seats.store(seat.disk_group) {
+                None => Some("its disk group is closed there"),
+                Some(store) if store.group().is_stopped() => Some("its disk group takes no writes"),
+                Some(_) => None,
+            };
+        }
+        if !self.inner.rpc.is_up(seat.host) {
+            return Some("the host does not answer");
+        }
+        match self.inner.leases.told_of(seat)? {
+            GroupTold::Closed => Some("its disk group is closed there"),
+            GroupTold::Stopped => Some("its disk group takes no writes"),
+            GroupTold::Works => None,
         }
     }
 
@@ -184,6 +217,7 @@ impl<E: Env> Node<E> {
             host_name: self.host_name(m.host),
             fault_domain: hosts.get(&m.host).map(|h| h.fault_domain.as_str().to_owned()).unwrap_or_default(),
             disk_group: m.disk_group,
+            problem: self.why_away(m.seat()).map(str::to_owned),
             votes: m.votes,
             state: match m.state {
                 ComponentState::Active => v1::ComponentState::Active,

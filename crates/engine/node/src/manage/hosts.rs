@@ -38,7 +38,11 @@ impl<E: Env> Node<E> {
             .ok_or_else(|| ApiError::not_found(format!("there is no host {text:?}")).remedy("See `cairn host list`"))
     }
 
+    /// What a host told of its disk groups last; nothing where it does not answer: that can neither be used nor filled.
     pub(crate) fn told_groups(&self, host: HostId) -> Vec<DiskGroupSummary> {
+        if host != self.me() && !self.inner.rpc.is_up(host) {
+            return Vec::new();
+        }
         if host == self.me() {
             return self.inner.seats.stores().iter().map(LocalStore::summary).collect();
         }
@@ -64,12 +68,18 @@ impl<E: Env> Node<E> {
                 incarnation: incarnation.0,
                 maintenance: self.intent_for(id).maintenance,
                 shards: Some(shards.len() as u32),
-                disk_groups: groups.iter().map(|g| g.disk_group).collect(),
+                disk_groups: self.groups_of(&shards),
                 capacity: capacity_of(&groups),
                 disks_owned: None,
             }
         };
         self.servers().into_iter().map(one).collect()
+    }
+
+    /// Disk groups that the directory knows of these hosts, open or not.
+    fn groups_of(&self, hosts: &[HostId]) -> Vec<DiskGroupId> {
+        let all = self.inner.copy.borrow().list::<DiskGroupEntry>();
+        all.into_iter().filter(|(_, entry)| hosts.contains(&entry.host)).map(|(id, _)| id).collect()
     }
 
     /// Every server, with how many disks each owns that answers.
@@ -113,7 +123,8 @@ impl<E: Env> Node<E> {
                 id: paths.devices.get(n).copied().unwrap_or_default(),
                 path: if n == 0 { paths.cache.clone() } else { paths.capacity[n - 1].clone() },
                 size_bytes: d.bytes,
-                state: if d.failed { v1::DeviceState::Failed } else { v1::DeviceState::Ok },
+                state: device_state(d),
+                problem: d.failure.as_ref().map(ToString::to_string),
                 medium: d.medium.clone(),
             };
             all.push(v1::DiskGroup {
@@ -197,6 +208,14 @@ impl<E: Env> Node<E> {
         let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
         let host = entry.map_or(group.host, |entry| entry.host);
         self.on_host(host, HostCommand::RemoveGroup(disk_group)).await.map(drop)
+    }
+}
+
+fn device_state(device: &cairn_store::DeviceStats) -> v1::DeviceState {
+    match &device.failure {
+        Some(failure) if failure.kind == cairn_env::DiskErrorKind::NoSpace => v1::DeviceState::NoSpace,
+        _ if device.failed => v1::DeviceState::Failed,
+        _ => v1::DeviceState::Ok,
     }
 }
 

@@ -9,6 +9,7 @@ mod counters;
 mod create;
 mod disks;
 mod gone;
+mod health;
 mod hosts;
 mod latency;
 mod policies;

@@ -68,6 +68,8 @@ pub struct ObjectStatus {
     pub resyncs: Vec<ResyncStatus>,
     /// For how long components have been absent, in milliseconds, as this owner counts.
     pub absent_ms: Vec<(ComponentId, u64)>,
+    /// Blocks that no copy could give and that nobody has written since.
+    pub unreadable_blocks: u64,
     /// Components that are being made, which the next configuration may name.
     pub admitting: Vec<ComponentId>,
 }
@@ -94,7 +96,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let admitting = self.admitting.borrow().iter().copied().collect();
         let absent_ms = self.absences.borrow().all_ms(self.shard.inner.env.now());
         let (epoch, csn, resyncs) = (self.epoch(), self.csn().0, self.resync_status());
-        ObjectStatus { epoch, csn, resyncs, config, absent_ms, admitting }
+        let unreadable_blocks = self.unreadable.borrow().blocks.len() as u64;
+        ObjectStatus { epoch, csn, resyncs, config, absent_ms, unreadable_blocks, admitting }
     }
 
     /// The resyncs under way.

@@ -16,6 +16,7 @@ mod read;
 mod resync;
 mod state;
 mod takeover;
+mod unreadable;
 mod write;
 
 use std::{
@@ -73,6 +74,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     absences: RefCell<absences::Absences>,
     /// The component that was to be replaced last.
     repaired_last: Cell<Option<ComponentId>>,
+    /// Blocks that no copy could give.
+    unreadable: RefCell<unreadable::Unreadable>,
     /// When the IOPS limit lets the next request pass.
     next_io: Cell<Time>,
     /// Commands of administrators that the keeper carries out between config changes.
@@ -98,6 +101,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             stages: StagesCell::default(),
             absences: RefCell::default(),
             repaired_last: Cell::default(),
+            unreadable: RefCell::default(),
             next_io: Cell::new(Time(0)),
             commands: RefCell::default(),
         });

@@ -47,6 +47,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut tried = Vec::new();
         loop {
             let Some(leg) = self.choose(piece, &tried) else {
+                self.note_unreadable(piece.set, &bad);
                 return Err(self.no_copy(piece.set, &bad));
             };
             tried.push(leg.component);
@@ -59,6 +60,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     for (leg, ranges) in bad {
                         self.repair_later(leg, piece.set, ranges);
                     }
+                    self.unreadable.borrow_mut().whole_again(piece.set, piece.range);
                     return Ok(contents);
                 }
                 Err(Refusal::BadBlocks(ranges)) => bad.push((leg, ranges)),
@@ -106,6 +108,19 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let local = legs.iter().position(|l| l.link.host == me);
         let at = local.or_else(|| (!legs.is_empty()).then(|| (piece.range.first >> 8) as usize % legs.len()))?;
         Some(legs[at])
+    }
+
+    /// Blocks that every copy that was asked has lost: told once, until they are whole again.
+    fn note_unreadable(&self, set: ReplicaSetIndex, bad: &[(Leg, Vec<BlockRange>)]) {
+        if bad.is_empty() || self.state.borrow().ended.is_some() {
+            return;
+        }
+        let ranges = bad.iter().flat_map(|(_, ranges)| ranges).copied();
+        let new = self.unreadable.borrow_mut().lost(set, ranges);
+        if new > 0 {
+            let copies = bad.iter().map(|(leg, _)| (leg.link.host, leg.link.target.disk_group)).collect();
+            self.shard.tell(ObjectEvent::Unreadable { object: self.id, name: self.name(), blocks: new, copies });
+        }
     }
 
     fn no_copy(&self, set: ReplicaSetIndex, bad: &[(Leg, Vec<BlockRange>)]) -> OpError {

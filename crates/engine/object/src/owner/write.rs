@@ -159,6 +159,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         lock: Lock,
         watch: Option<&Watch<E>>,
     ) -> Operation<E> {
+        self.unreadable.borrow_mut().whole_again(set, body.blocks.range());
         let begun = self.state.borrow_mut().begin(set);
         self.send(begun, client, body, lock, (Some(set), watch.map(Watch::copies)))
     }

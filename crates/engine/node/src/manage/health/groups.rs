@@ -1,0 +1,162 @@
+//! Whether disk groups are open and their devices work.
+
+use cairn_api::v1::{self, DeviceState, DiskGroupState, Severity};
+
+use super::check::{Check, Looked, Picture, finding};
+
+/// Every disk group is open.
+pub(crate) const GROUPS: Check = Check {
+    name: "disk-groups",
+    looks_at: "every disk group: whether its host answers and has it open and writable",
+    finds: "each that is closed or takes no writes: an error; each whose host does not answer: a warning",
+    look: look_at_groups,
+};
+
+/// Every device works.
+pub(crate) const DEVICES: Check = Check {
+    name: "devices",
+    looks_at: "every device of the disk groups that are open",
+    finds: "each that failed or is missing, or whose file found no room on its file system: an error",
+    look: look_at_devices,
+};
+
+/// Every log is whole.
+pub(crate) const LOGS: Check = Check {
+    name: "disk-group-logs",
+    looks_at: "the log of every disk group that is open",
+    finds: "each that lost something which is not made good yet: a warning",
+    look: look_at_logs,
+};
+
+fn look_at_logs(picture: &Picture) -> Looked {
+    let found = |group: &v1::DiskGroup| {
+        let why = group.reason.as_ref().filter(|_| group.state == DiskGroupState::Mounted)?;
+        Some(finding(
+            Severity::Warning,
+            format!("disk group {} of host {}: {why}", group.id, group.host_name),
+            "its copies are filled again from others",
+            "nothing, as it ends by itself; if it comes back, replace the cache device",
+        ))
+    };
+    Looked { well: "all logs are sound".into(), findings: picture.groups.iter().filter_map(found).collect() }
+}
+
+fn look_at_groups(picture: &Picture) -> Looked {
+    let found = |group: &v1::DiskGroup| {
+        let why = group.reason.clone().unwrap_or_else(|| "no reason is known".into());
+        match group.state {
+            DiskGroupState::Mounted => None,
+            DiskGroupState::Unreachable => Some(finding(
+                Severity::Warning,
+                format!("disk group {} of host {} cannot be reached: {why}", group.id, group.host_name),
+                "its copies are away, and its space counts as gone",
+                "bring the host back; after the repair delay its copies are rebuilt elsewhere",
+            )),
+            DiskGroupState::Failed => Some(finding(
+                Severity::Error,
+                format!("disk group {} of host {} does not work: {why}", group.id, group.host_name),
+                "its copies are away; a disk with all its copies there answers its guest with errors",
+                "make its devices available again, or replace them: after the repair delay its copies are rebuilt elsewhere",
+            )),
+        }
+    };
+    Looked {
+        well: format!("all {} disk groups are open", picture.groups.len()),
+        findings: picture.groups.iter().filter_map(found).collect(),
+    }
+}
+
+fn look_at_devices(picture: &Picture) -> Looked {
+    let devices = |group: &'_ v1::DiskGroup| -> Vec<v1::Device> {
+        // That of a group that takes no writes is told by the other check, with its reason.
+        let cache = group.cache.iter().filter(|_| group.state == DiskGroupState::Mounted);
+        cache.chain(&group.devices).cloned().collect()
+    };
+    let (mut count, mut findings) = (0, Vec::new());
+    for group in &picture.groups {
+        for device in devices(group) {
+            count += 1;
+            findings.extend(found(group, &device));
+        }
+    }
+    Looked { well: format!("all {count} devices work"), findings }
+}
+
+fn found(group: &v1::DiskGroup, device: &v1::Device) -> Option<v1::Finding> {
+    let why = device.problem.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let at = format!("device {} of host {}", device.path, group.host_name);
+    match device.state {
+        DeviceState::Ok => None,
+        DeviceState::NoSpace => Some(finding(
+            Severity::Error,
+            format!("the file system of {at} has no room for it{why}"),
+            "what was to be written there is lost: its components are rebuilt elsewhere",
+            "make room on that file system, then restart the daemon; preallocated files or whole devices never meet this",
+        )),
+        DeviceState::Failed => Some(finding(
+            Severity::Error,
+            format!("{at} failed or is missing{why}"),
+            "its components are lost and rebuilt elsewhere where there is room",
+            "replace the device; `cairn resync list` shows how far the rebuilds are",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{DeviceId, DiskGroupId, HostId};
+
+    use super::super::check::tests::causes;
+    use super::*;
+
+    fn group(n: u128, state: DiskGroupState, devices: &[(&str, DeviceState, Option<&str>)]) -> v1::DiskGroup {
+        let device = |(path, state, problem): &(&str, DeviceState, Option<&str>)| v1::Device {
+            id: DeviceId(n),
+            path: (*path).into(),
+            size_bytes: 1 << 30,
+            state: *state,
+            problem: problem.map(str::to_owned),
+            medium: None,
+        };
+        v1::DiskGroup {
+            id: DiskGroupId(n),
+            host: HostId(n),
+            host_name: format!("h{n}"),
+            state,
+            reason: (state != DiskGroupState::Mounted).then(|| "for a reason".into()),
+            cache: None,
+            devices: devices.iter().map(device).collect(),
+            capacity: v1::Capacity::default(),
+            log: None,
+            components: None,
+        }
+    }
+
+    /// Goal: each group that cannot be used is named with its reason, those of dead hosts too. Method: one of each state, two failed.
+    #[test]
+    fn groups_that_do_not_work_are_all_named() {
+        use DiskGroupState::{Failed, Mounted, Unreachable};
+        let groups =
+            vec![group(1, Mounted, &[]), group(2, Failed, &[]), group(3, Unreachable, &[]), group(4, Failed, &[])];
+        let found = causes(&GROUPS, &Picture { groups, ..Default::default() });
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("host h2 does not work: for a reason"), "{found:?}");
+        assert!(found[1].contains("host h3 cannot be reached"), "{found:?}");
+        assert!(found[2].contains("host h4 does not work"), "{found:?}");
+    }
+
+    /// Goal: a full file system is not called a failed device, and the errors reach the reader. Method: both in one group.
+    #[test]
+    fn each_device_is_told_as_what_it_is() {
+        let devices = [
+            ("/a", DeviceState::Ok, None),
+            ("/b", DeviceState::NoSpace, Some("write at 4096: No space left on device (os error 28)")),
+            ("/c", DeviceState::Failed, Some("flush at 0: Input/output error (os error 5)")),
+        ];
+        let picture = Picture { groups: vec![group(1, DiskGroupState::Mounted, &devices)], ..Default::default() };
+        let found = causes(&DEVICES, &picture);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("device /b of host h1 has no room") && found[0].contains("os error 28"), "{found:?}");
+        assert!(found[1].contains("device /c of host h1 failed") && found[1].contains("os error 5"), "{found:?}");
+    }
+}

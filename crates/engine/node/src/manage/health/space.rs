@@ -1,0 +1,101 @@
+//! Whether there is room: in each disk group, and in the cluster. Only what can be reached counts.
+
+use cairn_api::v1::{self, DiskGroupState, Severity};
+use cairn_types::format_bytes;
+
+use super::check::{Check, Looked, Picture, finding};
+
+/// Percent of a disk group's space in use from which health warns: above it cleaning costs more and rebuilds lack room.
+const WARN_PERCENT: u64 = 80;
+/// Percent from which writes to new places are about to be refused: what cleaning keeps for itself is some percent.
+const FULL_PERCENT: u64 = 97;
+
+/// There is room.
+pub(crate) const SPACE: Check = Check {
+    name: "disk-group-space",
+    looks_at: "space of every disk group that can be reached, and of all together",
+    finds: "each group and the cluster from 80 % in use: a warning; from 97 %: an error",
+    look,
+};
+
+fn look(picture: &Picture) -> Looked {
+    let reached = || picture.groups.iter().filter(|group| group.state == DiskGroupState::Mounted);
+    let (mut raw_bytes, mut free_bytes) = (0, 0);
+    let mut findings = Vec::new();
+    for group in reached() {
+        raw_bytes += group.capacity.raw_bytes;
+        free_bytes += group.capacity.free_bytes;
+        findings.extend(full(&format!("disk group {} of host {}", group.id, group.host_name), &group.capacity));
+    }
+    let all = v1::Capacity { raw_bytes, used_bytes: raw_bytes - free_bytes, free_bytes };
+    if reached().count() > 1 {
+        findings.extend(full("the cluster", &all));
+    }
+    Looked { well: format!("{} of {} are free", format_bytes(free_bytes), format_bytes(raw_bytes)), findings }
+}
+
+fn full(what: &str, space: &v1::Capacity) -> Option<v1::Finding> {
+    let used_percent = (space.raw_bytes > 0).then(|| space.used_bytes * 100 / space.raw_bytes)?;
+    let cause = || {
+        format!(
+            "{what} is {used_percent} % full, {} of {} are free",
+            format_bytes(space.free_bytes),
+            format_bytes(space.raw_bytes)
+        )
+    };
+    const REMEDY: &str = "add capacity, or delete or trim disks";
+    match used_percent {
+        FULL_PERCENT.. => {
+            Some(finding(Severity::Error, cause(), "guests that write to new places get *no space* errors", REMEDY))
+        }
+        WARN_PERCENT.. => Some(finding(
+            Severity::Warning,
+            cause(),
+            "writes become slower as cleaning costs more, and a rebuild may find no room",
+            REMEDY,
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{DiskGroupId, HostId};
+
+    use super::super::check::tests::causes;
+    use super::*;
+
+    fn group(n: u128, state: DiskGroupState, used_percent: u64) -> v1::DiskGroup {
+        let raw_bytes = 100 << 30;
+        let used_bytes = (raw_bytes / 100) * used_percent;
+        v1::DiskGroup {
+            id: DiskGroupId(n),
+            host: HostId(n),
+            host_name: format!("h{n}"),
+            state,
+            reason: None,
+            cache: None,
+            devices: Vec::new(),
+            capacity: v1::Capacity { raw_bytes, used_bytes, free_bytes: raw_bytes - used_bytes },
+            log: None,
+            components: None,
+        }
+    }
+
+    /// Goal: every full group is told, and what cannot be reached is no room. Method: groups of several fills, one of them closed.
+    #[test]
+    fn full_groups_and_a_full_cluster_are_told() {
+        use DiskGroupState::{Mounted, Unreachable};
+        let picture = |groups| Picture { groups, ..Default::default() };
+        let two = picture(vec![group(1, Mounted, 85), group(2, Mounted, 10), group(3, Mounted, 90)]);
+        let found = causes(&SPACE, &two);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("host h1 is 85 % full") && found[1].contains("host h3 is 90 % full"), "{found:?}");
+        // The free space of a dead host is none.
+        let dead = picture(vec![group(1, Mounted, 100), group(2, Mounted, 100), group(3, Unreachable, 0)]);
+        let looked = look(&dead);
+        assert_eq!(looked.findings.len(), 3, "{looked:?}");
+        assert!(looked.findings[2].cause.starts_with("the cluster is 100 % full, 0 B of"), "{looked:?}");
+        assert!(looked.findings.iter().all(|f| f.severity == Severity::Error), "{looked:?}");
+    }
+}
