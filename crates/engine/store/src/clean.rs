@@ -127,8 +127,10 @@ impl<E: Env> Inner<E> {
                 let mut transaction = Transaction::with_leaves(leaves);
                 {
                     let state = self.state.borrow();
-                    // Deleted meanwhile: its map goes another way.
-                    let Some(component) = state.components.get(&item.component) else {
+                    // Deleted meanwhile: its map goes another way. Without the record nothing is under a zero any more.
+                    let (Some(component), Some(record)) =
+                        (state.components.get(&item.component), state.records.get(item.record))
+                    else {
                         break;
                     };
                     for &(_, leaf) in part {
@@ -138,7 +140,7 @@ impl<E: Env> Inner<E> {
                         };
                         for block in range.first..range.end() {
                             if transaction.entry(component.id, block).is_some() {
-                                transaction.set_entry(component, block, None);
+                                transaction.set_entry_of(component, block, record.op, None);
                             }
                         }
                     }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
-use cairn_format::crc32c;
+use cairn_format::{crc32c, zero_block_crc};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Time};
 use futures::future::join_all;
 
@@ -33,6 +33,8 @@ const DEVICE_READ_BLOCKS_MAX: u64 = 256;
 /// Leaves of the map that are read together while the cache has room for them: 2 MiB of addresses, in two or three pages of the
 /// metadata. Each walk there goes through another thread.
 const LEAVES_TOGETHER: u64 = 8;
+/// What zeroes that keep their space are read as.
+static ZEROES: [u8; 64 * BLOCK_BYTES as usize] = [0; 64 * BLOCK_BYTES as usize];
 
 /// Blocks that stand back to back on one device.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ struct Stretch {
 #[derive(Debug)]
 enum Source {
     Hole(BlockRange),
+    /// So many blocks of zeroes that keep their space.
+    Zeroes(u32),
     /// One block that is in memory.
     Ready {
         data: Bytes,
@@ -175,6 +179,7 @@ impl<E: Env> Inner<E> {
         for (source, result) in sources.into_iter().zip(results) {
             match (source, result) {
                 (Source::Hole(range), _) => contents.push_hole(range.count),
+                (Source::Zeroes(blocks), _) => push_zeroes(&mut contents, blocks),
                 (Source::Ready { data, crc }, _) => contents.push_data(data, Crcs::from_slice(&[crc])),
                 (Source::Device(stretch), Some(Ok(data))) => {
                     let bad = wrong_blocks(&stretch, &data);
@@ -266,6 +271,7 @@ impl StoreCounters {
         for source in sources {
             match source {
                 Source::Hole(range) => self.read_hole_bytes += range.bytes(),
+                Source::Zeroes(blocks) => self.read_hole_bytes += u64::from(*blocks) * u64::from(BLOCK_BYTES),
                 Source::Ready { .. } => self.read_cache_hits += 1,
                 Source::Device(stretch) => {
                     let blocks = stretch.crcs.len() as u64;
@@ -284,11 +290,22 @@ impl StoreCounters {
 /// The slowest of the places that a read comes from.
 fn slowest(sources: &[Source]) -> ReadSource {
     let place = |source: &Source| match source {
-        Source::Hole(_) | Source::Ready { .. } => ReadSource::Memory,
+        Source::Hole(_) | Source::Zeroes(_) | Source::Ready { .. } => ReadSource::Memory,
         Source::Device(stretch) if stretch.device == LOG => ReadSource::Log,
         Source::Device(_) => ReadSource::Capacity,
     };
     sources.iter().map(place).max().unwrap_or(ReadSource::Memory)
+}
+
+/// Zeroes that keep their space are data: a copy that is filled with them keeps it, too.
+fn push_zeroes(contents: &mut Contents, blocks: u32) {
+    let mut left = blocks as usize;
+    while left > 0 {
+        let now = left.min(ZEROES.len() / BLOCK_BYTES as usize);
+        let crcs = std::iter::repeat_n(zero_block_crc(), now).collect();
+        contents.push_data(Bytes::from_static(&ZEROES[..now * BLOCK_BYTES as usize]), crcs);
+        left -= now;
+    }
 }
 
 fn bad_blocks(id: ComponentId, blocks: Vec<u64>) -> StoreError {
@@ -450,7 +467,11 @@ impl Planner {
             let crc = record.crc(block);
             let index = block - record.range.first;
             match &record.body {
-                Body::Zero { .. } => {
+                Body::Zero { keep_allocated: true } => {
+                    self.sources.push(Source::Zeroes((range.end() - block) as u32));
+                    return;
+                }
+                Body::Zero { keep_allocated: false } => {
                     self.hole(BlockRange::new(block, (range.end() - block) as u32));
                     return;
                 }
@@ -470,7 +491,7 @@ impl Planner {
 
     fn slot<E: Env>(&mut self, state: &mut State, id: ComponentId, block: u64, crc: u32, slot: u64, inner: &Inner<E>) {
         if slot == ZERO_SLOT {
-            self.hole(BlockRange::new(block, 1));
+            self.sources.push(Source::Zeroes(1));
             return;
         }
         let device = state.components[&id].device;

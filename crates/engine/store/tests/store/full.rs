@@ -5,10 +5,10 @@ use std::time::Duration;
 use cairn_env::Env;
 use cairn_sim::Fault;
 use cairn_store::StoreErrorKind;
-use cairn_types::{Change, ComponentId, ObjectId, Run};
+use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, Run};
 use futures::future::join_all;
 
-use crate::support::{Rig, copy, create, delete, kind, run_of, settle, undo, write, zero};
+use crate::support::{Rig, copy, create, delete, kind, op, run_of, settle, undo, write, zero};
 
 /// Scenario 21: reads, overwrites, writes into a reservation, trims, deletes, undo and records go on; space comes back.
 #[test]
@@ -145,4 +145,51 @@ fn a_batch_may_turn_out_smaller_than_the_room_that_it_passed_by() {
             group = rig.reopen(group);
         }
     }
+}
+
+/// Goal: a trim takes what is older, and nothing else. Method: one that comes late, after a write that is destaged.
+#[test]
+fn a_late_trim_takes_nothing_that_is_newer() {
+    let rig = Rig::new(26, 16);
+    let group = rig.open();
+    rig.append(&group, create(1, 100, 0)).unwrap();
+    rig.append(&group, write(1, 2, 0, 6, 4)).unwrap();
+    rig.append(&group, write(1, 5, 0, 10, 4)).unwrap();
+    rig.append(&group, settle(1, 5)).unwrap();
+    rig.drain(&group);
+    rig.append(&group, zero(1, 3, 0, 8, 4)).unwrap();
+    rig.drain(&group);
+    rig.check(&group);
+    assert_eq!(rig.read(&group, 1, 5, 10), Ok(vec![0, 2, 2, 0, 0, 5, 5, 5, 5, 0]));
+}
+
+/// Goal: zeroes that keep their space keep it on a copy that is filled from them. Method: what is read of them, in the log and destaged,
+/// is copied to another component.
+#[test]
+fn kept_zeroes_keep_their_space_on_a_copy() {
+    let rig = Rig::new(27, 32);
+    let group = rig.open();
+    rig.append(&group, create(1, 200, 0)).unwrap();
+    rig.append(&group, write(1, 1, 0, 0, 4)).unwrap();
+    let blocks = BlockOp::Zero { range: BlockRange::new(2, 100), keep_allocated: true };
+    let (component, client) = (ComponentId(1), ClientTag::default());
+    let kept = ComponentOp::Apply { op: op(2), settled: op(1), client, blocks };
+    rig.append(&group, kept.on(component)).unwrap();
+    rig.append(&group, settle(1, 2)).unwrap();
+    for copy in [2u128, 3] {
+        rig.append(&group, create(copy, 200, 0)).unwrap();
+        for settled in 0..40u64 {
+            let first_block = settled * 5;
+            let contents = rig.run(group.read(component, BlockRange::new(first_block, 5))).unwrap();
+            let blocks = BlockOp::Copy { first_block, runs: contents.runs };
+            let op = ComponentOp::Apply { op: op(settled + 1), settled: op(settled), client, blocks };
+            let data = contents.data.concat().into();
+            rig.append(&group, Change::Component { component: ComponentId(copy), op, data }).unwrap();
+        }
+        let allocated = |id| group.component(ComponentId(id)).unwrap().allocated_blocks;
+        assert_eq!((allocated(1), allocated(copy)), (102, 102));
+        assert_eq!(rig.read(&group, copy, 0, 5), Ok(vec![1, 1, 0, 0, 0]));
+        rig.drain(&group);
+    }
+    rig.check(&group);
 }
