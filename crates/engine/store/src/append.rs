@@ -31,7 +31,7 @@ use crate::{
     options::StoreOptions,
     pace::Fill,
     placing::Placement,
-    queue::{Charged, Done, Queued, bytes_of, record_bytes_bound},
+    queue::{Charge, Charged, Done, Queued, bytes_of, record_bytes_bound},
     segments::LOG,
     state::{Applied, At, State},
 };
@@ -77,6 +77,7 @@ impl<E: Env> Inner<E> {
             self.state.borrow_mut().request_drain();
             self.destager.raise();
         }
+        self.drain_for_room();
         async move {
             let closed = |_| StoreError::new(StoreErrorKind::Media, "the disk group was closed");
             for waiting in admitted {
@@ -191,6 +192,7 @@ impl<E: Env> Inner<E> {
             }
         }
         state.stages.on_written(began, written, writes, delay);
+        state.drain_for_room();
         let work = state.tidy || state.drain_to.is_some() || placed && state.placed_is_due(&self.tuning);
         drop(state);
         if work || fill >= u64::from(self.tuning.destage_percent) * 10 {
@@ -321,21 +323,32 @@ impl State {
                 limit / 2
             )));
         }
-        let charged = self.charge(&record)?;
+        let charged = match self.charge(&record)? {
+            Charge::Now(charged) => charged,
+            Charge::Later => return Ok(self.wait_for_room(since, record, data, class)),
+        };
         if let LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device } = record {
             // At once, so that writes queued behind it find it.
             self.create(component, object, size_blocks, reserved_blocks, device);
         }
         let (done, answer) = oneshot::channel();
-        match self.place_of(&record, data_bytes, tuning) {
-            Some(device) => self.placing.wait(Placement::new(since, device, record, data, charged, done)),
-            None => self.queue.push(Queued::new(since, record, data, class, charged, None, done)),
-        }
+        self.enter(Queued::new(since, record, data, class, charged, None, done), tuning);
         Ok(answer)
     }
 
+    /// What is admitted takes its way: into the log, or past it.
+    pub(crate) fn enter(&mut self, queued: Queued, tuning: &crate::StoreOptions) {
+        match self.place_of(&queued.record, queued.data_bytes, tuning) {
+            Some(device) => {
+                let Queued { since, record, data, charged, done, .. } = queued;
+                self.placing.wait(Placement::new(since, device, record, data, charged, done));
+            }
+            None => self.queue.push(queued),
+        }
+    }
+
     /// Sets space aside for what a record may add, or refuses it.
-    fn charge(&mut self, record: &LogRecord) -> Result<Option<(ComponentId, u64)>, StoreError> {
+    pub(crate) fn charge(&mut self, record: &LogRecord) -> Result<Charge, StoreError> {
         let new = |id: &ComponentId, range: BlockRange| {
             let component = &self.components[id];
             match self.room(component.device) >= AMPLE_BLOCKS {
@@ -359,9 +372,9 @@ impl State {
                 let known = &self.components[component];
                 let more = (*reserved_blocks).saturating_sub(known.charge());
                 let room = self.room(known.device);
-                return if more > room { Err(no_space(more, room)) } else { Ok(None) };
+                return if more > room { self.no_room(known.device, more, more) } else { Ok(Charge::Now(None)) };
             }
-            _ => return Ok(None),
+            _ => return Ok(Charge::Now(None)),
         };
         let component = &self.components[&id];
         let (device, before) = (component.device, component.charge());
@@ -369,10 +382,18 @@ impl State {
         let room = self.room(device);
         // What is reserved or overwritten costs nothing, however full the device is.
         if after > before && after - before > room {
-            return Err(no_space(blocks, room));
+            return self.no_room(device, after - before, blocks);
         }
         self.change(id, |c, _| c.queued_blocks += blocks);
-        Ok(Some((id, blocks)))
+        Ok(Charge::Now(Some((id, blocks))))
+    }
+
+    /// `more` blocks find no room now.
+    fn no_room(&self, device: u8, more: u64, blocks: u64) -> Result<Charge, StoreError> {
+        match more <= self.room_to_come(device) {
+            true => Ok(Charge::Later),
+            false => Err(no_space(blocks, self.room(device))),
+        }
     }
 
     /// Refuses the writes and copies of a component that wait for room in a full log.
@@ -386,13 +407,15 @@ impl State {
         });
     }
 
-    /// Refuses the copies of a component that go past the log and are not in it yet: what is asked for later would overtake them.
+    /// Refuses the copies of a component that go past the log and are not in it yet, and what waits for room on its device: what is
+    /// asked for later would overtake them.
     pub(crate) fn refuse_copies(&mut self, component: ComponentId) {
         for placement in self.placing.take_those_of(component) {
             self.uncharge(placement.charged);
             let _ = placement.done.send(Err(refused(PROMISED_ANEW)));
         }
         self.refuse_queued(|record| matches!(record, LogRecord::Placed { component: of, .. } if *of == component));
+        self.refuse_short_of_room(|queued| queued.is_of(component), &refused(PROMISED_ANEW));
     }
 
     fn refuse_queued(&mut self, which: impl Fn(&LogRecord) -> bool) {
@@ -509,7 +532,7 @@ impl State {
     }
 }
 
-fn no_space(blocks: u64, room: u64) -> StoreError {
+pub(crate) fn no_space(blocks: u64, room: u64) -> StoreError {
     let text = format!(
         "{blocks} blocks to be allocated, {room} are free on the component's capacity device: trim, delete, or add space"
     );

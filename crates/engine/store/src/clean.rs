@@ -146,6 +146,7 @@ impl<E: Env> Inner<E> {
                     }
                 }
                 self.commit(transaction).await?;
+                self.admit_short_of_room();
             }
         }
         Ok(())

@@ -110,7 +110,7 @@ impl Component {
             object: self.object,
             size_blocks: self.size_blocks,
             reserved_blocks: self.reserved_blocks,
-            allocated_blocks: self.allocated(),
+            allocated_blocks: self.allocated() - self.extents.hidden_blocks(),
             lost: self.lost,
             device: self.device,
         }
@@ -127,6 +127,14 @@ impl Component {
             return 0;
         }
         (self.allocated() + self.queued_blocks).max(self.reserved_blocks)
+    }
+
+    /// What will be charged once destage has taken out of the map what trims hide. An undo may bring it back until they settle.
+    pub fn used(&self) -> u64 {
+        if self.lost {
+            return 0;
+        }
+        (self.allocated() - self.extents.hidden_blocks() + self.queued_blocks).max(self.reserved_blocks)
     }
 
     /// Blocks of `range` that have no space yet.

@@ -197,7 +197,7 @@ impl State {
         self.components.get(&id).ok_or_else(|| StoreError::unknown(id))
     }
 
-    fn not_lost(&self, id: ComponentId) -> Result<&Component, StoreError> {
+    pub(crate) fn not_lost(&self, id: ComponentId) -> Result<&Component, StoreError> {
         let component = self.known(id)?;
         match component.lost {
             false => Ok(component),

@@ -136,9 +136,11 @@ impl<E: Env> Inner<E> {
                 Err(error) => self.state.borrow_mut().stop(error),
             }
             self.state.borrow_mut().answer_drains();
+            self.go_on_for_room().await;
             self.writer.raise();
         }
         let error = StoreError::new(StoreErrorKind::Media, "the disk group was closed");
+        self.state.borrow_mut().refuse_short_of_room(|_| true, &error);
         let waiters = std::mem::take(&mut self.state.borrow_mut().drain_waiters);
         waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
         self.destager_ended.raise();

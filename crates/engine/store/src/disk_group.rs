@@ -445,7 +445,7 @@ impl<E: Env> Inner<E> {
             failed: segments.failed,
             failure: segments.failure.clone(),
             usable_bytes: segments.limit() * block,
-            charged_bytes: segments.charged * block,
+            charged_bytes: segments.used * block,
             live_bytes: segments.live() * block,
             segments: segments.count(),
             segments_free: segments.free_segments(),

@@ -2,7 +2,7 @@
 //!
 //! Promises    a block's versions are ordered by operation, newest first; below the newest settled one nothing is kept,
 //!             so every version that is still here is live (I6: superseded only by unsettled ones is live)
-//! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] shows
+//! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] and [`Extents::hidden_blocks`] show
 //! Memory      about 50 bytes per extent and 150 per record, 4 per block beyond its fourth: some 200 for a lone 4 KiB write,
 //!             5 bytes per block of a large one
 //! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`map.rs`)
@@ -258,6 +258,8 @@ pub(crate) struct Extents {
     map: BTreeMap<u64, Extent>,
     /// Blocks that have a version that takes space, and none in the map yet: what destage will add.
     new_blocks: u64,
+    /// Blocks of the map under versions none of which takes space: what destage will take out of it.
+    hidden_blocks: u64,
     /// Where a version list is changed: kept for its memory.
     scratch: Vec<RecordId>,
 }
@@ -288,6 +290,10 @@ impl Extents {
 
     pub fn new_blocks(&self) -> u64 {
         self.new_blocks
+    }
+
+    pub fn hidden_blocks(&self) -> u64 {
+        self.hidden_blocks
     }
 
     /// The stretches of `range` that have versions, ascending.
@@ -327,10 +333,12 @@ impl Extents {
         })
     }
 
-    fn charge(base: &BaseBits, records: &Records, first: u64, extent: &Extent) -> u64 {
+    /// What an extent adds to the blocks of the map, and what it hides of them.
+    fn weigh(base: &BaseBits, records: &Records, first: u64, extent: &Extent) -> (u64, u64) {
+        let mapped = base.count(BlockRange::new(first, extent.count));
         match Self::allocates(records, extent.versions.as_slice()) {
-            true => u64::from(extent.count) - base.count(BlockRange::new(first, extent.count)),
-            false => 0,
+            true => (u64::from(extent.count) - mapped, 0),
+            false => (0, mapped),
         }
     }
 
@@ -403,7 +411,8 @@ impl Extents {
 
     fn insert_gap(&mut self, id: RecordId, first: u64, count: u32, base: &BaseBits, records: &Records) {
         let extent = Extent { count, versions: Versions::One(id) };
-        self.new_blocks += Self::charge(base, records, first, &extent);
+        let (new, hidden) = Self::weigh(base, records, first, &extent);
+        (self.new_blocks, self.hidden_blocks) = (self.new_blocks + new, self.hidden_blocks + hidden);
         self.map.insert(first, extent);
     }
 
@@ -432,9 +441,19 @@ impl Extents {
         self.scratch.extend_from_slice(extent.versions.as_slice());
         act(records, &mut self.scratch, u64::from(range.count));
         let after = Self::allocates(records, &self.scratch);
-        if before != after {
-            let blocks = u64::from(range.count) - base.count(range);
-            self.new_blocks = if after { self.new_blocks + blocks } else { self.new_blocks - blocks };
+        let gone = self.scratch.is_empty();
+        if before != after || gone {
+            let mapped = base.count(range);
+            let new = u64::from(range.count) - mapped;
+            match before {
+                true => self.new_blocks -= new,
+                false => self.hidden_blocks -= mapped,
+            }
+            match after {
+                true => self.new_blocks += new,
+                false if !gone => self.hidden_blocks += mapped,
+                false => {}
+            }
         }
         match Versions::from_slice(&self.scratch) {
             Some(versions) => extent.versions = versions,
@@ -535,22 +554,30 @@ impl Extents {
         act: impl FnOnce(&mut BaseBits),
     ) {
         if let Some(extent) = self.map.get(&range.first).filter(|extent| extent.count == range.count) {
-            let before = Self::charge(base, records, range.first, extent);
+            let before = Self::weigh(base, records, range.first, extent);
             act(base);
-            self.new_blocks = self.new_blocks - before + Self::charge(base, records, range.first, extent);
-            return;
+            let after = Self::weigh(base, records, range.first, extent);
+            return self.reweigh(before, after);
         }
         if self.is_clear(range) {
             return act(base);
         }
         self.split_at(range.first);
         self.split_at(range.end());
-        let sum = |map: &BTreeMap<u64, Extent>, base: &BaseBits| -> u64 {
-            map.range(range.first..range.end()).map(|(&f, e)| Self::charge(base, records, f, e)).sum()
-        };
-        let before = sum(&self.map, base);
+        let before = Self::sum(self.map.range(range.first..range.end()), base, records);
         act(base);
-        self.new_blocks = self.new_blocks - before + sum(&self.map, base);
+        let after = Self::sum(self.map.range(range.first..range.end()), base, records);
+        self.reweigh(before, after);
+    }
+
+    fn reweigh(&mut self, before: (u64, u64), after: (u64, u64)) {
+        self.new_blocks = self.new_blocks - before.0 + after.0;
+        self.hidden_blocks = self.hidden_blocks - before.1 + after.1;
+    }
+
+    fn sum<'a>(extents: impl Iterator<Item = (&'a u64, &'a Extent)>, base: &BaseBits, records: &Records) -> (u64, u64) {
+        let each = extents.map(|(&first, extent)| Self::weigh(base, records, first, extent));
+        each.fold((0, 0), |sum, (new, hidden)| (sum.0 + new, sum.1 + hidden))
     }
 
     /// Drops everything.
@@ -560,12 +587,12 @@ impl Extents {
                 records.release(id, u64::from(extent.count));
             }
         }
-        self.new_blocks = 0;
+        (self.new_blocks, self.hidden_blocks) = (0, 0);
     }
 
-    /// Counts new blocks anew; the invariants compare.
-    pub fn recount(&self, base: &BaseBits, records: &Records) -> u64 {
-        self.map.iter().map(|(&first, extent)| Self::charge(base, records, first, extent)).sum()
+    /// Counts new and hidden blocks again; the invariants compare.
+    pub fn recount(&self, base: &BaseBits, records: &Records) -> (u64, u64) {
+        Self::sum(self.map.iter(), base, records)
     }
 }
 
@@ -692,7 +719,7 @@ mod tests {
                 let want: BTreeMap<u64, Vec<RecordId>> =
                     oracle.blocks.iter().map(|(&b, v)| (b, v.iter().map(|x| x.1).collect())).collect();
                 prop_assert_eq!(seen, want);
-                prop_assert_eq!(extents.new_blocks(), extents.recount(&base, &records));
+                prop_assert_eq!((extents.new_blocks(), extents.hidden_blocks()), extents.recount(&base, &records));
                 let live: u64 = records.iter().map(|(_, r)| r.live).sum();
                 prop_assert_eq!(live, oracle.blocks.values().map(|v| v.len() as u64).sum::<u64>());
             }

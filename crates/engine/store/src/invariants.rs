@@ -89,7 +89,7 @@ impl State {
     /// Counts everything that is kept as a sum anew.
     pub(crate) fn check_counts(&self) -> Result<(), String> {
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut charged = vec![0; self.devices.len()];
+        let (mut charged, mut used) = (vec![0; self.devices.len()], vec![0; self.devices.len()]);
         for component in self.components.values() {
             let id = component.id;
             for span in component.extents.all() {
@@ -107,13 +107,15 @@ impl State {
                     }
                 }
             }
-            if component.extents.new_blocks() != component.extents.recount(&component.base, &self.records) {
-                return Err(format!("{id:?}: new blocks are miscounted"));
+            let counted = (component.extents.new_blocks(), component.extents.hidden_blocks());
+            if counted != component.extents.recount(&component.base, &self.records) {
+                return Err(format!("{id:?}: new or hidden blocks are miscounted"));
             }
             if component.window.first().is_some_and(|first| first.info.op <= component.settled) {
                 return Err(format!("{id:?}: a settled operation is in the window"));
             }
             charged[component.device as usize] += component.charge();
+            used[component.device as usize] += component.used();
         }
         for deleted in self.deleted.values() {
             charged[deleted.device as usize] += deleted.base_blocks;
@@ -123,10 +125,10 @@ impl State {
             return Err(format!("{} components without blocks, {witnesses} counted", self.witnesses));
         }
         for (device, segments) in self.devices.iter().enumerate() {
-            if !segments.failed && segments.charged != charged[device] {
+            if !segments.failed && (segments.charged, segments.used) != (charged[device], used[device]) {
                 return Err(format!(
-                    "device {device}: {} blocks charged, {} counted",
-                    segments.charged, charged[device]
+                    "device {device}: {} blocks charged and {} used, {} and {} counted",
+                    segments.charged, segments.used, charged[device], used[device]
                 ));
             }
         }

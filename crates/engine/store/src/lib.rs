@@ -50,6 +50,7 @@ mod segments;
 mod state;
 mod stats;
 mod transaction;
+mod waiting;
 mod window;
 
 use cairn_format::rows;

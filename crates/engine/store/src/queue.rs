@@ -42,6 +42,13 @@ pub(crate) struct Queued {
 /// Blocks that an operation may add to a component, until it is applied.
 pub(crate) type Charged = Option<(ComponentId, u64)>;
 
+/// Whether an operation has its space.
+pub(crate) enum Charge {
+    Now(Charged),
+    /// Not before destage has taken out what trims and deletes gave up.
+    Later,
+}
+
 impl Queued {
     /// Not in the queue yet; `ticket` is of what was written to a capacity device for it.
     pub fn new(
@@ -55,6 +62,16 @@ impl Queued {
     ) -> Self {
         let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
         Self { number: 0, since, record, data, data_bytes, header_bytes, class, charged, ticket, done }
+    }
+
+    /// Whether it changes blocks of this component.
+    pub fn is_of(&self, component: ComponentId) -> bool {
+        match &self.record {
+            LogRecord::Write { component: of, .. }
+            | LogRecord::Zero { component: of, .. }
+            | LogRecord::Copy { component: of, .. } => *of == component,
+            _ => false,
+        }
     }
 }
 
@@ -95,6 +112,10 @@ impl Queue {
             Class::Normal => self.normal.push_back(queued),
             Class::Reserve => self.reserve.push_back(queued),
         }
+    }
+    /// Nothing that waits says what is settled.
+    pub fn nothing_is_settled(&self) -> bool {
+        !self.reserve.iter().any(|queued| matches!(queued.record, LogRecord::Settle { .. }))
     }
     /// The next in order; of the reserve class only when `only_reserve`.
     pub fn peek(&self, only_reserve: bool) -> Option<&Queued> {

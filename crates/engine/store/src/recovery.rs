@@ -333,6 +333,7 @@ impl State {
             next_pending: 0,
             pending_rows: Default::default(),
             cache: ReadCache::new(options.read_cache_bytes),
+            short_of_room: Default::default(),
             queue: Default::default(),
             placing: Default::default(),
             health: LogHealth::Sound,
@@ -503,7 +504,9 @@ impl State {
                 component.base = Default::default();
                 // Once lost, for good: also when the device returns.
             } else {
-                self.devices[component.device as usize].charged += component.charge();
+                let device = &mut self.devices[component.device as usize];
+                device.charged += component.charge();
+                device.used += component.used();
             }
         }
         self.tidy = !self.deleted_to_empty().is_empty();

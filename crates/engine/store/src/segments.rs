@@ -48,6 +48,8 @@ pub(crate) struct Segments {
     held: BTreeMap<u64, Held>,
     /// What the components on this device may need, in blocks.
     pub charged: u64,
+    /// The same without what trims and deletes gave up and destage has not taken out of the map yet.
+    pub used: u64,
     pub failed: bool,
     /// With what, where it failed while it was in use.
     pub failure: Option<cairn_env::DiskError>,
@@ -93,6 +95,7 @@ impl Segments {
             awaited: BTreeMap::new(),
             held: BTreeMap::new(),
             charged: 0,
+            used: 0,
             failed: false,
             failure: None,
         }

@@ -4,7 +4,7 @@
 //! Assumes     records are applied in log order, and only when durable
 //! Not here    queueing (`append.rs`), folding into the map (`destage.rs`)
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
 
 use bytes::Bytes;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
@@ -22,7 +22,7 @@ use crate::{
     map::LeafCache,
     pace::Pace,
     placing::Placing,
-    queue::Queue,
+    queue::{Queue, Queued},
     read_cache::ReadCache,
     segments::Segments,
     stats::{LogHealth, StoreCounters},
@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub pending_rows: BTreeSet<u64>,
     pub cache: ReadCache,
     pub queue: Queue,
+    /// Found no room where destage will make some: admitted when it has, or refused after a while.
+    pub short_of_room: VecDeque<Queued>,
     pub placing: Placing,
     pub health: LogHealth,
     pub counters: StoreCounters,
@@ -154,11 +156,12 @@ impl State {
     /// Changes a component and keeps its device's charge right. None when it is not here.
     pub fn change<R>(&mut self, id: ComponentId, act: impl FnOnce(&mut Component, &mut Records) -> R) -> Option<R> {
         let component = self.components.get_mut(&id)?;
-        let (before, witness) = (component.charge(), is_witness(component));
+        let (before, used, witness) = (component.charge(), component.used(), is_witness(component));
         let result = act(component, &mut self.records);
         self.witnesses = self.witnesses + u32::from(is_witness(component)) - u32::from(witness);
         let device = &mut self.devices[component.device as usize];
         device.charged = device.charged + component.charge() - before;
+        device.used = device.used + component.used() - used;
         Some(result)
     }
 
@@ -242,6 +245,7 @@ impl State {
         };
         component.lost = segments.failed;
         segments.charged += component.charge();
+        segments.used += component.used();
         self.enter_component(component);
     }
 
@@ -267,6 +271,7 @@ impl State {
         // What its map holds stays charged until destage has emptied it.
         let base_blocks = if component.lost { 0 } else { component.base.total() };
         device.charged = device.charged - component.charge() + base_blocks;
+        device.used -= component.used();
         component.extents.clear(&mut self.records);
         self.cache.forget_component(id);
         let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
@@ -368,6 +373,7 @@ impl State {
     pub fn stop(&mut self, error: StoreError) {
         self.queue.fail_all(&error);
         self.placing.fail_all(&error);
+        self.refuse_short_of_room(|_| true, &error);
         self.drain_to = None;
         self.close_wanted = false;
         let waiters = std::mem::take(&mut self.drain_waiters);
@@ -386,6 +392,22 @@ impl State {
     pub fn room(&self, device: u8) -> u64 {
         let segments = &self.devices[device as usize];
         if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
+    }
+
+    /// The same once destage has taken out what trims and deletes gave up.
+    pub fn room_to_come(&self, device: u8) -> u64 {
+        let segments = &self.devices[device as usize];
+        if segments.failed { 0 } else { segments.limit().saturating_sub(segments.used) }
+    }
+
+    /// Refuses those of what waits for room that are so.
+    pub fn refuse_short_of_room(&mut self, which: impl Fn(&Queued) -> bool, error: &StoreError) {
+        for queued in std::mem::take(&mut self.short_of_room) {
+            match which(&queued) {
+                true => drop(queued.done.send(Err(error.clone()))),
+                false => self.short_of_room.push_back(queued),
+            }
+        }
     }
 
     /// The capacity device for a new component: the one with most room once its components have grown half way to

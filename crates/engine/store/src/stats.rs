@@ -33,7 +33,8 @@ pub struct DeviceStats {
     pub failure: Option<cairn_env::DiskError>,
     /// Capacity devices: bytes that components may use.
     pub usable_bytes: u64,
-    /// Capacity devices: bytes that components have or have reserved.
+    /// Capacity devices: bytes that components have or have reserved. What was trimmed or deleted is not among them, though
+    /// its space may not be free yet: a write that needs it waits for destage.
     pub charged_bytes: u64,
     /// Capacity devices: bytes of slots in use.
     pub live_bytes: u64,

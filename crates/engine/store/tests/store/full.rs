@@ -8,7 +8,7 @@ use cairn_store::StoreErrorKind;
 use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, Run};
 use futures::future::join_all;
 
-use crate::support::{Rig, copy, create, delete, kind, op, run_of, settle, undo, write, zero};
+use crate::support::{Group, Rig, copy, create, delete, kind, op, run_of, settle, undo, write, zero};
 
 /// Scenario 21: reads, overwrites, writes into a reservation, trims, deletes, undo and records go on; space comes back.
 #[test]
@@ -145,6 +145,81 @@ fn a_batch_may_turn_out_smaller_than_the_room_that_it_passed_by() {
             group = rig.reopen(group);
         }
     }
+}
+
+/// Fills component 1 and destages it. The last operation, and the blocks that it has.
+fn fill(rig: &Rig, group: &Group) -> (u64, u64) {
+    rig.append(group, create(1, 1000, 0)).unwrap();
+    let mut seq = 0;
+    while rig.append(group, write(1, seq + 1, seq, seq * 4, 4)).is_ok() {
+        seq += 1;
+    }
+    rig.append(group, settle(1, seq)).unwrap();
+    rig.drain(group);
+    (seq, seq * 4)
+}
+
+/// Goal: what was trimmed is room for what comes next, and is not told as used, however little of it destage has met. Method: a device
+/// is filled and all of it trimmed; the next write is the first to say that the trim is settled, and everything is written again.
+#[test]
+fn what_was_trimmed_is_room_for_the_next_write() {
+    let rig = Rig::new(24, 16);
+    let group = rig.open();
+    let (mut seq, blocks) = fill(&rig, &group);
+    let before = group.stats();
+    assert_eq!(before.charged_bytes, blocks * 4096);
+    seq += 2;
+    rig.append(&group, zero(1, seq, seq - 2, 0, 1000)).unwrap();
+    let trimmed = group.stats();
+    assert_eq!((trimmed.charged_bytes, trimmed.free_bytes), (0, before.charged_bytes + before.free_bytes));
+    assert_eq!(group.component(ComponentId(1)).unwrap().allocated_blocks, 0);
+    rig.check(&group);
+    for first in (0..blocks).step_by(4) {
+        seq += 1;
+        assert_eq!(rig.append(&group, write(1, seq, seq - 1, first, 4)), Ok(()), "block {first} of {blocks}");
+    }
+    rig.check(&group);
+    assert_eq!(group.stats().charged_bytes, blocks * 4096);
+    let group = rig.reopen(group);
+    rig.check(&group);
+    assert_eq!(rig.read(&group, 1, blocks - 4, 5), Ok(vec![seq, seq, seq, seq, 0]));
+}
+
+/// Goal: nobody waits where destage cannot help, nor for ever where it might. Method: a full device with nothing trimmed; then with a
+/// trim that nobody settles, which an undo brings back.
+#[test]
+fn a_write_waits_for_room_only_as_long_as_some_may_come() {
+    let rig = Rig::new(25, 16);
+    let group = rig.open();
+    let (seq, blocks) = fill(&rig, &group);
+    let timed = |operation| {
+        let (env, answer) = (rig.host.env(), group.append(operation));
+        let begun = env.now();
+        rig.run(async move { (answer.await.map_err(|error| error.kind), env.now().since(begun)) })
+    };
+    let (answer, took) = timed(write(1, seq + 2, seq, blocks, 4));
+    assert_eq!(answer, Err(StoreErrorKind::NoSpace));
+    assert!(took < Duration::from_millis(1), "{took:?}");
+    rig.append(&group, zero(1, seq + 3, seq, 0, 1000)).unwrap();
+    let (answer, took) = timed(write(1, seq + 4, seq, blocks, 4));
+    assert_eq!(answer, Err(StoreErrorKind::NoSpace));
+    assert!((Duration::from_secs(5)..Duration::from_secs(6)).contains(&took), "{took:?}");
+    // A promise and a session go before what waits, and so does a deletion.
+    for fence in [Group::refuse_waiting, Group::refuse_copies] {
+        let waits = group.append(write(1, seq + 5, seq, blocks, 4));
+        fence(&group, ComponentId(1));
+        assert_eq!(kind(rig.run(waits)), StoreErrorKind::Refused);
+    }
+    rig.append(&group, undo(1, seq + 3)).unwrap();
+    rig.check(&group);
+    assert_eq!(group.stats().charged_bytes, blocks * 4096);
+    assert_eq!(kind(rig.append(&group, write(1, seq + 6, seq, blocks, 4))), StoreErrorKind::NoSpace);
+    rig.append(&group, zero(1, seq + 7, seq, 0, 1000)).unwrap();
+    let waits = group.append(write(1, seq + 8, seq, blocks, 4));
+    rig.append(&group, delete(1)).unwrap();
+    assert_eq!(kind(rig.run(waits)), StoreErrorKind::NotFound);
+    rig.drain(&group);
+    rig.check(&group);
 }
 
 /// Goal: a trim takes what is older, and nothing else. Method: one that comes late, after a write that is destaged.

@@ -1,0 +1,155 @@
+//! Operations that find no room while trims and deletes that are not destaged yet will give some.
+//!
+//! Promises    each is admitted as soon as there is room, or refused with NoSpace [`ROOM_PATIENCE`] after it was asked for
+//!             what holds when it is admitted is what holds for an operation that is asked for then
+//! Assumes     the object layer orders an operation with overlapping ones: it may take effect later than what was asked for after it
+//! Not here    what is refused at once, as no destage can help (`append.rs`)
+//!
+//! A trim frees nothing before it is settled: until then an undo may bring its blocks back. What waits says how far its own component
+//! is settled, and its owner may say nothing more before it has an answer: so that goes to the log ahead of it.
+
+use std::time::Duration;
+
+use cairn_env::Env;
+use cairn_format::{LogPiece, LogRecord};
+use cairn_types::{BlockRange, ComponentId, OpId, Time};
+use futures::channel::oneshot;
+
+use crate::{
+    append::no_space,
+    disk_group::Inner,
+    error::{StoreError, StoreErrorKind},
+    log::Class,
+    options::StoreOptions,
+    queue::{Charge, DataParts, Queued},
+    state::State,
+};
+
+/// How long an operation waits for room. A trim of 256 MiB takes destage one transaction, some 50 ms; guests wait 25 s for an answer.
+const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+/// Wait before destage is asked again, where a round gave no room: what is hidden may not be settled yet.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+impl<E: Env> Inner<E> {
+    /// Asks for a drain, where something waits for room that is to be had.
+    pub(crate) fn drain_for_room(&self) {
+        let mut state = self.state.borrow_mut();
+        if !state.short_of_room.is_empty() {
+            state.drain_for_room();
+            self.destager.raise();
+        }
+    }
+
+    /// Something was freed: admits what waited for it.
+    pub(crate) fn admit_short_of_room(&self) {
+        let mut state = self.state.borrow_mut();
+        if state.short_of_room.is_empty() {
+            return;
+        }
+        state.admit_short_of_room(self.env.now(), &self.tuning);
+        self.writer.raise();
+        self.placer.raise();
+    }
+
+    /// After a step of destage: what still waits keeps it going.
+    pub(crate) async fn go_on_for_room(&self) {
+        self.admit_short_of_room();
+        let idle = {
+            let state = self.state.borrow();
+            !state.short_of_room.is_empty() && state.drain_to.is_none()
+        };
+        if idle {
+            self.env.sleep(ASK_AGAIN).await;
+            self.admit_short_of_room();
+            self.drain_for_room();
+        }
+    }
+}
+
+impl State {
+    /// Keeps an operation until there is room. What it says of its component is said ahead of it.
+    pub(crate) fn wait_for_room(
+        &mut self,
+        since: Time,
+        record: LogRecord,
+        data: DataParts,
+        class: Class,
+    ) -> oneshot::Receiver<Result<(), StoreError>> {
+        if let LogRecord::Write { component, settled, .. }
+        | LogRecord::Zero { component, settled, .. }
+        | LogRecord::Copy { component, settled, .. } = &record
+        {
+            self.settle_ahead(since, *component, *settled);
+        }
+        let (done, answer) = oneshot::channel();
+        self.short_of_room.push_back(Queued::new(since, record, data, class, None, None, done));
+        answer
+    }
+
+    fn settle_ahead(&mut self, since: Time, component: ComponentId, upto: OpId) {
+        if self.components[&component].settled < upto {
+            // Nobody waits for it.
+            let (done, _) = oneshot::channel();
+            let record = LogRecord::Settle { component, upto };
+            self.queue.push(Queued::new(since, record, DataParts::new(), Class::Reserve, None, None, done));
+        }
+    }
+
+    /// Asks for a drain, where something waits for room. Not before what is queued ahead is in the log: a trim that is settled only
+    /// after destage met it is taken up a second time.
+    pub(crate) fn drain_for_room(&mut self) {
+        if !self.short_of_room.is_empty() && self.queue.nothing_is_settled() {
+            self.request_drain();
+        }
+    }
+
+    fn admit_short_of_room(&mut self, now: Time, tuning: &StoreOptions) {
+        for mut queued in std::mem::take(&mut self.short_of_room) {
+            match self.charge_again(&queued.record) {
+                Ok(Charge::Now(charged)) => {
+                    queued.charged = charged;
+                    self.enter(queued, tuning);
+                }
+                Ok(Charge::Later) if now.since(queued.since) < ROOM_PATIENCE => self.short_of_room.push_back(queued),
+                Ok(Charge::Later) => drop(queued.done.send(Err(self.still_no_room(&queued.record)))),
+                Err(error) => drop(queued.done.send(Err(error))),
+            }
+        }
+    }
+
+    /// What was right when it was asked for may not be any more.
+    fn charge_again(&mut self, record: &LogRecord) -> Result<Charge, StoreError> {
+        if self.closing {
+            return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
+        }
+        match record {
+            LogRecord::Write { component, op, first_block, crcs, .. } => {
+                self.check(*component, Some(*op), BlockRange::new(*first_block, crcs.len() as u32))?;
+            }
+            LogRecord::Zero { component, op, range, .. } => self.check(*component, Some(*op), *range)?,
+            LogRecord::Copy { component, op, pieces, .. } => {
+                for piece in pieces {
+                    let range = match piece {
+                        LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
+                        LogPiece::Hole { range } => *range,
+                    };
+                    self.check(*component, Some(*op), range)?;
+                }
+            }
+            LogRecord::ResizeComponent { component, .. } => drop(self.not_lost(*component)?),
+            _ => {}
+        }
+        self.charge(record)
+    }
+
+    fn still_no_room(&self, record: &LogRecord) -> StoreError {
+        let device = match record {
+            LogRecord::Write { component, .. }
+            | LogRecord::Zero { component, .. }
+            | LogRecord::Copy { component, .. }
+            | LogRecord::ResizeComponent { component, .. } => self.components[component].device,
+            _ => unreachable!("what takes no space waits for none"),
+        };
+        no_space(record.data_blocks(), self.room(device))
+    }
+}
