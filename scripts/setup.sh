@@ -9,13 +9,15 @@ set -euo pipefail
 # Why each is there: fio, libnbd-bin (nbdinfo, nbdcopy), nbdkit and qemu-utils drive and measure the NBD door; QEMU, a kernel, busybox and
 # e2fsprogs make the guests of the VM tests, and its storage daemon (qemu-system-common) is another server of vhost-user; etcd is the
 # directory of a real cluster; protoc compiles the etcd client's messages; iproute2 makes the network namespaces; python3 runs the
-# benchmark; chromium, with a font, shows the reports of studies and measures whether their pictures can be read.
+# benchmark; chromium, with a font, shows the reports of studies and measures whether their pictures can be read;
+# prometheus has promtool, which checks the metrics.
 packages=(
     make gcc
     fio libnbd-bin nbdkit qemu-utils qemu-system-x86 qemu-system-common
     etcd-server etcd-client protobuf-compiler libprotobuf-dev
     e2fsprogs iproute2 busybox-static linux-image-cloud-amd64 python3
     chromium fonts-dejavu-core
+    prometheus
 )
 
 missing=()
@@ -42,9 +44,10 @@ if ((${#missing[@]} > 0)); then
         fi
     fi
     rm -f "/tmp/cairn-setup.$$.log"
-    # The packages start etcd as a service where there is an init; the tests start their own members.
+    # The packages start services where there is an init; the tests start their own members of etcd, and no Prometheus.
     if command -v systemctl >/dev/null && systemctl is-system-running >/dev/null 2>&1; then
         [[ " ${missing[*]} " == *" etcd-server "* ]] && systemctl disable --now etcd >/dev/null 2>&1 || true
+        [[ " ${missing[*]} " == *" prometheus "* ]] && systemctl disable --now prometheus >/dev/null 2>&1 || true
     fi
 fi
 

@@ -22,6 +22,9 @@ pub struct Flags {
     /// Print the OpenAPI description of the management API, and end
     #[arg(long)]
     pub print_openapi: bool,
+    /// Print the page of all metrics, and end
+    #[arg(long)]
+    pub print_metrics: bool,
     /// Check the configuration, and end
     #[arg(long)]
     pub check_config: bool,

@@ -14,6 +14,10 @@ pub fn run(flags: &Flags) -> Result<(), (Exit, String)> {
         print!("{}", http::openapi_json());
         return Ok(());
     }
+    if flags.print_metrics {
+        print!("{}", cairn_metrics::page());
+        return Ok(());
+    }
     let config = flags.effective_config().map_err(usage)?;
     let plan = Plan::new(&config, flags).map_err(usage)?;
     if flags.print_config {

@@ -27,6 +27,11 @@ impl Api {
         Self { socket }
     }
 
+    /// Where it is.
+    pub fn socket(&self) -> &std::path::Path {
+        &self.socket
+    }
+
     /// `cairn ARGUMENTS`, with JSON on standard output.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("cairn"));

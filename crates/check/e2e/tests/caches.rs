@@ -153,7 +153,7 @@ fn scenario(cluster: &Embedded) -> Outcome<()> {
     println!("{cleared}");
     all_clear(&cleared, 4)?;
     expect("bytes destaged", of_groups(&drained, "destaged_bytes"), 2 * bytes)?;
-    expect("bytes to capacity devices past the log", of_groups(&drained, "capacity_write_other_bytes"), 0)?;
+    expect("bytes to capacity devices past the log", of_groups(&drained, "capacity_write_resync_bytes"), 0)?;
     check(of_groups(&drained, "capacity_write_destage_bytes") > 2 * bytes, || format!("{drained}"))?;
 
     let cold = added(cluster, || read_all(cluster))?;

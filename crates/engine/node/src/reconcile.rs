@@ -6,7 +6,10 @@
 //!             a disk without an owner that lacks redundancy is seized by a host that has a copy, to repair it
 //! Not here    how much of what is held a round looks at (`walk`): at rest that does not grow with it
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskState};
 use cairn_env::Env;
@@ -259,6 +262,10 @@ impl<E: Env> Node<E> {
             return;
         }
         let mut unfinished = inner.copy.borrow().list::<CatalogueEntry>();
+        if revision.is_some() {
+            let known: BTreeSet<ObjectId> = unfinished.iter().map(|(object, _)| *object).collect();
+            inner.shard.forget_unknown(|object| known.contains(&object));
+        }
         unfinished.retain(|(_, entry)| entry.state != DiskState::Ready);
         if unfinished.is_empty() {
             inner.catalogue_finished.set(revision);

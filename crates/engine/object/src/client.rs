@@ -14,6 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
+use cairn_metrics::GuestCounters;
 use cairn_types::{Accepted, BLOCK_BYTES, HostId, ObjectId, Run, Time};
 use cairn_volume::{Extent, Guest, Volume, VolumeError, VolumeInfo};
 use cairn_wire::{Answer, GuestRequest, Refusal, Request, block_crc};
@@ -23,7 +24,7 @@ use crate::{
     local_store::LocalStore,
     owner::{Ended, OpError, Origin, Owned, SeizeError},
     session::{Named, Session},
-    shard::{GuestCounters, Shard},
+    shard::Shard,
     stages::{IoKind, StagesCell, Tries},
 };
 

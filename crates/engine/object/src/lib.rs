@@ -24,11 +24,12 @@ mod signal;
 mod stages;
 mod window;
 
+pub use cairn_metrics::{GuestCounters, OwnerCounters};
 pub use client::DiskClient;
 pub use leases::{GroupTold, LeaseOptions, Leases};
 pub use local_store::{LocalComponent, LocalStore};
 pub use owner::{Command, Ended, ObjectStatus, Owned, ResyncStatus, SeizeError};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};
-pub use shard::{GuestCounters, MemberChange, ObjectEvent, ObjectOptions, Placer, Shard};
+pub use shard::{MemberChange, ObjectEvent, ObjectOptions, Placer, Shard};
 pub use stages::{CopyLatencies, DiskLatencies, IoKind, Stage};

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
+use cairn_metrics::{GuestCounters, OwnerCounters};
 use cairn_pace::{Backoff, Throttle};
 use cairn_types::{
     Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, ReplicaSetIndex, Seat, Time,
@@ -83,25 +84,6 @@ pub struct MemberChange {
     pub added: Vec<ComponentId>,
     /// Those that are gone.
     pub removed: Vec<ComponentId>,
-}
-
-/// What guests asked of a disk through this shard's front ends, and were answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GuestCounters {
-    /// Reads.
-    pub read_requests: u64,
-    /// Their bytes.
-    pub read_bytes: u64,
-    /// Writes.
-    pub write_requests: u64,
-    /// Their bytes.
-    pub write_bytes: u64,
-    /// Trims and writes of zeroes.
-    pub zero_requests: u64,
-    /// Bytes that they cover.
-    pub zero_bytes: u64,
-    /// Requests of these kinds that failed.
-    pub failed_requests: u64,
 }
 
 /// Finds places for components. `node` answers from the cluster picture.
@@ -195,12 +177,14 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) forwards: Forwards,
     /// Open front-end sessions of this shard, by object.
     pub(crate) front_ends: RefCell<BTreeMap<ObjectId, usize>>,
-    /// What guests asked here, by object, since the shard began. Those of deleted objects stay: sums must not fall.
+    /// What guests asked here, by object, since the shard began; of disks that are not deleted.
     pub(crate) guests: RefCell<BTreeMap<ObjectId, Rc<Cell<GuestCounters>>>>,
+    /// What guests asked of disks that are deleted, all together: the host's sum must not fall.
+    guests_of_deleted: Cell<GuestCounters>,
     /// How long the stages of requests took here, of disks that had any and are not deleted.
     pub(crate) stages: AllStages,
-    /// Bytes of data that owners here sent to components that are being filled.
-    pub(crate) resync_out_bytes: Cell<u64>,
+    /// What owners here did since the shard began.
+    counted: Cell<OwnerCounters>,
     /// Objects that this shard is seizing just now; others wait for the outcome.
     pub(crate) seizing: RefCell<BTreeSet<ObjectId>>,
     /// Those that it could not seize lately, until it can.
@@ -243,8 +227,9 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 forwards: Forwards::default(),
                 front_ends: RefCell::default(),
                 guests: RefCell::default(),
+                guests_of_deleted: Cell::default(),
                 stages: AllStages::default(),
-                resync_out_bytes: Cell::new(0),
+                counted: Cell::default(),
                 seizing: RefCell::default(),
                 not_seized: RefCell::default(),
                 seized: Signal::default(),
@@ -256,9 +241,31 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     /// Ends an ownership that has outlived its object: the catalogue has a tombstone, so a majority has seen it deleted, and an
     /// owner without guests asks nobody whether it still is one.
     pub fn end_deleted(&self, object: ObjectId) {
-        self.inner.stages.borrow_mut().remove(&object);
+        self.forget_numbers(object);
         if let Some(owned) = self.owned(object) {
             owned.finish_owner(crate::owner::Ended::Deleted);
+        }
+    }
+
+    /// What was measured of disks that the catalogue does not know any more goes: its tombstone may have gone unseen here. Disks
+    /// in use stay, as the catalogue that this host knows may be older than they are.
+    pub fn forget_unknown(&self, is_known: impl Fn(ObjectId) -> bool) {
+        let inner = &self.inner;
+        let measured: BTreeSet<ObjectId> =
+            inner.guests.borrow().keys().chain(inner.stages.borrow().keys()).copied().collect();
+        let in_use =
+            |object: &ObjectId| inner.front_ends.borrow().contains_key(object) || self.owned(*object).is_some();
+        measured
+            .into_iter()
+            .filter(|object| !is_known(*object) && !in_use(object))
+            .for_each(|o| self.forget_numbers(o));
+    }
+
+    fn forget_numbers(&self, object: ObjectId) {
+        self.inner.stages.borrow_mut().remove(&object);
+        if let Some(counted) = self.inner.guests.borrow_mut().remove(&object) {
+            let deleted = &self.inner.guests_of_deleted;
+            deleted.set(deleted.get().plus(&counted.get()));
         }
     }
 
@@ -291,14 +298,26 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         inner.env.now().since(inner.started) < inner.options.borrow().cold_start_grace
     }
 
-    /// What guests asked here since the shard began, by object.
+    /// What guests asked here since the shard began, by object; deleted ones are left out.
     pub fn guest_counters(&self) -> Vec<(ObjectId, GuestCounters)> {
         self.inner.guests.borrow().iter().map(|(object, counted)| (*object, counted.get())).collect()
     }
 
-    /// Bytes of data that owners here sent to components that are being filled, since the shard began.
-    pub fn resync_out_bytes(&self) -> u64 {
-        self.inner.resync_out_bytes.get()
+    /// The same of all disks together, deleted ones among them.
+    pub fn guest_counters_of_all(&self) -> GuestCounters {
+        let disks = self.inner.guests.borrow();
+        disks.values().fold(self.inner.guests_of_deleted.get(), |sum, counted| sum.plus(&counted.get()))
+    }
+
+    /// What owners here did since the shard began.
+    pub fn owner_counters(&self) -> OwnerCounters {
+        self.inner.counted.get()
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut OwnerCounters)) {
+        let mut counted = self.inner.counted.get();
+        change(&mut counted);
+        self.inner.counted.set(counted);
     }
 
     /// The options now.

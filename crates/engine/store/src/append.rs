@@ -163,7 +163,7 @@ impl<E: Env> Inner<E> {
         state.ring.written(&batch.header);
         let written = self.env.now();
         state.last_batch_ns = written.0;
-        state.counters.batches += 1;
+        state.counters.log_writes += 1;
         state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let fill = state.ring.fill_permille();
         let bytes = batch.header.end() - batch.header.position;
@@ -176,7 +176,7 @@ impl<E: Env> Inner<E> {
             let at = At { position: batch.header.position, data };
             data += queued.data_bytes;
             state.uncharge(queued.charged);
-            state.counters.operation(&queued.record, queued.data_bytes);
+            crate::stats::count_operation(&mut state.counters, &queued.record, queued.data_bytes);
             if let LogRecord::Write { .. } = queued.record {
                 state.stages.left_queue(queued.since, began);
                 writes += 1;

@@ -222,7 +222,7 @@ impl<E: Env> Inner<E> {
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.round += 1;
-        state.counters.cleaned_blocks += blocks.len() as u64;
+        state.counters.cleaned_bytes += blocks.len() as u64 * u64::from(BLOCK_BYTES);
         state.counters.cleaned_segments += victims.len() as u64;
         Ok(state.devices[device as usize].free_segments() > before)
     }

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use cairn_env::Env;
-use cairn_types::BLOCK_BYTES;
 use futures::future::{Either, select};
 
 use crate::{cleared::Cleared, disk_group::Inner, error::StoreError, state::State};
@@ -33,7 +32,7 @@ impl State {
 impl<E: Env> Inner<E> {
     pub(crate) async fn clear_caches(&self, patience: Duration) -> Result<Cleared, StoreError> {
         let end = self.env.now() + patience;
-        let destaged_before = self.state.borrow().counters.destaged_blocks;
+        let destaged_before = self.state.borrow().counters.destaged_bytes;
         let clear = loop {
             // Each pass destages what is in the log when it begins, and what comes meanwhile is less than that as long as
             // destage is faster than the guests.
@@ -58,7 +57,7 @@ impl<E: Env> Inner<E> {
             clear,
             log_bytes: state.ring.size(),
             dirty_bytes: state.ring.used(),
-            destaged_bytes: (state.counters.destaged_blocks - destaged_before) * u64::from(BLOCK_BYTES),
+            destaged_bytes: state.counters.destaged_bytes - destaged_before,
             read_cache_bytes,
         })
     }

@@ -289,7 +289,8 @@ impl<E: Env> Inner<E> {
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.counters.destage_rounds += 1;
-        state.counters.destaged_blocks += slots.iter().filter(|slot| **slot != NO_SLOT).count() as u64;
+        let destaged = slots.iter().filter(|slot| **slot != NO_SLOT).count() as u64;
+        state.counters.destaged_bytes += destaged * u64::from(BLOCK_BYTES);
         state.round += 1;
         if new_tail > tail {
             state.pace.freed(self.env.now().0, new_tail - tail);
@@ -502,11 +503,10 @@ impl<E: Env> Inner<E> {
     ) -> Result<(), DiskError> {
         self.disk(device).write(offset, parts, Durability::Buffered).await?;
         let counters = &mut self.state.borrow_mut().counters;
-        counters.capacity_write_bytes += bytes;
         match writer {
-            CapacityWriter::Destage(_) => counters.destage_write_bytes += bytes,
-            CapacityWriter::Clean(_) => counters.clean_write_bytes += bytes,
-            CapacityWriter::Place { .. } => counters.place_write_bytes += bytes,
+            CapacityWriter::Destage(_) => counters.capacity_write_destage_bytes += bytes,
+            CapacityWriter::Clean(_) => counters.capacity_write_clean_bytes += bytes,
+            CapacityWriter::Place { .. } => counters.capacity_write_resync_bytes += bytes,
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::{cell::RefCell, collections::BTreeMap, future::Future, ops::Bound, rc::
 
 use bytes::Bytes;
 use cairn_env::Env;
+use cairn_metrics::StoreCounters;
 use cairn_types::{
     BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DiskGroupId, HostId, ObjectId, OpId,
     RegionIndex, UnsettledOp,
@@ -26,7 +27,7 @@ use crate::{
     placing::PLACERS,
     segments::{LOG, Pins},
     state::State,
-    stats::{DeviceStats, LogHealth, StoreCounters, StoreStats},
+    stats::{DeviceStats, LogHealth, StoreStats},
 };
 
 /// The devices of a disk group.

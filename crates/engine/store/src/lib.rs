@@ -53,6 +53,7 @@ mod transaction;
 mod waiting;
 mod window;
 
+pub use cairn_metrics::{StoreCounters, StoreGauges};
 use cairn_format::rows;
 pub use cleared::Cleared;
 pub use component::ComponentInfo;
@@ -62,4 +63,4 @@ pub use error::{StoreError, StoreErrorKind};
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use options::{INDEX_BYTES_MAX, LOG_BYTES_MAX, StoreOptions};
-pub use stats::{DeviceStats, LogHealth, StoreCounters, StoreStats};
+pub use stats::{DeviceStats, LogHealth, StoreStats};

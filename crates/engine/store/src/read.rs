@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::{crc32c, zero_block_crc};
+use cairn_metrics::StoreCounters;
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Time};
 use futures::future::join_all;
 
@@ -25,7 +26,6 @@ use crate::{
     rows,
     segments::{LOG, Pin},
     state::State,
-    stats::StoreCounters,
 };
 
 /// Blocks of one device read, at most.
@@ -163,7 +163,7 @@ impl<E: Env> Inner<E> {
         range: BlockRange,
         sources: Vec<Source>,
     ) -> Result<(Contents, Vec<u64>), StoreError> {
-        self.state.borrow_mut().counters.sources(&sources);
+        count_sources(&mut self.state.borrow_mut().counters, &sources);
         let reads = sources.iter().map(|source| {
             let read = match source {
                 Source::Device(stretch) => Some(self.read_stretch(stretch)),
@@ -265,22 +265,18 @@ impl<E: Env> Inner<E> {
     }
 }
 
-impl StoreCounters {
-    /// These are about to be read.
-    fn sources(&mut self, sources: &[Source]) {
-        for source in sources {
-            match source {
-                Source::Hole(range) => self.read_hole_bytes += range.bytes(),
-                Source::Zeroes(blocks) => self.read_hole_bytes += u64::from(*blocks) * u64::from(BLOCK_BYTES),
-                Source::Ready { .. } => self.read_cache_hits += 1,
-                Source::Device(stretch) => {
-                    let blocks = stretch.crcs.len() as u64;
-                    self.read_cache_misses += blocks;
-                    let bytes = blocks * u64::from(BLOCK_BYTES);
-                    match stretch.device {
-                        LOG => self.read_log_bytes += bytes,
-                        _ => self.read_capacity_bytes += bytes,
-                    }
+/// These are about to be read.
+fn count_sources(counters: &mut StoreCounters, sources: &[Source]) {
+    for source in sources {
+        match source {
+            Source::Hole(range) => counters.read_hole_bytes += range.bytes(),
+            Source::Zeroes(blocks) => counters.read_hole_bytes += u64::from(*blocks) * u64::from(BLOCK_BYTES),
+            Source::Ready { .. } => counters.read_cache_bytes += u64::from(BLOCK_BYTES),
+            Source::Device(stretch) => {
+                let bytes = stretch.crcs.len() as u64 * u64::from(BLOCK_BYTES);
+                match stretch.device {
+                    LOG => counters.read_log_bytes += bytes,
+                    _ => counters.read_capacity_bytes += bytes,
                 }
             }
         }

@@ -11,6 +11,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use cairn_env::{Disk, Env};
 use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Superblock};
+use cairn_metrics::StoreCounters;
 use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
@@ -34,7 +35,7 @@ use crate::{
     },
     segments::{COUNTS_MAX, Pins, Segments},
     state::{Deleted, ObjectState, State},
-    stats::{LogHealth, StoreCounters},
+    stats::LogHealth,
 };
 
 /// Rows of one metadata read while loading.

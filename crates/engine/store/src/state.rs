@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
 
 use bytes::Bytes;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
+use cairn_metrics::StoreCounters;
 use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, ObjectId, OpId};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
@@ -25,7 +26,7 @@ use crate::{
     queue::{Queue, Queued},
     read_cache::ReadCache,
     segments::Segments,
-    stats::{LogHealth, StoreCounters},
+    stats::LogHealth,
 };
 
 /// A deleted component whose map is not emptied, or whose records may still be in the log.

@@ -1,6 +1,7 @@
 //! What a disk group tells of itself.
 
 use cairn_format::LogRecord;
+use cairn_metrics::{StoreCounters, StoreGauges};
 use cairn_types::{BLOCK_BYTES, DiskGroupId};
 
 use crate::placing::placed_blocks;
@@ -44,85 +45,24 @@ pub struct DeviceStats {
     pub segments_free: u64,
 }
 
-/// What was done since the group was opened: only grows. Plain numbers of the shard's thread; bytes are payload unless said.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct StoreCounters {
-    /// Batches written to the log.
-    pub batches: u64,
-    /// Operations in them.
-    pub operations: u64,
-    /// Writes among the operations: what owners sent for guests.
-    pub write_operations: u64,
-    /// Bytes of these writes, whole blocks.
-    pub write_bytes: u64,
-    /// Copies among the operations: what a resync brought.
-    pub copy_operations: u64,
-    /// Bytes of data in these copies, whole blocks.
-    pub copy_bytes: u64,
-    /// Zeroes among the operations: trims and writes of zeroes.
-    pub zero_operations: u64,
-    /// Bytes written to the log on the cache device: headers, padding and data.
-    pub log_write_bytes: u64,
-    /// Bytes of the log that destage read from the cache device, whole pieces.
-    pub destage_read_bytes: u64,
-    /// Destage rounds.
-    pub destage_rounds: u64,
-    /// Blocks destaged.
-    pub destaged_blocks: u64,
-    /// Bytes written to capacity devices, whoever wrote them: run headers and data.
-    pub capacity_write_bytes: u64,
-    /// Those of destage.
-    pub destage_write_bytes: u64,
-    /// Those of the cleaner.
-    pub clean_write_bytes: u64,
-    /// Those of large copies, which go past the log.
-    pub place_write_bytes: u64,
-    /// Bytes of capacity devices that the cleaner read, whole segments.
-    pub clean_read_bytes: u64,
-    /// Blocks that the cleaner moved.
-    pub cleaned_blocks: u64,
-    /// Segments that the cleaner emptied.
-    pub cleaned_segments: u64,
-    /// Bytes of metadata rows that transactions changed.
-    pub metadata_row_bytes: u64,
-    /// Bytes written to the metadata region on the cache device: pages with what stands around those rows.
-    pub metadata_write_bytes: u64,
-    /// Reads of owners: for guests, for resync, for the edges of writes.
-    pub read_operations: u64,
-    /// Bytes of blocks that were read from the log on the cache device.
-    pub read_log_bytes: u64,
-    /// Bytes of blocks that were read from capacity devices.
-    pub read_capacity_bytes: u64,
-    /// Bytes of holes that were read, from nowhere.
-    pub read_hole_bytes: u64,
-    /// Blocks read from the read cache in memory.
-    pub read_cache_hits: u64,
-    /// Blocks that were not there.
-    pub read_cache_misses: u64,
-    /// Blocks that were read with a wrong checksum or not at all.
-    pub bad_blocks: u64,
-}
-
-impl StoreCounters {
-    /// One operation is in the log.
-    pub(crate) fn operation(&mut self, record: &LogRecord, data_bytes: u64) {
-        self.operations += 1;
-        match record {
-            LogRecord::Write { .. } => {
-                self.write_operations += 1;
-                self.write_bytes += data_bytes;
-            }
-            LogRecord::Copy { .. } => {
-                self.copy_operations += 1;
-                self.copy_bytes += data_bytes;
-            }
-            LogRecord::Placed { pieces, .. } => {
-                self.copy_operations += 1;
-                self.copy_bytes += placed_blocks(pieces) * u64::from(BLOCK_BYTES);
-            }
-            LogRecord::Zero { .. } => self.zero_operations += 1,
-            _ => {}
+/// One operation is in the log.
+pub(crate) fn count_operation(counters: &mut StoreCounters, record: &LogRecord, data_bytes: u64) {
+    counters.log_operations += 1;
+    match record {
+        LogRecord::Write { .. } => {
+            counters.write_operations += 1;
+            counters.write_bytes += data_bytes;
         }
+        LogRecord::Copy { .. } => {
+            counters.resync_in_operations += 1;
+            counters.resync_in_bytes += data_bytes;
+        }
+        LogRecord::Placed { pieces, .. } => {
+            counters.resync_in_operations += 1;
+            counters.resync_in_bytes += placed_blocks(pieces) * u64::from(BLOCK_BYTES);
+        }
+        LogRecord::Zero { .. } => counters.zero_operations += 1,
+        _ => {}
     }
 }
 
@@ -171,4 +111,26 @@ pub struct StoreStats {
     pub counters: StoreCounters,
     /// Why it takes no writes any more, if so.
     pub stopped: Option<String>,
+}
+
+impl StoreStats {
+    /// The declared gauges.
+    pub fn gauges(&self) -> StoreGauges {
+        StoreGauges {
+            log_bytes: self.log_bytes,
+            log_used_bytes: self.log_used_bytes,
+            log_fill_permille: self.log_fill_permille,
+            records_buffered: self.records_buffered,
+            destage_mark_bytes: self.destage_mark_bytes,
+            destage_mark_percent: self.destage_mark_percent,
+            congestion_low_bytes: self.congestion_low_bytes,
+            congestion_high_bytes: self.congestion_high_bytes,
+            congestion: u64::from(self.congestion),
+            congestion_delay_us: self.congestion_delay_us,
+            read_cache_used_bytes: self.read_cache_bytes,
+            components: self.components,
+            capacity_usable_bytes: self.usable_bytes,
+            capacity_free_bytes: self.free_bytes,
+        }
+    }
 }

@@ -146,7 +146,10 @@ where
             self.running_cost_bytes -= done.request.cost_bytes();
             if let Some(why) = done.is_abandoned() {
                 if self.writing {
-                    tracing::info!(peer = self.record.peer, "close an NBD connection with a request unanswered: {why}");
+                    tracing::info!(
+                        peer = self.record.peer,
+                        "close an NBD connection with a request unanswered: {why}"
+                    );
                     self.stop_writing();
                     self.hang_up = true;
                 }

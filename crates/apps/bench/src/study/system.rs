@@ -104,7 +104,7 @@ pub(crate) fn counters_of(all: &v1::Counters) -> Counters {
         destaged_bytes: stores.destaged_bytes,
         capacity_written_by_destage_bytes: stores.capacity_write_destage_bytes,
         capacity_written_by_cleaning_bytes: stores.capacity_write_clean_bytes,
-        capacity_written_otherwise_bytes: stores.capacity_write_other_bytes,
+        capacity_written_otherwise_bytes: stores.capacity_write_resync_bytes,
         read_from_buffer_bytes: stores.read_log_bytes,
         read_from_cache_bytes: stores.read_cache_bytes,
         read_from_capacity_bytes: stores.read_capacity_bytes,
@@ -122,7 +122,7 @@ pub(crate) fn gauges_of(all: &v1::Counters) -> Gauges {
         gauges.log_used_bytes += group.log_used_bytes;
         gauges.log_size_bytes += group.log_bytes;
         gauges.log_fill_max_permille = gauges.log_fill_max_permille.max(group.log_fill_permille as u32);
-        gauges.congestion = gauges.congestion.max(group.congestion);
+        gauges.congestion = gauges.congestion.max(group.congestion.min(255) as u8);
     }
     let stores = all.stores();
     gauges.destaged_bytes = stores.destaged_bytes;

@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use cairn_api::v1::{Counters, DiskGroupCounters, HostCounters};
+use cairn_api::v1::{
+    Counters, DiskGroupCounters, GuestCounters, HostCounters, OwnerCounters, StoreCounters, StoreGauges,
+};
+use cairn_metrics::{Measure, Unit};
 use cairn_types::format_bytes;
 
 use super::Context;
@@ -37,71 +40,42 @@ fn read(file: &Path) -> Result<Counters, Fail> {
 }
 
 fn table(counters: &Counters) -> String {
-    let hosts = output::table(
-        &["host", "guest reads", "read", "guest writes", "written", "zeroed", "failed", "resync out"],
-        counters.hosts.iter().map(host),
-    );
+    // Columns are what the declarations give a head to.
+    let measures = GuestCounters::MEASURES.iter().chain(OwnerCounters::MEASURES);
+    let hosts = output::table(&heads(&["host"], measures), counters.hosts.iter().map(host));
+    let measures = StoreCounters::MEASURES.iter().chain(StoreGauges::MEASURES);
     let groups = output::table(
-        &[
-            "host",
-            "disk group",
-            "writes",
-            "written",
-            "to log",
-            "resync in",
-            "by destage",
-            "by cleaner",
-            "by resync",
-            "otherwise",
-            "metadata",
-            "from log",
-            "from memory",
-            "from capacity",
-            "buffer",
-            "congestion",
-        ],
+        &heads(&["host", "disk group"], measures),
         counters.hosts.iter().flat_map(|host| host.disk_groups.iter().map(|g| group(host, g))),
     );
     format!("{hosts}\n\n{groups}\n\n{}", ratios(counters))
 }
 
+fn heads(first: &[&'static str], measures: impl Iterator<Item = &'static Measure>) -> Vec<&'static str> {
+    first.iter().copied().chain(measures.filter_map(|measure| measure.column)).collect()
+}
+
+fn cells(values: impl Iterator<Item = (&'static Measure, u64)>) -> impl Iterator<Item = String> {
+    values.filter(|(measure, _)| measure.column.is_some()).map(|(measure, value)| match measure.unit {
+        Unit::Bytes => format_bytes(value),
+        Unit::Permille => percent(value, 1000),
+        Unit::Percent => percent(value, 100),
+        Unit::Count | Unit::Microseconds | Unit::Nanoseconds => value.to_string(),
+    })
+}
+
 fn host(host: &HostCounters) -> Vec<String> {
-    let guests = &host.guests;
-    vec![
-        host.host_name.clone(),
-        guests.read_requests.to_string(),
-        format_bytes(guests.read_bytes),
-        guests.write_requests.to_string(),
-        format_bytes(guests.write_bytes),
-        format_bytes(guests.zero_bytes),
-        guests.failed_requests.to_string(),
-        format_bytes(host.resync_out_bytes),
-    ]
+    let values = host.guests.values().chain(host.owner.values());
+    [host.host_name.clone()].into_iter().chain(cells(values)).collect()
 }
 
 fn group(host: &HostCounters, group: &DiskGroupCounters) -> Vec<String> {
     let mut row = vec![host.host_name.clone(), group.id.to_string()[..8].to_owned()];
-    let (Some(c), Some(gauges)) = (&group.counters, &group.gauges) else {
+    let (Some(counters), Some(gauges)) = (&group.counters, &group.gauges) else {
         row.push(group.reason.clone().unwrap_or_else(|| "failed".into()));
         return row;
     };
-    row.push(c.write_operations.to_string());
-    let bytes = [
-        c.write_bytes,
-        c.log_write_bytes,
-        c.resync_in_bytes,
-        c.capacity_write_destage_bytes,
-        c.capacity_write_clean_bytes,
-        c.capacity_write_resync_bytes,
-        c.capacity_write_other_bytes,
-        c.metadata_write_bytes,
-        c.read_log_bytes,
-        c.read_cache_bytes,
-        c.read_capacity_bytes,
-    ];
-    row.extend(bytes.map(format_bytes));
-    row.push(percent(gauges.log_used_bytes, gauges.log_bytes));
-    row.push(gauges.congestion.to_string());
+    row.extend(cells(counters.values().chain(gauges.values())));
     row
 }
 
@@ -116,6 +90,6 @@ fn ratios(counters: &Counters) -> String {
     output::pairs([
         ("copies in logs of each byte that guests wrote", each(stores.write_bytes)),
         ("bytes to log devices for it", each(stores.log_write_bytes)),
-        ("bytes to capacity devices for it", each(capacity + stores.capacity_write_other_bytes)),
+        ("bytes to capacity devices for it", each(capacity)),
     ])
 }

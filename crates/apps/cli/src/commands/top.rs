@@ -205,7 +205,7 @@ fn host(told: &HostCounters, latencies: &Latencies, seconds: f64) -> Host {
     Host {
         name: told.host_name.clone(),
         resync_in_bytes_per_s: rounded(resync_in as f64 / seconds),
-        resync_out_bytes_per_s: rounded(told.resync_out_bytes as f64 / seconds),
+        resync_out_bytes_per_s: rounded(told.owner.resync_out_bytes as f64 / seconds),
         disk_groups: told.disk_groups.iter().map(group).collect(),
     }
 }

@@ -136,7 +136,15 @@ fn host_counters(host: &Host, groups: &[DiskGroup]) -> HostCounters {
         counters: Some(counters),
         gauges: group.log.map(gauges),
     };
-    let disk = DiskCounters { disk: ObjectId(2 << 96), name: "wounded".into(), guests };
+    let times = |count: u64| RequestTimes::new(count, count * 200_000, [(256, count)].into_iter());
+    let disk = DiskCounters {
+        disk: ObjectId(2 << 96),
+        name: "wounded".into(),
+        guests,
+        reads: times(guests.read_requests),
+        writes: times(guests.write_requests),
+        gauges: (number == 1).then_some(DiskGauges { health: 1 }),
+    };
     HostCounters {
         host: host.id,
         host_name: host.name.clone(),
@@ -144,7 +152,8 @@ fn host_counters(host: &Host, groups: &[DiskGroup]) -> HostCounters {
         started_unix_ms: 1_800_000_000_000,
         unix_ms: 1_800_000_060_000,
         guests,
-        resync_out_bytes: 0,
+        owner: OwnerCounters::default(),
+        gauges: HostGauges { peers_up: 2, disks_owned: u64::from(number == 1) },
         disks: vec![disk],
         disk_groups: groups.iter().filter(|g| g.host == host.id).map(group).collect(),
     }

@@ -3,134 +3,14 @@
 //! Promises    counters only grow while `incarnation` (of a host) or `open_count` (of a disk group) stay: where those changed,
 //!             they began anew; [`Counters::since`] makes the difference of two snapshots accordingly
 //! Assumes     bytes are bytes, not blocks; payload is counted in whole 4 KiB blocks
+//! Not here    what each number is (`metrics`)
 
+use cairn_metrics::{DiskGauges, GuestCounters, HostGauges, OwnerCounters, RequestTimes, StoreCounters, StoreGauges};
 use cairn_types::{DiskGroupId, HostId, ObjectId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::DiskGroupState;
-
-/// A structure of numbers that only grow, with their differences and sums.
-macro_rules! counters {
-    ($(#[$of:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: u64,)* }) => {
-        $(#[$of])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-        #[serde(default)]
-        pub struct $name {
-            $($(#[$doc])* pub $field: u64,)*
-        }
-
-        impl $name {
-            /// What was added since `earlier`.
-            pub fn since(&self, earlier: &Self) -> Self {
-                Self { $($field: self.$field.saturating_sub(earlier.$field),)* }
-            }
-            /// Both together.
-            pub fn plus(&self, other: &Self) -> Self {
-                Self { $($field: self.$field.saturating_add(other.$field),)* }
-            }
-        }
-    };
-}
-
-counters! {
-    /// What guests asked through the front ends of a host, and were answered. An unaligned request counts with its own bytes.
-    pub struct GuestCounters {
-        /// Reads.
-        pub read_requests: u64,
-        /// Bytes of these reads.
-        pub read_bytes: u64,
-        /// Writes.
-        pub write_requests: u64,
-        /// Bytes of these writes.
-        pub write_bytes: u64,
-        /// Trims and writes of zeroes.
-        pub zero_requests: u64,
-        /// Bytes that these cover.
-        pub zero_bytes: u64,
-        /// Requests of these kinds that failed.
-        pub failed_requests: u64,
-    }
-}
-
-counters! {
-    /// What one disk group did since it was opened.
-    pub struct StoreCounters {
-        /// Component writes that the log took: one per guest write and copy.
-        pub write_operations: u64,
-        /// Bytes of these writes, whole blocks: the client's bytes to this copy.
-        pub write_bytes: u64,
-        /// Component copies that the log took: what resync brought.
-        pub resync_in_operations: u64,
-        /// Bytes of data in these copies.
-        pub resync_in_bytes: u64,
-        /// Component trims and writes of zeroes that the log took; they have no data.
-        pub zero_operations: u64,
-        /// Writes to the log on the cache device: one may hold many operations.
-        pub log_writes: u64,
-        /// Bytes of these writes to the device: headers, padding and data.
-        pub log_write_bytes: u64,
-        /// Destage rounds, each with one metadata transaction.
-        pub destage_rounds: u64,
-        /// Bytes of blocks that destage moved to capacity devices.
-        pub destaged_bytes: u64,
-        /// Bytes of the log that destage read from the cache device.
-        pub destage_read_bytes: u64,
-        /// Bytes written to capacity devices by destage: headers and data.
-        pub capacity_write_destage_bytes: u64,
-        /// Bytes written to capacity devices by the cleaner, which empties segments.
-        pub capacity_write_clean_bytes: u64,
-        /// Bytes written to capacity devices by resync: headers and data of large copies, which go past the log.
-        pub capacity_write_resync_bytes: u64,
-        /// Bytes written to capacity devices by anybody else: 0, as every write of a guest goes through the log.
-        pub capacity_write_other_bytes: u64,
-        /// Bytes that the cleaner read from capacity devices.
-        pub clean_read_bytes: u64,
-        /// Bytes of metadata rows that transactions changed.
-        pub metadata_row_bytes: u64,
-        /// Bytes written to the metadata region of the cache device: pages around those rows.
-        pub metadata_write_bytes: u64,
-        /// Component reads: for guests, for resync, for the edges of unaligned writes.
-        pub read_operations: u64,
-        /// Bytes of blocks read from the write buffer on the cache device.
-        pub read_log_bytes: u64,
-        /// Bytes of blocks read from the read cache in memory: hits.
-        pub read_cache_bytes: u64,
-        /// Bytes of blocks read from capacity devices: misses of both.
-        pub read_capacity_bytes: u64,
-        /// Bytes of holes that were read, from no device.
-        pub read_hole_bytes: u64,
-        /// Blocks that were read with a wrong checksum or not at all.
-        pub bad_blocks: u64,
-    }
-}
-
-/// How one disk group is at this moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct StoreGauges {
-    /// Bytes of the log, which is the write buffer.
-    pub log_bytes: u64,
-    /// Of which in use, that is dirty: what is not destaged, with what is superseded or padding among it.
-    pub log_used_bytes: u64,
-    /// Thousandths of the log's segments in use, begun ones included: what the marks are compared with.
-    pub log_fill_permille: u64,
-    /// Log records that are not destaged.
-    pub records_buffered: u64,
-    /// Destage begins here, in bytes of the log.
-    pub destage_mark_bytes: u64,
-    /// Destage begins here, in per cent of the log.
-    pub destage_mark_percent: u64,
-    /// Congestion begins here, in bytes of the log.
-    pub congestion_low_bytes: u64,
-    /// Congestion is greatest from here on, in bytes of the log.
-    pub congestion_high_bytes: u64,
-    /// Congestion, 0 at the low mark to 255 at the high one, a straight line between.
-    pub congestion: u8,
-    /// How long each acknowledgement waits for it, in microseconds: rises with the square.
-    pub congestion_delay_us: u64,
-    /// Bytes of memory that hold cached blocks.
-    pub read_cache_used_bytes: u64,
-}
 
 /// One disk group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -155,16 +35,25 @@ pub struct DiskGroupCounters {
     pub gauges: Option<StoreGauges>,
 }
 
-/// What guests asked of one disk at one host.
+/// One disk at one host: guests used it there, or the host owns it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskCounters {
     /// The disk.
     #[schema(value_type = String)]
     pub disk: ObjectId,
-    /// Its name; its id where it is deleted.
+    /// Its name.
     pub name: String,
     /// At this host, since its process began.
     pub guests: GuestCounters,
+    /// How long reads took, as guests saw it.
+    #[serde(default)]
+    pub reads: RequestTimes,
+    /// How long writes took, as guests saw it.
+    #[serde(default)]
+    pub writes: RequestTimes,
+    /// How it is; only where this host owns it.
+    #[serde(default)]
+    pub gauges: Option<DiskGauges>,
 }
 
 /// One host.
@@ -181,11 +70,15 @@ pub struct HostCounters {
     pub started_unix_ms: u64,
     /// When these numbers were taken, by its clock, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// What guests asked at this host, all disks together.
+    /// What guests asked at this host, all disks together, those that are deleted by now among them.
     pub guests: GuestCounters,
-    /// Bytes of data that it, as owner, sent to components that are being filled.
-    pub resync_out_bytes: u64,
-    /// Disks that guests used at this host since it was started, by id.
+    /// What it did as the owner of disks.
+    #[serde(default)]
+    pub owner: OwnerCounters,
+    /// How it is.
+    #[serde(default)]
+    pub gauges: HostGauges,
+    /// Disks that it owns, or that guests used at this host since it was started, by id; deleted ones are left out.
     pub disks: Vec<DiskCounters>,
     /// Its disk groups, by id.
     pub disk_groups: Vec<DiskGroupCounters>,
@@ -216,10 +109,12 @@ impl Counters {
             }
             let Some(before) = before.filter(|h| h.incarnation == host.incarnation) else { continue };
             host.guests = host.guests.since(&before.guests);
-            host.resync_out_bytes = host.resync_out_bytes.saturating_sub(before.resync_out_bytes);
+            host.owner = host.owner.since(&before.owner);
             for disk in &mut host.disks {
                 if let Some(known) = before.disks.iter().find(|d| d.disk == disk.disk) {
                     disk.guests = disk.guests.since(&known.guests);
+                    disk.reads = disk.reads.since(&known.reads);
+                    disk.writes = disk.writes.since(&known.writes);
                 }
             }
         }
@@ -261,8 +156,16 @@ mod tests {
             started_unix_ms: 0,
             unix_ms: 0,
             guests,
-            resync_out_bytes: bytes,
-            disks: vec![DiskCounters { disk: ObjectId(1), name: "vm-1".into(), guests }],
+            owner: OwnerCounters { resync_out_bytes: bytes, ..OwnerCounters::default() },
+            gauges: HostGauges::default(),
+            disks: vec![DiskCounters {
+                disk: ObjectId(1),
+                name: "vm-1".into(),
+                guests,
+                reads: RequestTimes::default(),
+                writes: RequestTimes::new(bytes, 1000 * bytes, [(64, bytes)].into_iter()),
+                gauges: None,
+            }],
             disk_groups: vec![group],
         };
         Counters { hosts: vec![host], hosts_silent: vec![] }
@@ -270,10 +173,12 @@ mod tests {
 
     fn shown(counters: &Counters) -> (u64, u64, u64, u64) {
         let host = &counters.hosts[0];
+        let writes = &host.disks[0].writes;
+        assert_eq!((writes.count, writes.buckets[0][1]), (host.disks[0].guests.write_bytes, writes.count));
         (
             counters.guests().write_bytes,
             host.disks[0].guests.write_bytes,
-            host.resync_out_bytes,
+            host.owner.resync_out_bytes,
             counters.stores().write_bytes,
         )
     }

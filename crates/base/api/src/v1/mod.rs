@@ -13,24 +13,15 @@ mod policy;
 mod record;
 mod resync;
 
-pub use cache::{CACHE_CLEAR_WAIT_DEFAULT_S, CacheClear, CacheState, CachesCleared, DiskGroupCache};
-pub use cluster::{Capacity, ClusterSettings, ClusterSettingsPatch, ClusterStatus, DirectoryStatus};
-pub use counters::{
-    Counters, DiskCounters, DiskGroupCounters, GuestCounters, HostCounters, StoreCounters, StoreGauges,
+pub use cairn_metrics::{
+    DiskGauges, GuestCounters, HostGauges, OwnerCounters, RequestTimes, StoreCounters, StoreGauges,
 };
-pub use disk::{
-    Component, ComponentRole, ComponentState, Disk, DiskAttach, DiskCreate, DiskHealth, DiskResize, DiskSummary,
+
+// All that a noun has is the API's: a new type is named in its own file only.
+pub use self::{
+    cache::*, cluster::*, counters::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*, policy::*,
+    record::*, resync::*,
 };
-pub use disk_group::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState, LogFill};
-pub use explain::{Explained, ExplainedStage};
-pub use health::{Check, Finding, Health, Severity};
-pub use host::{Host, HostMaintenance};
-pub use latency::{
-    CopyPlace, DiskGroupLatencies, DiskLatencies, HostLatencies, IoOperation, IoStage, Latencies, StageLatencies,
-};
-pub use policy::{DEFAULT_POLICY, Policy, PolicyCreate, PolicyRules, RulesMethod};
-pub use record::{ObjectRecord, SeatReport};
-pub use resync::{Resync, ResyncKind, ResyncSettings};
 
 /// Checks a name that a person gave to a disk, host or policy: 1..=64 of letters, digits, `-`, `_`, `.`, not first a `-` or `.`.
 ///

@@ -126,16 +126,16 @@ fn sweep(seed: u64) -> (u64, u64) {
     assert_eq!(recording.trace, record(seed, SCRIPT_STEPS).trace, "one seed, one run");
     let stats = &recording.stats;
     let counters = &stats.counters;
-    let past_log = counters.place_write_bytes;
+    let past_log = counters.capacity_write_resync_bytes;
     println!(
-        "seed {seed}: {} operations in {} batches, {} disk operations, {} destage rounds, {} blocks destaged, {} cleaned \
+        "seed {seed}: {} operations in {} batches, {} disk operations, {} destage rounds, {} bytes destaged, {} cleaned \
          ({} segments), {past_log} bytes of copies past the log, log wrapped {} times",
-        stats.counters.operations,
-        stats.counters.batches,
+        stats.counters.log_operations,
+        stats.counters.log_writes,
         recording.operations,
         stats.counters.destage_rounds,
-        stats.counters.destaged_blocks,
-        stats.counters.cleaned_blocks,
+        stats.counters.destaged_bytes,
+        stats.counters.cleaned_bytes,
         stats.counters.cleaned_segments,
         recording.log_wraps
     );

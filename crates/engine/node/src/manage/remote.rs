@@ -20,8 +20,6 @@ pub(crate) enum HostCommand {
     OwnedCount,
     ResyncLimit(u64),
     Counters,
-    /// As text for Prometheus.
-    Metrics,
     /// An overview of all disks where none is named.
     Latencies {
         only: Option<ObjectId>,
@@ -42,7 +40,6 @@ pub(crate) enum HostAnswer {
     Resyncs(Vec<ResyncStatus>),
     Owned(Vec<ObjectStatus>),
     OwnedCount(u32),
-    Metrics(String),
     Counters(Box<v1::HostCounters>),
     Latencies(Box<v1::HostLatencies>),
     Cleared(Vec<v1::DiskGroupCache>),
@@ -112,7 +109,6 @@ impl<E: Env> Node<E> {
             }
             HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
             HostCommand::OwnedCount => HostAnswer::OwnedCount(shard.all_owned().len() as u32),
-            HostCommand::Metrics => HostAnswer::Metrics(self.metrics_text()),
             HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
             HostCommand::Latencies { only } => HostAnswer::Latencies(Box::new(self.latencies_here(only))),
             HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),

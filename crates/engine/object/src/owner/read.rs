@@ -164,6 +164,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let operation = self.start(set, ClientTag::default(), copy, lock);
             if operation.await.is_ok() {
                 let (object, component) = (self.id, leg.component);
+                self.shard.count(|counted| counted.repaired_blocks += u64::from(piece.range.count));
                 self.shard.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
             }
         }

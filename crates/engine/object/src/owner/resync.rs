@@ -287,8 +287,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let op = copy.op;
         let _ = copy.await;
         self.copy_ended(op, component, session).await?;
-        let sent = &self.shard.inner.resync_out_bytes;
-        sent.set(sent.get() + bytes);
+        self.shard.count(|counted| counted.resync_out_bytes += bytes);
         Some(true)
     }
 

@@ -89,8 +89,8 @@ fn cleaning_keeps_up_with_overwrites_of_a_full_group() {
     let group = rig.reopen(group);
     assert_eq!(rig.read(&group, 1, 0, 180), Ok(expected));
     println!(
-        "{} blocks destaged, {} moved by cleaning, {} bytes of metadata rows",
-        stats.counters.destaged_blocks, stats.counters.cleaned_blocks, stats.counters.metadata_row_bytes
+        "{} bytes destaged, {} moved by cleaning, {} bytes of metadata rows",
+        stats.counters.destaged_bytes, stats.counters.cleaned_bytes, stats.counters.metadata_row_bytes
     );
 }
 

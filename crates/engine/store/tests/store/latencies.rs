@@ -42,7 +42,7 @@ fn waiting_for_the_batch_before_is_told_apart_from_the_device() {
     assert_eq!(alone.queue.sum_ns(), 0, "nothing was in flight before");
     assert!(alone.device.sum_ns() > 0 && alone.room.count() == 0 && alone.congestion.count() == 0);
 
-    let batches = group.stats().counters.batches;
+    let batches = group.stats().counters.log_writes;
     let (env, own) = (rig.host.env(), group.clone());
     rig.run(async move {
         let append = |seq| own.append(write(1, seq, 11, seq, 1));
@@ -53,7 +53,7 @@ fn waiting_for_the_batch_before_is_told_apart_from_the_device() {
     });
     let added = log(&group);
     assert_eq!((added.queue.count(), added.device.count()), (17, 17));
-    assert_eq!(group.stats().counters.batches, batches + 2, "four, and three");
+    assert_eq!(group.stats().counters.log_writes, batches + 2, "four, and three");
     // They waited until the device write before theirs was over.
     let waited = added.queue.sum_ns();
     assert!(waited > 0 && waited.is_multiple_of(3), "{waited} ns");

@@ -38,11 +38,11 @@ fn a_large_copy_goes_past_the_log_and_survives() {
     rig.append(&group, copy(1, 2, 1, 5)).unwrap();
     let after = group.stats().counters;
     let data_bytes = u64::from(BLOCKS + 1) * 4096;
-    assert_eq!(after.copy_bytes - before.copy_bytes, data_bytes);
+    assert_eq!(after.resync_in_bytes - before.resync_in_bytes, data_bytes);
     assert_eq!(after.log_write_bytes - before.log_write_bytes, 4096, "a record, and no data");
-    let direct = after.place_write_bytes;
+    let direct = after.capacity_write_resync_bytes;
     assert!((data_bytes + 4096..data_bytes + 3 * 4096).contains(&direct), "{direct} bytes");
-    assert_eq!(after.capacity_write_bytes, direct);
+    assert_eq!(after.capacity_write_destage_bytes + after.capacity_write_clean_bytes, 0);
     let seen = |group: &_| rig.read(group, 1, 5, SPAN);
     assert_eq!(seen(&group), Ok(copied(2)));
     rig.check(&group);
@@ -54,7 +54,7 @@ fn a_large_copy_goes_past_the_log_and_survives() {
     rig.append(&group, settle(1, 2)).unwrap();
     rig.drain(&group);
     rig.check(&group);
-    assert_eq!(group.stats().counters.destaged_blocks, 1, "what the copy left of the write");
+    assert_eq!(group.stats().counters.destaged_bytes, 4096, "what the copy left of the write");
     let group = rig.reopen(group);
     assert_eq!(seen(&group), Ok(copied(2)));
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_copy_does_not_follow_a_promise() {
         let answers = rig.run(async move {
             let fence = async {
                 env.sleep(Duration::from_micros(pause_us)).await;
-                let under_way = again.stats().counters.copy_operations;
+                let under_way = again.stats().counters.resync_in_operations;
                 again.refuse_waiting(ComponentId(1));
                 under_way
             };
@@ -147,8 +147,12 @@ fn copies_of_a_nearly_full_group_go_through_the_log() {
         }
     }
     let counters = group.stats().counters;
-    let direct = counters.place_write_bytes;
-    assert!(direct > 0 && direct < counters.copy_bytes, "{direct} of {} bytes past the log", counters.copy_bytes);
+    let direct = counters.capacity_write_resync_bytes;
+    assert!(
+        direct > 0 && direct < counters.resync_in_bytes,
+        "{direct} of {} bytes past the log",
+        counters.resync_in_bytes
+    );
     let group = rig.reopen(group);
     rig.drain(&group);
     rig.check(&group);
