@@ -48,6 +48,9 @@ pub enum Noun {
     /// Virtual disks
     #[command(subcommand)]
     Disk(Disk),
+    /// Who has which disk open
+    #[command(subcommand)]
+    Session(Session),
     /// Storage policies
     #[command(subcommand)]
     Policy(Policy),
@@ -91,6 +94,17 @@ pub enum Cluster {
         /// Milliseconds that a lease lasts
         #[arg(long, value_name = "MS")]
         lease_ms: Option<u64>,
+    },
+}
+
+/// Sessions of guests.
+#[derive(Debug, Subcommand)]
+pub enum Session {
+    /// All of them, or those of one disk
+    List {
+        /// The disk's name
+        #[arg(long)]
+        disk: Option<String>,
     },
 }
 

@@ -48,6 +48,7 @@ fn tables_for_people() {
         "disk list",
         "disk show wounded",
         "disk record wounded",
+        "session list",
         "policy list",
         "policy show default",
         "health",

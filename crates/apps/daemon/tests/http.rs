@@ -131,6 +131,7 @@ fn every_read_route_answers() {
         "/api/v1/hosts/host-2",
         "/api/v1/disk-groups",
         "/api/v1/disks",
+        "/api/v1/sessions",
         "/api/v1/policies",
         "/api/v1/policies/default",
         "/api/v1/health",

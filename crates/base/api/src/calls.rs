@@ -74,6 +74,10 @@ macro_rules! management_calls {
             get "/api/v1/disks/{disk}/record" 200 viewer "disk"
             fn disk_record[disk: String]() -> $crate::v1::ObjectRecord;
 
+            /// Who has which disk open, through which host and front end, and since when.
+            get "/api/v1/sessions" 200 viewer "disk"
+            fn session_list[]() -> $crate::v1::Sessions;
+
             /// Every policy, by name; `default` is always there.
             get "/api/v1/policies" 200 viewer "policy"
             fn policy_list[]() -> Vec<$crate::v1::Policy>;

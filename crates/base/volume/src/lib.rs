@@ -6,6 +6,8 @@
 //! Not here    protocols (`nbd`), ownership, placement
 #![forbid(unsafe_code)]
 
+mod front_end;
+
 use std::{
     fmt,
     future::{self, Future},
@@ -14,6 +16,8 @@ use std::{
 };
 
 use bytes::Bytes;
+
+pub use front_end::{FrontEnd, Session, SessionCounters};
 
 /// What a front end tells its client about a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -61,6 +61,10 @@ pub trait Outside<E: Env>: 'static {
     fn save_local_copy(&self, json: Vec<u8>);
     /// Something happened that people read about.
     fn event(&self, event: ObjectEvent);
+    /// The guests' sessions of this host's front ends.
+    fn sessions(&self) -> Vec<cairn_volume::Session> {
+        Vec::new()
+    }
     /// A sentence for the log.
     fn warn(&self, text: String);
 }

@@ -1,13 +1,12 @@
 //! One request at the disk: what is asked, and what the disk's answer means to the client.
 
 use bytes::Bytes;
-use cairn_volume::{Extent, Volume, VolumeError};
+use cairn_volume::{Extent, SessionCounters, Volume, VolumeError};
 
 use crate::{
     decode::Incoming,
     reply::{Address, Output},
     request::{Command, Plan, Request},
-    stats::Counters,
     wire::Errno,
 };
 
@@ -59,7 +58,7 @@ impl Done {
     }
 
     /// Queues the answer.
-    pub(crate) fn put(self, to: Address, output: &mut Output, counters: &mut Counters) {
+    pub(crate) fn put(self, to: Address, output: &mut Output, counters: &mut SessionCounters) {
         counters.requests += 1;
         let len = self.request.len_bytes;
         match (self.result, self.command) {
@@ -74,12 +73,12 @@ impl Done {
             }
             (Ok(_), command) => {
                 if matches!(command, Command::Write { .. }) {
-                    counters.written_bytes += u64::from(len);
+                    counters.write_bytes += u64::from(len);
                 }
                 output.put_done(to);
             }
             (Err(error), _) => {
-                counters.errors += 1;
+                counters.failed_requests += 1;
                 output.put_error(to, errno_of(&error), &error.to_string());
             }
         }

@@ -31,4 +31,4 @@ pub use connection::serve_stream;
 pub use doors::{Doors, Entrance, doors};
 pub use options::{Limits, Options};
 pub use server::{Server, serve_moved, serve_tcp, serve_unix};
-pub use stats::{Counters, SessionStats};
+pub use stats::SessionStats;

@@ -13,11 +13,12 @@ use std::{
         unix::fs::{FileTypeExt, PermissionsExt},
     },
     path::{Path, PathBuf},
+    pin::Pin,
     rc::Rc,
     time::Duration,
 };
 
-use cairn_volume::{Exports, Guest, ServeError};
+use cairn_volume::{Exports, FrontEnd, Guest, ServeError, Session};
 use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
@@ -144,6 +145,20 @@ impl Server {
             let _ = fs::remove_file(path);
         }
         self.shared.stop.send_replace(true);
+    }
+}
+
+impl FrontEnd for Server {
+    fn sessions(&self) -> Vec<Session> {
+        let open = |stats: SessionStats| {
+            let SessionStats { peer, export, since_unix_ms, counters, .. } = stats;
+            export.map(|disk| Session { disk, front_end: "nbd", peer, since_unix_ms, counters })
+        };
+        Self::sessions(self).into_iter().filter_map(open).collect()
+    }
+
+    fn stop(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(Self::stop(*self))
     }
 }
 

@@ -234,7 +234,7 @@ where
                 self.output.put_error(to, errno, text);
                 self.record.count(|c| {
                     c.requests += 1;
-                    c.errors += 1;
+                    c.failed_requests += 1;
                 });
             }
             Plan::Disconnect => self.reading = false,

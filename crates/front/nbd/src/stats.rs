@@ -1,19 +1,11 @@
 //! What each connection did, for the administrator.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-/// Requests and bytes of one connection since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Requests answered, of any kind.
-    pub requests: u64,
-    /// Requests answered with an error.
-    pub errors: u64,
-    /// Bytes read by the client.
-    pub read_bytes: u64,
-    /// Bytes written by the client.
-    pub written_bytes: u64,
-}
+use cairn_volume::SessionCounters;
 
 /// One connection, as [`crate::Server::sessions`] shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +16,10 @@ pub struct SessionStats {
     pub peer: String,
     /// The disk; none while negotiating.
     pub export: Option<String>,
+    /// When it came, in milliseconds since 1970.
+    pub since_unix_ms: u64,
     /// What it did so far.
-    pub counters: Counters,
+    pub counters: SessionCounters,
 }
 
 /// The live side of [`SessionStats`].
@@ -34,15 +28,18 @@ pub(crate) struct SessionRecord {
     pub(crate) number: u64,
     pub(crate) peer: String,
     pub(crate) export: RefCell<Option<String>>,
-    pub(crate) counters: Cell<Counters>,
+    since_unix_ms: u64,
+    pub(crate) counters: Cell<SessionCounters>,
 }
 
 impl SessionRecord {
     pub(crate) fn new(number: u64, peer: String) -> Self {
-        Self { number, peer, export: RefCell::default(), counters: Cell::default() }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_unix_ms = since.as_millis() as u64;
+        Self { number, peer, export: RefCell::default(), since_unix_ms, counters: Cell::default() }
     }
 
-    pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut SessionCounters)) {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
@@ -53,6 +50,7 @@ impl SessionRecord {
             number: self.number,
             peer: self.peer.clone(),
             export: self.export.borrow().clone(),
+            since_unix_ms: self.since_unix_ms,
             counters: self.counters.get(),
         }
     }

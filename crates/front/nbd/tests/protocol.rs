@@ -254,7 +254,7 @@ fn the_disks_errors_reach_the_client_with_their_reason() {
     }
     let sessions = served.sessions();
     assert_eq!(sessions[0].export.as_deref(), Some("disk"));
-    assert_eq!((sessions[0].counters.requests, sessions[0].counters.errors), (16, 12));
+    assert_eq!((sessions[0].counters.requests, sessions[0].counters.failed_requests), (16, 12));
     served.stop();
 }
 

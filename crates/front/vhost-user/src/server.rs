@@ -9,7 +9,9 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    future::Future,
+    io,
     os::{
         fd::AsFd as _,
         unix::{
@@ -18,12 +20,13 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    pin::pin,
+    pin::{Pin, pin},
     rc::Rc,
     thread,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use cairn_volume::{Exports, Guest as _, ServeError, Volume as _};
+use cairn_volume::{Exports, FrontEnd, Guest as _, ServeError, Volume as _};
 use futures::future::{Either, select};
 use rustix::fs::{FlockOperation, flock};
 use tokio::{
@@ -35,14 +38,18 @@ use tokio::{
 
 use crate::{
     Options, control,
-    session::{End, Peer, Session, SharedPeer},
+    session::{End, Peer, Session, SharedCounters, SharedPeer},
 };
 
 /// A running server. Dropped without [`Server::stop`], it stops in the background.
 pub struct Server {
     stop: watch::Sender<bool>,
     looking: JoinHandle<()>,
+    present: Present,
 }
+
+/// Front ends that have their disk open, by disk: when each came, and what it did since.
+type Present = Rc<RefCell<BTreeMap<String, (u64, SharedCounters)>>>;
 
 /// Serves the disks of `exports` in `folder`, which is there: one at `DISK.sock`.
 ///
@@ -64,8 +71,10 @@ pub fn serve<E: Exports>(folder: &Path, exports: E, options: Options) -> Result<
         }
     }
     let stop = watch::Sender::new(false);
-    let folder = Folder { path: folder.to_owned(), _lock: lock, exports, options, stop: stop.subscribe() };
-    Ok(Server { stop, looking: tokio::task::spawn_local(folder.look()) })
+    let present = Present::default();
+    let (path, stopped) = (folder.to_owned(), stop.subscribe());
+    let folder = Folder { path, _lock: lock, exports, options, stop: stopped, present: present.clone() };
+    Ok(Server { stop, looking: tokio::task::spawn_local(folder.look()), present })
 }
 
 /// Whether it is a socket that nobody listens at. The folder may be one that others use too.
@@ -82,6 +91,23 @@ impl Server {
     }
 }
 
+impl FrontEnd for Server {
+    fn sessions(&self) -> Vec<cairn_volume::Session> {
+        let of = |(disk, (since_unix_ms, counters)): (&String, &(u64, SharedCounters))| cairn_volume::Session {
+            disk: disk.clone(),
+            front_end: "vhost-user",
+            peer: "unix".to_owned(),
+            since_unix_ms: *since_unix_ms,
+            counters: counters.get(),
+        };
+        self.present.borrow().iter().map(of).collect()
+    }
+
+    fn stop(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(Self::stop(*self))
+    }
+}
+
 const EXTENSION: &str = "sock";
 /// Bytes of a unix socket's path, at most.
 const PATH_BYTES_MAX: usize = 107;
@@ -93,6 +119,7 @@ struct Folder<E> {
     exports: E,
     options: Options,
     stop: watch::Receiver<bool>,
+    present: Present,
 }
 
 /// A socket. Its file goes with it.
@@ -166,6 +193,7 @@ impl<E: Exports> Folder<E> {
             exports: self.exports.clone(),
             options: self.options.clone(),
             stop: self.stop.clone(),
+            present: self.present.clone(),
         };
         let accepting = tokio::task::spawn_local(accept(listener, begin, sessions.clone()));
         Ok(Door { path, accepting, sessions })
@@ -179,6 +207,7 @@ struct Begin<E> {
     exports: E,
     options: Options,
     stop: watch::Receiver<bool>,
+    present: Present,
 }
 
 async fn accept<E: Exports>(listener: UnixListener, begin: Begin<E>, session: Rc<RefCell<Option<JoinHandle<()>>>>) {
@@ -249,11 +278,15 @@ impl<E: Exports> Begin<E> {
         // It may have left meanwhile.
         let _ = tell_size.send(volume.info().size_bytes);
         tracing::info!(disk = name, "a vhost-user front end came");
-        let mut session = Session::new(volume, obeyed, self.options.bytes_in_flight_max);
+        let counters = SharedCounters::default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        self.present.borrow_mut().insert(name.clone(), (since, counters.clone()));
+        let mut session = Session::new(volume, obeyed, self.options.bytes_in_flight_max, counters);
         let ended = match select(pin!(self.stop.wait_for(|stop| *stop)), pin!(session.finish())).await {
             Either::Left(_) => None,
             Either::Right((end, _)) => Some(end),
         };
+        self.present.borrow_mut().remove(&name);
         match ended {
             None => {
                 session.close();

@@ -9,6 +9,7 @@
 //! Not here    what front ends say beside their rings (`control`)
 
 use std::{
+    cell::Cell,
     fs::File,
     future::{Future, poll_fn},
     os::fd::OwnedFd,
@@ -19,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_volume::{Volume, VolumeError};
+use cairn_volume::{SessionCounters, Volume, VolumeError};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedReceiver, task::yield_now};
 use vm_memory::{Bytes as _, GuestMemoryMmap};
@@ -108,10 +109,19 @@ pub(crate) struct Session<V> {
     /// The ring that comes first: the one at which the last poll had to end.
     first: usize,
     abandoned: Option<String>,
+    counters: SharedCounters,
 }
 
+/// What a session did, as its server shows it.
+pub(crate) type SharedCounters = Rc<Cell<SessionCounters>>;
+
 impl<V: Volume> Session<V> {
-    pub(crate) fn new(volume: V, orders: UnboundedReceiver<Order>, bytes_in_flight_max: usize) -> Self {
+    pub(crate) fn new(
+        volume: V,
+        orders: UnboundedReceiver<Order>,
+        bytes_in_flight_max: usize,
+        counters: SharedCounters,
+    ) -> Self {
         Self {
             size_bytes: volume.info().size_bytes,
             volume,
@@ -126,6 +136,7 @@ impl<V: Volume> Session<V> {
             poll_bytes: 0,
             first: 0,
             abandoned: None,
+            counters,
         }
     }
 
@@ -250,6 +261,15 @@ impl<V: Volume> Session<V> {
             return;
         }
         let (status, written) = ended(result, &request, memory);
+        let mut counters = self.counters.get();
+        counters.requests += 1;
+        match (status, &request.ask) {
+            (Status::Done, Ok(Ask::Read { len_bytes, .. })) => counters.read_bytes += u64::from(*len_bytes),
+            (Status::Done, Ok(Ask::Write { .. })) => counters.write_bytes += cost_bytes as u64,
+            (Status::Done, _) => {}
+            _ => counters.failed_requests += 1,
+        }
+        self.counters.set(counters);
         // Memory that is gone meanwhile takes no status: there is nobody to read it.
         let _ = memory.write_obj(status as u8, request.status);
         ring.answer(memory, head, written + 1);

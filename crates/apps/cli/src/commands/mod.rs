@@ -13,6 +13,7 @@ mod inspect;
 mod latency;
 mod policy;
 mod resync;
+mod session;
 mod top;
 mod watch;
 mod words;
@@ -42,6 +43,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Host(verb) => host::run(&context, verb).await,
         Noun::DiskGroup(verb) => disk_group::run(&context, verb).await,
         Noun::Disk(verb) => disk::run(&context, verb).await,
+        Noun::Session(verb) => session::run(&context, verb).await,
         Noun::Policy(verb) => policy::run(&context, verb).await,
         Noun::Health => health::run(&context).await,
         Noun::Resync(verb) => resync::run(&context, verb).await,

@@ -1,12 +1,11 @@
 //! One host of the process: its shard, its node, its front ends, its end of the management bridge.
 
-use std::{path::Path, rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use cairn_api::{Management, v1};
 use cairn_directory::{HostEntry, Name};
 use cairn_directory_etcd::load_local_copy;
 use cairn_env_linux::{Executor, Fabric, Host, HostConfig, LinuxEnv, ShardEnd};
-use cairn_nbd::{Options, Server, serve_moved, serve_tcp, serve_unix};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
 use futures::{FutureExt as _, channel::oneshot, future::LocalBoxFuture};
@@ -17,6 +16,7 @@ use crate::{
     config::DiskGroupConfig,
     engine::{
         directory::ClusterDirectory,
+        fronts::{Fronts, Passage},
         outside::{Copies, Process, copy_path, load_groups},
         shards::Siblings,
     },
@@ -213,15 +213,14 @@ impl ShardStart {
             media: self.plan.media.clone(),
             siblings: self.siblings.ids.clone(),
             copies: Copies::default(),
+            fronts: Fronts::default(),
         };
+        let fronts = process.fronts.clone();
         let node = Node::start(env, self.options, Rc::new(process), self.registry, self.copy, self.groups).await;
-        let fronts = match begin(&node, &self.plan, self.siblings).await {
-            Ok(fronts) => fronts,
-            Err(text) => {
-                let _ = self.ready.send(Err(text));
-                return;
-            }
-        };
+        if let Err(text) = begin(&node, &self.plan, self.siblings, &fronts).await {
+            let _ = self.ready.send(Err(text));
+            return;
+        }
         let _ = self.ready.send(Ok(()));
         let calls = self.end.serve(Rc::new(node.clone()));
         futures::future::select(Box::pin(calls), self.stopped).await;
@@ -231,54 +230,18 @@ impl ShardStart {
     }
 }
 
-/// What guests come through.
-#[derive(Default)]
-struct Fronts {
-    nbd: Vec<Server>,
-    vhost_user: Option<cairn_vhost_user::Server>,
-}
-
-impl Fronts {
-    async fn stop(self) {
-        for server in self.nbd {
-            server.stop().await;
-        }
-        if let Some(server) = self.vhost_user {
-            server.stop().await;
-        }
-    }
-}
-
 /// Disk groups that the configuration asks for; then the front ends. One bad disk group keeps no host down.
-async fn begin(node: &Node<LinuxEnv>, plan: &HostPlan, siblings: Siblings) -> Result<Fronts, String> {
+async fn begin(
+    node: &Node<LinuxEnv>,
+    plan: &HostPlan,
+    siblings: Siblings,
+    fronts: &Fronts,
+) -> Result<(), String> {
     for group in &plan.disk_groups {
         node.have_disk_group(request(group)).await;
     }
-    let exports = NodeExports::new(node);
-    let options = Options { doors: siblings.doors, ..Options::default() };
-    let mut fronts = Fronts::default();
-    if let Some(entrance) = siblings.entrance {
-        fronts.nbd.push(serve_moved(entrance, exports.clone(), options.clone()));
-    }
-    if let Some(address) = plan.nbd {
-        fronts.nbd.push(serve_tcp(address, exports.clone(), options.clone()).await.map_err(|e| e.to_string())?);
-    }
-    if let Some(socket) = &plan.nbd_socket {
-        if let Some(folder) = socket.parent() {
-            make_folder(folder)?;
-        }
-        fronts.nbd.push(serve_unix(socket, exports.clone(), options).await.map_err(|e| e.to_string())?);
-    }
-    if let Some(folder) = &plan.vhost_user_dir {
-        make_folder(folder)?;
-        let options = cairn_vhost_user::Options::default();
-        fronts.vhost_user = Some(cairn_vhost_user::serve(folder, exports, options).map_err(|e| e.to_string())?);
-    }
-    Ok(fronts)
-}
-
-fn make_folder(folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))
+    let passage = Passage { doors: siblings.doors, entrance: siblings.entrance };
+    fronts.open(&NodeExports::new(node), plan, passage).await
 }
 
 fn request(group: &DiskGroupConfig) -> v1::DiskGroupCreate {

@@ -6,6 +6,7 @@
 //! Not here    what a host does (`node`), the API (`http`)
 
 mod directory;
+mod fronts;
 mod host;
 mod outside;
 mod returning;

@@ -17,6 +17,8 @@ use cairn_object::ObjectEvent;
 use cairn_types::{HostId, format_bytes};
 use futures::future::LocalBoxFuture;
 
+use crate::engine::fronts::Fronts;
+
 /// The file with the paths of the host's disk groups.
 const GROUPS: &str = "disk-groups.json";
 /// The file with the local copy of the directory.
@@ -33,6 +35,7 @@ pub(super) struct Process {
     /// Files that model a medium.
     pub(super) media: Vec<(PathBuf, Medium)>,
     pub(super) copies: Copies,
+    pub(super) fronts: Fronts,
 }
 
 /// Keeps saves of the local copy in order: they run on threads, and two at once shared one draft file.
@@ -190,6 +193,10 @@ impl Outside<LinuxEnv> for Process {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }
         }
+    }
+
+    fn sessions(&self) -> Vec<cairn_volume::Session> {
+        self.fronts.sessions()
     }
 
     fn warn(&self, text: String) {

@@ -392,6 +392,25 @@ impl MemoryCluster {
         });
         Ok(ObjectRecord { object: disk.summary.id, seats: seats.collect(), config: None })
     }
+    async fn session_list(&self) -> ApiResult<Sessions> {
+        let state = self.0.borrow();
+        // From the future, so that it is always there for 0 s.
+        let session = |disk: &Disk| Session {
+            disk: disk.summary.name.clone(),
+            host: state.hosts[0].id,
+            host_name: state.hosts[0].name.clone(),
+            front_end: "nbd".into(),
+            peer: "10.0.0.9:50000".into(),
+            since_unix_ms: 4_000_000_000_000,
+            requests: 7,
+            failed_requests: 1,
+            read_bytes: 1 << 20,
+            write_bytes: 2 << 20,
+        };
+        let sessions = state.disks.get("wounded").map(session).into_iter().collect();
+        let silent = state.hosts.iter().filter(|host| !host.up).map(|host| host.name.clone());
+        Ok(Sessions { sessions, hosts_silent: silent.collect() })
+    }
     async fn policy_list(&self) -> ApiResult<Vec<Policy>> {
         let state = self.0.borrow();
         let policy = |(name, rules): (&String, &PolicyRules)| Policy {

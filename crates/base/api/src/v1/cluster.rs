@@ -4,7 +4,7 @@ use cairn_types::ClusterId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Severity;
+use super::health::Severity;
 
 /// Space, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]

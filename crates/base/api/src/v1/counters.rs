@@ -10,7 +10,7 @@ use cairn_types::{DiskGroupId, HostId, ObjectId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::DiskGroupState;
+use super::disk_group::DiskGroupState;
 
 /// One disk group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

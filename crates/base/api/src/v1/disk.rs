@@ -4,7 +4,7 @@ use cairn_types::{ComponentId, DiskGroupId, HostId, ObjectId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::PolicyRules;
+use super::{name::check_name, policy::PolicyRules};
 
 /// How a disk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -170,7 +170,7 @@ impl crate::Request for DiskAttach {}
 
 impl crate::Request for DiskCreate {
     fn validate(&self) -> crate::ApiResult<()> {
-        super::check_name("disk", &self.name)?;
+        check_name("disk", &self.name)?;
         check_disk_size(self.size_bytes)
     }
 }

@@ -4,7 +4,7 @@ use cairn_types::{DeviceId, DiskGroupId, HostId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Capacity;
+use super::cluster::Capacity;
 
 /// Whether a disk group can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -9,7 +9,7 @@
 use cairn_types::{DiskGroupId, HostId, ObjectId};
 use serde::Serialize;
 
-use super::{CopyPlace, HostLatencies, IoOperation, IoStage, Latencies, StageLatencies};
+use super::latency::{CopyPlace, HostLatencies, IoOperation, IoStage, Latencies, StageLatencies};
 
 /// One stage at one place.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -302,7 +302,7 @@ fn copy_parts(lines: &mut Lines, (owner, host): (&str, &str), copy: &StageLatenc
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DiskGroupLatencies, DiskLatencies};
+    use super::super::latency::{DiskGroupLatencies, DiskLatencies};
     use super::*;
 
     const DISK: ObjectId = ObjectId(9);

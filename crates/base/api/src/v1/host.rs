@@ -4,7 +4,7 @@ use cairn_types::{DiskGroupId, HostId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Capacity;
+use super::cluster::Capacity;
 
 /// One server of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

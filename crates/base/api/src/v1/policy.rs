@@ -70,7 +70,7 @@ pub struct PolicyCreate {
 
 impl crate::Request for PolicyCreate {
     fn validate(&self) -> crate::ApiResult<()> {
-        super::check_name("policy", &self.name)?;
+        super::name::check_name("policy", &self.name)?;
         Ok(StoredPolicy::from(&self.rules).validate()?)
     }
 }

@@ -14,6 +14,7 @@ mod hosts;
 mod latency;
 mod policies;
 mod remote;
+mod sessions;
 
 use cairn_api::{ApiError, ApiResult};
 use cairn_directory::DirectoryError;

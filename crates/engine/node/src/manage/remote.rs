@@ -20,6 +20,7 @@ pub(crate) enum HostCommand {
     OwnedCount,
     ResyncLimit(u64),
     Counters,
+    Sessions,
     /// An overview of all disks where none is named.
     Latencies {
         only: Option<ObjectId>,
@@ -41,6 +42,7 @@ pub(crate) enum HostAnswer {
     Owned(Vec<ObjectStatus>),
     OwnedCount(u32),
     Counters(Box<v1::HostCounters>),
+    Sessions(Vec<v1::Session>),
     Latencies(Box<v1::HostLatencies>),
     Cleared(Vec<v1::DiskGroupCache>),
 }
@@ -109,6 +111,7 @@ impl<E: Env> Node<E> {
             }
             HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
             HostCommand::OwnedCount => HostAnswer::OwnedCount(shard.all_owned().len() as u32),
+            HostCommand::Sessions => HostAnswer::Sessions(self.sessions_here()),
             HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
             HostCommand::Latencies { only } => HostAnswer::Latencies(Box::new(self.latencies_here(only))),
             HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),

@@ -1,0 +1,45 @@
+//! Who uses which disk: the sessions of all hosts' front ends.
+
+use cairn_api::{ApiResult, v1};
+use cairn_directory::HostEntry;
+use cairn_env::Env;
+
+use crate::{
+    manage::remote::{HostAnswer, HostCommand},
+    node::Node,
+};
+
+impl<E: Env> Node<E> {
+    /// Of every host that answers.
+    pub(crate) async fn session_list(&self) -> ApiResult<v1::Sessions> {
+        let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
+        hosts.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        let asked = hosts.iter().map(|(host, _)| self.on_host(*host, HostCommand::Sessions));
+        let mut all = v1::Sessions::default();
+        for ((_, entry), answer) in hosts.iter().zip(futures::future::join_all(asked).await) {
+            match answer {
+                Ok(HostAnswer::Sessions(sessions)) => all.sessions.extend(sessions),
+                _ => all.hosts_silent.push(entry.name.as_str().to_owned()),
+            }
+        }
+        all.sessions.sort_by(|a, b| (&a.disk, a.since_unix_ms).cmp(&(&b.disk, b.since_unix_ms)));
+        Ok(all)
+    }
+
+    /// Of this host.
+    pub(crate) fn sessions_here(&self) -> Vec<v1::Session> {
+        let one = |session: cairn_volume::Session| v1::Session {
+            disk: session.disk,
+            host: self.server_of(self.me()),
+            host_name: self.host_name(self.me()),
+            front_end: session.front_end.to_owned(),
+            peer: session.peer,
+            since_unix_ms: session.since_unix_ms,
+            requests: session.counters.requests,
+            failed_requests: session.counters.failed_requests,
+            read_bytes: session.counters.read_bytes,
+            write_bytes: session.counters.write_bytes,
+        };
+        self.inner.outside.sessions().into_iter().map(one).collect()
+    }
+}
