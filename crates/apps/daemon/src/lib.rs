@@ -17,4 +17,5 @@ pub mod logging;
 pub mod notify;
 pub mod plan;
 pub mod program;
+pub mod repeats;
 pub mod supervise;

@@ -149,7 +149,7 @@ struct SimOutside {
 }
 
 impl Outside<SimEnv> for SimOutside {
-    fn connect(&self, _: HostId, _: SocketAddr) {}
+    fn connect(&self, _: HostId, _: &str, _: SocketAddr) {}
 
     fn make_file(&self, _: String, _: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>> {
         Box::pin(async { Ok(()) })

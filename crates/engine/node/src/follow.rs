@@ -116,7 +116,7 @@ impl<E: Env> Node<E> {
         let hosts = self.inner.copy.borrow().list::<HostEntry>();
         for (host, entry) in hosts {
             if host != self.me() {
-                self.inner.outside.connect(host, entry.peer_address);
+                self.inner.outside.connect(host, entry.name.as_str(), entry.peer_address);
             }
         }
     }

@@ -45,8 +45,8 @@ pub struct DeviceError {
 
 /// The process around a node.
 pub trait Outside<E: Env>: 'static {
-    /// From now on the host is to be reached at this address.
-    fn connect(&self, host: HostId, address: SocketAddr);
+    /// From now on the host is to be reached at this address; people call it by this name.
+    fn connect(&self, host: HostId, name: &str, address: SocketAddr);
     /// Makes a preallocated file that is to serve as a device; there must be none of that name.
     fn make_file(&self, path: String, len_bytes: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>>;
     /// Opens a device, locked against every other process.

@@ -90,11 +90,11 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
         Ok(Ok(Outcome::Moves(shard, agreed))) => return Some((shard, agreed)),
         Ok(Err(Ended::ByClient)) => return None,
         Ok(Err(Ended::Refused(text))) => {
-            tracing::warn!(peer = record.peer, "refuse an NBD client: {text}");
+            tracing::warn!(client = record.peer, "refuse an NBD client: {text}");
             return None;
         }
         Err(_) => {
-            tracing::warn!(peer = record.peer, "an NBD client did not negotiate in time");
+            tracing::warn!(client = record.peer, "an NBD client did not negotiate in time");
             return None;
         }
     };

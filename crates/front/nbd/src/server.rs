@@ -308,7 +308,7 @@ fn start<E: Exports, S: ClientStream>(
     shared: &Rc<Shared>,
 ) {
     if shared.sessions.borrow().len() >= shared.options.limits.connections_max {
-        tracing::warn!(peer, "too many NBD connections: one was refused");
+        tracing::warn!(client = peer, "too many NBD connections: one was refused");
         return;
     }
     let number = shared.next_number.get();

@@ -147,7 +147,7 @@ where
             if let Some(why) = done.is_abandoned() {
                 if self.writing {
                     tracing::info!(
-                        peer = self.record.peer,
+                        client = self.record.peer,
                         "close an NBD connection with a request unanswered: {why}"
                     );
                     self.stop_writing();
@@ -214,7 +214,7 @@ where
                 Ok(Next::NeedBytes) => return true,
                 Ok(Next::NoRoom) => return false,
                 Err(NotNbd(text)) => {
-                    tracing::warn!(peer = self.record.peer, "close an NBD connection: {text}");
+                    tracing::warn!(client = self.record.peer, "close an NBD connection: {text}");
                     self.reading = false;
                 }
             }

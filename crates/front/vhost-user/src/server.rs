@@ -9,9 +9,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    fs,
-    future::Future,
-    io,
+    fs, io,
     os::{
         fd::AsFd as _,
         unix::{

@@ -115,7 +115,8 @@ impl LinuxEnv {
         if !to.deliver(event, !itself)
             && let Some(fabric) = &from.fabric
         {
-            tracing::warn!(from = %from.host, to = %to.host, "an inbox is full: the link counts as broken");
+            let (from_name, to_name) = (to.peer_name(from.host), from.peer_name(to.host));
+            tracing::warn!(from = from_name, peer = to_name, "an inbox is full: the link counts as broken");
             fabric.broke(from, to);
         }
     }

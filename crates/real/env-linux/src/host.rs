@@ -4,6 +4,7 @@
 //! Not here    sockets (`net`), threads (`executor`)
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     io,
     net::{SocketAddr, TcpListener},
@@ -75,6 +76,8 @@ pub(crate) struct HostShared {
     /// Drawn at the start: tells two processes of one incarnation apart.
     pub process: u64,
     pub health: Health,
+    /// What people call the hosts that are known.
+    pub names: Mutex<BTreeMap<HostId, String>>,
     /// Live connections from peers.
     pub connections: Mutex<Connections>,
     /// Set when the host is dying: blocking jobs that still run must not touch its disks any more.
@@ -96,6 +99,12 @@ impl HostShared {
 
     pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
         self.net.send(Command::SetPeer(peer, address));
+    }
+
+    /// The name of a host, its id where it has none.
+    pub fn peer_name(&self, peer: HostId) -> String {
+        let names = self.names.lock().expect("nothing panics here");
+        names.get(&peer).cloned().unwrap_or_else(|| peer.to_string())
     }
 
     pub fn remove_peer(&self, peer: HostId) {
@@ -154,6 +163,7 @@ impl Host {
             net: NetPort::default(),
             process: random_word(),
             health: Health::default(),
+            names: Mutex::default(),
             connections: Mutex::default(),
             dead: Arc::default(),
             started: AtomicBool::new(false),
@@ -176,6 +186,16 @@ impl Host {
     /// Without meaning for hosts of the same fabric.
     pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
         self.shared.set_peer(peer, address);
+    }
+
+    /// What people call this peer; the log has it in place of the id.
+    pub fn name_peer(&self, peer: HostId, name: String) {
+        self.shared.names.lock().expect("nothing panics here").insert(peer, name);
+    }
+
+    /// The name of a host, its id where it has none.
+    pub fn peer_name(&self, peer: HostId) -> String {
+        self.shared.peer_name(peer)
     }
 
     /// Ends the links to this peer and dials it no more.

@@ -205,6 +205,7 @@ struct ShardStart {
 
 impl ShardStart {
     async fn run(self, env: LinuxEnv) {
+        self.host.name_peer(self.host.id(), self.plan.name.clone());
         let process = Process {
             env: env.clone(),
             host: self.host,
@@ -231,12 +232,7 @@ impl ShardStart {
 }
 
 /// Disk groups that the configuration asks for; then the front ends. One bad disk group keeps no host down.
-async fn begin(
-    node: &Node<LinuxEnv>,
-    plan: &HostPlan,
-    siblings: Siblings,
-    fronts: &Fronts,
-) -> Result<(), String> {
+async fn begin(node: &Node<LinuxEnv>, plan: &HostPlan, siblings: Siblings, fronts: &Fronts) -> Result<(), String> {
     for group in &plan.disk_groups {
         node.have_disk_group(request(group)).await;
     }

@@ -81,7 +81,8 @@ fn device_error(error: OpenError) -> DeviceError {
 }
 
 impl Outside<LinuxEnv> for Process {
-    fn connect(&self, host: HostId, address: SocketAddr) {
+    fn connect(&self, host: HostId, name: &str, address: SocketAddr) {
+        self.host.name_peer(host, name.to_owned());
         // Port 0 is the address of a host that lives in this process only: the fabric joins it, there is nothing to dial.
         if address.port() != 0 && !self.siblings.contains(&host) {
             self.host.set_peer(host, address);
@@ -150,7 +151,8 @@ impl Outside<LinuxEnv> for Process {
                 tracing::info!(host, disk = name, "owns the disk no longer: {why}")
             }
             ObjectEvent::Component { name, component, host: at, now, .. } => {
-                tracing::info!(host, disk = name, component = %component, at = %at, "component is {now}");
+                let at = self.host.peer_name(at);
+                tracing::info!(host, disk = name, component = %component, at, "component is {now}");
             }
             ObjectEvent::Resynced { name, component, bytes, .. } => {
                 let bytes = format_bytes(bytes);
@@ -173,7 +175,7 @@ impl Outside<LinuxEnv> for Process {
             ObjectEvent::ArrivedChanged { from } => {
                 tracing::warn!(
                     host,
-                    peer = %from,
+                    peer = self.host.peer_name(from),
                     "blocks from a peer are not those that it sent, and count as not received: check the memory and the network \
                      adapters of both hosts, and what is between them"
                 );

@@ -234,7 +234,7 @@ impl Dialer {
     }
 
     fn up(&mut self, incarnation: Incarnation) {
-        tracing::info!(peer = %self.peer, incarnation = incarnation.0, "connected");
+        tracing::info!(peer = %self.host.peer_name(self.peer), incarnation = incarnation.0, "connected");
         {
             let mut state = self.link.0.borrow_mut();
             state.queue.clear();
@@ -254,7 +254,7 @@ impl Dialer {
             state.up = false;
         }
         if matches!(self.told, Told::Up(_)) {
-            tracing::info!(peer = %self.peer, reason = %words, "connection lost");
+            tracing::info!(peer = %self.host.peer_name(self.peer), reason = %words, "connection lost");
             self.tell(Told::Down);
         }
         self.report(PeerState::Down, None, Some(words));
@@ -268,7 +268,7 @@ impl Dialer {
         let repeated = known.iter().any(|p| p.host == self.peer && p.problem.as_ref() == Some(&failure.words));
         // Once per reason: a peer that is away for a day is not news twice a second.
         if !repeated {
-            tracing::warn!(peer = %self.peer, reason = %failure.words, "cannot connect");
+            tracing::warn!(peer = %self.host.peer_name(self.peer), reason = %failure.words, "cannot connect");
             let state = if self.told == Told::Nothing { PeerState::Connecting } else { PeerState::Down };
             self.report(state, None, Some(failure.words));
         }

@@ -150,7 +150,7 @@ async fn serve(host: Arc<HostShared>, inbound: Inbound) {
     let reason = read(&host, inbound).await;
     // A connection that a newer one has replaced was accounted for when that happened.
     if !stop.is_stopped() {
-        tracing::info!(%peer, %reason, "a connection from a peer ended");
+        tracing::info!(peer = %host.peer_name(peer), %reason, "a connection from a peer ended");
         host.inbound_ended(peer, &stop);
     }
 }
