@@ -53,8 +53,8 @@ mod transaction;
 mod waiting;
 mod window;
 
-pub use cairn_metrics::{StoreCounters, StoreGauges};
 use cairn_format::rows;
+pub use cairn_metrics::{StoreCounters, StoreGauges};
 pub use cleared::Cleared;
 pub use component::ComponentInfo;
 pub use create::{CAPACITY_DEVICES_MAX, Identity};
