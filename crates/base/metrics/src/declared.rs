@@ -45,7 +45,7 @@ measures! {
 measures! {
     /// How one disk is at its owner.
     Gauge Disk DiskGauges {
-        /// Health at its owner: 0 healthy, 1 reduced redundancy, 2 inaccessible. Only its owner has it.
+        /// Health at its owner: 0 healthy, 1 reduced redundancy, 2 inaccessible, 3 being deleted. Only its owner has it.
         health: Count,
     }
 }

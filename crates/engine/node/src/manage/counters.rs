@@ -80,6 +80,7 @@ impl<E: Env> Node<E> {
                     v1::DiskHealth::Healthy => 0,
                     v1::DiskHealth::ReducedRedundancy => 1,
                     v1::DiskHealth::Inaccessible => 2,
+                    v1::DiskHealth::Deleting => 3,
                 };
                 (status.config.object, v1::DiskGauges { health })
             })
