@@ -8,6 +8,7 @@
 #   make sim       the stories and 1,000 seeds of the whole cluster in the simulator (docs/sim)
 #   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
+#   make last-batches  2,000 times all hosts die and a bit of the end of one log is flipped: some half an hour (docs/adr/0022)
 #   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
@@ -15,7 +16,7 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist test test-unit test-e2e demo sim canaries fuzz bench bench-failures bench-scaling verify fix
+.PHONY: help setup build dist test test-unit test-e2e last-batches demo sim canaries fuzz bench bench-failures bench-scaling verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -36,6 +37,10 @@ test-unit: setup
 
 test-e2e: setup
 	@scripts/test.sh -p cairn-e2e
+
+last-batches: setup
+	$(CARGO) build --release --locked -p cairnd -p cairn-cli
+	CAIRN_E2E_TRIALS=2000 $(CARGO) test --release --locked -p cairn-e2e --test last_batches -- --show-output
 
 demo: setup
 	@scripts/demo.sh

@@ -10,6 +10,7 @@
 pub mod cli;
 pub mod cluster;
 pub mod door;
+pub mod ends;
 pub mod event;
 pub mod fio;
 pub mod guests;
