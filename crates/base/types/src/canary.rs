@@ -35,7 +35,7 @@ pub enum Canary {
     EpochUnchecked,
     /// Reads are answered without a lease.
     LeaseUnchecked,
-    /// What is new of a disk that grows takes writes only once the growth is closed, and acknowledges them from when it is open.
+    /// What is new of a disk that grows takes no writes, and acknowledges them.
     LegMissing,
     /// A component that is being filled is read like one in sync.
     ResyncingRead,

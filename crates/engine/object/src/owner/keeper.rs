@@ -155,19 +155,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let effective = |config: ObjectConfig, csn| {
             self.tell_changes(&base, &config);
             let seats = config.seats();
-            let too_late = Admitted::new();
-            let admitted = if Canary::LegMissing.sings() { &too_late } else { admitted };
+            let nobody = Admitted::new();
+            let admitted = if Canary::LegMissing.sings() { &nobody } else { admitted };
             self.state.borrow_mut().adopt(config, csn, admitted);
             self.shard.inner.leases.own(self.id, epoch, &seats);
             self.progressed.notify();
         };
         match change_config(&self.shard, epoch, csn, &base, next, effective).await {
             Ok(csn) => {
-                let mut state = self.state.borrow_mut();
-                state.csn = csn;
-                if Canary::LegMissing.sings() {
-                    state.admit(admitted);
-                }
+                self.state.borrow_mut().csn = csn;
                 true
             }
             Err(ChangeError::Superseded(promised)) => {
