@@ -48,11 +48,13 @@ pub struct Guests {
     pub aside: Rc<Cell<Option<usize>>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Read,
     Write,
+    /// Some of them keep their space.
     Zero,
+    Trim,
 }
 
 impl Guests {
@@ -216,7 +218,7 @@ impl Guests {
         self.cluster
             .log
             .add(format!("h{at} opens {} with {size} bytes, and writes sectors {first}+{count}", self.disk));
-        if self.change(at, &client, first, count, false).await == Ok(true) {
+        if self.change(at, &client, first, count, Act::Write).await == Ok(true) {
             let sizes = &mut self.cluster.sizes.borrow_mut()[self.number];
             sizes.bytes = sizes.bytes.max((first + count) * SECTOR);
         }
@@ -260,7 +262,7 @@ impl Guests {
         let began = self.cluster.world.now();
         let result = match act {
             Act::Read => self.read(at, client, first, count).await,
-            _ => self.change(at, client, first, count, matches!(act, Act::Zero)).await.map(drop),
+            _ => self.change(at, client, first, count, act).await.map(drop),
         };
         if self.aside.get() != Some(at) {
             self.longest.set(self.longest.get().max(self.cluster.world.now() - began));
@@ -270,11 +272,12 @@ impl Guests {
     }
 
     /// Whether it was acknowledged.
-    async fn change(&self, at: usize, client: &Client, first: u64, count: u64, zero: bool) -> Result<bool, Lost> {
+    async fn change(&self, at: usize, client: &Client, first: u64, count: u64, act: Act) -> Result<bool, Lost> {
+        let zero = act != Act::Write;
         let version = self.model.borrow_mut().begin(first, count, zero);
         self.watch(first, count, || format!("h{at} begins {version} zero {zero}"));
         let data = Bytes::from(self.model.borrow().bytes(first, count, version));
-        let (client, offset, keep) = (client.clone(), first * SECTOR, self.below(2) == 0);
+        let (client, offset, keep) = (client.clone(), first * SECTOR, self.below(2) == 0 && act != Act::Trim);
         // A front end that stops drops its requests where they are.
         let patience = if self.below(40) == 0 { Duration::from_micros(self.below(3000)) } else { STUCK_AFTER * 2 };
         let host = &self.cluster.members[at].host;
@@ -397,13 +400,29 @@ impl Guests {
         Ok(())
     }
 
+    /// Writes the disk from its beginning until the first error, or to its end. The sectors that have data now.
+    pub async fn fill(&self, at: usize) -> Result<u64, String> {
+        let all = self.model.borrow().len_sectors();
+        let client = self.cluster.client(at, &self.disk).await;
+        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        for first in (0..all).step_by(512) {
+            let before = self.errors.get();
+            let written = self.change(at, &client, first, (all - first).min(512), Act::Write).await;
+            written.map_err(|lost| format!("h{at} does not write: {lost:?}"))?;
+            if self.errors.get() > before {
+                return Ok(first);
+            }
+        }
+        Ok(all)
+    }
+
     /// Trims the whole disk.
     pub async fn trim_all(&self, at: usize) -> Result<(), String> {
         let all = self.known_sectors();
         let client = self.cluster.client(at, &self.disk).await;
         let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
         let before = self.errors.get();
-        let changed = self.change(at, &client, 0, all, true).await;
+        let changed = self.change(at, &client, 0, all, Act::Trim).await;
         match changed.is_err() || self.errors.get() > before {
             true => Err(format!("h{at} does not trim the disk: {changed:?}")),
             false => Ok(()),

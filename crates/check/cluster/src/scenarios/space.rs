@@ -50,6 +50,15 @@ fn space() -> Vec<Scenario> {
             full,
         ),
         Scenario::new(
+            "21b. a full disk that is trimmed",
+            (
+                "what was trimmed is room for the next writes at once",
+                "a disk is written until there is no space, trimmed as a whole, and written again",
+            ),
+            (tight(), 3),
+            trimmed_and_written_again,
+        ),
+        Scenario::new(
             "22. the start-up with a full log",
             (
                 "a host is back in seconds, and nothing is taken for damage that was only used again",
@@ -197,6 +206,34 @@ async fn full(stage: Stage) -> Result<(), String> {
     stage.guests[0].verify_at((owner + 1) % 3).await?;
     stage.start(owner);
     filled.await.map_err(|_| "the filling has ended too early".to_owned())?;
+    stage.rest(false).await
+}
+
+/// Devices with room for 75 MiB beside a disk of 128, and destage that begins late: the log has much of what is trimmed.
+fn tight() -> Shape {
+    let mut shape = Shape::plain(3);
+    (shape.capacity_devices, shape.capacity_bytes) = (1, (1 + 22 * 4) << 20);
+    (shape.destage_percent, shape.idle_destage_ms) = (50, 0);
+    shape.disks[0].size_bytes = 128 << 20;
+    shape
+}
+
+async fn trimmed_and_written_again(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let at = stage.any();
+    stage.attach(at).await?;
+    let guests = stage.guests[0].clone();
+    guests.stop().await;
+    let sectors = guests.fill(at).await?;
+    if sectors == guests.model.borrow().len_sectors() {
+        return Err("the devices have room for all of the disk".to_owned());
+    }
+    guests.trim_all(at).await?;
+    let again = guests.fill(at).await?;
+    stage.say(format!("{sectors} sectors fitted, {again} fit after the trim"));
+    if again < sectors {
+        return Err(format!("{sectors} sectors fitted, {again} fit after all was trimmed"));
+    }
     stage.rest(false).await
 }
 
