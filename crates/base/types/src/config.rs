@@ -178,6 +178,9 @@ pub struct Accepted {
     pub config: ObjectConfig,
 }
 
+/// Bytes of an encoded [`SeatRecord`], at most: what the header of a log batch has room for.
+pub const RECORD_BYTES_MAX: usize = 256 << 10;
+
 /// What one seat holds durably of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatRecord {

@@ -11,15 +11,19 @@ mod encode;
 mod ids;
 mod order;
 mod policy;
+mod room;
 mod units;
 
 pub use canary::Canary;
 pub use change::{BlockOp, Change, ComponentOp, Contents, REMEMBERED_MAX, Run, UnsettledOp};
-pub use config::{Accepted, ComponentState, Layout, Member, ObjectConfig, ReplicaSetIndex, Role, Seat, SeatRecord};
+pub use config::{
+    Accepted, ComponentState, Layout, Member, ObjectConfig, RECORD_BYTES_MAX, ReplicaSetIndex, Role, Seat, SeatRecord,
+};
 pub use encode::encode_onto;
 pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
 pub use order::{ClientTag, Csn, Epoch, OpId};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
+pub use room::{DeviceRoom, THIN_HEADROOM_BYTES, demand_bytes};
 pub use units::{
     BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, Crcs, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES, RegionIndex,
     SECTOR_BYTES, Time, format_bytes, parse_bytes,

@@ -25,8 +25,9 @@ use bytes::Bytes;
 /// 3: heartbeats list objects once. 4: one message answers all requests that were carried out together. 5: a request's name tells which
 /// ones are answered. 6: seats that may have forgotten are told what was decided without them. 7: copies tell what they took last as a
 /// write. 8: hosts tell their clock of the day, and records have no time of an absence. 9: one request carries
-/// every operation on a component.
-pub const PROTOCOL_VERSION: u32 = 9;
+/// every operation on a component. 10: heartbeats tell the room of each capacity device, policies have a limit of
+/// bytes per second.
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;

@@ -1,6 +1,6 @@
 //! Heartbeats: sessions between processes, the base of leases; and what each host tells of itself.
 
-use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectId};
+use cairn_types::{DeviceRoom, DiskGroupId, Epoch, HostId, Incarnation, ObjectId};
 use serde::{Deserialize, Serialize};
 
 /// A run of heartbeats between two processes without a gap of a lease; drawn by the grantor, never revived.
@@ -16,10 +16,8 @@ pub struct DiskGroupSummary {
     pub open_count: u64,
     /// Its durable log position; peers keep the highest to unmask an old disk image.
     pub durable_position: u64,
-    /// Capacity in bytes.
-    pub total_bytes: u64,
-    /// Of that, free and not reserved.
-    pub free_bytes: u64,
+    /// The room on each capacity device that works: a component lies on one of them.
+    pub devices: Vec<DeviceRoom>,
     /// Components on it, witnesses included.
     pub components: u32,
     /// Of these, witnesses.
@@ -28,6 +26,23 @@ pub struct DiskGroupSummary {
     pub healthy: bool,
     /// Its capacity devices that failed, or were missing when it was opened: only grows while it is open.
     pub failed_devices: u32,
+}
+
+impl DiskGroupSummary {
+    /// Capacity in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.devices.iter().map(|device| device.total_bytes).sum()
+    }
+
+    /// Of that, free and not reserved.
+    pub fn free_bytes(&self) -> u64 {
+        self.devices.iter().map(|device| device.free_bytes).sum()
+    }
+
+    /// Bytes in use, reserved, or promised to thin components: may be more than there are.
+    pub fn promised_bytes(&self) -> u64 {
+        self.devices.iter().map(DeviceRoom::promised_bytes).sum()
+    }
 }
 
 /// What a host tells of itself.

@@ -519,7 +519,8 @@ impl Cluster {
         size_bytes: u64,
         policy: Option<String>,
     ) -> ApiResult<v1::Disk> {
-        let request = v1::DiskCreate { name: disk.into(), size_bytes, policy, host: None };
+        let request =
+            v1::DiskCreate { name: disk.into(), size_bytes, policy, host: None, limits: v1::DiskLimits::default() };
         self.manage(at, async move |node| node.disk_create(request).await).await
     }
 

@@ -224,8 +224,13 @@ impl Meter {
     /// Makes a disk for a host, as one does for a machine that is to run there.
     async fn make(&self, number: usize, near: usize) -> Result<Place, String> {
         let (cluster, disk) = (&self.cluster, Shape::disk_name(number));
-        let request =
-            v1::DiskCreate { name: disk.clone(), size_bytes: DISK_BYTES, policy: None, host: Some(format!("h{near}")) };
+        let request = v1::DiskCreate {
+            name: disk.clone(),
+            size_bytes: DISK_BYTES,
+            policy: None,
+            host: Some(format!("h{near}")),
+            limits: v1::DiskLimits::default(),
+        };
         let made = cluster.manage(near, async move |node| node.disk_create(request).await).await;
         made.map_err(|error| format!("{disk}: {error}"))?;
         let name = disk.clone();

@@ -18,7 +18,7 @@ use crate::{
     adapter::GroupStore,
     closed_group::ClosedGroup,
     outside::{GroupPaths, Outside},
-    picture::NodePlacer,
+    picture::{NodePlacer, PlacedLately},
 };
 
 /// What a node is told at its start.
@@ -82,6 +82,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) reconciled: RefCell<BTreeSet<(cairn_types::DiskGroupId, cairn_types::ObjectId)>>,
     /// When this host first saw that an object is unfinished.
     pub(crate) unfinished_since: RefCell<BTreeMap<cairn_types::ObjectId, cairn_types::Time>>,
+    /// What other hosts may not have told of yet.
+    pub(crate) placed_lately: PlacedLately,
     /// The catalogue as of this revision has nothing that is unfinished.
     pub(crate) catalogue_finished: Cell<Option<Revision>>,
 }
@@ -137,6 +139,7 @@ impl<E: Env> Node<E> {
                 peer_changes: Cell::new(0),
                 reconciled: RefCell::default(),
                 unfinished_since: RefCell::default(),
+                placed_lately: PlacedLately::default(),
                 catalogue_finished: Cell::default(),
             }),
         };

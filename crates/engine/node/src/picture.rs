@@ -1,12 +1,15 @@
-//! The cluster as placement sees it: the directory's hosts, and what each told of itself last.
+//! The cluster as placement sees it: the directory's hosts, what each told of itself last, and what was placed since.
+//!
+//! Promises    what this host places one after the other spreads, though other hosts tell of it a heartbeat later
+//! Not here    where a component goes (`placement`)
 
-use std::rc::Weak;
+use std::{cell::RefCell, rc::Weak, time::Duration};
 
 use cairn_directory::HostEntry;
 use cairn_env::Env;
 use cairn_object::{LocalStore, MemberChange, Placer};
-use cairn_placement::{ClusterPicture, DevicePicture, DiskGroupPicture, HostPicture};
-use cairn_types::{ComponentId, ObjectConfig};
+use cairn_placement::{ClusterPicture, DiskGroupPicture, HostPicture};
+use cairn_types::{ComponentId, Layout, Member, ObjectConfig, Time, format_bytes};
 use cairn_wire::DiskGroupSummary;
 
 use crate::{
@@ -14,7 +17,48 @@ use crate::{
     servers::Server,
 };
 
+/// How long what was placed is expected to be missing in what hosts tell: two heartbeats, and time to be made.
+const UNTOLD_FOR: Duration = Duration::from_millis(1500);
+
+/// What this host has placed at others a moment ago.
+#[derive(Default)]
+pub(crate) struct PlacedLately {
+    disks: RefCell<Vec<Placed>>,
+}
+
+struct Placed {
+    at: Time,
+    layout: Layout,
+    size_bytes: u64,
+    members: Vec<Member>,
+}
+
+impl PlacedLately {
+    fn add(&self, placed: Placed) {
+        self.disks.borrow_mut().push(placed);
+    }
+
+    fn add_to(&self, picture: &mut ClusterPicture, now: Time) {
+        let mut disks = self.disks.borrow_mut();
+        disks.retain(|placed| now.since(placed.at) < UNTOLD_FOR);
+        disks.iter().for_each(|placed| picture.expect(&placed.layout, placed.size_bytes, &placed.members));
+    }
+}
+
 impl<E: Env> Node<E> {
+    /// Remembers new members of a disk until their hosts tell of them. What this host itself has it sees at once.
+    pub(crate) fn placed(&self, layout: Layout, size_bytes: u64, new: impl Iterator<Item = Member>) {
+        let members = new.filter(|member| member.host != self.me()).collect();
+        let placed = Placed { at: self.inner.env.now(), layout, size_bytes, members };
+        self.inner.placed_lately.add(placed);
+    }
+
+    fn member_change(&self, config: &ObjectConfig, size_bytes: u64, change: cairn_placement::Change) -> MemberChange {
+        let new = change.members.iter().filter(|member| change.added.contains(&member.component));
+        self.placed(config.layout, size_bytes, new.copied());
+        MemberChange { members: change.members, added: change.added, removed: change.removed }
+    }
+
     /// The picture now.
     pub(crate) fn picture(&self) -> ClusterPicture {
         let inner = &self.inner;
@@ -37,7 +81,26 @@ impl<E: Env> Node<E> {
                 disk_groups: told.iter().map(group_picture).collect(),
             }
         };
-        ClusterPicture { hosts: hosts.into_iter().map(picture).collect() }
+        let mut picture = ClusterPicture { hosts: hosts.into_iter().map(picture).collect() };
+        inner.placed_lately.add_to(&mut picture, inner.env.now());
+        picture
+    }
+
+    /// Whether thin disks promise more than the disk groups that work have, in words.
+    pub(crate) fn overcommitment(&self) -> Option<String> {
+        let picture = self.picture();
+        let groups = picture.hosts.iter().filter(|host| host.up).flat_map(|host| &host.disk_groups);
+        let devices: Vec<_> = groups.filter(|group| group.up).flat_map(|group| &group.devices).collect();
+        let promised: u64 = devices.iter().map(|device| device.promised_bytes()).sum();
+        let total: u64 = devices.iter().map(|device| device.total_bytes).sum();
+        (promised > total).then(|| {
+            format!(
+                "thin disks promise {} of capacity, copies included, and there are {}: \
+                 once that is written, writes of new blocks fail. Add capacity before",
+                format_bytes(promised),
+                format_bytes(total)
+            )
+        })
     }
 
     /// A new component id.
@@ -51,8 +114,8 @@ fn group_picture(told: &DiskGroupSummary) -> DiskGroupPicture {
     DiskGroupPicture {
         disk_group: told.disk_group,
         up: told.healthy,
-        devices: vec![DevicePicture { free_bytes: told.free_bytes, total_bytes: told.total_bytes }],
-        free_bytes: told.free_bytes,
+        devices: told.devices.clone(),
+        free_bytes: told.free_bytes(),
         components: told.components - told.witnesses,
         witnesses: told.witnesses,
     }
@@ -78,13 +141,27 @@ impl<E: Env> Placer for NodePlacer<E> {
     fn replace(&self, config: &ObjectConfig, lost: ComponentId) -> Result<MemberChange, String> {
         let node = self.node()?;
         let change = cairn_placement::replace(&node.picture(), config, lost, &mut || node.draw_component());
-        change.map(member_change).map_err(|refusal| refusal.text)
+        let change = change.map_err(|refusal| refusal.text)?;
+        Ok(node.member_change(config, config.size_bytes, change))
+    }
+
+    fn complete(&self, config: &ObjectConfig) -> Result<Option<MemberChange>, String> {
+        let node = self.node()?;
+        let picture = node.picture();
+        if cairn_placement::compliance(&picture, config).is_empty() {
+            return Ok(None);
+        }
+        let change = cairn_placement::complete(&picture, config, &mut || node.draw_component());
+        let change = change.map_err(|refusal| refusal.text)?;
+        let lacks = !change.added.is_empty();
+        Ok(lacks.then(|| node.member_change(config, config.size_bytes, change)))
     }
 
     fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String> {
         let node = self.node()?;
         let change = cairn_placement::extend(&node.picture(), config, size_bytes, &mut || node.draw_component());
-        change.map(member_change).map_err(|refusal| refusal.text)
+        let change = change.map_err(|refusal| refusal.text)?;
+        Ok(node.member_change(config, size_bytes, change))
     }
 
     fn many_hosts_gone(&self) -> bool {
@@ -94,8 +171,4 @@ impl<E: Env> Placer for NodePlacer<E> {
         let gone = servers.iter().filter(is_gone).count();
         gone > 1 && gone * 3 > servers.len()
     }
-}
-
-fn member_change(change: cairn_placement::Change) -> MemberChange {
-    MemberChange { members: change.members, added: change.added, removed: change.removed }
 }

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, PageBuf};
 use cairn_format::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord};
 use cairn_types::{
-    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, REMEMBERED_MAX, Run,
+    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, RECORD_BYTES_MAX,
+    REMEMBERED_MAX, Run,
 };
 use smallvec::SmallVec;
 
@@ -19,9 +20,6 @@ use crate::{
     queue::DataParts,
     state::State,
 };
-
-/// Bytes of an object record, at most: what a batch header has room for beside it.
-pub(crate) const RECORD_BYTES_MAX: usize = 256 << 10;
 
 /// A record, its data, and whether it may overtake in a full log.
 pub(crate) type Converted = (LogRecord, DataParts, Class);
@@ -171,7 +169,7 @@ impl State {
         }
         refuse_sizes(size_blocks, 0)?;
         let device = self
-            .choose_device(reserved_blocks)
+            .choose_device(size_blocks, reserved_blocks)
             .ok_or_else(|| StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed"))?;
         let room = self.room(device);
         if reserved_blocks > room {

@@ -249,7 +249,7 @@ impl<E: Env> DiskGroup<E> {
     }
     /// Bytes of a record, at most: a larger one is refused.
     pub fn record_bytes_max(&self) -> usize {
-        crate::convert::RECORD_BYTES_MAX.min(self.inner().state.borrow().ring.segment_bytes as usize / 4)
+        cairn_types::RECORD_BYTES_MAX.min(self.inner().state.borrow().ring.segment_bytes as usize / 4)
     }
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {
@@ -336,6 +336,11 @@ impl<E: Env> DiskGroup<E> {
     /// Whether it takes no writes until it is opened again.
     pub fn is_stopped(&self) -> bool {
         self.inner().state.borrow().stopped.is_some()
+    }
+
+    /// The room on each capacity device, in the order of devices; zeroes for one that failed.
+    pub fn rooms(&self) -> Vec<cairn_types::DeviceRoom> {
+        self.inner().state.borrow().rooms()
     }
 
     /// How long guests' writes took in the log since the group was opened.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
 use bytes::Bytes;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_metrics::StoreCounters;
-use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, DeviceRoom, ObjectId, OpId, demand_bytes};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
 
@@ -411,20 +411,29 @@ impl State {
         }
     }
 
-    /// The capacity device for a new component: the one with most room once its components have grown half way to
-    /// their sizes, as thin ones take nothing yet. One that has no room for the reservation only when none has.
-    pub fn choose_device(&self, reserved_blocks: u64) -> Option<u8> {
-        let mut growth = vec![0i128; self.devices.len()];
+    /// The room on each capacity device, in the order of devices. Costs a look at each component.
+    pub fn rooms(&self) -> Vec<DeviceRoom> {
+        let block = u64::from(BLOCK_BYTES);
+        let mut growth_blocks = vec![0; self.devices.len()];
         for component in self.components.values() {
-            let more = component.size_blocks.saturating_sub(component.charge());
-            growth[component.device as usize] += i128::from(more / 2);
+            growth_blocks[component.device as usize] += component.size_blocks.saturating_sub(component.charge());
         }
-        let key = |&device: &u8| {
-            let room = self.room(device);
-            let later = i128::from(room) - growth[device as usize];
-            (room >= reserved_blocks, later, std::cmp::Reverse(device))
+        let room = |(device, growth): (usize, u64)| match self.devices[device].failed {
+            true => DeviceRoom::default(),
+            false => DeviceRoom {
+                total_bytes: self.devices[device].limit() * block,
+                free_bytes: self.room(device as u8) * block,
+                growth_bytes: growth * block,
+            },
         };
-        (0..self.devices.len() as u8).filter(|&d| !self.devices[d as usize].failed).max_by_key(key)
+        growth_blocks.into_iter().enumerate().map(room).collect()
+    }
+
+    /// The capacity device for a new component; none where all have failed.
+    pub fn choose_device(&self, size_blocks: u64, reserved_blocks: u64) -> Option<u8> {
+        let block = u64::from(BLOCK_BYTES);
+        let demand = demand_bytes(size_blocks.saturating_mul(block), reserved_blocks.saturating_mul(block));
+        DeviceRoom::choose(&self.rooms(), demand).map(|device| device as u8)
     }
 }
 

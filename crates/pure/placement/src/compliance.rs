@@ -2,10 +2,10 @@
 //!
 //! Not here    whether the members are reachable or in sync (their state says so)
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_geometry::replica_sets;
-use cairn_types::ObjectConfig;
+use cairn_types::{ObjectConfig, ReplicaSetIndex};
 use cairn_votes::{Untolerated, tolerates};
 
 use crate::{
@@ -19,11 +19,17 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
     let copies = config.policy.copies() as usize;
     let (mut few, mut shared) = (0, 0);
     let sets = replica_sets(&config.layout, config.size_bytes);
+    let mut domains: BTreeMap<ReplicaSetIndex, (usize, BTreeSet<FaultDomain>)> = BTreeMap::new();
+    for member in &config.members {
+        let Some(set) = member.set() else { continue };
+        let (held, of) = domains.entry(set).or_default();
+        *held += 1;
+        of.insert(picture.domain_of(member.host));
+    }
     for set in 0..sets {
-        let held = config.replica_set(set).count();
-        let domains: BTreeSet<FaultDomain> = config.replica_set(set).map(|m| picture.domain_of(m.host)).collect();
+        let (held, of) = domains.get(&set).map_or((0, 0), |(held, of)| (*held, of.len()));
         few += usize::from(held < copies);
-        shared += usize::from(domains.len() < held);
+        shared += usize::from(of < held);
     }
     if few > 0 {
         lacks.push(format!("{} has fewer than {copies} copies", part(few, sets)));

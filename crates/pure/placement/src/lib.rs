@@ -3,8 +3,9 @@
 //! Promises    L1  copies of one replica set lie in distinct fault domains
 //!             L2  every failure set of at most FTT fault domains leaves more than half of the votes and a copy of
 //!                 every replica set                                          (L1, L2: tests/brute_force.rs)
-//!             L3  the same picture gives the same placement; components follow free space (tests/balance.rs)
+//!             L3  the same picture gives the same placement; components follow free and promised space (tests/balance.rs)
 //!             L4  a refusal names the cause and a remedy (P7)
+//!             L5  a disk has no more components than its record can name               (tests/record.rs)
 //! Assumes     the picture is a recent one; a store that meanwhile lost its space refuses by itself
 //! Not here    moving data (engine/object); when to repair (engine/node); whether votes are a majority (votes)
 //! Source      vSAN: FTT=n mirrors over n+1 data domains of 2n+1, witnesses fill up; votes since 6.0
@@ -13,6 +14,7 @@
 mod ballot;
 mod compliance;
 mod picture;
+mod record;
 mod refusal;
 mod room;
 mod solve;
@@ -22,8 +24,9 @@ mod what_if;
 
 pub use ballot::SEATS_VOTING_MAX;
 pub use compliance::compliance;
-pub use picture::{ClusterPicture, DevicePicture, DiskGroupPicture, FaultDomain, HostPicture};
+pub use picture::{ClusterPicture, DiskGroupPicture, FaultDomain, HostPicture};
+pub use record::check_record;
 pub use refusal::{Refusal, RefusalKind};
-pub use room::{THIN_HEADROOM_BYTES, demand_bytes};
+pub use room::demand_bytes;
 pub use verbs::{Change, Placement, complete, extend, place, place_near, replace};
 pub use what_if::{WhatIf, what_if};

@@ -2,7 +2,8 @@
 //!
 //! Not here    how the picture is taken (engine/node)
 
-use cairn_types::{DiskGroupId, HostId, Layout, Member, Policy};
+use cairn_geometry::component_bytes;
+use cairn_types::{DeviceRoom, DiskGroupId, HostId, Layout, Member, Policy};
 
 use crate::room::Room;
 
@@ -38,22 +39,13 @@ pub struct DiskGroupPicture {
     /// Whether it takes new components.
     pub up: bool,
     /// Its capacity devices that work. Without any it may hold witnesses only.
-    pub devices: Vec<DevicePicture>,
+    pub devices: Vec<DeviceRoom>,
     /// Bytes neither used nor reserved nor kept back for cleaning, over all its devices.
     pub free_bytes: u64,
     /// Components with data that live there.
     pub components: u32,
     /// Witnesses that live there.
     pub witnesses: u32,
-}
-
-/// One capacity device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DevicePicture {
-    /// Bytes neither used nor reserved.
-    pub free_bytes: u64,
-    /// Bytes in all.
-    pub total_bytes: u64,
 }
 
 /// Hosts that fail together.
@@ -89,6 +81,25 @@ impl ClusterPicture {
     /// The fault domain of a host; a host that the picture lacks is one by itself.
     pub fn domain_of(&self, host: HostId) -> FaultDomain {
         self.host(host).map_or(FaultDomain::Host(host), HostPicture::domain)
+    }
+
+    /// Adds `members` of a disk that were placed a moment ago, and that their hosts may not have told of yet.
+    ///
+    /// They count where groups are put in order, and take no free space: a host that has told of them would lose it twice.
+    pub fn expect(&mut self, layout: &Layout, size_bytes: u64, members: &[Member]) {
+        for member in members {
+            let host = self.hosts.iter_mut().find(|h| h.host == member.host);
+            let group = host.and_then(|h| h.disk_groups.iter_mut().find(|g| g.disk_group == member.disk_group));
+            let Some(group) = group else { continue };
+            let Some(set) = member.set() else {
+                group.witnesses += 1;
+                continue;
+            };
+            if let Some(device) = DeviceRoom::choose(&group.devices, 0) {
+                group.devices[device].growth_bytes += component_bytes(layout, size_bytes, set);
+            }
+            group.components += 1;
+        }
     }
 
     /// The picture after `members` of a disk were created: for placing several disks from one picture.

@@ -1,26 +1,36 @@
 //! The room that is left while a placement is being worked out.
 //!
 //! Promises    a demand is taken from one device of one disk group, and never twice
-//! Assumes     the store puts a component on the device of the group with the most free space
+//!             groups fill by what is promised as well as by what is used: a thin component counts half its growth
+//! Assumes     the store chooses the device of a group as `DeviceRoom` does
 //! Not here    which domain is chosen (solve.rs)
 
 use std::cmp::Ordering;
 
 use cairn_geometry::component_bytes;
-use cairn_types::{HostId, Layout, Member, Policy, Role, Seat};
+use cairn_types::{DeviceRoom, HostId, Layout, Member, Policy, Role, Seat};
 
 use crate::picture::{ClusterPicture, FaultDomain};
-
-/// Bytes that a thin component must find free, at most: it starts empty, and its first writes must not fail.
-///
-/// 64 MiB hold what mkfs writes to a new disk of usual size. More would refuse disks on small clusters that would
-/// have lived; less lets a disk be created that refuses its first write.
-pub const THIN_HEADROOM_BYTES: u64 = 64 << 20;
 
 /// Bytes that must be free for a component of `component_bytes`: its reservation, or the thin start if that is more.
 pub fn demand_bytes(policy: &Policy, component_bytes: u64) -> u64 {
     let reserved = (u128::from(component_bytes) * u128::from(policy.reservation_percent)).div_ceil(100) as u64;
-    reserved.max(component_bytes.min(THIN_HEADROOM_BYTES))
+    cairn_types::demand_bytes(component_bytes, reserved)
+}
+
+/// What a component asks of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// Bytes that must be free now.
+    pub(crate) demand_bytes: u64,
+    /// Bytes that it has once all of it is written.
+    pub(crate) full_bytes: u64,
+}
+
+impl Ask {
+    pub(crate) fn of(policy: &Policy, component_bytes: u64) -> Self {
+        Self { demand_bytes: demand_bytes(policy, component_bytes), full_bytes: component_bytes }
+    }
 }
 
 /// One disk group that takes new components.
@@ -29,12 +39,9 @@ pub(crate) struct Group {
     pub(crate) seat: Seat,
     pub(crate) domain: FaultDomain,
     pub(crate) free_bytes: u64,
-    pub(crate) devices_free_bytes: Vec<u64>,
-    pub(crate) total_bytes: u64,
+    pub(crate) devices: Vec<DeviceRoom>,
     pub(crate) components: u32,
     pub(crate) witnesses: u32,
-    /// What a component is expected to hold once it is written: the mean of the cluster.
-    component_guess_bytes: u64,
     /// On the host that the disk is to be used at.
     near: bool,
 }
@@ -42,57 +49,67 @@ pub(crate) struct Group {
 impl Group {
     /// Bytes that the largest component there may demand.
     pub(crate) fn fits_bytes(&self) -> u64 {
-        let device = self.devices_free_bytes.iter().copied().max().unwrap_or(0);
+        let device = self.devices.iter().map(|d| d.free_bytes).max().unwrap_or(0);
         device.min(self.free_bytes)
     }
 
     /// Whether a data component of that demand fits. A group without a working device holds no data at all.
-    pub(crate) fn fits(&self, demand: u64) -> bool {
-        !self.devices_free_bytes.is_empty() && demand <= self.fits_bytes()
+    pub(crate) fn fits(&self, demand_bytes: u64) -> bool {
+        self.devices.iter().any(|d| d.total_bytes > 0) && demand_bytes <= self.fits_bytes()
     }
 
     /// Components of that demand that fit one after the other.
-    pub(crate) fn slots(&self, demand: u64) -> u64 {
-        if self.devices_free_bytes.is_empty() {
+    pub(crate) fn slots(&self, demand_bytes: u64) -> u64 {
+        if self.devices.is_empty() {
             return 0;
         }
-        if demand == 0 {
+        if demand_bytes == 0 {
             return u64::MAX / 1024;
         }
-        let devices: u64 = self.devices_free_bytes.iter().map(|free| free / demand).sum();
-        devices.min(self.free_bytes / demand)
+        let devices: u64 = self.devices.iter().map(|d| d.free_bytes / demand_bytes).sum();
+        devices.min(self.free_bytes / demand_bytes)
     }
 
-    /// Orders groups: one on the host that the disk is to be used at is best, then by [`Self::by_emptiness`].
-    pub(crate) fn by_preference(&self, other: &Self) -> Ordering {
-        self.near.cmp(&other.near).then_with(|| self.by_emptiness(other))
+    /// Orders groups for a component of this size: one on the host that the disk is to be used at is best, as long as
+    /// all of the component can be written there; then by [`Self::by_emptiness`].
+    pub(crate) fn by_preference(&self, other: &Self, full_bytes: u64) -> Ordering {
+        let near = |g: &Self| g.near && g.devices.iter().any(|d| d.holds_in_full(full_bytes));
+        near(self).cmp(&near(other)).then_with(|| self.by_emptiness(other))
     }
 
-    /// Orders by how full the groups are expected to become: the fuller group is less.
+    /// Orders by how full the groups will be when all components have grown half way: the fuller group is less.
     ///
-    /// Thin components do not show in free space until they are written: without a guess at what they will hold, all
-    /// disks made in one minute would go to the one group that happens to be emptiest.
+    /// Thin components do not show in free space until they are written. By free space alone, all disks that are made
+    /// before they are written go to the one group that happens to be emptiest, and then fill it while others are empty.
     fn by_emptiness(&self, other: &Self) -> Ordering {
-        let load = |g: &Self| {
-            let used = g.total_bytes.saturating_sub(g.free_bytes);
-            u128::from(used) + (u128::from(g.components) + 1) * u128::from(g.component_guess_bytes)
+        let load = |g: &Self| -> (u128, u128) {
+            let total: u64 = g.devices.iter().map(|d| d.total_bytes).sum();
+            let growth: u64 = g.devices.iter().map(|d| d.growth_bytes / 2).sum();
+            (u128::from(total.saturating_sub(g.free_bytes)) + u128::from(growth), u128::from(total.max(1)))
         };
-        let own = load(self) * u128::from(other.total_bytes.max(1));
-        let others = load(other) * u128::from(self.total_bytes.max(1));
-        others.cmp(&own).then_with(|| other.seat.disk_group.cmp(&self.seat.disk_group))
+        let ((own, own_total), (others, others_total)) = (load(self), load(other));
+        let by_load = (others * own_total).cmp(&(own * others_total));
+        by_load
+            .then_with(|| other.components.cmp(&self.components))
+            .then_with(|| other.seat.disk_group.cmp(&self.seat.disk_group))
     }
 
     /// Takes room for a data component; false, and nothing taken, where it does not fit.
-    pub(crate) fn take(&mut self, demand: u64) -> bool {
-        if !self.fits(demand) {
-            return false;
+    pub(crate) fn take(&mut self, ask: Ask) -> bool {
+        let fits = self.fits(ask.demand_bytes);
+        if fits {
+            self.promise(ask);
         }
-        if let Some(device) = self.devices_free_bytes.iter_mut().max() {
-            *device -= demand;
+        fits
+    }
+
+    /// Counts a data component, whether or not there is room for it.
+    fn promise(&mut self, ask: Ask) {
+        if let Some(device) = DeviceRoom::choose(&self.devices, ask.demand_bytes) {
+            self.devices[device].take(ask.demand_bytes, ask.full_bytes);
         }
-        self.free_bytes -= demand;
+        self.free_bytes = self.free_bytes.saturating_sub(ask.demand_bytes);
         self.components += 1;
-        true
     }
 }
 
@@ -114,21 +131,13 @@ impl Room {
                     seat: Seat { host: h.host, disk_group: g.disk_group },
                     domain: h.domain(),
                     free_bytes: g.free_bytes,
-                    devices_free_bytes: g.devices.iter().map(|d| d.free_bytes).collect(),
-                    total_bytes: g.devices.iter().map(|d| d.total_bytes).sum(),
+                    devices: g.devices.clone(),
                     components: g.components,
                     witnesses: g.witnesses,
-                    component_guess_bytes: 0,
                     near: false,
                 })
             })
             .collect();
-        let used: u64 = groups.iter().map(|g| g.total_bytes.saturating_sub(g.free_bytes)).sum();
-        let components: u64 = groups.iter().map(|g| u64::from(g.components)).sum();
-        let guess = (used / components.max(1)).max(THIN_HEADROOM_BYTES);
-        for group in &mut groups {
-            group.component_guess_bytes = guess;
-        }
         groups.sort_by_key(|g| g.seat);
         Self { groups }
     }
@@ -151,7 +160,7 @@ impl Room {
         self.groups.iter_mut().find(|g| g.seat == seat)
     }
 
-    /// Takes what a member of a disk needs, as far as it is there.
+    /// Takes what a member of a disk needs.
     pub(crate) fn take(&mut self, member: &Member, layout: &Layout, policy: &Policy, size_bytes: u64) {
         let Some(group) = self.group_mut(member.seat()) else {
             return;
@@ -159,10 +168,7 @@ impl Room {
         match member.role {
             Role::Witness => group.witnesses += 1,
             Role::Data { set, .. } => {
-                let demand = demand_bytes(policy, component_bytes(layout, size_bytes, set));
-                if !group.take(demand) {
-                    group.components += 1;
-                }
+                group.promise(Ask::of(policy, component_bytes(layout, size_bytes, set)));
             }
         }
     }
@@ -178,9 +184,7 @@ impl Room {
                 group.free_bytes = left.free_bytes;
                 group.components = left.components;
                 group.witnesses = left.witnesses;
-                for (device, free) in group.devices.iter_mut().zip(&left.devices_free_bytes) {
-                    device.free_bytes = *free;
-                }
+                group.devices.clone_from(&left.devices);
             }
         }
     }

@@ -18,7 +18,7 @@ use cairn_types::{DiskGroupId, Layout, Member, ReplicaSetIndex, Role, Seat};
 
 use crate::{
     picture::FaultDomain,
-    room::{Group, Room},
+    room::{Ask, Group, Room},
 };
 
 /// One data component to be placed.
@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct Want {
     pub(crate) set: ReplicaSetIndex,
     pub(crate) copy: u32,
-    pub(crate) demand_bytes: u64,
+    pub(crate) ask: Ask,
 }
 
 /// What is known while a placement is worked out.
@@ -122,14 +122,14 @@ impl Search {
     /// Set by set, largest demand first, each in the domains with the most slots left.
     fn by_slots(&mut self, wants: &[Want]) -> bool {
         let mut wants = wants.to_vec();
-        wants.sort_by_key(|w| (Reverse(w.demand_bytes), w.set, w.copy));
+        wants.sort_by_key(|w| (Reverse(w.ask.demand_bytes), w.set, w.copy));
         let mut all = true;
         for want in wants {
             let domain = self
                 .allowed(&[want])
                 .into_iter()
                 .map(|d| {
-                    let slots: u64 = self.groups_of(&d).map(|g| g.slots(want.demand_bytes)).sum();
+                    let slots: u64 = self.groups_of(&d).map(|g| g.slots(want.ask.demand_bytes)).sum();
                     (slots, d)
                 })
                 .filter(|(slots, _)| *slots > 0)
@@ -149,11 +149,11 @@ impl Search {
         };
         let best = self
             .groups_of(domain)
-            .filter(|g| g.fits(want.demand_bytes))
-            .min_by(|a, b| stripes(a).cmp(&stripes(b)).then_with(|| b.by_preference(a)))
+            .filter(|g| g.fits(want.ask.demand_bytes))
+            .min_by(|a, b| stripes(a).cmp(&stripes(b)).then_with(|| b.by_preference(a, want.ask.full_bytes)))
             .map(|g| g.seat);
         let Some(seat) = best else { return false };
-        let taken = self.room.group_mut(seat).is_some_and(|g| g.take(want.demand_bytes));
+        let taken = self.room.group_mut(seat).is_some_and(|g| g.take(want.ask));
         assert!(taken, "a group that fits takes");
         self.note(want.set, want.copy, seat, domain.clone());
         self.placed.push((want, seat));
@@ -166,18 +166,22 @@ impl Search {
             return Vec::new();
         };
         let copy = (stripe_of(&self.layout, first.set).0, first.copy);
-        let largest = wants.iter().map(|w| w.demand_bytes).max().unwrap_or(0);
+        let largest = wants.iter().map(|w| w.ask.demand_bytes).max().unwrap_or(0);
+        let full_bytes = wants.iter().map(|w| w.ask.full_bytes).max().unwrap_or(0);
         let mut domains: Vec<(bool, bool, &Group, FaultDomain)> = self
             .allowed(wants)
             .into_iter()
             .filter_map(|domain| {
-                let best = self.groups_of(&domain).filter(|g| g.fits(largest)).max_by(|a, b| a.by_preference(b))?;
+                let best = self
+                    .groups_of(&domain)
+                    .filter(|g| g.fits(largest))
+                    .max_by(|a, b| a.by_preference(b, full_bytes))?;
                 let parts = self.by_copy.get(&copy).and_then(|d| d.get(&domain));
                 let elsewhere = parts.is_none_or(|n| *n == 0);
                 Some((elsewhere, self.witnessed.contains(&domain), best, domain))
             })
             .collect();
-        domains.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| b.2.by_preference(a.2)));
+        domains.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| b.2.by_preference(a.2, full_bytes)));
         domains.into_iter().map(|(_, _, _, domain)| domain).collect()
     }
 

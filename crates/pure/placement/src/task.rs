@@ -14,7 +14,7 @@ use crate::{
     ballot,
     picture::{ClusterPicture, FaultDomain},
     refusal::{Refusal, RefusalKind, count, too_few_domains, too_little_in_all, too_little_room},
-    room::{Room, demand_bytes},
+    room::{Ask, Room, demand_bytes},
     solve::{Search, Want, witnesses},
 };
 
@@ -88,7 +88,7 @@ impl<'a> Task<'a> {
             .map(|&(set, copy)| Want {
                 set,
                 copy,
-                demand_bytes: demand_bytes(policy, component_bytes(&self.layout, self.size_bytes, set)),
+                ask: Ask::of(policy, component_bytes(&self.layout, self.size_bytes, set)),
             })
             .collect();
         let search = Search::new(self.layout, self.room.clone(), &self.kept, &domain_of);
@@ -132,7 +132,7 @@ impl<'a> Task<'a> {
             *by_set.entry(want.set).or_default() += 1;
         }
         let needed = by_set.values().copied().max().unwrap_or(0);
-        let demand = wants.iter().map(|w| w.demand_bytes).max().unwrap_or(0);
+        let demand = wants.iter().map(|w| w.ask.demand_bytes).max().unwrap_or(0);
         // Fault domains that hold another copy of the same set are no choice for this one.
         let holders: BTreeSet<FaultDomain> = match wants {
             [only] => {
@@ -183,7 +183,7 @@ impl<'a> Task<'a> {
                 continue;
             };
             let free = group.fits_bytes();
-            if !group.take(more) {
+            if !group.take(Ask { demand_bytes: more, full_bytes: more }) {
                 return Err(Refusal {
                     kind: RefusalKind::Space,
                     text: format!(

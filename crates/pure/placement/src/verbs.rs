@@ -13,6 +13,7 @@ use cairn_types::{
 
 use crate::{
     picture::ClusterPicture,
+    record::check_record,
     refusal::{Refusal, RefusalKind},
     room::Room,
     task::Task,
@@ -153,6 +154,7 @@ pub fn extend(
             ),
         });
     }
+    check_record(&config.policy, &config.layout, size_bytes)?;
     let mut task = Task::of(picture, config, config.members.clone());
     task.state = ComponentState::Active;
     task.size_bytes = size_bytes;

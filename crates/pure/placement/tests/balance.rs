@@ -4,8 +4,8 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_placement::{ClusterPicture, DiskGroupPicture, compliance, extend, place, place_near};
-use cairn_types::{Member, Policy, Role, Seat};
+use cairn_placement::{ClusterPicture, DiskGroupPicture, RefusalKind, compliance, extend, place, place_near, replace};
+use cairn_types::{HostId, Member, Policy, Role, Seat};
 use world::{GIB, config, equal_hosts, host, ids};
 
 /// Places `disks` disks and returns data components per host.
@@ -146,4 +146,75 @@ fn a_copy_goes_to_the_host_of_use_if_it_has_room() {
     assert_eq!(data_at(&picture, 10 * GIB), (1, 3));
     picture.hosts[3].up = false;
     assert_eq!(data_at(&picture, 10 * GIB), (0, 3), "a host that cannot take it is no reason to refuse");
+}
+
+/// Hosts with data of a disk.
+fn data_hosts(members: &[Member]) -> BTreeSet<HostId> {
+    members.iter().filter(|m| m.set().is_some()).map(|m| m.host).collect()
+}
+
+#[test]
+fn a_component_goes_where_one_device_has_room_for_it() {
+    let policy = Policy { reservation_percent: 100, ..Policy::default() };
+    // The first host has most room, and no device for 10 GiB.
+    let mut picture = equal_hosts(4, 12 * GIB);
+    picture.hosts[0] = host(1, &[&[9 * GIB, 9 * GIB, 9 * GIB]]);
+    let placed = place(&picture, &policy, 10 * GIB, &mut ids(1)).expect("two of the others have room");
+    assert!(!data_hosts(&placed.members).contains(&HostId(1)), "{placed:?}");
+    // A repair does not go there either, though it is the emptiest.
+    let disk = config(&placed, &policy, 10 * GIB);
+    picture.take(&placed.layout, &policy, 10 * GIB, &placed.members);
+    let lost = placed.members.iter().find(|m| m.set().is_some()).expect("a copy");
+    let at = picture.hosts.iter().position(|h| h.host == lost.host).expect("its host");
+    picture.hosts[at].up = false;
+    let change = replace(&picture, &disk, lost.component, &mut ids(100)).expect("the fourth host has room");
+    assert!(!data_hosts(&change.members).contains(&HostId(1)), "{change:?}");
+    // Where nobody has room, the refusal tells the device's room and not the group's.
+    for host in picture.hosts.iter_mut().filter(|h| h.host != HostId(1)) {
+        host.disk_groups[0].devices[0].free_bytes = GIB;
+    }
+    let refusal = replace(&picture, &disk, lost.component, &mut ids(200)).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Space, "{refusal}");
+    assert!(refusal.text.contains("host-1 has 9 GiB free on one device"), "{refusal}");
+}
+
+#[test]
+fn thin_disks_larger_than_any_host_spread_over_all() {
+    // Three disks of 30 GiB on hosts of 3.76 GiB, as a picture tells them that has the first ones' promises.
+    let mut picture = equal_hosts(4, 3_760 << 20);
+    let data = fill(&mut picture, &Policy::default(), 30 * GIB, 6);
+    assert!(data.len() == 4 && data.values().all(|n| *n == 3), "{data:?}");
+}
+
+#[test]
+fn what_is_promised_counts_beside_what_is_used() {
+    // Nothing is written yet at any host; the first two promise 60 GiB each, in one component or in many.
+    let mut picture = equal_hosts(4, 100 * GIB);
+    for (host, components) in [(0, 1), (1, 60)] {
+        picture.hosts[host].disk_groups[0].devices[0].growth_bytes = 60 * GIB;
+        picture.hosts[host].disk_groups[0].components = components;
+    }
+    let placed = place(&picture, &Policy::default(), 10 * GIB, &mut ids(1)).expect("there is room");
+    assert_eq!(data_hosts(&placed.members), BTreeSet::from([HostId(3), HostId(4)]));
+    // The same promises, and more is written at the others: they are the fuller ones.
+    for host in [2, 3] {
+        picture.hosts[host].disk_groups[0].devices[0].free_bytes = 60 * GIB;
+        picture.hosts[host].disk_groups[0].free_bytes = 60 * GIB;
+    }
+    let placed = place(&picture, &Policy::default(), 10 * GIB, &mut ids(1)).expect("there is room");
+    assert_eq!(data_hosts(&placed.members), BTreeSet::from([HostId(1), HostId(2)]));
+}
+
+#[test]
+fn the_host_of_use_is_preferred_while_it_can_hold_the_disk_in_full() {
+    let mut picture = equal_hosts(4, 100 * GIB);
+    let near = picture.hosts[0].host;
+    let mut taken = 0;
+    for _ in 0..20 {
+        let policy = Policy::default();
+        let placed = place_near(&picture, &policy, 30 * GIB, &[near], &mut ids(1)).expect("there is room");
+        picture.take(&placed.layout, &policy, 30 * GIB, &placed.members);
+        taken += u32::from(data_hosts(&placed.members).contains(&near));
+    }
+    assert!((10..=12).contains(&taken), "{taken} of 20 disks have a copy at the host of their use");
 }

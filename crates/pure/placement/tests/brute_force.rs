@@ -12,7 +12,7 @@ use std::{
 
 use cairn_geometry::{component_bytes, replica_sets};
 use cairn_placement::{ClusterPicture, FaultDomain, RefusalKind, compliance, demand_bytes, place, replace};
-use cairn_types::{Layout, Member, Policy, Role, Seat};
+use cairn_types::{DeviceRoom, Layout, Member, Policy, Role, Seat};
 use proptest::prelude::*;
 use world::{MIB, config, host, ids, show};
 
@@ -68,12 +68,13 @@ fn check(
             host.disk_groups.iter_mut().find(|g| g.disk_group == member.disk_group).expect("a disk group of that host");
         prop_assert!(group.up);
         if let Role::Data { set, .. } = member.role {
-            let demand = demand_bytes(policy, component_bytes(layout, size, set));
+            let full = component_bytes(layout, size, set);
+            let demand = demand_bytes(policy, full);
             prop_assert!(group.free_bytes >= demand);
             group.free_bytes -= demand;
-            let device = group.devices.iter_mut().max_by_key(|d| d.free_bytes).expect("a device");
-            prop_assert!(device.free_bytes >= demand);
-            device.free_bytes -= demand;
+            let device = DeviceRoom::choose(&group.devices, demand).expect("a device");
+            prop_assert!(group.devices[device].free_bytes >= demand);
+            group.devices[device].take(demand, full);
         }
     }
     for set in 0..sets {

@@ -11,6 +11,7 @@ mod idle;
 mod large;
 mod latencies;
 mod owners;
+mod placements;
 mod refusals;
 mod resyncs;
 mod servers;
@@ -147,6 +148,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
     let lists = [
         owners::all(),
         refusals::all(),
+        placements::all(),
         resyncs::all(),
         idle::all(),
         clones::all(),

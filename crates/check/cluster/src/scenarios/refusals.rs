@@ -14,7 +14,7 @@ pub fn all() -> Vec<Scenario> {
             "P7. what is refused says why",
             (
                 "whoever is refused reads what is missing, where, and what to do; nothing of it is left behind, and guests go on",
-                "a policy that needs more hosts than there are; two of four hosts down; more room than any device has; names that are \
+                "a policy that needs more hosts than there are; two of four hosts down; more room than any device has; more components than a record can name; names that are \
              taken, unknown or no names; sizes that cannot be",
             ),
             (Shape::plain(4), 2),
@@ -43,6 +43,7 @@ async fn refusals(stage: Stage) -> Result<(), String> {
     for (name, rules) in [
         ("ftt-2", v1::PolicyRules { ftt: 2, ..rules() }),
         ("thick", v1::PolicyRules { reservation_percent: 100, ..rules() }),
+        ("wide", v1::PolicyRules { stripe_width: 8, ..rules() }),
     ] {
         let request = v1::PolicyCreate { name: name.into(), rules };
         let made = stage.cluster.manage(at, async move |node| node.policy_create(request).await.map(drop)).await;
@@ -60,6 +61,8 @@ async fn refusals(stage: Stage) -> Result<(), String> {
         ApiErrorKind::Refused,
         &["room for", "free on one device", "reserve less"],
     )?;
+    let wide = create("wide", 62 << 40, Some("wide")).await;
+    explained("a disk of 3984 components", wide, ApiErrorKind::Refused, &["3984 components", "at most", "GiB"])?;
     let taken = create(&Shape::disk_name(0), 1 << 20, None).await;
     explained("a name that is taken", taken, ApiErrorKind::Conflict, &[&Shape::disk_name(0), "exists already"])?;
     let odd = create("odd", 1000, None).await;

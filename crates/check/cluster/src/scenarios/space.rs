@@ -338,7 +338,13 @@ async fn crash_in_create(stage: Stage) -> Result<(), String> {
         let own = stage.clone();
         stage.cluster.world.spawn(async move {
             let Some(node) = own.cluster.node(at) else { return };
-            let request = v1::DiskCreate { name, size_bytes: 1 << 20, policy: None, host: None };
+            let request = v1::DiskCreate {
+                name,
+                size_bytes: 1 << 20,
+                policy: None,
+                host: None,
+                limits: v1::DiskLimits::default(),
+            };
             let create = async move { node.disk_create(request).await.map(drop) };
             // The answer may go with the process.
             let _ = own.cluster.run_on(at, std::time::Duration::from_secs(10), create).await;

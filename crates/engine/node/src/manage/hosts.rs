@@ -221,7 +221,7 @@ fn device_state(device: &cairn_store::DeviceStats) -> v1::DeviceState {
 
 /// Space of disk groups as they told it.
 pub(crate) fn capacity_of(groups: &[DiskGroupSummary]) -> v1::Capacity {
-    let raw_bytes = groups.iter().map(|g| g.total_bytes).sum();
-    let free_bytes = groups.iter().map(|g| g.free_bytes).sum();
+    let raw_bytes = groups.iter().map(DiskGroupSummary::total_bytes).sum();
+    let free_bytes = groups.iter().map(DiskGroupSummary::free_bytes).sum();
     v1::Capacity { raw_bytes, used_bytes: raw_bytes - free_bytes, free_bytes }
 }

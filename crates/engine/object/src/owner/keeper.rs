@@ -15,8 +15,9 @@
 //! | `settled` to be told | the first operation that ends, after 5 s; then every 100 ms until it is |
 //! | components that come back, or are to be filled again | the shard, when a peer comes; then again and again, ever less often |
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
+//! | components that force provisioning left out | when an object at rest is looked at |
 //!
-//! The last has no signal on purpose: all that a dead host held falls due within seconds, and is replaced at the pace of those looks,
+//! Components to be replaced have no signal on purpose: all that a dead host held falls due within seconds, and is replaced at the pace of those looks,
 //! on pictures of the cluster that have the first ones' new components in them.
 
 use std::{future::pending, pin::pin, rc::Rc, time::Duration};
@@ -121,6 +122,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.carry_out_commands().await;
         self.readmit_returned().await;
         self.repair_lost().await;
+        self.complete_forced().await;
         self.settle_when_idle();
     }
 
@@ -547,6 +549,23 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if self.change_members(change, config.size_bytes).await.is_ok() {
                 return;
             }
+        }
+    }
+
+    /// Adds what a disk was made without, as the cluster could not hold all of it (force provisioning), when there is room.
+    async fn complete_forced(self: &Rc<Self>) {
+        let inner = &self.shard.inner;
+        let config = self.config();
+        // What is away comes back or is replaced first.
+        let whole = config.members.iter().all(|m| m.state.in_sync());
+        if !config.policy.force_provisioning || !whole || self.state.borrow().ended.is_some() {
+            return;
+        }
+        let Some(placer) = inner.placer.borrow().clone() else {
+            return;
+        };
+        if let Ok(Some(change)) = placer.complete(&config) {
+            let _ = self.change_members(change, config.size_bytes).await;
         }
     }
 

@@ -1,8 +1,8 @@
 //! Small clusters and counted ids for the tests of this room.
 #![allow(dead_code)] // each test file uses a part of it
 
-use cairn_placement::{ClusterPicture, DevicePicture, DiskGroupPicture, HostPicture, Placement};
-use cairn_types::{ComponentId, DiskGroupId, HostId, ObjectConfig, ObjectId, OpId, Policy, format_bytes};
+use cairn_placement::{ClusterPicture, DiskGroupPicture, HostPicture, Placement};
+use cairn_types::{ComponentId, DeviceRoom, DiskGroupId, HostId, ObjectConfig, ObjectId, OpId, Policy, format_bytes};
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
@@ -23,7 +23,7 @@ pub fn host(n: u128, groups: &[&[u64]]) -> HostPicture {
                 up: true,
                 devices: devices
                     .iter()
-                    .map(|&free_bytes| DevicePicture { free_bytes, total_bytes: free_bytes })
+                    .map(|&free_bytes| DeviceRoom { free_bytes, total_bytes: free_bytes, growth_bytes: 0 })
                     .collect(),
                 free_bytes: devices.iter().sum(),
                 components: 0,

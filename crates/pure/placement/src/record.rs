@@ -1,0 +1,80 @@
+//! How many components a disk may have: its record must fit a seat, also in the midst of a change and of a failure.
+//!
+//! Promises    a disk that passes has room for a record with two configurations, in which all copies but one of each set
+//!             are away (tests/record.rs)
+//! Not here    how a record is kept (engine/object, engine/store)
+
+use cairn_geometry::{chunks, replica_sets};
+use cairn_types::{
+    ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig, ObjectId,
+    OpId, Policy, RECORD_BYTES_MAX, Role, SeatRecord, encode_onto, format_bytes,
+};
+
+use crate::refusal::{Refusal, RefusalKind};
+
+/// Bytes of a name, at most: what the directory takes.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Refuses a disk whose record would not fit.
+///
+/// # Errors
+/// A refusal with the largest size that would do.
+pub fn check_record(policy: &Policy, layout: &Layout, size_bytes: u64) -> Result<(), Refusal> {
+    let most = RECORD_BYTES_MAX as u64;
+    let bytes = record_bytes_max(policy, layout, size_bytes);
+    if bytes <= most {
+        return Ok(());
+    }
+    let all = chunks(layout, size_bytes);
+    let fits = |chunks: &u32| record_bytes_max(policy, layout, u64::from(*chunks) * layout.chunk_bytes) <= most;
+    // Every layout has room for one chunk: 12 stripes of 4 copies are 48 components.
+    let largest = (1..all).rev().find(fits).unwrap_or(1);
+    Err(Refusal {
+        kind: RefusalKind::Size,
+        text: format!(
+            "a disk of {} with {} stripes and {} copies has {} components, more than its record of {} can name: \
+             with this policy a disk has at most {} GiB. Make it smaller, or choose a narrower stripe",
+            format_bytes(size_bytes),
+            layout.stripe_width,
+            layout.copies,
+            replica_sets(layout, size_bytes) * layout.copies,
+            format_bytes(most),
+            // Rounded down: who asks for what is told here is not refused again.
+            (u64::from(largest) * layout.chunk_bytes) >> 30,
+        ),
+    })
+}
+
+/// Bytes that the record of such a disk takes, at most.
+fn record_bytes_max(policy: &Policy, layout: &Layout, size_bytes: u64) -> u64 {
+    let sets = u64::from(replica_sets(layout, size_bytes));
+    let witnesses = u64::from(cairn_sizing::mirror_hosts_min(policy.ftt));
+    let epoch = Epoch { number: u64::MAX, host: HostId(u128::MAX), incarnation: Incarnation(u64::MAX) };
+    let op = OpId { epoch, seq: u64::MAX };
+    let member = |state| {
+        let role = Role::Data { set: sets as u32, copy: u32::from(policy.ftt) };
+        let (host, disk_group) = (HostId(u128::MAX), DiskGroupId(u128::MAX));
+        let member = Member { component: ComponentId(u128::MAX), host, disk_group, votes: 1 << 10, role, state };
+        encode_onto(Vec::new(), &member).len() as u64
+    };
+    let away = member(ComponentState::Absent { stale_since: op });
+    // One copy of each set is in sync: no change may leave less.
+    let members = sets * member(ComponentState::Active) + (sets * u64::from(policy.ftt) + witnesses) * away;
+    let name = "n".repeat(NAME_BYTES_MAX);
+    let config = ObjectConfig {
+        object: ObjectId(u128::MAX),
+        name: name.clone(),
+        size_bytes: u64::MAX,
+        policy: policy.clone(),
+        policy_name: name,
+        layout: *layout,
+        members: Vec::new(),
+        decided: op,
+        deleted: true,
+    };
+    let record = SeatRecord { object: ObjectId(u128::MAX), promised: epoch, accepted: None };
+    let around = encode_onto(Vec::new(), &(record, epoch, Csn(u64::MAX))).len() as u64;
+    let config = encode_onto(Vec::new(), &config).len() as u64 + members;
+    // The version, what says that there is a base, and the lengths of two lists.
+    around + 2 * (config + 16)
+}
