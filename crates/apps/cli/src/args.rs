@@ -213,16 +213,28 @@ pub enum Disk {
         /// The host that will use it, by name or id: a copy is placed there where that is possible
         #[arg(long)]
         host: Option<String>,
+        #[command(flatten)]
+        limits: Limits,
     },
-    /// Delete a disk and what it holds
+    /// Change how much guests may do with a disk, at once
+    Set {
+        /// Name or id
+        disk: String,
+        #[command(flatten)]
+        limits: Limits,
+    },
+    /// Delete a disk and what it holds; refused while a guest uses it
     Delete {
         /// Name or id
         disk: String,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+        /// Delete it although guests use it
+        #[arg(long)]
+        force: bool,
     },
-    /// Grow a disk; a guest sees it when it connects anew
+    /// Grow a disk; a guest sees it when it connects anew (QEMU refuses `block_resize` of an NBD disk)
     Resize {
         /// Name or id
         disk: String,
@@ -265,6 +277,17 @@ pub enum Disk {
         /// Name or id
         disk: String,
     },
+}
+
+/// What guests may do with a disk.
+#[derive(Debug, clap::Args)]
+pub struct Limits {
+    /// Guest I/Os per second at most, of up to 32 KiB each; 0 is no limit [default: the policy's]
+    #[arg(long, value_name = "IOPS")]
+    pub iops_limit: Option<u32>,
+    /// Bytes per second that guests read and write at most: 100M; 0 is no limit [default: the policy's]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub bandwidth_limit: Option<u64>,
 }
 
 /// Storage policies.
@@ -318,9 +341,12 @@ pub struct PolicyCreate {
     /// Make disks even where the cluster cannot hold all copies now
     #[arg(long)]
     pub force_provisioning: bool,
-    /// Guest I/Os per second at most; 0 is no limit
+    /// Guest I/Os per second at most, of up to 32 KiB each; 0 is no limit
     #[arg(long, value_name = "IOPS", default_value_t = 0)]
     pub iops_limit: u32,
+    /// Bytes per second that guests read and write at most: 100M; 0 is no limit
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
+    pub bandwidth_limit: u64,
     /// Ask a majority before each answer: for hosts whose clock may stop
     #[arg(long)]
     pub confirmed_reads: bool,

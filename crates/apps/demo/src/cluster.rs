@@ -9,7 +9,7 @@ use std::{
 
 use cairn_api::{
     Management,
-    v1::{ComponentRole, ComponentState, Disk, DiskCreate, DiskHealth},
+    v1::{ComponentRole, ComponentState, Disk, DiskCreate, DiskHealth, DiskLimits},
 };
 use cairn_env_linux::{Executor, Fabric};
 use cairnd::{
@@ -100,8 +100,13 @@ impl DemoCluster {
 
     /// Makes a disk with the default policy, owned by the host of one of its copies.
     pub async fn create_disk(&self, name: &str, mib: u64) -> Result<Disk, String> {
-        let request =
-            DiskCreate { name: name.into(), size_bytes: mib << 20, policy: None, host: Some("host-1".into()) };
+        let request = DiskCreate {
+            name: name.into(),
+            size_bytes: mib << 20,
+            policy: None,
+            host: Some("host-1".into()),
+            limits: DiskLimits::default(),
+        };
         self.management()?.disk_create(request).await.map_err(|e| e.to_string())?;
         let attach = cairn_api::v1::DiskAttach { host: Some("host-1".into()) };
         self.management()?.disk_attach(name.into(), attach).await.map_err(|e| e.to_string())

@@ -67,6 +67,9 @@ macro_rules! management_calls {
             /// Grows a virtual disk.
             post "/api/v1/disks/{disk}/resize" 200 operator "disk"
             fn disk_resize[disk: String](request: $crate::v1::DiskResize) -> $crate::v1::Disk;
+            /// Changes how much guests may do with a disk, at once; what is left out stays.
+            patch "/api/v1/disks/{disk}" 200 operator "disk"
+            fn disk_set[disk: String](limits: $crate::v1::DiskLimits) -> $crate::v1::Disk;
             /// Makes a host the owner of a disk (hand-over), so that a guest there has no extra hop.
             post "/api/v1/disks/{disk}/attach" 200 operator "disk"
             fn disk_attach[disk: String](request: $crate::v1::DiskAttach) -> $crate::v1::Disk;

@@ -3,7 +3,7 @@
 use cairn_types::{SeatRecord, encode_onto};
 
 /// Version of the encoding, its first byte.
-const SEAT_VERSION: u8 = 2;
+const SEAT_VERSION: u8 = 3;
 
 /// Encodes a record.
 pub fn encode_seat_record(record: &SeatRecord) -> Vec<u8> {
@@ -34,7 +34,7 @@ mod tests {
     fn the_bytes_of_a_record_are_fixed() {
         // An id is 16 bytes, the lowest first.
         let (object, host) = (11u128.to_le_bytes(), 7u128.to_le_bytes());
-        let fixed = [&[2][..], &object, &[0xAC, 2], &host, &[2, 0]].concat();
+        let fixed = [&[3][..], &object, &[0xAC, 2], &host, &[2, 0]].concat();
         assert_eq!(encode_seat_record(&record(None)), fixed);
         let config = ObjectConfig {
             object: ObjectId(0x0B),
@@ -50,7 +50,7 @@ mod tests {
         let (epoch, csn) = (record(None).promised, Csn(3));
         let record = record(Some(Accepted { epoch, csn, base: None, config }));
         let bytes = encode_seat_record(&record);
-        assert_eq!(bytes, postcard::to_extend(&record, vec![2]).unwrap());
+        assert_eq!(bytes, postcard::to_extend(&record, vec![3]).unwrap());
         assert_eq!(decode_seat_record(&bytes), Some(record));
         assert!((0..bytes.len()).all(|cut| decode_seat_record(&bytes[..cut]).is_none()));
     }

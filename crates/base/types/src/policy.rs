@@ -31,6 +31,8 @@ pub struct Policy {
     pub force_provisioning: bool,
     /// Guest I/Os per second, at most; 0 is no limit.
     pub iops_limit: u32,
+    /// Bytes per second that guests read and write, at most; 0 is no limit.
+    pub bandwidth_limit_bytes_per_s: u64,
     /// Ask a majority before each answer: for hosts whose clock may stop (hosts that are VMs). Not there yet: refused.
     pub confirmed_reads: bool,
 }
@@ -45,6 +47,7 @@ impl Default for Policy {
             checksum: true,
             force_provisioning: false,
             iops_limit: 0,
+            bandwidth_limit_bytes_per_s: 0,
             confirmed_reads: false,
         }
     }

@@ -96,6 +96,17 @@ pub trait Guest {
     fn has_left(&self) -> bool;
     /// Whether its leaving is always seen at once. So on a unix socket; over a network a cut hides it.
     fn leaves_visibly(&self) -> bool;
+    /// Who it is, for people.
+    fn who(&self) -> Who;
+}
+
+/// Who uses a disk, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Who {
+    /// The front end: "nbd", "vhost-user".
+    pub front_end: String,
+    /// Where it came from, as far as the front end knows: an address, or "unix" for a local socket.
+    pub peer: String,
 }
 
 /// A virtual disk as a front end sees it. Cheap to clone; requests may overlap in time in any number.

@@ -14,6 +14,7 @@ mod local_store;
 mod locks;
 mod numbered;
 mod owner;
+mod pace;
 mod rpc;
 mod seats;
 mod serve;

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_volume::{Exports, FrontEnd, Guest, ServeError, Session};
+use cairn_volume::{Exports, FrontEnd, Guest, ServeError, Session, Who};
 use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
@@ -231,14 +231,14 @@ async fn accept_one<E: Exports>(listener: &mut Listener, exports: &E, shared: &R
         Listener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             tune_buffers(&stream);
-            let guest = Socket::of(&stream, true)?;
+            let guest = Socket::of(&stream, true, "unix")?;
             let stream = crate::unix_stream::UnixStream::adopt(stream.into_std()?.into())?;
             start(stream, begin, "unix".to_owned(), guest, exports, shared);
         }
         Listener::Tcp(listener) => {
             let (stream, peer) = listener.accept().await?;
             tune_tcp(&stream);
-            let guest = Socket::of(&stream, false)?;
+            let guest = Socket::of(&stream, false, &peer.to_string())?;
             start(stream, begin, peer.to_string(), guest, exports, shared);
         }
         Listener::Moved(Entrance(entrance)) => {
@@ -246,7 +246,7 @@ async fn accept_one<E: Exports>(listener: &mut Listener, exports: &E, shared: &R
                 // Every other shard has ended: nobody will come any more.
                 return std::future::pending().await;
             };
-            let guest = Socket::of(&socket, local)?;
+            let guest = Socket::of(&socket, local, &peer)?;
             let begin = Start::Moved(agreed);
             if local {
                 start(crate::unix_stream::UnixStream::adopt(socket)?, begin, peer, guest, exports, shared);
@@ -278,11 +278,12 @@ struct Socket {
     /// A second descriptor of the connection's socket: the stream itself is lent to the session.
     fd: OwnedFd,
     local: bool,
+    peer: String,
 }
 
 impl Socket {
-    fn of(stream: &impl AsFd, local: bool) -> io::Result<Rc<Self>> {
-        Ok(Rc::new(Self { fd: stream.as_fd().try_clone_to_owned()?, local }))
+    fn of(stream: &impl AsFd, local: bool, peer: &str) -> io::Result<Rc<Self>> {
+        Ok(Rc::new(Self { fd: stream.as_fd().try_clone_to_owned()?, local, peer: peer.to_owned() }))
     }
 }
 
@@ -296,6 +297,10 @@ impl Guest for Socket {
 
     fn leaves_visibly(&self) -> bool {
         self.local
+    }
+
+    fn who(&self) -> Who {
+        Who { front_end: "nbd".into(), peer: self.peer.clone() }
     }
 }
 

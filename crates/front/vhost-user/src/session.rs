@@ -384,6 +384,12 @@ impl cairn_volume::Guest for Peer {
     fn leaves_visibly(&self) -> bool {
         true
     }
+
+    fn who(&self) -> cairn_volume::Who {
+        let process = rustix::net::sockopt::socket_peercred(&self.connection).map(|peer| peer.pid.as_raw_nonzero());
+        let peer = process.map_or_else(|_| "unix".to_owned(), |pid| format!("process {pid}"));
+        cairn_volume::Who { front_end: "vhost-user".into(), peer }
+    }
 }
 
 /// The guest, shared with the disk.

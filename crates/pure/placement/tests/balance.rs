@@ -212,7 +212,8 @@ fn the_host_of_use_is_preferred_while_it_can_hold_the_disk_in_full() {
     let mut taken = 0;
     for _ in 0..20 {
         let policy = Policy::default();
-        let placed = place_near(&picture, &policy, 30 * GIB, &[near], &mut ids(1)).expect("there is room");
+        let placed = place_near(&picture, &policy, 30 * GIB, cairn_types::CHUNK_BYTES_MAX, &[near], &mut ids(1))
+            .expect("there is room");
         picture.take(&placed.layout, &policy, 30 * GIB, &placed.members);
         taken += u32::from(data_hosts(&placed.members).contains(&near));
     }

@@ -1,13 +1,21 @@
 //! `cairn disk`.
 
-use cairn_api::v1::{Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskResize, DiskSummary, ObjectRecord};
+use cairn_api::ApiError;
+use cairn_api::v1::{
+    Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskLimits, DiskResize, DiskSummary, ObjectRecord,
+};
 use cairn_types::format_bytes;
 
 use super::{
     Context, latency, watch,
     words::{health, state},
 };
-use crate::{args::Disk as Verb, confirm::confirm, fail::Fail, output};
+use crate::{
+    args::{Disk as Verb, Limits},
+    confirm::confirm,
+    fail::Fail,
+    output,
+};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -21,7 +29,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let record = client.disk_record(disk).await?;
             return output::show(context.format, &record, show_record);
         }
-        Verb::Delete { disk, yes } => return delete(context, &disk, yes).await,
+        Verb::Delete { disk, yes, force } => return delete(context, &disk, yes, force).await,
         Verb::Watch { disk, forever, interval_ms } => {
             return watch::disk(context, &disk, forever, interval_ms).await;
         }
@@ -30,10 +38,11 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             return latency::disk(context, &disk, seconds).await;
         }
         Verb::Show { disk } => client.disk_show(disk).await?,
-        Verb::Create { name, size, policy, host } => {
-            let request = DiskCreate { name, size_bytes: size, policy, host };
+        Verb::Create { name, size, policy, host, limits } => {
+            let request = DiskCreate { name, size_bytes: size, policy, host, limits: wanted(limits) };
             client.disk_create(&request).await?
         }
+        Verb::Set { disk, limits } => client.disk_set(disk, &wanted(limits)).await?,
         Verb::Resize { disk, size } => {
             let request = DiskResize { size_bytes: size };
             client.disk_resize(disk, &request).await?
@@ -47,13 +56,28 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 }
 
 /// Looks first: the question names what would be lost.
-async fn delete(context: &Context, disk: &str, yes: bool) -> Result<(), Fail> {
-    let found = context.client.disk_show(disk).await?.summary;
+async fn delete(context: &Context, disk: &str, yes: bool, force: bool) -> Result<(), Fail> {
+    let shown = context.client.disk_show(disk).await?;
+    if !shown.users.is_empty() && !force {
+        let text = format!("disk {} is in use: {}", shown.summary.name, users(&shown).replace('\n', ", "));
+        return Err(Fail::from(ApiError::refused(text).remedy("Disconnect its guests first, or give --force")));
+    }
+    let found = shown.summary;
     let size = format_bytes(found.size_bytes);
     confirm(&format!("Delete disk {} ({size}) and everything on it?", found.name), yes)?;
     context.client.disk_delete(&found.name).await?;
     output::note(context.format, &format!("disk {} deleted", found.name));
     Ok(())
+}
+
+/// A line for each guest that uses a disk.
+fn users(disk: &Disk) -> String {
+    let lines = disk.users.iter().map(|user| format!("{} at {} from {}", user.front_end, user.host_name, user.peer));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn wanted(limits: Limits) -> DiskLimits {
+    DiskLimits { iops_limit: limits.iops_limit, bandwidth_limit_bytes_per_s: limits.bandwidth_limit }
 }
 
 fn list(disks: &[DiskSummary]) -> String {
@@ -91,6 +115,8 @@ fn show(disk: &Disk) -> String {
         ("epoch", epoch(disk.epoch.as_deref(), &hosts)),
         ("configuration", disk.csn.to_string()),
         ("nbd", disk.nbd_uris.join("\n")),
+        ("used by", users(disk)),
+        ("note", disk.notes.join("\n")),
     ]);
     let head = ["component", "role", "host", "fault domain", "disk group", "votes", "state"];
     let components = output::table(

@@ -47,6 +47,7 @@ fn create(wanted: Wanted) -> PolicyCreate {
             checksum: !wanted.no_checksum,
             force_provisioning: wanted.force_provisioning,
             iops_limit: wanted.iops_limit,
+            bandwidth_limit_bytes_per_s: wanted.bandwidth_limit,
             confirmed_reads: wanted.confirmed_reads,
         },
     }
@@ -82,6 +83,13 @@ fn show(policy: &Policy) -> String {
             match rules.iops_limit {
                 0 => "none".into(),
                 limit => limit.to_string(),
+            },
+        ),
+        (
+            "bandwidth limit",
+            match rules.bandwidth_limit_bytes_per_s {
+                0 => "none".into(),
+                limit => format!("{}/s", cairn_types::format_bytes(limit)),
             },
         ),
         ("confirmed reads", yes_no(rules.confirmed_reads)),

@@ -216,6 +216,8 @@ impl State {
                 component(2, ComponentRole::Witness),
             ],
             nbd_uris: vec![format!("nbd://10.0.0.1:10809/{name}")],
+            notes: Vec::new(),
+            users: Vec::new(),
         }
     }
 
@@ -367,6 +369,15 @@ impl MemoryCluster {
                 .remedy("Make a smaller disk and copy"));
         }
         disk.summary.size_bytes = request.size_bytes;
+        Ok(disk.clone())
+    }
+    async fn disk_set(&self, disk: String, limits: DiskLimits) -> ApiResult<Disk> {
+        let mut state = self.0.borrow_mut();
+        let disk = state.disk_named(&disk)?;
+        let rules = &mut disk.rules;
+        rules.iops_limit = limits.iops_limit.unwrap_or(rules.iops_limit);
+        rules.bandwidth_limit_bytes_per_s =
+            limits.bandwidth_limit_bytes_per_s.unwrap_or(rules.bandwidth_limit_bytes_per_s);
         Ok(disk.clone())
     }
     async fn disk_attach(&self, disk: String, request: DiskAttach) -> ApiResult<Disk> {

@@ -63,6 +63,23 @@ pub struct Disk {
     pub components: Vec<Component>,
     /// Where guests reach it, the owner's host first: "nbd://10.0.0.1:10809/vm-1", "nbd+unix:///vm-1?socket=...".
     pub nbd_uris: Vec<String>,
+    /// What whoever made or changed it should know: what force provisioning left out, promises beyond the space there is.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Guests that use it now, at all hosts that answer.
+    #[serde(default)]
+    pub users: Vec<DiskUser>,
+}
+
+/// A guest that uses a disk.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct DiskUser {
+    /// The host that serves it.
+    pub host_name: String,
+    /// By which front end: "nbd", "vhost-user".
+    pub front_end: String,
+    /// Where it came from, as far as that is known: an address, "unix" for a local socket, a process.
+    pub peer: String,
 }
 
 /// What a component is for.
@@ -147,6 +164,21 @@ pub struct DiskCreate {
     /// The host that will use it, by name or id: one copy is placed there where that is possible.
     #[serde(default)]
     pub host: Option<String>,
+    /// Limits of its own, in the place of its policy's.
+    #[serde(default)]
+    pub limits: DiskLimits,
+}
+
+/// How much guests may do with a disk. What is left out stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskLimits {
+    /// Guest I/Os per second at most, of up to 32 KiB each; 0 is no limit.
+    #[serde(default)]
+    pub iops_limit: Option<u32>,
+    /// Bytes per second that guests read and write at most; 0 is no limit.
+    #[serde(default)]
+    pub bandwidth_limit_bytes_per_s: Option<u64>,
 }
 
 /// A new size.
@@ -167,6 +199,16 @@ pub struct DiskAttach {
 }
 
 impl crate::Request for DiskAttach {}
+
+impl crate::Request for DiskLimits {
+    fn validate(&self) -> crate::ApiResult<()> {
+        if *self == Self::default() {
+            return Err(crate::ApiError::invalid("nothing is to be changed")
+                .remedy("Name iops_limit or bandwidth_limit_bytes_per_s; 0 is no limit"));
+        }
+        Ok(())
+    }
+}
 
 impl crate::Request for DiskCreate {
     fn validate(&self) -> crate::ApiResult<()> {

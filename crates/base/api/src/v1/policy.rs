@@ -38,8 +38,10 @@ pub struct PolicyRules {
     pub checksum: bool,
     /// Make the disk even where the cluster cannot hold all copies now; default off.
     pub force_provisioning: bool,
-    /// Guest I/Os per second at most; 0, the default, is no limit.
+    /// Guest I/Os per second at most, of up to 32 KiB each; 0, the default, is no limit.
     pub iops_limit: u32,
+    /// Bytes per second that guests read and write at most; 0, the default, is no limit.
+    pub bandwidth_limit_bytes_per_s: u64,
     /// Ask a majority before each answer: for hosts whose clock may stop; default off.
     pub confirmed_reads: bool,
 }
@@ -92,6 +94,9 @@ impl PolicyRules {
         if self.iops_limit > 0 {
             text += &format!(", at most {} IOPS", self.iops_limit);
         }
+        if self.bandwidth_limit_bytes_per_s > 0 {
+            text += &format!(", at most {}/s", cairn_types::format_bytes(self.bandwidth_limit_bytes_per_s));
+        }
         text
     }
 }
@@ -115,6 +120,7 @@ impl From<&StoredPolicy> for PolicyRules {
             checksum: policy.checksum,
             force_provisioning: policy.force_provisioning,
             iops_limit: policy.iops_limit,
+            bandwidth_limit_bytes_per_s: policy.bandwidth_limit_bytes_per_s,
             confirmed_reads: policy.confirmed_reads,
         }
     }
@@ -133,6 +139,7 @@ impl From<&PolicyRules> for StoredPolicy {
             checksum: rules.checksum,
             force_provisioning: rules.force_provisioning,
             iops_limit: rules.iops_limit,
+            bandwidth_limit_bytes_per_s: rules.bandwidth_limit_bytes_per_s,
             confirmed_reads: rules.confirmed_reads,
         }
     }
@@ -145,9 +152,12 @@ mod tests {
 
     #[test]
     fn rules_and_stored_policies_say_the_same() {
-        let rules: PolicyRules = serde_json::from_str(r#"{"ftt":2,"stripe_width":3,"iops_limit":500}"#).unwrap();
+        let rules: PolicyRules = serde_json::from_str(
+            r#"{"ftt":2,"stripe_width":3,"iops_limit":500,"bandwidth_limit_bytes_per_s":1048576}"#,
+        )
+        .unwrap();
         assert_eq!(PolicyRules::from(&StoredPolicy::from(&rules)), rules);
-        assert_eq!(rules.describe(), "mirror, FTT 2, 3 stripes, at most 500 IOPS");
+        assert_eq!(rules.describe(), "mirror, FTT 2, 3 stripes, at most 500 IOPS, at most 1 MiB/s");
     }
 
     #[test]

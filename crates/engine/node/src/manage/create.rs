@@ -24,6 +24,7 @@ impl<E: Env> Node<E> {
         request.validate()?;
         let policy_name = request.policy.clone().unwrap_or_else(|| v1::DEFAULT_POLICY.into());
         let policy = self.policy(&policy_name).await?;
+        let policy = with_limits(policy, &request.limits);
         policy.validate()?;
         let owner = match &request.host {
             Some(host) => Some(self.find_host(host)?),
@@ -34,7 +35,7 @@ impl<E: Env> Node<E> {
                 .remedy("Choose another name, or delete it first"));
         }
         let near = owner.map(|owner| self.shards_of(owner)).unwrap_or_default();
-        let config = self.place(&request, &policy_name, policy, &near).await?;
+        let (config, reduced) = self.place(&request, &policy_name, policy, &near).await?;
         self.enter(&config, owner).await?;
         if let Err(error) = self.make_components(&config).await {
             self.take_back(&config).await;
@@ -57,19 +58,23 @@ impl<E: Env> Node<E> {
             let attach = Request::Attach { object: config.object };
             let _ = self.inner.rpc.call(owner, attach, Vec::new()).await;
         }
-        self.show_disk(&request.name).await
+        let disk = self.show_disk(&request.name).await?;
+        Ok(v1::Disk { notes: reduced.into_iter().chain(self.overcommitment()).collect(), ..disk })
     }
 
-    /// Where the new disk goes. A host that has just started waits for news before it refuses: what is missing may only be
-    /// hosts that it has not heard of yet.
+    /// Where the new disk goes, and what force provisioning left out. A host that has just started waits for news before
+    /// it refuses: what is missing may only be hosts that it has not heard of yet.
     async fn place(
         &self,
         request: &v1::DiskCreate,
         policy_name: &str,
         policy: Policy,
         near: &[HostId],
-    ) -> ApiResult<ObjectConfig> {
+    ) -> ApiResult<(ObjectConfig, Option<String>)> {
         let env = &self.inner.env;
+        let layout = cairn_geometry::plan_layout(&policy, request.size_bytes);
+        let named = cairn_placement::check_record(&policy, &layout, request.size_bytes);
+        named.map_err(|refusal| ApiError::refused(refusal.text))?;
         let placement = loop {
             let (picture, mut draw) = (self.picture(), || self.draw_component());
             let chunk_bytes_max = self.inner.options.chunk_bytes_max;
@@ -79,7 +84,8 @@ impl<E: Env> Node<E> {
                 Err(refusal) => return Err(ApiError::refused(refusal.text)),
             }
         };
-        Ok(ObjectConfig {
+        self.placed(placement.layout, request.size_bytes, placement.members.iter().copied());
+        let config = ObjectConfig {
             object: ObjectId::from_random(env.random_u64(), env.random_u64()),
             name: request.name.clone(),
             size_bytes: request.size_bytes,
@@ -89,7 +95,8 @@ impl<E: Env> Node<E> {
             members: placement.members,
             decided: OpId::ZERO,
             deleted: false,
-        })
+        };
+        Ok((config, placement.reduced))
     }
 
     async fn enter(&self, config: &ObjectConfig, owner: Option<HostId>) -> ApiResult<()> {
@@ -182,5 +189,14 @@ impl<E: Env> Node<E> {
             return Ok(known.config);
         }
         Ok(self.to_owner(object, hints, &Command::Delete).await?.config)
+    }
+}
+
+/// A policy with a disk's own limits.
+fn with_limits(policy: Policy, limits: &v1::DiskLimits) -> Policy {
+    Policy {
+        iops_limit: limits.iops_limit.unwrap_or(policy.iops_limit),
+        bandwidth_limit_bytes_per_s: limits.bandwidth_limit_bytes_per_s.unwrap_or(policy.bandwidth_limit_bytes_per_s),
+        ..policy
     }
 }

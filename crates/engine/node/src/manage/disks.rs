@@ -6,7 +6,9 @@ use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{CatalogueEntry, DiskState, HostEntry};
 use cairn_env::Env;
 use cairn_object::{Command, GroupTold, ObjectStatus};
+use cairn_placement::ClusterPicture;
 use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role, Seat};
+use cairn_volume::Who;
 use cairn_wire::{Answer, Request};
 
 use crate::{
@@ -59,24 +61,26 @@ impl<E: Env> Node<E> {
 
     /// All disks, where this is what owners told.
     pub(crate) async fn disks_beside(&self, owned: &BTreeMap<ObjectId, ObjectStatus>) -> Vec<v1::DiskSummary> {
+        let picture = self.picture();
         let mut disks = Vec::new();
         for (object, entry) in self.catalogue() {
             let known = match owned.get(&object) {
                 Some(status) => Some((status.config.clone(), Some(status))),
                 None => self.inner.shard.look_up(object, &entry.hint_hosts).await.map(|(a, _)| (a.config, None)),
             };
-            disks.push(self.summary(object, &entry, known));
+            disks.push(self.summary(&picture, object, &entry, known));
         }
         disks
     }
 
     fn summary(
         &self,
+        picture: &ClusterPicture,
         object: ObjectId,
         entry: &CatalogueEntry,
         known: Option<(ObjectConfig, Option<&ObjectStatus>)>,
     ) -> v1::DiskSummary {
-        let (health, mut reasons) = match &known {
+        let (mut health, mut reasons) = match &known {
             _ if entry.state == DiskState::Deleting => {
                 let why = "it ends when the hosts that hold the disk answer and the directory takes changes";
                 (v1::DiskHealth::Deleting, vec![why.to_owned()])
@@ -84,6 +88,13 @@ impl<E: Env> Node<E> {
             Some((config, status)) => self.health_of(config, status.is_some()),
             None => (v1::DiskHealth::Inaccessible, vec!["no host that answers has its record".to_owned()]),
         };
+        // All that it has is well: it may still have less than its policy asks for, as one that was made by force.
+        if let (v1::DiskHealth::Healthy, Some((config, _))) = (health, &known) {
+            reasons = cairn_placement::compliance(picture, config);
+            if !reasons.is_empty() {
+                health = v1::DiskHealth::ReducedRedundancy;
+            }
+        }
         let status = known.as_ref().and_then(|(_, s)| *s);
         let waiting = status.map(|s| &s.resyncs[..]).unwrap_or_default().iter().filter(|r| r.blocks_unreadable > 0);
         reasons.extend(waiting.map(|resync| {
@@ -181,11 +192,13 @@ impl<E: Env> Node<E> {
         let status = status.as_ref();
         let config = status.map(|s| s.config.clone()).or(looked_up.as_ref().map(|a| a.config.clone()));
         let csn = status.map(|s| s.csn).or(looked_up.as_ref().map(|a| a.csn.0)).unwrap_or(0);
-        let summary = self.summary(object, &entry, config.clone().map(|c| (c, status)));
+        let summary = self.summary(&self.picture(), object, &entry, config.clone().map(|c| (c, status)));
         let rules = config.as_ref().map(|c| v1::PolicyRules::from(&c.policy)).unwrap_or_default();
         let components = config.as_ref().map(|c| self.components(c, status)).unwrap_or_default();
         Ok(v1::Disk {
             nbd_uris: self.nbd_uris(&summary.name, status.map(|s| s.epoch.host)),
+            notes: Vec::new(),
+            users: self.users(object).await,
             summary,
             rules,
             allocated_bytes: None,
@@ -238,9 +251,32 @@ impl<E: Env> Node<E> {
         members.iter().map(component).collect()
     }
 
+    /// Guests that use a disk at this host.
+    pub(crate) fn users_here(&self, object: ObjectId) -> Vec<v1::DiskUser> {
+        let host_name = self.host_name(self.me());
+        let user = |Who { front_end, peer }| v1::DiskUser { front_end, host_name: host_name.clone(), peer };
+        self.inner.shard.users(object).into_iter().map(user).collect()
+    }
+
+    /// Guests that use a disk at any host that answers.
+    async fn users(&self, object: ObjectId) -> Vec<v1::DiskUser> {
+        let mut hosts = self.peers_up();
+        hosts.push(self.me());
+        let asked = hosts.into_iter().map(|host| self.on_host(host, HostCommand::Users { object }));
+        let mut users = Vec::new();
+        for answer in futures::future::join_all(asked).await {
+            if let Ok(HostAnswer::Users(here)) = answer {
+                users.extend(here);
+            }
+        }
+        users.sort();
+        users
+    }
+
     fn nbd_uris(&self, disk: &str, owner: Option<HostId>) -> Vec<String> {
         let owner = owner.map(|owner| self.server_of(owner));
         let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
+        hosts.retain(|(host, _)| *host == self.me() || self.inner.rpc.is_up(*host));
         hosts.sort_by_key(|(host, entry)| (Some(*host) != owner, entry.name.clone()));
         let uri = |address: &String| match address.split_once("/?") {
             Some((scheme, query)) => format!("{scheme}/{disk}?{query}"),
@@ -258,6 +294,18 @@ impl<E: Env> Node<E> {
         });
         // The record has the size; the catalogue is a hint that may lag while the directory is away.
         let _ = update.await;
+        let shown = self.show_disk(&disk).await?;
+        Ok(v1::Disk { notes: self.overcommitment().into_iter().collect(), ..shown })
+    }
+
+    pub(crate) async fn disk_set(&self, disk: String, limits: v1::DiskLimits) -> ApiResult<v1::Disk> {
+        limits.validate()?;
+        let (object, entry) = self.known_disk(&disk).await?;
+        let command = Command::Limit {
+            iops_limit: limits.iops_limit,
+            bandwidth_limit_bytes_per_s: limits.bandwidth_limit_bytes_per_s,
+        };
+        self.to_owner(object, &entry.hint_hosts, &command).await?;
         self.show_disk(&disk).await
     }
 

@@ -19,6 +19,7 @@ use crate::{
         Ended, Owned,
         write::{Body, Lock, OpError, Operation},
     },
+    pace::Limits,
     shard::ObjectEvent,
     stages::{IoKind, Stage, Watch, mark},
 };
@@ -263,6 +264,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         keep_allocated: bool,
         origin: Origin,
     ) -> Result<(), OpError> {
+        self.pace(0).await;
         self.not_draining().await?;
         let lock = Rc::new(self.locks.lock(blocks, true).await);
         let mut operations = Vec::new();
@@ -312,24 +314,33 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Ok(false)
     }
 
-    /// Delays requests above the policy's IOPS limit. One I/O is up to 32 KiB, as vSAN counts.
+    /// Delays requests above the disk's limits. Who waits looks now and then whether they have changed.
     async fn pace(&self, bytes: u64) {
-        let limit = u64::from(self.state.borrow().config.policy.iops_limit);
-        if limit == 0 {
+        let env = &self.shard.inner.env;
+        let limits = || Limits::of(&self.state.borrow().config.policy);
+        let mut paced = limits();
+        if paced == Limits::default() {
             return;
         }
-        let env = &self.shard.inner.env;
-        let cost = Duration::from_nanos(1_000_000_000 / limit * bytes.div_ceil(32 << 10).max(1));
-        let now = env.now();
-        // A tenth of a second of unused allowance may be caught up with: bursts pass, the mean holds.
-        let earliest = Time(now.0.saturating_sub(100_000_000));
-        let due = self.next_io.get().max(earliest) + cost;
-        self.next_io.set(due);
-        if due > now {
-            env.sleep_until(due).await;
+        let begin = |limits| {
+            let mut pace = self.pace.get();
+            let due = pace.begin(limits, env.now(), bytes);
+            self.pace.set(pace);
+            due
+        };
+        let mut due = begin(paced);
+        while env.now() < due && self.state.borrow().ended.is_none() {
+            env.sleep_until(due.min(env.now() + LIMIT_LOOK_EVERY)).await;
+            if limits() != paced {
+                paced = limits();
+                due = begin(paced);
+            }
         }
     }
 }
+
+/// How soon a request that waits for its turn hears of a new limit.
+const LIMIT_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Blocks of one zero operation, at most: 1 GiB, so that a trim of a whole disk is a few hundred operations.
 const ZERO_BLOCKS_MAX: u32 = (1 << 30) / BLOCK_BYTES;

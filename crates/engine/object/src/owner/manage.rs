@@ -23,6 +23,13 @@ pub enum Command {
         /// Bytes, more than now.
         size_bytes: u64,
     },
+    /// Change how much guests may do; what is none stays, 0 is no limit.
+    Limit {
+        /// I/Os per second.
+        iops_limit: Option<u32>,
+        /// Bytes per second.
+        bandwidth_limit_bytes_per_s: Option<u64>,
+    },
     /// Delete the object: a tombstone on a majority, then its components.
     Delete,
     /// Replace a component at once, without waiting for the repair delay.
@@ -192,6 +199,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     let result = match command {
                         Command::Status => Ok(()),
                         Command::Grow { size_bytes } => self.grow(size_bytes).await,
+                        Command::Limit { iops_limit, bandwidth_limit_bytes_per_s } => {
+                            self.limit(iops_limit, bandwidth_limit_bytes_per_s).await
+                        }
                         Command::Delete => self.delete().await,
                         Command::Degrade { component } => self.degrade_now(component).await,
                     };
@@ -224,6 +234,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             true => Ok(()),
             false => Err("the new size was not accepted by a majority; ask again".into()),
         }
+    }
+
+    async fn limit(self: &Rc<Self>, iops: Option<u32>, bytes_per_s: Option<u64>) -> Result<(), String> {
+        let mut next = (*self.config()).clone();
+        let policy = &mut next.policy;
+        policy.iops_limit = iops.unwrap_or(policy.iops_limit);
+        policy.bandwidth_limit_bytes_per_s = bytes_per_s.unwrap_or(policy.bandwidth_limit_bytes_per_s);
+        if next == *self.config() || self.change(next).await {
+            return Ok(());
+        }
+        Err("the new limit was not accepted by a majority; ask again".into())
     }
 
     async fn resize_components(&self, config: &ObjectConfig, size_bytes: u64) -> Result<(), String> {

@@ -27,11 +27,12 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
+use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat};
 
 use crate::{
     local_store::LocalStore,
     locks::RangeLocks,
+    pace::Pace,
     shard::{ObjectEvent, Shard},
     signal::Signal,
     stages::StagesCell,
@@ -76,8 +77,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     repaired_last: Cell<Option<ComponentId>>,
     /// Blocks that no copy could give.
     unreadable: RefCell<unreadable::Unreadable>,
-    /// When the IOPS limit lets the next request pass.
-    next_io: Cell<Time>,
+    /// What its limits have let pass.
+    pace: Cell<Pace>,
     /// Commands of administrators that the keeper carries out between config changes.
     commands: RefCell<Vec<manage::Queued>>,
 }
@@ -102,7 +103,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             absences: RefCell::default(),
             repaired_last: Cell::default(),
             unreadable: RefCell::default(),
-            next_io: Cell::new(Time(0)),
+            pace: Cell::default(),
             commands: RefCell::default(),
         });
         let before = shard.inner.owned.borrow_mut().insert(owned.id, owned.clone());
