@@ -119,7 +119,7 @@ mod tests {
     fn a_new_limit_counts_at_once() {
         let (mut pace, now) = (Pace::default(), Time(SECOND));
         let slow = Limits { iops: 1, ..NONE };
-        (0..100).for_each(|_| drop(pace.begin(slow, now, 4096)));
+        (0..100).for_each(|_| _ = pace.begin(slow, now, 4096));
         assert_eq!(pace.begin(slow, now, 4096), Time(102 * SECOND));
         let fast = Limits { iops: 1000, ..NONE };
         assert!(pace.begin(fast, now, 4096) <= Time(SECOND + 1_000_000));
