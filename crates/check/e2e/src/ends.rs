@@ -158,10 +158,17 @@ impl Ends {
         Ok(all)
     }
 
+    /// Waits until what the last trial damaged is made good: faults of two trials must not overlap, as the disk survives one.
     fn healthy(&self) -> Outcome<()> {
         wait_until("the disk is healthy", PATIENCE, || {
             let disk = self.api().call(&["disk", "show", DISK])?;
             check(disk["health"] == "healthy", || crate::cluster::describe(&disk))
+        })?;
+        wait_until("no log lacks anything", PATIENCE, || {
+            let health = self.api().call(&["health"])?;
+            let checks = health["checks"].as_array().cloned().unwrap_or_default();
+            let logs = checks.into_iter().find(|check| check["name"] == "disk-group-logs").unwrap_or_default();
+            check(logs["severity"] == "ok", || format!("{logs}"))
         })
     }
 

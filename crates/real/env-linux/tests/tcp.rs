@@ -430,8 +430,8 @@ fn a_peer_that_takes_nothing_is_dropped_at_the_bound() {
         let mut events = Vec::new();
         env.receive(&mut events).await;
         let block = PageBuf::zeroed(1 << 20).freeze();
-        // 200 MiB in one go: far over the bound.
-        for _ in 0..200 {
+        // 600 MiB in one go: far over the bound.
+        for _ in 0..600 {
             env.send(HostId(2), message(&b"x"[..], vec![block.clone()]));
         }
         loop {
