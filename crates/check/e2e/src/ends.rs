@@ -87,7 +87,7 @@ impl Ends {
         }
         let log = logs.join(format!("ends-{number}.log"));
         let _ = std::fs::remove_file(&log);
-        let config = "[cluster]\nname = \"ends\"\nlease_ms = 1000\n[tuning]\nread_cache = \"16MiB\"\nlog = \"16MiB\"\n";
+        let config = "[cluster]\nname = \"ends\"\nlease_ms = 1000\n[tuning]\nread_cache = \"16MiB\"\n";
         std::fs::write(folder.join("cairnd.toml"), config).map_err(|e| e.to_string())?;
         let content = vec![0; DISK_MIB << 20];
         let mut ends =
@@ -109,7 +109,7 @@ impl Ends {
     fn start_daemon(&mut self) -> Outcome<()> {
         let mut command = Command::new(program("cairnd"));
         command.arg("--config").arg(self.folder.join("cairnd.toml"));
-        command.args(["--embedded-hosts", "4", "--embedded-cache", "64MiB", "--embedded-capacity", "256MiB"]);
+        command.args(["--embedded-hosts", "4", "--embedded-cache", "128MiB", "--embedded-capacity", "256MiB"]);
         command.args(["--listen-api", "", "--listen-nbd", "", "--vhost-user-dir", "", "--data-dir"]).arg(&self.folder);
         self.daemon = Some(Process::start(command.env("NO_COLOR", "1"), &self.log)?);
         Ok(())
