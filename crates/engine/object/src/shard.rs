@@ -56,8 +56,8 @@ pub struct ObjectOptions {
     pub resync_bytes_per_s_max: u64,
     /// Bytes of region copies under way per shard, at most, however many objects are resynced; far fewer beside guests.
     ///
-    /// 8 MiB: as much is in memory here and, together, at the targets. A guest of another host waits for at most so much in a
-    /// target's log (4 ms at 2 GB/s). More is no faster: 4, 16 and 32 MiB were alike, as targets' destage is the limit.
+    /// 16 MiB (ADR 0012): as much is in memory here and, together, at the targets. A guest of another host waits for at most so much in a
+    /// target's log (8 ms at 2 GB/s).
     pub resync_bytes_in_flight_max: u64,
 }
 
