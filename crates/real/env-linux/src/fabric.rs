@@ -3,6 +3,7 @@
 //! Promises    F1  messages between two hosts arrive in order, or both get a `PeerDown`
 //!             F2  a host that is killed is gone at once: the others get `PeerDown { process_gone: true }`
 //!             F3  one live host per id
+//!             F4  a host that hears of another can send to it from then on
 //! Not here    delays, cuts, losses: that is the simulator's
 
 use std::{
@@ -74,12 +75,16 @@ impl Fabric {
         if members.contains_key(&host.host) {
             return false;
         }
-        for other in members.values() {
-            other.inbox.push_always(up(host));
+        let others = self.members();
+        for other in others.values() {
             host.inbox.push_always(up(other));
         }
         members.insert(host.host, host.clone());
         self.replace(members);
+        // After it is a member: a host answers to the news at once, from its own thread.
+        for other in others.values() {
+            other.inbox.push_always(up(host));
+        }
         true
     }
 

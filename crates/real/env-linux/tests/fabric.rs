@@ -34,6 +34,35 @@ fn messages_arrive_in_order_with_their_payload() {
     listener.host.kill_wait();
 }
 
+/// F4. Goal: what a host sends to a newcomer as soon as it hears of it arrives. Method: hosts come, again and again, while the first of
+/// many members greets each; the more members there are, the longer a newcomer takes to be told to all.
+#[test]
+fn a_newcomer_hears_who_greets_it_at_once() {
+    let fabric = Fabric::new();
+    let greeter = start(in_fabric(1, 1, &fabric), |env| async move {
+        let mut events = Vec::new();
+        loop {
+            env.receive(&mut events).await;
+            for (host, _) in events.drain(..).filter_map(as_up) {
+                env.send(host, message(&b"hello"[..], vec![]));
+            }
+        }
+    });
+    let idle = executor(IoChoice::Auto);
+    let others: Vec<Host> = (2..100).map(|id| Host::new(in_fabric(id, 1, &fabric)).unwrap()).collect();
+    for other in &others {
+        other.start(&idle, |_env| std::future::pending()).unwrap();
+    }
+    for incarnation in 1..=100 {
+        let (newcomer, events) = start_listener(in_fabric(200, incarnation, &fabric));
+        let greeting = wait_for(&events, as_message);
+        assert_eq!((greeting.from, &greeting.body[..]), (HostId(1), &b"hello"[..]));
+        newcomer.host.kill_wait();
+    }
+    others.iter().for_each(Host::kill_wait);
+    greeter.host.kill_wait();
+}
+
 /// F2, H1. Goal: a killed host is over at once, its disk can be opened by its successor. Method: kill it in the middle
 /// of endless writes and a blocking job, again and again, and restart it with a higher incarnation.
 #[test]
