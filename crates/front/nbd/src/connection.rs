@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     execute::execute,
-    handshake::{Agreed, Chosen, Ended, Outcome, go_on, negotiate},
+    handshake::{Chosen, Ended, Handover, Outcome, go_on, negotiate},
     options::Limits,
     session::Session,
     stats::SessionRecord,
@@ -57,7 +57,7 @@ pub(crate) enum Start {
     /// Anew; the client may be moved to another shard.
     Movable,
     /// Where another shard has left off.
-    Moved(Agreed),
+    Moved(Handover),
 }
 
 /// Serves one client to its end, or until another shard is to go on with it: then that shard, and what was agreed on.
@@ -69,14 +69,14 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     limits: Limits,
     mut stop: Stop,
     record: &SessionRecord,
-) -> Option<(usize, Agreed)> {
+) -> Option<(usize, Handover)> {
     let outcome = {
         let (stream, exports) = (&mut *stream, &exports);
         let negotiating = async move {
             match start {
                 Start::Fixed => negotiate(stream, exports, false).await,
                 Start::Movable => negotiate(stream, exports, true).await,
-                Start::Moved(agreed) => go_on(stream, exports, agreed).await,
+                Start::Moved(handover) => go_on(stream, exports, handover).await,
             }
         };
         let negotiating = timeout(limits.handshake_timeout, negotiating);
@@ -87,7 +87,7 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     };
     let chosen = match outcome {
         Ok(Ok(Outcome::Chosen(chosen))) => chosen,
-        Ok(Ok(Outcome::Moves(shard, agreed))) => return Some((shard, agreed)),
+        Ok(Ok(Outcome::Moves(shard, handover))) => return Some((shard, handover)),
         Ok(Err(Ended::ByClient)) => return None,
         Ok(Err(Ended::Refused(text))) => {
             tracing::warn!(client = record.peer, "refuse an NBD client: {text}");

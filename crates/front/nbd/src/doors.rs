@@ -8,7 +8,7 @@ use std::{os::fd::OwnedFd, sync::Arc};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::handshake::Agreed;
+use crate::handshake::Handover;
 
 /// A client on its way.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Arrival {
     pub(crate) local: bool,
     /// Who it is, for people.
     pub(crate) peer: String,
-    /// What was agreed on with it.
-    pub(crate) agreed: Agreed,
+    /// What was agreed on with it, and its choice.
+    pub(crate) handover: Handover,
 }
 
 /// The doors of every shard of a process. Cheap to clone; the default has none, so that no client is moved.

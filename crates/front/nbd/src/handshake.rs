@@ -32,15 +32,34 @@ pub(crate) enum Outcome<V> {
     /// A disk to be served here.
     Chosen(Chosen<V>),
     /// The client is to be served by that shard, which goes on from here.
-    Moves(usize, Agreed),
+    Moves(usize, Handover),
 }
 
-/// What was agreed on so far, and the option with which the client chose its disk: unanswered.
-#[derive(Debug)]
-pub(crate) struct Agreed {
+/// What was agreed on so far: what an option sets stands here, and moves with the client.
+#[derive(Debug, Default)]
+struct Agreed {
     no_zeroes: bool,
     structured: bool,
+    /// The name for which `base:allocation` was selected: it holds for that disk only.
     base_allocation_for: Option<String>,
+}
+
+impl Agreed {
+    /// What it means for requests to that disk. `size_bytes` is what the client was told: a disk that grows meanwhile is seen on the
+    /// next connection.
+    fn terms(&self, size_bytes: u64, name: &str) -> Terms {
+        Terms {
+            size_bytes,
+            structured: self.structured,
+            base_allocation: self.base_allocation_for.as_deref() == Some(name),
+        }
+    }
+}
+
+/// What another shard needs to go on: what was agreed on, and the option with which the client chose its disk, unanswered.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    agreed: Agreed,
     code: u32,
     option: ClientOption,
 }
@@ -70,10 +89,7 @@ struct Negotiation<'a, E, S> {
     stream: &'a mut S,
     exports: &'a E,
     out: Vec<u8>,
-    no_zeroes: bool,
-    structured: bool,
-    /// The name for which `base:allocation` was selected: it holds for that disk only.
-    base_allocation_for: Option<String>,
+    agreed: Agreed,
     /// Whether the client may be moved to another shard.
     movable: bool,
 }
@@ -92,27 +108,18 @@ pub(crate) async fn negotiate<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     if client_flags & !(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
         return Err(Ended::Refused("the client sets unknown handshake flags"));
     }
-    let mut negotiation = Negotiation {
-        stream,
-        exports,
-        out: Vec::new(),
-        no_zeroes: client_flags & FLAG_NO_ZEROES != 0,
-        structured: false,
-        base_allocation_for: None,
-        movable,
-    };
-    negotiation.finish().await
+    let agreed = Agreed { no_zeroes: client_flags & FLAG_NO_ZEROES != 0, ..Agreed::default() };
+    Negotiation { stream, exports, out: Vec::new(), agreed, movable }.finish().await
 }
 
 /// Goes on where another shard has left off: this one serves what the client chose, unless it cannot be opened.
 pub(crate) async fn go_on<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     exports: &E,
-    agreed: Agreed,
+    handover: Handover,
 ) -> Result<Outcome<E::Volume>, Ended> {
-    let Agreed { no_zeroes, structured, base_allocation_for, code, option } = agreed;
-    let mut negotiation =
-        Negotiation { stream, exports, out: Vec::new(), no_zeroes, structured, base_allocation_for, movable: false };
+    let Handover { agreed, code, option } = handover;
+    let mut negotiation = Negotiation { stream, exports, out: Vec::new(), agreed, movable: false };
     let chosen = negotiation.answer(code, option).await;
     negotiation.send().await?;
     match chosen? {
@@ -147,7 +154,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
         let head = parse_head(&head)?;
         if head.code == opt::SET_META_CONTEXT {
             // Whatever comes of it, it replaces what was selected before.
-            self.base_allocation_for = None;
+            self.agreed.base_allocation_for = None;
         }
         if head.len_bytes > OPTION_BYTES_MAX {
             self.skip_data(head.code, head.len_bytes).await?;
@@ -170,14 +177,10 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
             && let Some(name) = chosen_name(&option)
             && let Some(shard) = self.exports.shard_to_serve(name).await
         {
-            return Ok(Some(Outcome::Moves(shard, self.agreed(head.code, option))));
+            let agreed = std::mem::take(&mut self.agreed);
+            return Ok(Some(Outcome::Moves(shard, Handover { agreed, code: head.code, option })));
         }
         self.answer(head.code, option).await
-    }
-
-    fn agreed(&mut self, code: u32, option: ClientOption) -> Agreed {
-        let base_allocation_for = self.base_allocation_for.take();
-        Agreed { no_zeroes: self.no_zeroes, structured: self.structured, base_allocation_for, code, option }
     }
 
     async fn skip_data(&mut self, code: u32, len_bytes: u32) -> Result<(), Ended> {
@@ -220,17 +223,18 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
             ClientOption::Info(query) | ClientOption::Go(query) => match self.open(&query.name).await {
                 Err((error, text)) => self.refuse(code, error, &text),
                 Ok(volume) => {
-                    let flags = transmission_flags(self.structured);
+                    let flags = transmission_flags(self.agreed.structured);
                     let info = volume.info();
                     put_export_info(&mut self.out, code, &query.wants, &info, flags);
                     put_reply(&mut self.out, code, rep::ACK, &[]);
                     if code == opt::GO {
-                        return Ok(Some(Outcome::Chosen(self.chosen(volume, info.size_bytes, &query.name))));
+                        let terms = self.agreed.terms(info.size_bytes, &query.name);
+                        return Ok(Some(Outcome::Chosen(Chosen { volume, terms })));
                     }
                 }
             },
             ClientOption::StructuredReply => {
-                self.structured = true;
+                self.agreed.structured = true;
                 put_reply(&mut self.out, code, rep::ACK, &[]);
             }
             ClientOption::ListMetaContext(query) => {
@@ -245,13 +249,13 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
     }
 
     fn set_meta_context(&mut self, code: u32, query: MetaQuery) {
-        if !self.structured {
+        if !self.agreed.structured {
             let text = "metadata contexts need structured replies";
             return self.refuse(code, rep::ERR_INVALID, text);
         }
         if selects_base_allocation(&query, false) {
             put_base_allocation(&mut self.out, code);
-            self.base_allocation_for = Some(query.name);
+            self.agreed.base_allocation_for = Some(query.name);
         }
         put_reply(&mut self.out, code, rep::ACK, &[]);
     }
@@ -281,24 +285,12 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
     fn export_name(&mut self, volume: E::Volume, name: &str) -> Chosen<E::Volume> {
         let size_bytes = volume.info().size_bytes;
         self.out.extend_from_slice(&size_bytes.to_be_bytes());
-        let flags = transmission_flags(self.structured);
+        let flags = transmission_flags(self.agreed.structured);
         self.out.extend_from_slice(&flags.to_be_bytes());
-        if !self.no_zeroes {
+        if !self.agreed.no_zeroes {
             self.out.extend_from_slice(&[0; 124]);
         }
-        self.chosen(volume, size_bytes, name)
-    }
-
-    /// `size_bytes` is what the client was told: a disk that grows meanwhile is seen on the next connection.
-    fn chosen(&self, volume: E::Volume, size_bytes: u64, name: &str) -> Chosen<E::Volume> {
-        Chosen {
-            terms: Terms {
-                size_bytes,
-                structured: self.structured,
-                base_allocation: self.base_allocation_for.as_deref() == Some(name),
-            },
-            volume,
-        }
+        Chosen { volume, terms: self.agreed.terms(size_bytes, name) }
     }
 
     fn refuse(&mut self, code: u32, error: u32, text: &str) {

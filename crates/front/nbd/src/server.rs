@@ -242,12 +242,12 @@ async fn accept_one<E: Exports>(listener: &mut Listener, exports: &E, shared: &R
             start(stream, begin, peer.to_string(), guest, exports, shared);
         }
         Listener::Moved(Entrance(entrance)) => {
-            let Some(Arrival { socket, local, peer, agreed }) = entrance.recv().await else {
+            let Some(Arrival { socket, local, peer, handover }) = entrance.recv().await else {
                 // Every other shard has ended: nobody will come any more.
                 return std::future::pending().await;
             };
             let guest = Socket::of(&socket, local, &peer)?;
-            let begin = Start::Moved(agreed);
+            let begin = Start::Moved(handover);
             if local {
                 start(crate::unix_stream::UnixStream::adopt(socket)?, begin, peer, guest, exports, shared);
             } else {
@@ -328,10 +328,10 @@ fn start<E: Exports, S: ClientStream>(
         let local = guest.local;
         let moves = connection::run(&mut stream, begin, guest, exports, limits, stop, &record).await;
         of_task.sessions.borrow_mut().remove(&number);
-        if let Some((shard, agreed)) = moves
+        if let Some((shard, handover)) = moves
             && let Ok(socket) = stream.release()
         {
-            of_task.options.doors.send(shard, Arrival { socket, local, peer: record.peer.clone(), agreed });
+            of_task.options.doors.send(shard, Arrival { socket, local, peer: record.peer.clone(), handover });
         }
     });
     if let Some(entry) = shared.sessions.borrow_mut().get_mut(&number) {
