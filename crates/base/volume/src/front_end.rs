@@ -2,14 +2,18 @@
 
 use std::{future::Future, pin::Pin};
 
+use cairn_types::ObjectId;
+
 /// A guest's session: a client that has a disk open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
+    /// Which disk. Two may have had its name, one after the other.
+    pub disk_id: ObjectId,
     /// The disk's name.
     pub disk: String,
-    /// The protocol, in a word: "nbd".
+    /// The protocol, in a word: "nbd", "vhost-user".
     pub front_end: &'static str,
-    /// The client's address, "unix" where it came through a socket of this machine.
+    /// The client, as far as the front end knows it: an address, "unix" for a socket of this machine, "process 4711".
     pub peer: String,
     /// When it came, in milliseconds since 1970.
     pub since_unix_ms: u64,

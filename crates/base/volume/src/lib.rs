@@ -16,12 +16,15 @@ use std::{
 };
 
 use bytes::Bytes;
+pub use cairn_types::ObjectId;
 
 pub use front_end::{FrontEnd, Session, SessionCounters};
 
 /// What a front end tells its client about a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeInfo {
+    /// The id: another disk may get the name when this one is deleted.
+    pub id: ObjectId,
     /// The name.
     pub name: String,
     /// Bytes, a multiple of 512. A grown disk shows its new size to whoever opens it anew.
@@ -96,17 +99,6 @@ pub trait Guest {
     fn has_left(&self) -> bool;
     /// Whether its leaving is always seen at once. So on a unix socket; over a network a cut hides it.
     fn leaves_visibly(&self) -> bool;
-    /// Who it is, for people.
-    fn who(&self) -> Who;
-}
-
-/// Who uses a disk, in words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Who {
-    /// The front end: "nbd", "vhost-user".
-    pub front_end: String,
-    /// Where it came from, as far as the front end knows: an address, or "unix" for a local socket.
-    pub peer: String,
 }
 
 /// A virtual disk as a front end sees it. Cheap to clone; requests may overlap in time in any number.

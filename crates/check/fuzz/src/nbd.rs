@@ -33,9 +33,6 @@ impl Guest for Somebody {
     fn leaves_visibly(&self) -> bool {
         true
     }
-    fn who(&self) -> cairn_volume::Who {
-        cairn_volume::Who { front_end: "nbd".into(), peer: "fuzz".into() }
-    }
 }
 
 /// The first byte chooses: bytes as they are, bytes after a good negotiation, or well-formed requests.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_volume::{Exports, Extent, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{Exports, Extent, ObjectId, Volume, VolumeError, VolumeInfo};
 
 const BLOCK: u64 = 4096;
 
@@ -84,7 +84,7 @@ impl Inner {
 impl Volume for MemoryVolume {
     fn info(&self) -> VolumeInfo {
         let size_bytes = self.0.borrow().size_bytes;
-        VolumeInfo { name: "disk".to_owned(), size_bytes, description: "in memory".to_owned() }
+        VolumeInfo { id: ObjectId(1), name: "disk".to_owned(), size_bytes, description: "in memory".to_owned() }
     }
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
         let len = len_bytes as usize;

@@ -85,6 +85,7 @@ impl<E: Env> Node<E> {
             None => entry.size_bytes,
         };
         let info = VolumeInfo {
+            id: object,
             name: entry.name.as_str().to_owned(),
             size_bytes,
             description: format!("Cairn disk, policy {}", entry.policy_name.as_str()),

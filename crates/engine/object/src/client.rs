@@ -339,7 +339,6 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
     }
 
     fn used_by(&self, guest: Rc<dyn Guest>) {
-        self.inner.shard.add_user(self.inner.object, &guest);
         *self.inner.guest.borrow_mut() = Some(guest);
     }
 

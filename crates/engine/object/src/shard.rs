@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    rc::{Rc, Weak},
+    rc::Rc,
     time::Duration,
 };
 
@@ -14,7 +14,6 @@ use cairn_pace::{Backoff, Throttle};
 use cairn_types::{
     Accepted, ComponentId, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, ReplicaSetIndex, Seat, Time,
 };
-use cairn_volume::{Guest, Who};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, channel::oneshot, future::LocalBoxFuture};
 
@@ -180,8 +179,6 @@ pub(crate) struct ShardInner<E: Env, S: LocalStore> {
     pub(crate) forwards: Forwards,
     /// Open front-end sessions of this shard, by object.
     pub(crate) front_ends: RefCell<BTreeMap<ObjectId, usize>>,
-    /// The guests of these sessions, and of some that have ended.
-    users: RefCell<BTreeMap<ObjectId, Vec<Weak<dyn Guest>>>>,
     /// What guests asked here, by object, since the shard began; of disks that are not deleted.
     pub(crate) guests: RefCell<BTreeMap<ObjectId, Rc<Cell<GuestCounters>>>>,
     /// What guests asked of disks that are deleted, all together: the host's sum must not fall.
@@ -231,7 +228,6 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
                 copies: Rc::default(),
                 forwards: Forwards::default(),
                 front_ends: RefCell::default(),
-                users: RefCell::default(),
                 guests: RefCell::default(),
                 guests_of_deleted: Cell::default(),
                 stages: AllStages::default(),
@@ -419,22 +415,6 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     /// Every object that this shard owns.
     pub fn all_owned(&self) -> Vec<Rc<Owned<E, S>>> {
         self.inner.owned.borrow().values().cloned().collect()
-    }
-
-    /// Guests that use an object at this host, as their front ends tell.
-    pub fn users(&self, object: ObjectId) -> Vec<Who> {
-        let users = self.inner.users.borrow();
-        let here = users.get(&object).into_iter().flatten().filter_map(Weak::upgrade);
-        here.filter(|guest| !guest.has_left()).map(|guest| guest.who()).collect()
-    }
-
-    pub(crate) fn add_user(&self, object: ObjectId, guest: &Rc<dyn Guest>) {
-        let mut users = self.inner.users.borrow_mut();
-        users.retain(|_, guests| {
-            guests.retain(|guest| guest.strong_count() > 0);
-            !guests.is_empty()
-        });
-        users.entry(object).or_default().push(Rc::downgrade(guest));
     }
 
     /// Open front-end sessions of an object on this shard.

@@ -98,8 +98,9 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
             return None;
         }
     };
-    *record.export.borrow_mut() = Some(chosen.volume.info().name);
     let Chosen { volume, terms } = chosen;
+    let info = volume.info();
+    *record.export.borrow_mut() = Some((info.id, info.name));
     volume.used_by(guest);
     // Boxed: the set of running requests moves each three times, and what one needs inline is some kilobytes.
     let start = |volume, incoming| Box::pin(execute(volume, incoming));

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_volume::{Exports, FrontEnd, Guest, ServeError, Session, Who};
+use cairn_volume::{Exports, FrontEnd, Guest, ServeError, Session};
 use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
@@ -152,7 +152,7 @@ impl FrontEnd for Server {
     fn sessions(&self) -> Vec<Session> {
         let open = |stats: SessionStats| {
             let SessionStats { peer, export, since_unix_ms, counters, .. } = stats;
-            export.map(|disk| Session { disk, front_end: "nbd", peer, since_unix_ms, counters })
+            export.map(|(disk_id, disk)| Session { disk_id, disk, front_end: "nbd", peer, since_unix_ms, counters })
         };
         Self::sessions(self).into_iter().filter_map(open).collect()
     }
@@ -231,14 +231,14 @@ async fn accept_one<E: Exports>(listener: &mut Listener, exports: &E, shared: &R
         Listener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             tune_buffers(&stream);
-            let guest = Socket::of(&stream, true, "unix")?;
+            let guest = Socket::of(&stream, true)?;
             let stream = crate::unix_stream::UnixStream::adopt(stream.into_std()?.into())?;
             start(stream, begin, "unix".to_owned(), guest, exports, shared);
         }
         Listener::Tcp(listener) => {
             let (stream, peer) = listener.accept().await?;
             tune_tcp(&stream);
-            let guest = Socket::of(&stream, false, &peer.to_string())?;
+            let guest = Socket::of(&stream, false)?;
             start(stream, begin, peer.to_string(), guest, exports, shared);
         }
         Listener::Moved(Entrance(entrance)) => {
@@ -246,7 +246,7 @@ async fn accept_one<E: Exports>(listener: &mut Listener, exports: &E, shared: &R
                 // Every other shard has ended: nobody will come any more.
                 return std::future::pending().await;
             };
-            let guest = Socket::of(&socket, local, &peer)?;
+            let guest = Socket::of(&socket, local)?;
             let begin = Start::Moved(handover);
             if local {
                 start(crate::unix_stream::UnixStream::adopt(socket)?, begin, peer, guest, exports, shared);
@@ -278,12 +278,11 @@ struct Socket {
     /// A second descriptor of the connection's socket: the stream itself is lent to the session.
     fd: OwnedFd,
     local: bool,
-    peer: String,
 }
 
 impl Socket {
-    fn of(stream: &impl AsFd, local: bool, peer: &str) -> io::Result<Rc<Self>> {
-        Ok(Rc::new(Self { fd: stream.as_fd().try_clone_to_owned()?, local, peer: peer.to_owned() }))
+    fn of(stream: &impl AsFd, local: bool) -> io::Result<Rc<Self>> {
+        Ok(Rc::new(Self { fd: stream.as_fd().try_clone_to_owned()?, local }))
     }
 }
 
@@ -297,10 +296,6 @@ impl Guest for Socket {
 
     fn leaves_visibly(&self) -> bool {
         self.local
-    }
-
-    fn who(&self) -> Who {
-        Who { front_end: "nbd".into(), peer: self.peer.clone() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use cairn_volume::SessionCounters;
+use cairn_volume::{ObjectId, SessionCounters};
 
 /// One connection, as [`crate::Server::sessions`] shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct SessionStats {
     pub number: u64,
     /// The client's address; "unix" for a unix socket.
     pub peer: String,
-    /// The disk; none while negotiating.
-    pub export: Option<String>,
+    /// The disk's id and name; none while negotiating.
+    pub export: Option<(ObjectId, String)>,
     /// When it came, in milliseconds since 1970.
     pub since_unix_ms: u64,
     /// What it did so far.
@@ -27,7 +27,7 @@ pub struct SessionStats {
 pub(crate) struct SessionRecord {
     pub(crate) number: u64,
     pub(crate) peer: String,
-    pub(crate) export: RefCell<Option<String>>,
+    pub(crate) export: RefCell<Option<(ObjectId, String)>>,
     since_unix_ms: u64,
     pub(crate) counters: Cell<SessionCounters>,
 }

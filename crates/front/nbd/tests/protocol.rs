@@ -253,7 +253,7 @@ fn the_disks_errors_reach_the_client_with_their_reason() {
         assert_eq!(c.ask(READ, 0, 8192, 8192).error, 0);
     }
     let sessions = served.sessions();
-    assert_eq!(sessions[0].export.as_deref(), Some("disk"));
+    assert_eq!(sessions[0].export.as_ref().map(|(_, name)| name.as_str()), Some("disk"));
     assert_eq!((sessions[0].counters.requests, sessions[0].counters.failed_requests), (16, 12));
     served.stop();
 }

@@ -24,7 +24,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use cairn_volume::{Exports, FrontEnd, Guest as _, ServeError, Volume as _};
+use cairn_volume::{Exports, FrontEnd, Guest as _, ObjectId, ServeError, Volume as _};
 use futures::future::{Either, select};
 use rustix::fs::{FlockOperation, flock};
 use tokio::{
@@ -46,8 +46,16 @@ pub struct Server {
     present: Present,
 }
 
-/// Front ends that have their disk open, by disk: when each came, and what it did since.
-type Present = Rc<RefCell<BTreeMap<String, (u64, SharedCounters)>>>;
+/// Front ends that have their disk open.
+type Present = Rc<RefCell<BTreeMap<ObjectId, FrontEndThere>>>;
+
+/// A front end that has its disk open.
+struct FrontEndThere {
+    disk: String,
+    peer: String,
+    since_unix_ms: u64,
+    counters: SharedCounters,
+}
 
 /// Serves the disks of `exports` in `folder`, which is there: one at `DISK.sock`.
 ///
@@ -91,12 +99,13 @@ impl Server {
 
 impl FrontEnd for Server {
     fn sessions(&self) -> Vec<cairn_volume::Session> {
-        let of = |(disk, (since_unix_ms, counters)): (&String, &(u64, SharedCounters))| cairn_volume::Session {
-            disk: disk.clone(),
+        let of = |(disk_id, there): (&ObjectId, &FrontEndThere)| cairn_volume::Session {
+            disk_id: *disk_id,
+            disk: there.disk.clone(),
             front_end: "vhost-user",
-            peer: "unix".to_owned(),
-            since_unix_ms: *since_unix_ms,
-            counters: counters.get(),
+            peer: there.peer.clone(),
+            since_unix_ms: there.since_unix_ms,
+            counters: there.counters.get(),
         };
         self.present.borrow().iter().map(of).collect()
     }
@@ -274,17 +283,23 @@ impl<E: Exports> Begin<E> {
         };
         volume.used_by(peer.clone());
         // It may have left meanwhile.
-        let _ = tell_size.send(volume.info().size_bytes);
+        let info = volume.info();
+        let _ = tell_size.send(info.size_bytes);
         tracing::info!(disk = name, "a vhost-user front end came");
         let counters = SharedCounters::default();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        self.present.borrow_mut().insert(name.clone(), (since, counters.clone()));
+        let there = FrontEndThere {
+            disk: info.name,
+            peer: peer.who(),
+            since_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64,
+            counters: counters.clone(),
+        };
+        self.present.borrow_mut().insert(info.id, there);
         let mut session = Session::new(volume, obeyed, self.options.bytes_in_flight_max, counters);
         let ended = match select(pin!(self.stop.wait_for(|stop| *stop)), pin!(session.finish())).await {
             Either::Left(_) => None,
             Either::Right((end, _)) => Some(end),
         };
-        self.present.borrow_mut().remove(&name);
+        self.present.borrow_mut().remove(&info.id);
         match ended {
             None => {
                 session.close();

@@ -384,11 +384,13 @@ impl cairn_volume::Guest for Peer {
     fn leaves_visibly(&self) -> bool {
         true
     }
+}
 
-    fn who(&self) -> cairn_volume::Who {
+impl Peer {
+    /// The process that connected, for people.
+    pub(crate) fn who(&self) -> String {
         let process = rustix::net::sockopt::socket_peercred(&self.connection).map(|peer| peer.pid.as_raw_nonzero());
-        let peer = process.map_or_else(|_| "unix".to_owned(), |pid| format!("process {pid}"));
-        cairn_volume::Who { front_end: "vhost-user".into(), peer }
+        process.map_or_else(|_| "unix".to_owned(), |pid| format!("process {pid}"))
     }
 }
 

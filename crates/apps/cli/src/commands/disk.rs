@@ -2,7 +2,7 @@
 
 use cairn_api::ApiError;
 use cairn_api::v1::{
-    Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskLimits, DiskResize, DiskSummary, ObjectRecord,
+    Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskLimits, DiskResize, DiskSummary, ObjectRecord, Session,
 };
 use cairn_types::format_bytes;
 
@@ -58,8 +58,8 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 /// Looks first: the question names what would be lost.
 async fn delete(context: &Context, disk: &str, yes: bool, force: bool) -> Result<(), Fail> {
     let shown = context.client.disk_show(disk).await?;
-    if !shown.users.is_empty() && !force {
-        let text = format!("disk {} is in use: {}", shown.summary.name, users(&shown).replace('\n', ", "));
+    if !shown.sessions.is_empty() && !force {
+        let text = format!("disk {} is in use: {}", shown.summary.name, sessions(&shown, ", "));
         return Err(Fail::from(ApiError::refused(text).remedy("Disconnect its guests first, or give --force")));
     }
     let found = shown.summary;
@@ -70,10 +70,9 @@ async fn delete(context: &Context, disk: &str, yes: bool, force: bool) -> Result
     Ok(())
 }
 
-/// A line for each guest that uses a disk.
-fn users(disk: &Disk) -> String {
-    let lines = disk.users.iter().map(|user| format!("{} at {} from {}", user.front_end, user.host_name, user.peer));
-    lines.collect::<Vec<_>>().join("\n")
+/// Who has a disk open.
+fn sessions(disk: &Disk, between: &str) -> String {
+    disk.sessions.iter().map(Session::to_string).collect::<Vec<_>>().join(between)
 }
 
 fn wanted(limits: Limits) -> DiskLimits {
@@ -115,7 +114,7 @@ fn show(disk: &Disk) -> String {
         ("epoch", epoch(disk.epoch.as_deref(), &hosts)),
         ("configuration", disk.csn.to_string()),
         ("nbd", disk.nbd_uris.join("\n")),
-        ("used by", users(disk)),
+        ("sessions", sessions(disk, "\n")),
         ("note", disk.notes.join("\n")),
     ]);
     let head = ["component", "role", "host", "fault domain", "disk group", "votes", "state"];

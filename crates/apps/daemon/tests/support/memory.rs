@@ -217,7 +217,7 @@ impl State {
             ],
             nbd_uris: vec![format!("nbd://10.0.0.1:10809/{name}")],
             notes: Vec::new(),
-            users: Vec::new(),
+            sessions: Vec::new(),
         }
     }
 

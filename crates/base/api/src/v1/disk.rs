@@ -4,7 +4,7 @@ use cairn_types::{ComponentId, DiskGroupId, HostId, ObjectId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{name::check_name, policy::PolicyRules};
+use super::{name::check_name, policy::PolicyRules, session::Session};
 
 /// How a disk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -66,20 +66,9 @@ pub struct Disk {
     /// What whoever made or changed it should know: what force provisioning left out, promises beyond the space there is.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Guests that use it now, at all hosts that answer.
+    /// Who has it open now, at all hosts that answer, the oldest first.
     #[serde(default)]
-    pub users: Vec<DiskUser>,
-}
-
-/// A guest that uses a disk.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-pub struct DiskUser {
-    /// The host that serves it.
-    pub host_name: String,
-    /// By which front end: "nbd", "vhost-user".
-    pub front_end: String,
-    /// Where it came from, as far as that is known: an address, "unix" for a local socket, a process.
-    pub peer: String,
+    pub sessions: Vec<Session>,
 }
 
 /// What a component is for.

@@ -16,7 +16,7 @@ pub struct Session {
     pub host_name: String,
     /// The protocol: "nbd" or "vhost-user".
     pub front_end: String,
-    /// Its address, "unix" where it came through a socket on that host.
+    /// The client, as far as it is known: an address, "unix" for a socket on that host, "process 4711" for its process there.
     pub peer: String,
     /// When it came, in milliseconds since 1970, by that host's clock.
     pub since_unix_ms: u64,
@@ -28,6 +28,13 @@ pub struct Session {
     pub read_bytes: u64,
     /// Bytes that it wrote.
     pub write_bytes: u64,
+}
+
+impl std::fmt::Display for Session {
+    /// As people name it: "nbd at host-1 from 10.0.0.9:50000".
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {} from {}", self.front_end, self.host_name, self.peer)
+    }
 }
 
 /// The sessions of all hosts that answer.

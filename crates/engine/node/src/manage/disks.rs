@@ -8,7 +8,6 @@ use cairn_env::Env;
 use cairn_object::{Command, GroupTold, ObjectStatus};
 use cairn_placement::ClusterPicture;
 use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role, Seat};
-use cairn_volume::Who;
 use cairn_wire::{Answer, Request};
 
 use crate::{
@@ -198,7 +197,7 @@ impl<E: Env> Node<E> {
         Ok(v1::Disk {
             nbd_uris: self.nbd_uris(&summary.name, status.map(|s| s.epoch.host)),
             notes: Vec::new(),
-            users: self.users(object).await,
+            sessions: self.sessions(Some(object)).await.sessions,
             summary,
             rules,
             allocated_bytes: None,
@@ -249,28 +248,6 @@ impl<E: Env> Node<E> {
             },
         };
         members.iter().map(component).collect()
-    }
-
-    /// Guests that use a disk at this host.
-    pub(crate) fn users_here(&self, object: ObjectId) -> Vec<v1::DiskUser> {
-        let host_name = self.host_name(self.me());
-        let user = |Who { front_end, peer }| v1::DiskUser { front_end, host_name: host_name.clone(), peer };
-        self.inner.shard.users(object).into_iter().map(user).collect()
-    }
-
-    /// Guests that use a disk at any host that answers.
-    async fn users(&self, object: ObjectId) -> Vec<v1::DiskUser> {
-        let mut hosts = self.peers_up();
-        hosts.push(self.me());
-        let asked = hosts.into_iter().map(|host| self.on_host(host, HostCommand::Users { object }));
-        let mut users = Vec::new();
-        for answer in futures::future::join_all(asked).await {
-            if let Ok(HostAnswer::Users(here)) = answer {
-                users.extend(here);
-            }
-        }
-        users.sort();
-        users
     }
 
     fn nbd_uris(&self, disk: &str, owner: Option<HostId>) -> Vec<String> {

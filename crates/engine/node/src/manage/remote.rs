@@ -20,10 +20,9 @@ pub(crate) enum HostCommand {
     OwnedCount,
     ResyncLimit(u64),
     Counters,
-    Sessions,
-    /// Who uses a disk there.
-    Users {
-        object: ObjectId,
+    /// Those of all disks where none is named.
+    Sessions {
+        only: Option<ObjectId>,
     },
     /// An overview of all disks where none is named.
     Latencies {
@@ -45,7 +44,6 @@ pub(crate) enum HostAnswer {
     Resyncs(Vec<ResyncStatus>),
     Owned(Vec<ObjectStatus>),
     OwnedCount(u32),
-    Users(Vec<v1::DiskUser>),
     Counters(Box<v1::HostCounters>),
     Sessions(Vec<v1::Session>),
     Latencies(Box<v1::HostLatencies>),
@@ -116,8 +114,7 @@ impl<E: Env> Node<E> {
             }
             HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
             HostCommand::OwnedCount => HostAnswer::OwnedCount(shard.all_owned().len() as u32),
-            HostCommand::Sessions => HostAnswer::Sessions(self.sessions_here()),
-            HostCommand::Users { object } => HostAnswer::Users(self.users_here(object)),
+            HostCommand::Sessions { only } => HostAnswer::Sessions(self.sessions_here(only)),
             HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
             HostCommand::Latencies { only } => HostAnswer::Latencies(Box::new(self.latencies_here(only))),
             HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),

@@ -3,6 +3,7 @@
 use cairn_api::{ApiResult, v1};
 use cairn_directory::HostEntry;
 use cairn_env::Env;
+use cairn_types::ObjectId;
 
 use crate::{
     manage::remote::{HostAnswer, HostCommand},
@@ -10,11 +11,15 @@ use crate::{
 };
 
 impl<E: Env> Node<E> {
-    /// Of every host that answers.
     pub(crate) async fn session_list(&self) -> ApiResult<v1::Sessions> {
+        Ok(self.sessions(None).await)
+    }
+
+    /// Of every host that answers: those of one disk, or all.
+    pub(crate) async fn sessions(&self, only: Option<ObjectId>) -> v1::Sessions {
         let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
         hosts.sort_by(|a, b| a.1.name.cmp(&b.1.name));
-        let asked = hosts.iter().map(|(host, _)| self.on_host(*host, HostCommand::Sessions));
+        let asked = hosts.iter().map(|(host, _)| self.on_host(*host, HostCommand::Sessions { only }));
         let mut all = v1::Sessions::default();
         for ((_, entry), answer) in hosts.iter().zip(futures::future::join_all(asked).await) {
             match answer {
@@ -23,11 +28,11 @@ impl<E: Env> Node<E> {
             }
         }
         all.sessions.sort_by(|a, b| (&a.disk, a.since_unix_ms).cmp(&(&b.disk, b.since_unix_ms)));
-        Ok(all)
+        all
     }
 
     /// Of this host.
-    pub(crate) fn sessions_here(&self) -> Vec<v1::Session> {
+    pub(crate) fn sessions_here(&self, only: Option<ObjectId>) -> Vec<v1::Session> {
         let one = |session: cairn_volume::Session| v1::Session {
             disk: session.disk,
             host: self.server_of(self.me()),
@@ -40,6 +45,7 @@ impl<E: Env> Node<E> {
             read_bytes: session.counters.read_bytes,
             write_bytes: session.counters.write_bytes,
         };
-        self.inner.outside.sessions().into_iter().map(one).collect()
+        let open = self.inner.outside.sessions().into_iter();
+        open.filter(|session| only.is_none_or(|only| only == session.disk_id)).map(one).collect()
     }
 }

@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use bytes::Bytes;
 use cairn_env::PageBuf;
-use cairn_volume::{Exports, Extent, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{Exports, Extent, ObjectId, Volume, VolumeError, VolumeInfo};
 
 const BLOCK: u64 = 4096;
 
@@ -40,7 +40,12 @@ pub struct Faults {
 impl RamDisk {
     pub fn new(name: &str, size_bytes: u64) -> Self {
         Self(Rc::new(RefCell::new(Inner {
-            info: VolumeInfo { name: name.to_owned(), size_bytes, description: format!("{name} in memory") },
+            info: VolumeInfo {
+                id: ObjectId(1),
+                name: name.to_owned(),
+                size_bytes,
+                description: format!("{name} in memory"),
+            },
             blocks: vec![None; size_bytes.div_ceil(BLOCK) as usize],
             faults: Faults::default(),
             step: 0,

@@ -15,7 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_vhost_user::{Options, serve};
-use cairn_volume::{Exports, Extent, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{Exports, Extent, ObjectId, Volume, VolumeError, VolumeInfo};
 use tokio::{sync::oneshot, task::LocalSet, time::sleep};
 
 pub const DISK: &str = "disk-1";
@@ -46,7 +46,7 @@ impl Ram {
 
 impl Volume for Ram {
     fn info(&self) -> VolumeInfo {
-        VolumeInfo { name: DISK.into(), size_bytes: DISK_BYTES, description: String::new() }
+        VolumeInfo { id: ObjectId(1), name: DISK.into(), size_bytes: DISK_BYTES, description: String::new() }
     }
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
         let range = offset as usize..offset as usize + len_bytes as usize;
