@@ -77,6 +77,9 @@ pub enum Noun {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    /// Print the page of all commands
+    #[command(hide = true)]
+    Reference,
     /// The release of this program
     Version,
 }

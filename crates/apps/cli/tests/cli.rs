@@ -288,6 +288,18 @@ fn the_unix_socket_answers_too() {
 }
 
 #[test]
+fn the_page_of_all_commands_is_what_the_program_prints() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/operating/commands.md");
+    let committed = std::fs::read_to_string(path).expect("docs/operating/commands.md is committed");
+    let Ran(code, printed, err) = cairn_at("http://127.0.0.1:1", "reference");
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        committed == printed,
+        "docs/operating/commands.md is out of date: cargo run --release -p cairn-cli -- reference > docs/operating/commands.md"
+    );
+}
+
+#[test]
 fn completions_need_no_cluster() {
     for shell in ["bash", "zsh", "fish"] {
         let Ran(code, out, _) = cairn_at("http://127.0.0.1:1", &format!("completions {shell}"));

@@ -12,6 +12,7 @@ mod host;
 mod inspect;
 mod latency;
 mod policy;
+mod reference;
 mod resync;
 mod session;
 mod top;
@@ -53,6 +54,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Inspect(what) => inspect::run(&context, &what),
         Noun::Bench(verb) => bench::run(&context, *verb),
         Noun::Completions { shell } => completions::completions(shell),
+        Noun::Reference => reference::print(),
         Noun::Version => completions::version(&context),
     }
 }
