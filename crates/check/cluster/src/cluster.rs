@@ -28,6 +28,7 @@ use futures::{
 
 use crate::{
     directory::{TroubledWay, way_to},
+    model::Model,
     shape::{DiskShape, REPAIR_DELAY_MS, Shape},
 };
 
@@ -294,6 +295,8 @@ pub struct Cluster {
     pub extra_disks: Rc<RefCell<BTreeSet<String>>>,
     /// The block of every disk whose story is told (`CAIRN_SIM_WATCH`).
     pub watched: Rc<Cell<Option<u64>>>,
+    /// What the shape's disks may hold, by number, as far as they have guests.
+    pub models: Rc<RefCell<BTreeMap<usize, Rc<RefCell<Model>>>>>,
     /// Sizes of the shape's disks.
     pub sizes: Rc<RefCell<Vec<DiskSize>>>,
     counts: Rc<RefCell<BTreeMap<&'static str, u64>>>,
@@ -308,6 +311,14 @@ pub enum Lost {
     Crashed,
     /// It took too long.
     TimedOut,
+}
+
+/// Whether writing some blocks over is all that a disk waits for.
+fn is_restorable(disk: &v1::DiskSummary) -> bool {
+    let waits = |reason: &String| reason.contains("no copy in sync can give");
+    let expected = |reason: &String| waits(reason) || reason.contains("is being filled");
+    let only_waits = disk.reasons.iter().any(waits) && disk.reasons.iter().all(expected);
+    disk.health == v1::DiskHealth::Healthy || only_waits && disk.resync_bytes_left == 0
 }
 
 fn store_options(shape: &Shape) -> StoreOptions {
@@ -381,6 +392,7 @@ impl Cluster {
             members: Rc::new(members),
             extra_disks: Rc::default(),
             watched: Rc::new(Cell::new(std::env::var("CAIRN_SIM_WATCH").ok().and_then(|text| text.parse().ok()))),
+            models: Rc::default(),
             sizes: Rc::new(RefCell::new(sizes)),
             counts: Rc::default(),
             seen,
@@ -614,6 +626,16 @@ impl Cluster {
         *self.counts.borrow_mut().entry(kind).or_default() += 1;
     }
 
+    /// So many of this kind were seen.
+    pub fn count_more(&self, kind: &'static str, count: u64) {
+        *self.counts.borrow_mut().entry(kind).or_default() += count;
+    }
+
+    /// Failures that one of the shape's disks tolerates.
+    pub fn ftt(&self, disk: usize) -> u8 {
+        self.shape.disks[disk].ftt
+    }
+
     /// Faults injected, by kind.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.borrow().clone()
@@ -686,6 +708,30 @@ impl Cluster {
             self.world.sleep(Duration::from_millis(700)).await;
         }
         Err(format!("liveness: not healthy after {} s: {last}", most.as_secs()))
+    }
+
+    /// Waits until each disk is healthy or lacks nothing but blocks that no copy can give, as its owner's host sees it. The text says
+    /// how it is instead.
+    pub async fn wait_for_restorable(&self, disks: &[String], most: Duration) -> Result<(), String> {
+        let until = self.world.now() + most;
+        for disk in disks {
+            loop {
+                let name = disk.to_owned();
+                let how = match self.manage(0, async move |node| node.disk_show(name).await).await {
+                    Ok(shown) if is_restorable(&shown.summary) => break,
+                    Ok(shown) => format!("{:?} {:?}", shown.summary.health, shown.summary.reasons),
+                    Err(error) => error.to_string(),
+                };
+                if self.world.now() >= until {
+                    return Err(format!(
+                        "liveness: {disk} waits for more than bad blocks after {} s: {how}",
+                        most.as_secs()
+                    ));
+                }
+                self.world.sleep(Duration::from_millis(700)).await;
+            }
+        }
+        Ok(())
     }
 
     async fn not_healthy(&self, at: Range<usize>, disks: &[String]) -> Option<String> {

@@ -70,6 +70,28 @@ pub(crate) fn full_directory(rng: &mut Rng, hosts: usize) -> Option<Event> {
     rng.one_in(8).then_some(Event { at_ms, for_ms, what })
 }
 
+/// In one run of three, single blocks of the only copy in sync become unreadable, up to three times; often another copy's host is
+/// made to fail just before. What spoils devices by itself, and what takes hosts away one after the other, is left as it is.
+pub(crate) fn only_source(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) -> Vec<Event> {
+    let mut events = Vec::new();
+    if matches!(menu, Menu::Damage | Menu::Beyond) || !rng.one_in(3) {
+        return events;
+    }
+    let mut draw = Draw { rng, shape, extra_disks: 0 };
+    for _ in 0..draw.rng.between(1, 3) {
+        let (disk, blocks, pick) = (draw.disk(), draw.rng.between(1, 8) as u32, draw.rng.next_u64());
+        let (at_ms, for_ms) = (draw.rng.between(1000, ends_ms.max(1000) + 1000), draw.rng.between(1000, 9000));
+        events.push(Event { at_ms, for_ms, what: What::OnlySource { disk, blocks, pick } });
+        if matches!(menu, Menu::Turmoil | Menu::Owner) && draw.rng.one_in(2) {
+            let host = draw.host();
+            let what = draw.gone(host);
+            let before_ms = draw.rng.below(1000);
+            events.push(Event { at_ms: at_ms - before_ms, for_ms: draw.rng.between(1500, 9000), what });
+        }
+    }
+    events
+}
+
 impl Draw<'_> {
     fn host(&mut self) -> usize {
         self.rng.below(self.shape.hosts as u64) as usize
@@ -341,7 +363,9 @@ impl Draw<'_> {
             What::Full { .. } => (500, 8000),
             What::HalfOpen { .. } => (0, 0),
             What::Disconnect { .. } | What::HandOver { .. } | What::Resize { .. } => (0, 0),
-            What::LatentSectors { .. } | What::BitRot { .. } | What::ReadErrors { .. } => (0, 0),
+            What::LatentSectors { .. } | What::OnlySource { .. } | What::BitRot { .. } | What::ReadErrors { .. } => {
+                (0, 0)
+            }
             What::LostWrite { .. } | What::MisdirectedWrite { .. } => (0, 0),
             What::CrashAll { .. } | What::FlippedEnd { .. } => (10, 1000),
             What::DeviceGone { .. } | What::WriteError { .. } | What::FlushError { .. } => (2000, 20_000),

@@ -44,8 +44,15 @@ pub struct Guests {
     pub dropped: Rc<Cell<u64>>,
     /// The longest that a guest waited for an answer, but at the host that is left aside.
     pub longest: Rc<Cell<Duration>>,
+    /// Whether a media error is a failure where the model knows of no spoiled block.
+    pub media_errors_judged: Rc<Cell<bool>>,
     /// The host whose guests do not count for [`Self::longest`]: it is the one that fails.
     pub aside: Rc<Cell<Option<usize>>>,
+}
+
+/// Whether this says that no copy can give the bytes.
+fn is_media_error(error: &VolumeError) -> bool {
+    matches!(error, VolumeError::Io(text) if text.contains("bad on every reachable copy"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,11 +68,14 @@ impl Guests {
     /// The guests of the shape's disk `number`; none works yet.
     pub fn new(cluster: &Cluster, number: usize) -> Self {
         let size_bytes = cluster.sizes.borrow()[number].bytes;
+        let model = Rc::new(RefCell::new(Model::new(7 + number as u64, size_bytes)));
+        cluster.models.borrow_mut().insert(number, model.clone());
         Self {
             cluster: cluster.clone(),
             number,
             disk: Shape::disk_name(number),
-            model: Rc::new(RefCell::new(Model::new(7 + number as u64, size_bytes))),
+            model,
+            media_errors_judged: Rc::default(),
             stop: Rc::default(),
             running: Rc::default(),
             failures: Rc::default(),
@@ -311,6 +321,9 @@ impl Guests {
             }
             other => {
                 self.model.borrow_mut().unknown(first, count, version);
+                if other.as_ref().is_ok_and(|result| result.as_ref().is_err_and(is_media_error)) {
+                    self.judge_refusal(at, self.model.borrow().change_was_refused(first, count, version));
+                }
                 self.note(
                     at,
                     process.0,
@@ -320,6 +333,14 @@ impl Guests {
             }
         }
         ran.map(|result| result.is_ok())
+    }
+
+    /// What the model says of a media error.
+    fn judge_refusal(&self, at: usize, refused: Result<(), String>) {
+        match refused {
+            Err(why) if self.media_errors_judged.get() => self.fail(format!("P5: media error at h{at}: {why}")),
+            _ => {}
+        }
     }
 
     fn note(&self, at: usize, process: u64, what: &str, how: Result<Option<&VolumeError>, &Lost>) {
@@ -350,6 +371,9 @@ impl Guests {
             self.fail(format!("read of {count} sectors at h{at} returned {len} bytes"));
         } else if let Err(why) = self.model.borrow_mut().end_read(&reading, data.as_deref()) {
             self.fail(format!("wrong bytes at h{at}: {why}"));
+        }
+        if ran.as_ref().is_ok_and(|read| read.as_ref().is_err_and(is_media_error)) {
+            self.judge_refusal(at, self.model.borrow().read_was_refused(&reading));
         }
         if data.is_none() {
             let how = ran.as_ref().map(|read| read.as_ref().err());
@@ -398,6 +422,44 @@ impl Guests {
             }
         }
         Ok(())
+    }
+
+    /// Writes over every block that no copy can give, or trims it; with `all`, every one that was spoiled. How many these were.
+    pub async fn restore(&self, at: usize, all: bool) -> Result<u64, String> {
+        let (end, mut bad) = (self.known_sectors(), Vec::new());
+        let client = self.cluster.client(at, &self.disk).await;
+        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        for first in (0..end).step_by(512) {
+            let last = (first + 512).min(end);
+            if !self.can_read(at, &client, first, last - first).await? {
+                for block in (first..last).step_by(8) {
+                    if !self.can_read(at, &client, block, (last - block).min(8)).await? {
+                        bad.push(block);
+                    }
+                }
+            }
+        }
+        if all {
+            bad.extend(self.model.borrow().spoiled_now().iter().map(|block| block * 8));
+            bad.sort_unstable();
+            bad.dedup();
+        }
+        for block in &bad {
+            let (act, before) = (if block / 8 % 2 == 0 { Act::Write } else { Act::Trim }, self.errors.get());
+            let changed = self.change(at, &client, *block, (end - block).min(8), act).await;
+            if changed.is_err() || self.errors.get() > before {
+                return Err(format!("P5: h{at} cannot restore sectors {block}..: {changed:?}"));
+            }
+        }
+        Ok(bad.len() as u64)
+    }
+
+    /// Whether these can be read: all of them, or the answer is an error.
+    async fn can_read(&self, at: usize, client: &Client, first: u64, count: u64) -> Result<bool, String> {
+        let before = self.errors.get();
+        let read = self.read(at, client, first, count).await;
+        read.map_err(|lost| format!("h{at} does not read sectors {first}+{count}: {lost:?}"))?;
+        Ok(self.errors.get() == before)
     }
 
     /// Writes the disk from its beginning until the first error, or to its end. The sectors that have data now.

@@ -11,6 +11,7 @@ use cairn_sim::{CrashPhase, CrashPoint, Fault, SimDisk, SimEnv};
 use futures::future::{Either, join_all, select};
 
 use crate::{
+    bad_blocks::{self, Spoil},
     cluster::Cluster,
     ends::{Bit, bit_of_the_last_two},
     plan::Plan,
@@ -18,6 +19,8 @@ use crate::{
 
 /// How long a moment is waited for.
 const MOMENT_WITHIN: Duration = Duration::from_secs(8);
+/// What is counted where an only source was found and spoiled.
+pub const SPOILED: &str = "only source spoiled";
 /// What is left alone at a device's beginning.
 const SUPERBLOCK_BYTES: u64 = 1 << 20;
 /// The first disk that is to fill the datastore.
@@ -84,6 +87,12 @@ pub async fn one(cluster: &Cluster, event: Event) {
             swap(cluster, a, b);
             lasts.await;
             swap(cluster, a, b);
+        }
+        What::OnlySource { disk, blocks, pick } => {
+            let spoil = Spoil { disk: *disk, blocks: *blocks, pick: *pick };
+            if bad_blocks::spoil_only_source(cluster, spoil, ms(event.for_ms)).await > 0 {
+                cluster.count(SPOILED);
+            }
         }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,

@@ -10,6 +10,7 @@
 //! at `rest` is checked. `run` puts these together; `shrink` takes away what a failure does not need.
 #![forbid(unsafe_code)]
 
+pub mod bad_blocks;
 pub mod cluster;
 pub mod curves;
 pub mod directory;

@@ -4,6 +4,8 @@
 //! was acknowledged, or somebody has read it. A read that began later than such a moment of a write *w* must not return
 //! anything that was over before *w* began; and what had happened before a read began that found something else never comes back.
 //!
+//! Blocks whose only source was spoiled may end a request with a media error, until they are written: those and no others.
+//!
 //! Promises    no false alarm: what is refused here no linearizable register does
 //! Assumes     values are unique, but for zeroes: which of several was read is not known, and proves nothing of them
 //! Not here    the full search for an order of all operations: what follows from three or more reads together is not seen
@@ -15,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
+/// Sectors of a block: what a medium loses or keeps as one.
+const BLOCK_SECTORS: u64 = 8;
 /// Not known to have happened.
 const NEVER: u64 = u64::MAX;
 
@@ -94,6 +98,14 @@ impl Sector {
     }
 }
 
+/// A time in which the medium may not give a block.
+#[derive(Debug, Clone, Copy)]
+struct Spoiled {
+    since: u64,
+    /// A write that began later has happened by then; [`NEVER`] while none is known to have.
+    until: u64,
+}
+
 /// A read under way.
 #[derive(Debug)]
 pub struct Reading {
@@ -111,6 +123,8 @@ pub struct Model {
     clock: u64,
     /// When the reads under way began, and how many began then.
     reading: BTreeMap<u64, u32>,
+    /// Of each block that was spoiled, all such times.
+    spoiled: BTreeMap<u64, Vec<Spoiled>>,
     /// Changes that were acknowledged.
     pub acked: u64,
     /// Changes of unknown fate.
@@ -123,7 +137,8 @@ impl Model {
     /// A disk of zeroes. `disk` goes into every stamp.
     pub fn new(disk: u64, size_bytes: u64) -> Self {
         let sectors = vec![Sector::new(); (size_bytes / SECTOR) as usize];
-        Self { disk, sectors, next: 1, clock: 1, reading: BTreeMap::new(), acked: 0, unknown: 0, reads: 0 }
+        let (reading, spoiled) = (BTreeMap::new(), BTreeMap::new());
+        Self { disk, sectors, next: 1, clock: 1, reading, spoiled, acked: 0, unknown: 0, reads: 0 }
     }
 
     /// The disk grew to this size: what is new reads as zeroes.
@@ -132,6 +147,11 @@ impl Model {
         if sectors > self.sectors.len() {
             self.sectors.resize(sectors, Sector::new());
         }
+    }
+
+    /// What its stamps say of whose they are.
+    pub fn id(&self) -> u64 {
+        self.disk
     }
 
     /// Its size.
@@ -167,6 +187,54 @@ impl Model {
                 v.by = v.by.min(by);
             }
             sector.tidy(oldest);
+        }
+        let Some(began) = self.began(first, number) else { return };
+        for (_, times) in self.spoiled.range_mut(first / BLOCK_SECTORS..=(first + count - 1) / BLOCK_SECTORS) {
+            times.iter_mut().filter(|time| time.since < began).for_each(|time| time.until = time.until.min(by));
+        }
+    }
+
+    /// When a change that was just acknowledged began; none where something newer has taken its place since.
+    fn began(&self, first: u64, number: u64) -> Option<u64> {
+        self.sectors[first as usize].versions.iter().find(|v| v.number == number).map(|v| v.began)
+    }
+
+    /// From now on the medium may not give this block, until it is written.
+    pub fn spoil(&mut self, block: u64) {
+        let since = self.tick();
+        self.spoiled.entry(block).or_default().push(Spoiled { since, until: NEVER });
+    }
+
+    /// Blocks that the medium may not give now.
+    pub fn spoiled_now(&self) -> Vec<u64> {
+        let lasting = |(_, times): &(&u64, &Vec<Spoiled>)| times.iter().any(|time| time.until == NEVER);
+        self.spoiled.iter().filter(lasting).map(|(block, _)| *block).collect()
+    }
+
+    /// Whether a request for these sectors that began then may end with a media error.
+    fn may_be_unreadable(&self, first: u64, count: u64, began: u64) -> bool {
+        let mut blocks = self.spoiled.range(first / BLOCK_SECTORS..=(first + count - 1) / BLOCK_SECTORS);
+        blocks.any(|(_, times)| times.iter().any(|time| time.until >= began))
+    }
+
+    /// A read ended with a media error.
+    pub fn read_was_refused(&self, reading: &Reading) -> Result<(), String> {
+        let Reading { first, count, began } = *reading;
+        self.refused(first, count, began)
+    }
+
+    /// A change ended with a media error: a block that it changes in part was to be read.
+    pub fn change_was_refused(&self, first: u64, count: u64, number: u64) -> Result<(), String> {
+        self.refused(first, count, self.began(first, number).unwrap_or(0))
+    }
+
+    fn refused(&self, first: u64, count: u64, began: u64) -> Result<(), String> {
+        match self.may_be_unreadable(first, count, began) {
+            true => Ok(()),
+            false => {
+                let blocks = (first / BLOCK_SECTORS, (first + count - 1) / BLOCK_SECTORS);
+                Err(format!("none of the blocks {}..={} is spoiled at its only source", blocks.0, blocks.1))
+            }
         }
     }
 
@@ -285,6 +353,25 @@ fn words(disk: u64, sector: u64, version: u64) -> impl Iterator<Item = u64> {
     let step = |word: &u64| Some(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
     let rest = std::iter::successors(step(&seed), step);
     [disk, sector, version].into_iter().chain(rest).take(SECTOR as usize / 8)
+}
+
+/// The block of `disk` that this page of a device holds, and the newest version of its sectors; none where it holds anything else.
+pub fn block_of(disk: u64, page: &[u8]) -> Option<(u64, u64)> {
+    let mut sectors = (0..).zip(page.chunks_exact(SECTOR as usize));
+    let (at, number) = sectors.find_map(|(at, bytes)| {
+        let word = |n: usize| u64::from_le_bytes(bytes[n * 8..n * 8 + 8].try_into().expect("eight bytes"));
+        (word(0) == disk && word(1) % BLOCK_SECTORS == at).then(|| (at, word(1)))
+    })?;
+    let block = (number - at) / BLOCK_SECTORS;
+    let mut newest = 0;
+    for (number, bytes) in (block * BLOCK_SECTORS..).zip(page.chunks_exact(SECTOR as usize)) {
+        match Found::of(disk, number, bytes) {
+            Found::Zeroes => {}
+            Found::Version(version) => newest = newest.max(version),
+            Found::Strange { .. } => return None,
+        }
+    }
+    Some((block, newest))
 }
 
 /// Adds up counts by kind.
@@ -424,6 +511,50 @@ mod tests {
         turned[511] ^= 1;
         assert_eq!(Found::of(7, 40, &turned), Found::Strange { sector: 40, version: 3 });
         assert_eq!(Found::of(7, 40, &[0; 512]), Found::Zeroes);
+    }
+
+    #[test]
+    fn a_media_error_is_believed_of_spoiled_blocks_until_they_are_written() {
+        let mut model = Model::new(1, 64 << 10);
+        let refused = |model: &mut Model, first, count| {
+            let reading = model.begin_read(first, count);
+            model.read_was_refused(&reading)
+        };
+        let late = model.begin(8, 8, false);
+        model.spoil(1);
+        assert!(refused(&mut model, 0, 8).is_err() && refused(&mut model, 16, 8).is_err());
+        assert!(refused(&mut model, 0, 9).is_ok() && refused(&mut model, 15, 64).is_ok());
+        // It may have been where it was spoiled.
+        model.acked(8, 8, late);
+        assert!(refused(&mut model, 8, 8).is_ok());
+        assert_eq!(model.spoiled_now(), [1]);
+        let early = model.begin_read(12, 1);
+        let part = model.begin(10, 2, false);
+        assert!(model.change_was_refused(10, 2, part).is_ok());
+        let whole = model.begin(0, 16, true);
+        model.acked(0, 16, whole);
+        assert!(refused(&mut model, 8, 8).is_err());
+        assert!(model.read_was_refused(&early).is_ok());
+        assert!(model.change_was_refused(10, 2, part).is_ok());
+        assert!(model.spoiled_now().is_empty());
+        model.spoil(1);
+        assert!(refused(&mut model, 8, 8).is_ok());
+    }
+
+    #[test]
+    fn a_page_tells_its_block() {
+        let page = bytes(7, 40, 8, 3);
+        assert_eq!(block_of(7, &page), Some((5, 3)));
+        assert_eq!(block_of(8, &page), None);
+        // The first half trimmed, one sector written since.
+        let mut mixed = vec![0; 2048];
+        mixed.extend_from_slice(&page[2048..3584]);
+        mixed.extend(bytes(7, 47, 1, 9));
+        assert_eq!(block_of(7, &mixed), Some((5, 9)));
+        mixed[4000] ^= 1;
+        assert_eq!(block_of(7, &mixed), None);
+        assert_eq!(block_of(7, &bytes(7, 41, 8, 3)), None);
+        assert_eq!(block_of(7, &[0; 4096]), None);
     }
 
     #[test]

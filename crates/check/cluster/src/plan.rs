@@ -65,6 +65,8 @@ impl Plan {
         // From numbers of its own: all else of the plan is what it is without.
         events.extend(draw::wrong_clock(&mut Rng::new(seed ^ 0x0063_6c6f_636b), shape.hosts));
         events.extend(draw::full_directory(&mut Rng::new(seed ^ 0x6675_6c6c), shape.hosts));
+        let ends_ms = events.iter().map(|event| event.at_ms + event.for_ms).max().unwrap_or(0);
+        events.extend(draw::only_source(&mut Rng::new(seed ^ 0x6f6e_6c79), &shape, menu, ends_ms));
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);
         let tail_ms = if quiet { rng.between(0, 200) } else { rng.between(500, 6000) };

@@ -9,10 +9,20 @@ use cairn_types::{BlockRange, Contents, Member, ObjectConfig, OpId};
 
 use crate::cluster::Cluster;
 
+/// What media have lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spoiled {
+    /// Nothing.
+    Nothing,
+    /// Single blocks, which say so themselves.
+    Blocks,
+    /// Whole devices perhaps, or all that they held since some time.
+    Anything,
+}
+
 /// I5 and I7 of a quiet cluster, and that nothing is left behind.
-///
-/// `spoiled`: blocks that say themselves that they are bad are what the plan made of them.
-pub async fn check_at_rest(cluster: &Cluster, disks: &[String], spoiled: bool) -> Result<(), String> {
+pub async fn check_at_rest(cluster: &Cluster, disks: &[String], what: Spoiled) -> Result<(), String> {
+    let spoiled = what != Spoiled::Nothing;
     let mut configs = Vec::new();
     for disk in disks {
         let name = disk.to_owned();
@@ -21,7 +31,7 @@ pub async fn check_at_rest(cluster: &Cluster, disks: &[String], spoiled: bool) -
         copies_are_equal(cluster, disk, &config, spoiled).await?;
         configs.push(config);
     }
-    no_orphans(cluster, &configs, spoiled).await?;
+    no_orphans(cluster, &configs, what == Spoiled::Anything).await?;
     nothing_in_flight(cluster).await?;
     stores_in_order(cluster, spoiled).await
 }

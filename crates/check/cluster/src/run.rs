@@ -13,12 +13,14 @@ use std::{
     time::Duration,
 };
 
+use cairn_faults::{Event, What};
+
 use crate::{
     cluster::{Cluster, DiskSize, Log},
     guests::Guests,
     inject, model,
     plan::{Menu, Plan},
-    rest,
+    rest::{self, Spoiled},
     shape::Shape,
 };
 
@@ -27,6 +29,9 @@ pub const HEALTHY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Steps of a run, at most: a hundred times what an ordinary one takes.
 const STEPS_MAX: u64 = 30_000_000;
+
+/// What is counted of blocks that no copy could give when all was healed.
+pub const RESTORED: &str = "blocks restored";
 
 /// What a run without a violation did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -144,7 +149,11 @@ fn run_caught(plan: &Plan, print: bool, log: &LastLog, meet: impl FnOnce(&Cluste
     log.replace(Some(cluster.log.clone()));
     cluster.log.add(format!("{:?}, {}", plan.menu, plan.shape));
     let guests: Vec<Guests> = (0..plan.shape.disks.len()).map(|n| Guests::new(&cluster, n)).collect();
+    // Where nothing else spoils devices, it is known of each block whether a medium may refuse it.
+    let others_spoil = |event: &Event| event.what.spoils() && !matches!(event.what, What::OnlySource { .. });
+    let judged = !plan.events.iter().any(others_spoil);
     for (guests, disk) in guests.iter().zip(&plan.shape.disks) {
+        guests.media_errors_judged.set(judged);
         guests.start(disk.guests, plan.shape.pause_max_ms);
         guests.start_readers(disk.readers, plan.shape.pause_max_ms);
     }
@@ -157,7 +166,9 @@ fn run_caught(plan: &Plan, print: bool, log: &LastLog, meet: impl FnOnce(&Cluste
         own.heal_everything();
         match its_plan.menu {
             Menu::Beyond => nothing_wrong(&all).await,
-            menu => come_to_rest(&own, &all, menu == Menu::Damage).await,
+            Menu::Damage => come_to_rest(&own, &all, Spoiled::Anything).await,
+            _ if own.counts().contains_key(inject::SPOILED) => come_to_rest(&own, &all, Spoiled::Blocks).await,
+            _ => come_to_rest(&own, &all, Spoiled::Nothing).await,
         }
     });
     // What a guest saw comes first: the rest may follow from it.
@@ -188,9 +199,16 @@ fn run_caught(plan: &Plan, print: bool, log: &LastLog, meet: impl FnOnce(&Cluste
 }
 
 /// After the last fault: healthy in time, every byte right at every host, copies equal, nothing left behind.
-pub async fn come_to_rest(cluster: &Cluster, guests: &[Guests], spoiled: bool) -> Result<(), String> {
+pub async fn come_to_rest(cluster: &Cluster, guests: &[Guests], spoiled: Spoiled) -> Result<(), String> {
     cluster.world.sleep(Duration::from_secs(1)).await;
     let disks: Vec<String> = guests.iter().map(|g| g.disk().to_owned()).collect();
+    if spoiled == Spoiled::Blocks {
+        cluster.wait_for_restorable(&disks, HEALTHY_WITHIN).await?;
+        for guests in guests {
+            guests.stop().await;
+        }
+        restore(cluster, guests).await?;
+    }
     cluster.wait_healthy(&disks, HEALTHY_WITHIN).await?;
     for guests in guests {
         guests.stop().await;
@@ -206,6 +224,21 @@ pub async fn come_to_rest(cluster: &Cluster, guests: &[Guests], spoiled: bool) -
     }
     cluster.world.sleep(Duration::from_secs(2)).await;
     rest::check_at_rest(cluster, &disks, spoiled).await
+}
+
+/// What was spoiled and no copy can give is written over, or trimmed. A disk without redundancy may have read it from memory so far:
+/// of that one all that was spoiled is.
+async fn restore(cluster: &Cluster, guests: &[Guests]) -> Result<(), String> {
+    for (number, guests) in guests.iter().enumerate() {
+        know_size(cluster, number).await?;
+        let at = number % cluster.members.len();
+        let count = guests.restore(at, cluster.ftt(number) == 0).await?;
+        if count > 0 {
+            cluster.log.add(format!("{count} blocks of {} are restored", guests.disk()));
+            cluster.count_more(RESTORED, count);
+        }
+    }
+    Ok(())
 }
 
 /// After faults beyond what the policies survive: what can be read is right. Nothing else is promised.

@@ -145,6 +145,9 @@ pub enum What {
     FlushError { at: At },
     /// Sectors that cannot be read until they are written.
     LatentSectors { at: At, place: Place, len_bytes: u64 },
+    /// Blocks of a disk cannot be read until they are written, at the one copy in sync that is left of them. Until there is such a
+    /// copy it is waited for, as long as the event lasts; which blocks, the number says.
+    OnlySource { disk: usize, blocks: u32, pick: u64 },
     /// Bits that turn over, one in each of so many blocks.
     BitRot { at: At, place: Place, bits: u32 },
     /// A write that is acknowledged and not done.
@@ -212,6 +215,7 @@ impl What {
             Self::WriteError { .. } => "write error",
             Self::FlushError { .. } => "failed flush",
             Self::LatentSectors { .. } => "latent sector error",
+            Self::OnlySource { .. } => "bad blocks of the only source",
             Self::BitRot { .. } => "bit rot",
             Self::LostWrite { .. } => "lost write",
             Self::MisdirectedWrite { .. } => "misdirected write",
@@ -226,7 +230,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 41] = [
+    pub const KINDS: [&'static str; 42] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -258,6 +262,7 @@ impl What {
         "write error",
         "failed flush",
         "latent sector error",
+        "bad blocks of the only source",
         "bit rot",
         "lost write",
         "misdirected write",
@@ -278,6 +283,7 @@ impl What {
                 | Self::WriteError { .. }
                 | Self::FlushError { .. }
                 | Self::LatentSectors { .. }
+                | Self::OnlySource { .. }
                 | Self::BitRot { .. }
                 | Self::FlippedEnd { .. }
                 | Self::LostWrite { .. }

@@ -375,6 +375,11 @@ impl SimDisk {
         self.disk.state().medium.written(from, n)
     }
 
+    /// Where all of these begin ([`Medium::all_written`]).
+    pub fn all_written(&self, from: u64) -> Vec<u64> {
+        self.disk.state().medium.all_written(from)
+    }
+
     /// Puts bytes in place without time, errors or counting.
     pub fn poke(&self, offset: u64, data: &[u8]) {
         self.disk.state().medium.poke(offset, data);

@@ -86,6 +86,11 @@ impl Medium {
         Some(page * PAGE)
     }
 
+    /// Where the 4 KiB blocks at or behind `from` begin that anything was ever written to, ascending.
+    pub fn all_written(&self, from: u64) -> Vec<u64> {
+        self.pages.range(from.div_ceil(PAGE)..).map(|(page, _)| page * PAGE).collect()
+    }
+
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use super::{Scenario, Stage, stage::Traffic};
 use crate::{
     cluster::{ABSENT_AFTER, Client, PATIENCE, REPAIR_DELAY},
-    rest,
+    rest::{self, Spoiled},
     run::HEALTHY_WITHIN,
     shape::{DiskShape, Shape},
 };
@@ -115,7 +115,7 @@ async fn host_of_64_dies(stage: Stage) -> Result<(), String> {
     for guests in &stage.guests {
         guests.verify_at(stage.any()).await?;
     }
-    rest::check_at_rest(&stage.cluster, &stage.disks(), false).await
+    rest::check_at_rest(&stage.cluster, &stage.disks(), Spoiled::Nothing).await
 }
 
 /// Nobody asks for anything: what hosts say to each other is heartbeats, and `owners` of them look after so many objects.

@@ -7,6 +7,7 @@ use cairn_sim::{Fault, Medium};
 
 use super::{Scenario, Stage};
 use crate::{
+    bad_blocks::{Spoil, spoil_only_source},
     cluster::{Cluster, LOG_SEGMENT_BYTES},
     plan::REPAIR_DELAY_MS,
     shape::Shape,
@@ -141,15 +142,17 @@ fn spoiled() -> Vec<Scenario> {
 
 /// What is to be copied cannot be had.
 fn short_of_sources() -> Vec<Scenario> {
-    vec![Scenario::new(
-        "P5. the only source of a resync has bad blocks",
-        (
-            "all other blocks are copied, what it waits for is said, and it ends when those blocks are written",
-            "a copy is away while guests write; bits turn over at the other copy; the first one comes back; then all is written over",
+    vec![
+        Scenario::new(
+            "P5. the only source of a resync has bad blocks",
+            (
+                "those blocks and no others are refused, all others are copied, what it waits for is said, and it ends when those are written",
+                "a copy is away while guests write; blocks of the other copy cannot be read; the first one comes back; then those are restored",
+            ),
+            (Shape::plain(3), 4),
+            bad_only_source,
         ),
-        (Shape::plain(3), 4),
-        bad_only_source,
-    )]
+    ]
 }
 
 async fn quick_rejoin(stage: Stage) -> Result<(), String> {
@@ -366,12 +369,11 @@ async fn bad_only_source(stage: Stage) -> Result<(), String> {
     stage.guests[0].stop().await;
     // All is on the capacity devices by then.
     stage.ms(3000).await;
-    for n in 0..60 {
-        let device = stage.host(source).disk(&Cluster::device_name(0, Some(n % 2)));
-        if let Some(offset) = device.written(1 << 20, stage.below(1 << 20)) {
-            device.inject(Fault::BitFlip { offset: offset + stage.below(4096), bit: (n % 8) as u8 });
-        }
+    let spoil = Spoil { disk: 0, blocks: 12, pick: stage.cluster.world.random_u64() };
+    if spoil_only_source(&stage.cluster, spoil, Duration::from_secs(1)).await < 12 {
+        return Err("the copy that is left holds no dozen blocks on its capacity devices".into());
     }
+    stage.guests[0].media_errors_judged.set(true);
     stage.start(target);
     let waits = |why: &String| why.contains("no copy in sync can give");
     let mut summary = stage.show(source).await?;
@@ -386,9 +388,10 @@ async fn bad_only_source(stage: Stage) -> Result<(), String> {
     if summary.resync_bytes_left > 0 || !summary.reasons.iter().any(waits) {
         return Err(format!("P5: a resync that only waits for bad blocks does not say so: {summary:?}"));
     }
-    let (trimmed, active) =
-        futures::future::join(stage.guests[0].trim_all(source), stage.told(Moment::Active, 15_000)).await;
-    trimmed?;
+    stage.guests[0].verify_what_is_left().await?;
+    let (restored, active) =
+        futures::future::join(stage.guests[0].restore(source, false), stage.told(Moment::Active, 15_000)).await;
+    stage.count("blocks that no copy could give", restored?);
     active?;
     stage.rest(true).await
 }

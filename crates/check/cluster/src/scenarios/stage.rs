@@ -14,6 +14,7 @@ use crate::{
     cluster::Cluster,
     guests::Guests,
     inject::flip_end,
+    rest::Spoiled,
     run::{HEALTHY_WITHIN, come_to_rest},
     shape::Shape,
 };
@@ -250,7 +251,8 @@ impl Stage {
     /// Everything ends well: healed, healthy, every byte right, copies equal, nothing left over.
     pub async fn rest(&self, spoiled: bool) -> Result<(), String> {
         self.cluster.heal_everything();
-        come_to_rest(&self.cluster, &self.guests, spoiled).await?;
+        let what = if spoiled { Spoiled::Anything } else { Spoiled::Nothing };
+        come_to_rest(&self.cluster, &self.guests, what).await?;
         match self.cluster.repairs().first() {
             Some(what) if !spoiled => Err(format!("I7: {what}, and no medium was spoiled")),
             _ => Ok(()),

@@ -11,8 +11,9 @@ use std::{
 };
 
 use cairn_cluster::{
+    inject::SPOILED,
     plan::Plan,
-    run::{Failure, Outcome, run},
+    run::{Failure, Outcome, RESTORED, run},
     shrink::shrink,
 };
 use cairn_faults::What;
@@ -120,6 +121,9 @@ fn report(order: &Order, sum: &Sum, seconds: f64) {
     println!("{:<32} {:>10}", "fault", "injected");
     for kind in What::KINDS {
         println!("{kind:<32} {:>10}", sum.all.counts.get(kind).copied().unwrap_or(0));
+    }
+    for seen in [SPOILED, RESTORED] {
+        println!("{seen:<32} {:>10}", sum.all.counts.get(seen).copied().unwrap_or(0));
     }
     println!("{:<32} {:>10}", "message held back by a cut", sum.all.messages_stalled);
     println!("{:<32} {:>10}", "message lost", sum.all.messages_lost);

@@ -1,0 +1,148 @@
+//! Spoils single blocks of a disk where no other copy in sync has them, or where one has.
+//!
+//! Promises    what is spoiled is known to the disk's model at the same moment: those blocks may be refused to guests, no others
+//! Assumes     guests' bytes tell whose they are (`model`): a block is found on a device by what it holds
+//!
+//! Another copy may be in sync by the time that a block is spoiled, or the page may hold what was overwritten since. Then the model
+//! allows an error that does not come.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cairn_api::LocalManagement as _;
+use cairn_sim::{Fault, Rng, SimDisk};
+use cairn_types::{BLOCK_BYTES, BlockRange, ObjectConfig};
+
+use crate::{cluster::Cluster, model, shape::Shape};
+
+/// What is left alone at a device's beginning.
+const SUPERBLOCK_BYTES: u64 = 1 << 20;
+/// How soon it is looked again for a copy that is alone.
+const LOOK_AGAIN: Duration = Duration::from_millis(80);
+/// How long a host is waited for that is asked where the copies are.
+const ASKED_FOR: Duration = Duration::from_secs(1);
+
+/// What is to be spoiled.
+#[derive(Debug, Clone, Copy)]
+pub struct Spoil {
+    /// Of this disk.
+    pub disk: usize,
+    /// So many blocks.
+    pub blocks: u32,
+    /// Which.
+    pub pick: u64,
+}
+
+/// Where a block stands, by the newest version that was found of it.
+struct Page {
+    version: u64,
+    device: SimDisk,
+    offset: u64,
+}
+
+/// Waits until a copy is alone, and spoils blocks of it. Returns how many; none where no copy was alone `within` that time.
+pub async fn spoil_only_source(cluster: &Cluster, spoil: Spoil, within: Duration) -> usize {
+    let until = cluster.world.now() + within;
+    loop {
+        if let Some(config) = config_of(cluster, spoil.disk).await {
+            let count = spoil_now(cluster, spoil, &config);
+            if count > 0 {
+                return count;
+            }
+        }
+        if cluster.world.now() >= until {
+            return 0;
+        }
+        cluster.world.sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// What any host that is up says of the disk.
+async fn config_of(cluster: &Cluster, disk: usize) -> Option<ObjectConfig> {
+    for n in 0..cluster.members.len() {
+        let (Some(node), name) = (cluster.node(n), Shape::disk_name(disk)) else { continue };
+        let asked = cluster.run_on(n, ASKED_FOR, async move { node.disk_record(name).await }).await;
+        if let Ok(Ok(record)) = asked
+            && record.config.is_some()
+        {
+            return record.config;
+        }
+    }
+    None
+}
+
+/// The host of the copy of a block that is alone in sync, by its number.
+fn only_source(cluster: &Cluster, config: &ObjectConfig, block: u64) -> Option<usize> {
+    if block >= config.size_bytes.div_ceil(u64::from(BLOCK_BYTES)) {
+        return None;
+    }
+    let piece = cairn_geometry::split(&config.layout, config.size_bytes, BlockRange::new(block, 1)).next()?;
+    let mut in_sync = config.members.iter().filter(|m| m.set() == Some(piece.set) && m.state.in_sync());
+    let source = in_sync.next().filter(|_| in_sync.next().is_none())?;
+    cluster.members.iter().position(|member| member.host.spoken_id() == source.host)
+}
+
+/// Pages of a host's capacity devices that hold blocks of the disk that `id` stamps, by block: the newest of each.
+fn pages(cluster: &Cluster, n: usize, id: u64) -> BTreeMap<u64, Page> {
+    let host = &cluster.members[n].host;
+    let mut pages: BTreeMap<u64, Page> = BTreeMap::new();
+    for device in host.disk_names().into_iter().filter(|name| name.contains("capacity")).map(|name| host.disk(&name)) {
+        for offset in device.all_written(SUPERBLOCK_BYTES) {
+            let Some((block, version)) = model::block_of(id, &device.peek(offset, BLOCK_BYTES as usize)) else {
+                continue;
+            };
+            if pages.get(&block).is_none_or(|page| page.version < version) {
+                pages.insert(block, Page { version, device: device.clone(), offset });
+            }
+        }
+    }
+    pages
+}
+
+impl Page {
+    fn spoil(&self) {
+        self.device.inject(Fault::LatentSectorError { offset: self.offset, len_bytes: u64::from(BLOCK_BYTES) });
+    }
+}
+
+fn spoil_now(cluster: &Cluster, spoil: Spoil, config: &ObjectConfig) -> usize {
+    let Some(model) = cluster.models.borrow().get(&spoil.disk).cloned() else { return 0 };
+    let (id, mut left) = (model.borrow().id(), Vec::new());
+    for n in 0..cluster.members.len() {
+        let found = pages(cluster, n, id).into_iter();
+        left.extend(found.filter(|(block, _)| only_source(cluster, config, *block) == Some(n)));
+    }
+    let mut rng = Rng::new(spoil.pick);
+    let count = left.len().min(spoil.blocks as usize);
+    for _ in 0..count {
+        let (block, page) = left.swap_remove(rng.below(left.len() as u64) as usize);
+        page.spoil();
+        model.borrow_mut().spoil(block);
+        let name = Shape::disk_name(spoil.disk);
+        cluster.log.add(format!("--- block {block} of {name} (version {}) cannot be read", page.version));
+    }
+    count
+}
+
+/// Spoils blocks of the first disk at two hosts that hold the same versions of them: each at both, or each at one, in turn.
+/// Returns them.
+pub fn spoil_copies(cluster: &Cluster, hosts: [usize; 2], (count, at_both): (usize, bool)) -> Vec<u64> {
+    let Some(model) = cluster.models.borrow().get(&0).cloned() else { return Vec::new() };
+    let [one, other] = hosts.map(|n| pages(cluster, n, model.borrow().id()));
+    let mut both: Vec<u64> =
+        one.iter().filter(|(b, p)| other.get(b).is_some_and(|o| o.version == p.version)).map(|(b, _)| *b).collect();
+    let mut spoiled = Vec::new();
+    while spoiled.len() < count && !both.is_empty() {
+        let block = both.swap_remove(cluster.world.random_below(both.len() as u64) as usize);
+        let n = spoiled.len();
+        [&one, &other]
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| at_both || n % 2 == *at)
+            .for_each(|(_, pages)| pages[&block].spoil());
+        if at_both {
+            model.borrow_mut().spoil(block);
+        }
+        spoiled.push(block);
+    }
+    spoiled
+}
