@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use cairn_api::LocalManagement as _;
 use cairn_faults::Moment;
 use cairn_sim::{Fault, Medium};
 
 use super::{Scenario, Stage};
 use crate::{
-    bad_blocks::{Spoil, spoil_only_source},
+    bad_blocks::{Spoil, spoil_copies, spoil_only_source},
     cluster::{Cluster, LOG_SEGMENT_BYTES},
     plan::REPAIR_DELAY_MS,
     shape::Shape,
@@ -151,6 +152,15 @@ fn short_of_sources() -> Vec<Scenario> {
             ),
             (Shape::plain(3), 4),
             bad_only_source,
+        ),
+        Scenario::new(
+            "P4. each copy has bad blocks of its own",
+            (
+                "a request over many blocks is answered from several copies, and each block is repaired",
+                "guests stop; blocks of one copy and other blocks of the other one cannot be read; then all is read",
+            ),
+            (Shape::plain(3), 4),
+            bad_in_turn,
         ),
     ]
 }
@@ -394,6 +404,32 @@ async fn bad_only_source(stage: Stage) -> Result<(), String> {
     stage.count("blocks that no copy could give", restored?);
     active?;
     stage.rest(true).await
+}
+
+async fn bad_in_turn(stage: Stage) -> Result<(), String> {
+    stage.ms(3000).await;
+    stage.guests[0].stop().await;
+    stage.ms(3000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    stage.guests[0].media_errors_judged.set(true);
+    let spoiled = spoil_copies(&stage.cluster, [copies[0], copies[1]], (40, false));
+    if spoiled.len() < 40 {
+        return Err(format!("only {} blocks are on the capacity devices of both copies", spoiled.len()));
+    }
+    stage.guests[0].verify_at(copies[0]).await?;
+    stage.ms(1000).await;
+    let health = stage.cluster.manage(copies[0], async |node| node.health().await).await.map_err(|e| e.to_string())?;
+    if let Some(check) =
+        health.checks.iter().find(|check| check.name == "unreadable-blocks" && check.findings_total > 0)
+    {
+        return Err(format!("P7: blocks that another copy has are told as unreadable: {}", check.text));
+    }
+    let repaired = stage.cluster.repairs().len() as u64;
+    stage.count("repairs", repaired);
+    match repaired {
+        0 => Err("R3: no block was repaired".into()),
+        _ => stage.rest(true).await,
+    }
 }
 
 async fn bits_rot(stage: Stage) -> Result<(), String> {

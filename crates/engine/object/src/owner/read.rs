@@ -2,10 +2,11 @@
 //!
 //! Promises    R1  bytes of an answer carried a right CRC when they reached the owner                        (P4)
 //!             R2  the lease is checked after the data arrived and before they are answered                  (P3)
-//!             R3  a bad copy is answered from a good one and repaired under the lock
+//!             R3  a bad copy is answered from a good one and repaired under the lock; where each copy has bad blocks of its own, block by
+//!                 block: a read fails only for a block that no copy can give
 //! Assumes     the caller holds a range lock over the blocks
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
@@ -36,19 +37,67 @@ fn check(contents: &Contents, blocks: u32, verify: bool) -> Result<(), Changed> 
     compare(crcs, contents.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize)))
 }
 
+/// What came of reading a piece from one copy.
+enum Whole {
+    Read(Contents),
+    /// No copy has all of it: what is bad, by copy.
+    Bad(Vec<(Leg, Vec<BlockRange>)>),
+}
+
+/// Blocks that are bad on every copy that was asked, in order.
+fn on_every(bad: &[(Leg, Vec<BlockRange>)]) -> Vec<BlockRange> {
+    let blocks = |ranges: &[BlockRange]| -> BTreeSet<u64> { ranges.iter().flat_map(|r| r.first..r.end()).collect() };
+    let mut copies = bad.iter().map(|(_, ranges)| blocks(ranges));
+    let first = copies.next().unwrap_or_default();
+    let common = copies.fold(first, |common, copy| &common & &copy);
+    common.into_iter().map(|block| BlockRange::new(block, 1)).collect()
+}
+
 impl<E: Env, S: LocalStore> Owned<E, S> {
-    /// Reads one piece from a good copy; bad ones on the way are queued for repair.
+    /// Reads one piece from good copies; bad ones on the way are queued for repair.
     pub(crate) async fn read_piece(
         self: &Rc<Self>,
         piece: Piece,
         watch: Option<&Watch<E>>,
     ) -> Result<Contents, OpError> {
+        let bad = match self.read_whole_piece(piece, watch).await? {
+            Whole::Read(contents) => return Ok(contents),
+            Whole::Bad(bad) => bad,
+        };
+        let lost = on_every(&bad);
+        if !lost.is_empty() {
+            self.note_unreadable(piece.set, &lost, &bad);
+            return Err(self.no_copy(piece.set, &lost));
+        }
+        // Each block is good somewhere.
+        let mut contents = Contents::default();
+        for n in 0..u64::from(piece.range.count) {
+            let range = BlockRange::new(piece.range.first + n, 1);
+            let block = Piece { range, object_first: piece.object_first + n, ..piece };
+            match self.read_whole_piece(block, watch).await? {
+                Whole::Read(one) => {
+                    contents.runs.extend(one.runs);
+                    contents.data.extend(one.data);
+                }
+                Whole::Bad(bad) => {
+                    self.note_unreadable(piece.set, &[range], &bad);
+                    return Err(self.no_copy(piece.set, &[range]));
+                }
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Reads one piece from one copy that has all of it; what was bad, where none has.
+    async fn read_whole_piece(self: &Rc<Self>, piece: Piece, watch: Option<&Watch<E>>) -> Result<Whole, OpError> {
         let mut bad: Vec<(Leg, Vec<BlockRange>)> = Vec::new();
         let mut tried = Vec::new();
         loop {
             let Some(leg) = self.choose(piece, &tried) else {
-                self.note_unreadable(piece.set, &bad);
-                return Err(self.no_copy(piece.set, &bad));
+                return match bad.is_empty() {
+                    true => Err(self.no_copy(piece.set, &[])),
+                    false => Ok(Whole::Bad(bad)),
+                };
             };
             tried.push(leg.component);
             let contents = self.read_leg(leg, piece.range).await;
@@ -61,7 +110,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                         self.repair_later(leg, piece.set, ranges);
                     }
                     self.unreadable.borrow_mut().whole_again(piece.set, piece.range);
-                    return Ok(contents);
+                    return Ok(Whole::Read(contents));
                 }
                 Err(Refusal::BadBlocks(ranges)) => bad.push((leg, ranges)),
                 Err(Refusal::Fenced { promised }) => {
@@ -111,27 +160,26 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Blocks that every copy that was asked has lost: told once, until they are whole again.
-    fn note_unreadable(&self, set: ReplicaSetIndex, bad: &[(Leg, Vec<BlockRange>)]) {
-        if bad.is_empty() || self.state.borrow().ended.is_some() {
+    fn note_unreadable(&self, set: ReplicaSetIndex, lost: &[BlockRange], bad: &[(Leg, Vec<BlockRange>)]) {
+        if self.state.borrow().ended.is_some() {
             return;
         }
-        let ranges = bad.iter().flat_map(|(_, ranges)| ranges).copied();
-        let new = self.unreadable.borrow_mut().lost(set, ranges);
+        let new = self.unreadable.borrow_mut().lost(set, lost.iter().copied());
         if new > 0 {
             let copies = bad.iter().map(|(leg, _)| (leg.link.host, leg.link.target.disk_group)).collect();
             self.shard.tell(ObjectEvent::Unreadable { object: self.id, name: self.name(), blocks: new, copies });
         }
     }
 
-    fn no_copy(&self, set: ReplicaSetIndex, bad: &[(Leg, Vec<BlockRange>)]) -> OpError {
+    fn no_copy(&self, set: ReplicaSetIndex, lost: &[BlockRange]) -> OpError {
         if let Some(ended) = &self.state.borrow().ended {
             return OpError::Ended(ended.clone());
         }
-        match bad.is_empty() {
+        match lost.is_empty() {
             true => OpError::Ended(super::Ended::Inaccessible(format!("no reachable copy of replica set {set}"))),
             false => OpError::Io(format!(
                 "{} blocks of replica set {set} are bad on every reachable copy",
-                bad.iter().flat_map(|(_, r)| r).map(|r| r.count).max().unwrap_or(0)
+                lost.iter().map(|range| range.count).sum::<u32>()
             )),
         }
     }
