@@ -3,13 +3,14 @@
 use cairn_api::{ApiErrorKind, ApiResult, LocalManagement, v1};
 
 use super::{Scenario, Stage};
-use crate::{rest, shape::Shape};
+use crate::{bad_blocks::spoil_copies, rest, shape::Shape};
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     vec![
         no_changes(),
         ailments(),
+        unreadable(),
         Scenario::new(
             "P7. what is refused says why",
             (
@@ -156,6 +157,49 @@ fn ailments() -> Scenario {
         (Shape::plain(4), 2),
         health_names,
     )
+}
+
+fn unreadable() -> Scenario {
+    Scenario::new(
+        "P7. health names blocks that no copy can give",
+        (
+            "a disk with such blocks is named with their number, whichever host is asked, until they are written; nothing else is refused",
+            "guests stop; some blocks cannot be read at both copies; a guest reads all; they are restored",
+        ),
+        (Shape::plain(4), 3),
+        bad_on_both,
+    )
+}
+
+async fn bad_on_both(stage: Stage) -> Result<(), String> {
+    const BLOCKS: usize = 16;
+    stage.ms(3000).await;
+    stage.guests[0].stop().await;
+    stage.ms(3000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    stage.guests[0].media_errors_judged.set(true);
+    let spoiled = spoil_copies(&stage.cluster, [copies[0], copies[1]], (BLOCKS, true));
+    stage.guests[0].verify_what_is_left().await?;
+    // Of some, what was spoiled is older than what the log has, or was trimmed since.
+    let words = |count: u64| format!("disk {}: {count} blocks", Shape::disk_name(0));
+    let mut told = BLOCKS as u64;
+    while finds(&stage, copies[0], "unreadable-blocks", &words(told)).await.is_err() {
+        told = told.checked_sub(1).ok_or("P7: no unreadable block is told")?;
+    }
+    for at in 0..stage.hosts() {
+        finds(&stage, at, "unreadable-blocks", &words(told)).await?;
+    }
+    let restored = stage.guests[0].restore(copies[0], false).await?;
+    stage.count("blocks that no copy could give", restored);
+    if restored != told || told == 0 {
+        return Err(format!("P7: {told} unreadable blocks are told, {restored} are; spoiled were {spoiled:?}"));
+    }
+    for at in 0..stage.hosts() {
+        if finds(&stage, at, "unreadable-blocks", &Shape::disk_name(0)).await.is_ok() {
+            return Err(format!("P7: h{at} names unreadable blocks that were written"));
+        }
+    }
+    stage.rest(true).await
 }
 
 /// A check has a finding that has these words.
