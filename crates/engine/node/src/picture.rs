@@ -26,6 +26,22 @@ pub(crate) struct PlacedLately {
     disks: RefCell<Vec<Placed>>,
 }
 
+/// What disks may become, beside what there is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Promised {
+    /// In use, reserved or promised to thin disks, copies included.
+    pub(crate) bytes: u64,
+    /// Space of the disk groups.
+    pub(crate) there_are_bytes: u64,
+}
+
+impl Promised {
+    /// What would be missing if all of it were written.
+    pub(crate) fn lacks_bytes(self) -> u64 {
+        self.bytes.saturating_sub(self.there_are_bytes)
+    }
+}
+
 struct Placed {
     at: Time,
     layout: Layout,
@@ -86,19 +102,26 @@ impl<E: Env> Node<E> {
         picture
     }
 
-    /// Whether thin disks promise more than the disk groups that work have, in words.
-    pub(crate) fn overcommitment(&self) -> Option<String> {
+    /// What disks may become on the disk groups that work.
+    pub(crate) fn promised(&self) -> Promised {
         let picture = self.picture();
         let groups = picture.hosts.iter().filter(|host| host.up).flat_map(|host| &host.disk_groups);
         let devices: Vec<_> = groups.filter(|group| group.up).flat_map(|group| &group.devices).collect();
-        let promised: u64 = devices.iter().map(|device| device.promised_bytes()).sum();
-        let total: u64 = devices.iter().map(|device| device.total_bytes).sum();
-        (promised > total).then(|| {
+        Promised {
+            bytes: devices.iter().map(|device| device.promised_bytes()).sum(),
+            there_are_bytes: devices.iter().map(|device| device.total_bytes).sum(),
+        }
+    }
+
+    /// Whether thin disks promise more than the disk groups that work have, in words.
+    pub(crate) fn overcommitment(&self) -> Option<String> {
+        let promised = self.promised();
+        (promised.lacks_bytes() > 0).then(|| {
             format!(
                 "thin disks promise {} of capacity, copies included, and there are {}: \
                  once that is written, writes of new blocks fail. Add capacity before",
-                format_bytes(promised),
-                format_bytes(total)
+                format_bytes(promised.bytes),
+                format_bytes(promised.there_are_bytes)
             )
         })
     }

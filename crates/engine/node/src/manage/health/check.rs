@@ -5,6 +5,8 @@
 use cairn_api::v1::{self, Severity};
 use cairn_directory::MemberHealth;
 
+use crate::picture::Promised;
+
 /// Findings that a check lists, at most: a list of all disks of a large cluster helps nobody. The number is of all.
 pub(crate) const FINDINGS_MAX: usize = 100;
 /// Causes that a check's sentence repeats.
@@ -42,6 +44,8 @@ pub(crate) struct Picture {
     pub(crate) directory: DirectorySeen,
     /// Every disk group that the directory or a host knows.
     pub(crate) groups: Vec<v1::DiskGroup>,
+    /// What disks may become, and the space that there is.
+    pub(crate) promised: Promised,
     /// Every disk of the catalogue, those included that are being deleted.
     pub(crate) disks: Vec<DiskSeen>,
 }

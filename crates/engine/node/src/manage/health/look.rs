@@ -24,6 +24,7 @@ impl<E: Env> Node<E> {
             clocks: self.clocks_seen(),
             directory,
             groups: groups.unwrap_or_default(),
+            promised: self.promised(),
             disks,
         }
     }

@@ -31,6 +31,7 @@ pub(crate) const CHECKS: &[Check] = &[
     groups::DEVICES,
     groups::LOGS,
     space::SPACE,
+    space::OVERCOMMITMENT,
     disks::DISKS,
     disks::UNREADABLE,
     disks::DELETIONS,

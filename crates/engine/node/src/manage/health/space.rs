@@ -18,6 +18,31 @@ pub(crate) const SPACE: Check = Check {
     look,
 };
 
+/// Disks cannot become more than there is.
+pub(crate) const OVERCOMMITMENT: Check = Check {
+    name: "overcommitment",
+    looks_at: "what all disks may become, copies included, beside the space of the disk groups that can be reached",
+    finds: "thin disks may become more than there is: a warning",
+    look: look_at_promises,
+};
+
+fn look_at_promises(picture: &Picture) -> Looked {
+    let promised = picture.promised;
+    let [may, are, lacks] = [promised.bytes, promised.there_are_bytes, promised.lacks_bytes()].map(format_bytes);
+    let found = || {
+        finding(
+            Severity::Warning,
+            format!("thin disks may become {may}, copies included, and there are {are}: {lacks} are missing"),
+            "once that much is written, guests that write to new places get *no space* errors",
+            format!(
+                "add {lacks} of capacity, spread over the hosts, or delete disks, before they are written that far"
+            ),
+        )
+    };
+    let findings = (promised.lacks_bytes() > 0).then(found).into_iter().collect();
+    Looked { well: format!("disks may become {may}, and there are {are}"), findings }
+}
+
 fn look(picture: &Picture) -> Looked {
     let reached = || picture.groups.iter().filter(|group| group.state == DiskGroupState::Mounted);
     let (mut raw_bytes, mut free_bytes) = (0, 0);
@@ -80,6 +105,21 @@ mod tests {
             log: None,
             components: None,
         }
+    }
+
+    /// Goal: it is told before it hurts, with the numbers. Method: promises below, at and above the space.
+    #[test]
+    fn more_promised_than_there_is_is_told_with_what_is_missing() {
+        use crate::picture::Promised;
+        let promised = |gib: u64| Promised { bytes: gib << 30, there_are_bytes: 100 << 30 };
+        let found = |gib| look_at_promises(&Picture { promised: promised(gib), ..Default::default() });
+        assert!(found(0).findings.is_empty() && found(100).findings.is_empty());
+        assert_eq!(found(60).well, "disks may become 60 GiB, and there are 100 GiB");
+        let told = &found(130).findings;
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].severity, Severity::Warning);
+        assert!(told[0].cause.contains("become 130 GiB") && told[0].cause.contains("30 GiB are missing"), "{told:?}");
+        assert!(told[0].remedy.contains("add 30 GiB"), "{told:?}");
     }
 
     /// Goal: every full group is told, and what cannot be reached is no room. Method: groups of several fills, one of them closed.
