@@ -123,7 +123,7 @@ struct Counted {
 struct Begun {
     /// None: acknowledged and not done.
     write: Option<u64>,
-    fails: bool,
+    fails: Option<DiskErrorKind>,
 }
 
 impl DiskCore {
@@ -301,15 +301,18 @@ impl DiskCore {
             astray.remove(&write);
         }
         match begun.write {
-            Some(write) if begun.fails => medium.fail_write(write, rng),
+            Some(write) if begun.fails.is_some() => medium.fail_write(write, rng),
             Some(write) => medium.end_write(write, durable),
             None => {}
         }
-        if begun.fails {
-            let kind = DiskErrorKind::Write;
-            return Err(self.error(kind, "write", offset, len_bytes, "input/output error"));
+        match begun.fails {
+            Some(kind) => {
+                let cause =
+                    if kind == DiskErrorKind::NoSpace { "no space left on device" } else { "input/output error" };
+                Err(self.error(kind, "write", offset, len_bytes, cause))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use cairn_env::DiskErrorKind;
+
 use crate::medium::SECTOR;
 
 /// A fault of one device. "Next" faults count operations, and several of one kind add up.
@@ -20,6 +22,8 @@ pub enum Fault {
     },
     /// The next write fails; each of its sectors holds the new bytes or the old.
     WriteErrorNext,
+    /// The next write fails, as the file system below has no room; its sectors are as for [`Fault::WriteErrorNext`].
+    NoSpaceNext,
     /// The next flush (or blocking sync) fails; of what it covered, any sector may be lost.
     FlushErrorNext,
     /// One bit turns over on the medium, at once (bit rot).
@@ -50,6 +54,7 @@ pub enum Fault {
 pub(crate) struct Faults {
     read_errors: u32,
     write_errors: u32,
+    no_space: u32,
     flush_errors: u32,
     lost_writes: u32,
     misdirected: Vec<u64>,
@@ -70,6 +75,7 @@ impl Faults {
         match fault {
             Fault::ReadErrorNext => self.read_errors += 1,
             Fault::WriteErrorNext => self.write_errors += 1,
+            Fault::NoSpaceNext => self.no_space += 1,
             Fault::FlushErrorNext => self.flush_errors += 1,
             Fault::LostWriteNext => self.lost_writes += 1,
             Fault::MisdirectedWriteNext { by_bytes } => self.misdirected.push(by_bytes),
@@ -97,8 +103,11 @@ impl Faults {
         self.latent.range(sectors).next().map(|_| "unrecovered read error")
     }
 
-    pub(crate) fn on_write_fails(&mut self) -> bool {
-        take_one(&mut self.write_errors)
+    pub(crate) fn on_write_fails(&mut self) -> Option<DiskErrorKind> {
+        if take_one(&mut self.no_space) {
+            return Some(DiskErrorKind::NoSpace);
+        }
+        take_one(&mut self.write_errors).then_some(DiskErrorKind::Write)
     }
 
     pub(crate) fn on_flush_fails(&mut self) -> bool {

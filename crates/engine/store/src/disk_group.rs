@@ -431,7 +431,7 @@ impl<E: Env> Inner<E> {
             medium: self.cache.medium(),
             bytes: self.cache.len_bytes(),
             failed: state.stopped.is_some(),
-            failure: None,
+            failure: state.stopped.as_ref().and_then(|error| error.device.as_deref().cloned()),
             usable_bytes: 0,
             charged_bytes: 0,
             live_bytes: 0,

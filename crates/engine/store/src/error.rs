@@ -49,14 +49,19 @@ pub struct StoreError {
     pub kind: StoreErrorKind,
     /// Cause and remedy, lower case, no full stop.
     pub text: String,
+    /// What the device said, where one failed.
+    pub device: Option<Box<DiskError>>,
 }
 
 impl StoreError {
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: text.into(), device: None }
     }
     pub(crate) fn media(act: &str, error: &DiskError) -> Self {
-        Self::new(StoreErrorKind::Media, format!("{act}: {error}"))
+        Self::new(StoreErrorKind::Media, format!("{act}: {error}")).said_by(Some(error.clone()))
+    }
+    pub(crate) fn said_by(self, device: Option<DiskError>) -> Self {
+        Self { device: device.map(Box::new), ..self }
     }
     pub(crate) fn unknown(component: ComponentId) -> Self {
         Self::new(StoreErrorKind::NotFound, format!("component {component} is not in this disk group"))

@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-use cairn_env::BlockingDisk;
+use cairn_env::{BlockingDisk, DiskError};
 use cairn_format::crc32c;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
@@ -40,6 +40,8 @@ pub(crate) trait Meta: Send + Sync + 'static {
     fn commit(&self, batch: Batch) -> Result<(), MetaError>;
     /// Bytes written to the device since it was opened.
     fn written_bytes(&self) -> u64;
+    /// What the device said when it first failed a write or a flush.
+    fn device_error(&self) -> Option<DiskError>;
 }
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
@@ -54,7 +56,11 @@ pub(crate) struct RedbMeta {
     panicked: AtomicBool,
     disk: Slot,
     written: Arc<AtomicU64>,
+    said: Said,
 }
+
+/// The first error of a device.
+type Said = Arc<Mutex<Option<DiskError>>>;
 
 fn fail(error: impl std::fmt::Display) -> MetaError {
     MetaError(error.to_string())
@@ -63,7 +69,8 @@ fn fail(error: impl std::fmt::Display) -> MetaError {
 impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
     pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
-        let backend = Region { disk: slot(disk), offset, region_bytes, len: Mutex::new(0), written: Arc::default() };
+        let (disk, len, written, said) = (slot(disk), Mutex::new(0), Arc::default(), Said::default());
+        let backend = Region { disk, offset, region_bytes, len, written, said };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -79,11 +86,11 @@ impl RedbMeta {
             return Err(MetaError("the metadata region is empty".into()));
         }
         let disk = slot(disk);
-        let written = Arc::<AtomicU64>::default();
-        let backend =
-            Region { disk: disk.clone(), offset, region_bytes, len: Mutex::new(len), written: written.clone() };
+        let (written, said) = (Arc::<AtomicU64>::default(), Said::default());
+        let (len, of_region) = (Mutex::new(len), (disk.clone(), written.clone(), said.clone()));
+        let backend = Region { disk: of_region.0, offset, region_bytes, len, written: of_region.1, said: of_region.2 };
         let database = Some(without_panic(|| Self::build(backend))?);
-        Ok(Self { database, failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk, written })
+        Ok(Self { database, failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk, written, said })
     }
 
     /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
@@ -164,6 +171,10 @@ impl Meta for RedbMeta {
 
     fn written_bytes(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
+    }
+
+    fn device_error(&self) -> Option<DiskError> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -296,6 +307,7 @@ struct Region {
     region_bytes: u64,
     len: Mutex<u64>,
     written: Arc<AtomicU64>,
+    said: Said,
 }
 
 impl std::fmt::Debug for Region {
@@ -330,9 +342,13 @@ impl Region {
         self.write_at(self.offset, &sector)
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk()?.write_at(offset, data).map_err(io::Error::other)?;
+        self.disk()?.write_at(offset, data).map_err(|error| self.note(error))?;
         self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+    fn note(&self, error: DiskError) -> io::Error {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+        io::Error::other(error)
     }
     fn check(&self, offset: u64, len: usize) -> io::Result<u64> {
         let end = offset.saturating_add(len as u64);
@@ -366,14 +382,14 @@ impl StorageBackend for Region {
         }
         if len > *current {
             // The zeroes first: after a crash the longer length must not uncover old bytes.
-            self.disk()?.sync().map_err(io::Error::other)?;
+            self.disk()?.sync().map_err(|error| self.note(error))?;
         }
         self.write_len(len)?;
         *current = len;
         Ok(())
     }
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.disk()?.sync().map_err(io::Error::other)
+        self.disk()?.sync().map_err(|error| self.note(error))
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
         let at = self.check(offset, data.len())?;
@@ -383,8 +399,6 @@ impl StorageBackend for Region {
 
 #[cfg(test)]
 mod tests {
-    use cairn_env::DiskError;
-
     use super::*;
     use crate::rows::{COMPONENT, STATE};
 

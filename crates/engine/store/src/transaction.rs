@@ -582,7 +582,8 @@ impl<E: Env> Inner<E> {
             Ok(done) => done,
             Err(error) => {
                 self.state.borrow_mut().committing = false;
-                return Err(StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {error}")));
+                let error = StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {error}"));
+                return Err(error.said_by(self.meta.device_error()));
             }
         };
         self.state.borrow_mut().counters.metadata_row_bytes += bytes;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_env::Env;
+use cairn_env::{DiskErrorKind, Env};
 use cairn_sim::{Fault, SimDisk};
 use cairn_store::{DiskGroup, DiskGroupDevices, LogHealth, StoreErrorKind};
 use cairn_types::{BlockOp, Change, ComponentId, ComponentOp, ObjectId};
@@ -25,6 +25,33 @@ fn a_failed_log_write_stops_the_group_until_it_is_reopened() {
     assert_eq!(rig.read(&group, 1, 0, 2), Ok(vec![1, 1]));
     rig.append(&group, write(1, 4, 0, 4, 2)).unwrap();
     rig.check(&group);
+}
+
+/// A cache device whose file system is full says so, whether the log or the metadata met it: another remedy than a new device.
+#[test]
+fn a_full_file_system_under_the_cache_device_is_told_from_a_failed_device() {
+    for (fault, expected) in
+        [(Fault::NoSpaceNext, DiskErrorKind::NoSpace), (Fault::WriteErrorNext, DiskErrorKind::Write)]
+    {
+        for in_log in [true, false] {
+            let rig = Rig::new(12, 16);
+            let group = rig.open();
+            rig.append(&group, create(1, 100, 0)).unwrap();
+            rig.append(&group, write(1, 1, 0, 0, 2)).unwrap();
+            assert_eq!(group.stats().cache.failure, None);
+            rig.devices().cache.inject(fault);
+            if in_log {
+                assert_eq!(kind(rig.append(&group, write(1, 2, 0, 4, 2))), StoreErrorKind::Media);
+            } else {
+                let again = group.clone();
+                assert_eq!(kind(rig.run(async move { again.drain().await })), StoreErrorKind::Media);
+            }
+            let cache = group.stats().cache;
+            assert_eq!(cache.failure.map(|error| error.kind), Some(expected), "in the log: {in_log}");
+            assert!(cache.failed);
+            assert_eq!(rig.reopen(group).stats().cache.failure, None);
+        }
+    }
 }
 
 /// A log write that fails while a drain waits for the writer to leave its segment: both are told, nobody hangs, and the

@@ -8,7 +8,7 @@ use super::check::{Check, Looked, Picture, finding};
 pub(crate) const GROUPS: Check = Check {
     name: "disk-groups",
     looks_at: "every disk group: whether its host answers and has it open and writable",
-    finds: "each that is closed or takes no writes: an error; each whose host does not answer: a warning",
+    finds: "each that is closed or takes no writes, also for want of room under the file of its cache device: an error; each whose host does not answer: a warning",
     look: look_at_groups,
 };
 
@@ -52,6 +52,15 @@ fn look_at_groups(picture: &Picture) -> Looked {
                 "its copies are away, and its space counts as gone",
                 "bring the host back; after the repair delay its copies are rebuilt elsewhere",
             )),
+            DiskGroupState::Failed if lacks_room(group) => Some(finding(
+                Severity::Error,
+                format!(
+                    "disk group {} of host {} takes no writes: the file system of its cache device has no room: {why}",
+                    group.id, group.host_name
+                ),
+                "its copies are away; a disk with all its copies there answers its guest with errors",
+                MAKE_ROOM,
+            )),
             DiskGroupState::Failed => Some(finding(
                 Severity::Error,
                 format!("disk group {} of host {} does not work: {why}", group.id, group.host_name),
@@ -64,6 +73,15 @@ fn look_at_groups(picture: &Picture) -> Looked {
         well: format!("all {} disk groups are open", picture.groups.len()),
         findings: picture.groups.iter().filter_map(found).collect(),
     }
+}
+
+/// What helps a file that found no room.
+const MAKE_ROOM: &str =
+    "make room on that file system, then restart the daemon; preallocated files or whole devices never meet this";
+
+/// Whether it stopped as the file of its cache device found no room.
+fn lacks_room(group: &v1::DiskGroup) -> bool {
+    group.cache.as_ref().is_some_and(|cache| cache.state == DeviceState::NoSpace)
 }
 
 fn look_at_devices(picture: &Picture) -> Looked {
@@ -91,7 +109,7 @@ fn found(group: &v1::DiskGroup, device: &v1::Device) -> Option<v1::Finding> {
             Severity::Error,
             format!("the file system of {at} has no room for it{why}"),
             "what was to be written there is lost: its components are rebuilt elsewhere",
-            "make room on that file system, then restart the daemon; preallocated files or whole devices never meet this",
+            MAKE_ROOM,
         )),
         DeviceState::Failed => Some(finding(
             Severity::Error,
@@ -143,6 +161,29 @@ mod tests {
         assert!(found[0].contains("host h2 does not work: for a reason"), "{found:?}");
         assert!(found[1].contains("host h3 cannot be reached"), "{found:?}");
         assert!(found[2].contains("host h4 does not work"), "{found:?}");
+    }
+
+    /// Goal: a group that stopped for want of room is told so, with what helps. Method: one of those, beside one that failed.
+    #[test]
+    fn a_group_whose_cache_file_found_no_room_is_told_so() {
+        let cache = |state| v1::Device {
+            id: DeviceId(9),
+            path: "/cache".into(),
+            size_bytes: 1 << 30,
+            state,
+            problem: None,
+            medium: None,
+        };
+        let stopped = |n, state| v1::DiskGroup { cache: Some(cache(state)), ..group(n, DiskGroupState::Failed, &[]) };
+        let groups = vec![stopped(1, DeviceState::NoSpace), stopped(2, DeviceState::Failed)];
+        let found = look_at_groups(&Picture { groups, ..Default::default() }).findings;
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].cause.contains("host h1 takes no writes: the file system of its cache device"), "{found:?}");
+        assert!(found[0].remedy.contains("make room on that file system"), "{found:?}");
+        assert!(
+            found[1].cause.contains("host h2 does not work") && !found[1].remedy.contains("make room"),
+            "{found:?}"
+        );
     }
 
     /// Goal: a full file system is not called a failed device, and the errors reach the reader. Method: both in one group.
