@@ -76,8 +76,8 @@ impl<E: Env> Node<E> {
     pub async fn open_disk(&self, name: &str) -> Result<Option<DiskClient<E, GroupStore<E>>>, VolumeError> {
         let found = self.find_disk(name).await.filter(|(_, entry)| entry.state == DiskState::Ready);
         let Some((object, entry)) = found else { return Ok(None) };
-        let _ = self.inner.shard.attach(object, &entry.hint_hosts, false).await;
-        let known = self.inner.shard.look_up(object, &entry.hint_hosts).await;
+        let _ = self.inner.objects.attach(object, &entry.hint_hosts, false).await;
+        let known = self.inner.objects.look_up(object, &entry.hint_hosts).await;
         let size_bytes = match known {
             Some((record, _)) if record.config.deleted => return Ok(None),
             // The record decides; the catalogue is a hint. A growth that is open may yet be dropped.
@@ -90,7 +90,7 @@ impl<E: Env> Node<E> {
             size_bytes,
             description: format!("Cairn disk, policy {}", entry.policy_name.as_str()),
         };
-        Ok(Some(DiskClient::new(&self.inner.shard, object, info, entry.hint_hosts)))
+        Ok(Some(DiskClient::new(&self.inner.objects, object, info, entry.hint_hosts)))
     }
 }
 

@@ -100,9 +100,9 @@ impl<E: Env> Node<E> {
     /// Settings that may change at run time.
     pub(crate) fn apply_settings(&self) {
         if let Some(settings) = self.settings() {
-            let mut options = self.inner.shard.options();
+            let mut options = self.inner.objects.options();
             options.repair_delay = Duration::from_millis(settings.repair_delay_ms);
-            self.inner.shard.set_options(options);
+            self.inner.objects.set_options(options);
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use cairn_directory::{HostEntry, LocalCopy, Registry, Revision};
 use cairn_env::{Env, NetEvent};
-use cairn_object::{LeaseOptions, Leases, ObjectOptions, Rpc, Seats, Shard};
+use cairn_object::{LeaseOptions, Leases, ObjectOptions, Objects, Rpc, Seats};
 use cairn_store::StoreOptions;
 use cairn_types::{Canary, ClusterId, DiskGroupId, HostId, Time};
 use cairn_wire::{HostSummary, Message, Request, decode};
@@ -58,7 +58,7 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) rpc: Rpc<E>,
     pub(crate) leases: Leases<E>,
     pub(crate) seats: Seats<E, GroupStore<E>>,
-    pub(crate) shard: Shard<E, GroupStore<E>>,
+    pub(crate) objects: Objects<E, GroupStore<E>>,
     pub(crate) registry: Registry,
     pub(crate) copy: RefCell<LocalCopy>,
     pub(crate) directory_up: Cell<bool>,
@@ -90,7 +90,7 @@ pub(crate) struct NodeInner<E: Env> {
 
 impl<E: Env> Drop for NodeInner<E> {
     fn drop(&mut self) {
-        self.shard.abandon();
+        self.objects.abandon();
     }
 }
 
@@ -114,7 +114,7 @@ impl<E: Env> Node<E> {
         let rpc = Rpc::new(env.clone());
         let leases = Leases::new(env.clone(), rpc.clone(), options.leases);
         let seats = Seats::new(env.clone(), leases.clone());
-        let shard = Shard::new(env.clone(), rpc.clone(), seats.clone(), leases.clone(), options.objects.clone());
+        let objects = Objects::new(env.clone(), rpc.clone(), seats.clone(), leases.clone(), options.objects.clone());
         let node = Self {
             inner: Rc::new(NodeInner {
                 started_unix_ms: env.unix_ms(),
@@ -124,7 +124,7 @@ impl<E: Env> Node<E> {
                 rpc,
                 leases,
                 seats,
-                shard,
+                objects,
                 registry,
                 copy: RefCell::new(copy),
                 directory_up: Cell::new(false),
@@ -155,9 +155,9 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         // Weak: the parts must not keep the whole alive after the host is dropped.
         let weak = Rc::downgrade(inner);
-        inner.shard.set_placer(Rc::new(NodePlacer::new(weak.clone())));
+        inner.objects.set_placer(Rc::new(NodePlacer::new(weak.clone())));
         let events = weak.clone();
-        inner.shard.on_event(Rc::new(move |event| {
+        inner.objects.on_event(Rc::new(move |event| {
             if let Some(inner) = events.upgrade() {
                 inner.outside.event(event);
             }
@@ -212,18 +212,18 @@ impl<E: Env> Node<E> {
             NetEvent::PeerUp { host, incarnation } => {
                 inner.leases.on_peer_up(host, incarnation);
                 self.peers_changed();
-                inner.shard.wake();
+                inner.objects.wake();
             }
             NetEvent::PeerDown { host, .. } => {
                 inner.leases.on_peer_down(host);
                 self.peers_changed();
-                inner.shard.wake();
+                inner.objects.wake();
             }
             NetEvent::Message(message) => match decode(&message.body) {
                 Ok(Message::Request { id, request: Request::ManageHost { command } }) => {
                     self.on_host_command(message.from, id, command);
                 }
-                Ok(decoded) => inner.shard.on_message(message.from, message.incarnation, decoded, message.payload),
+                Ok(decoded) => inner.objects.on_message(message.from, message.incarnation, decoded, message.payload),
                 Err(error) => inner.outside.warn(format!("host {} sent what is no message: {error}", message.from)),
             },
         }
@@ -231,7 +231,7 @@ impl<E: Env> Node<E> {
 
     async fn heartbeats(&self) {
         while !self.inner.stopping.get() {
-            self.inner.shard.tick();
+            self.inner.objects.tick();
             self.tell_failures();
             self.inner.env.sleep(self.inner.leases.heartbeat_every()).await;
         }
@@ -239,7 +239,7 @@ impl<E: Env> Node<E> {
 
     /// Gives up every object and closes the disk groups, so that others take over at once.
     pub async fn stop(&self) {
-        for owned in self.inner.shard.all_owned() {
+        for owned in self.inner.objects.all_owned() {
             owned.give_up().await;
         }
         // Releases are on their way; a moment lets them leave before the sockets close.
@@ -252,8 +252,8 @@ impl<E: Env> Node<E> {
     }
 
     /// The object layer.
-    pub fn shard(&self) -> &Shard<E, GroupStore<E>> {
-        &self.inner.shard
+    pub fn objects(&self) -> &Objects<E, GroupStore<E>> {
+        &self.inner.objects
     }
 
     /// The disk groups that are open here: for checks from outside.
@@ -261,9 +261,9 @@ impl<E: Env> Node<E> {
         self.inner.seats.stores()
     }
 
-    /// What is under way, as [`Shard::in_flight`] has it: for checks from outside.
+    /// What is under way, as [`Objects::in_flight`] has it: for checks from outside.
     pub fn in_flight(&self) -> (usize, u64) {
-        self.inner.shard.in_flight()
+        self.inner.objects.in_flight()
     }
 
     /// The hosts that answer now.

@@ -47,7 +47,7 @@ impl<E: Env> Node<E> {
                 }
             }
             self.reconcile_catalogue().await;
-            let most = walk.begin_round(inner.shard.changes(), inner.env.now(), inner.leases.lease());
+            let most = walk.begin_round(inner.objects.changes(), inner.env.now(), inner.leases.lease());
             self.reconcile_unseated(&mut walk, most).await;
             for ((disk_group, _), record) in self.seats_that_want_a_look(&mut walk, most) {
                 match self.owner_of(disk_group, record.object) {
@@ -80,7 +80,7 @@ impl<E: Env> Node<E> {
 
     /// Who holds the object, as this host knows it.
     fn owner_of(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<HostId> {
-        let own = self.inner.shard.owned(object).map(|_| self.me());
+        let own = self.inner.objects.owned(object).map(|_| self.me());
         own.or_else(|| self.inner.leases.holder(disk_group, object).map(|epoch| epoch.host))
     }
 
@@ -116,7 +116,7 @@ impl<E: Env> Node<E> {
         let mut hosts: Vec<_> = own.config.members.iter().map(|m| m.host).collect();
         hosts.dedup();
         let changes = inner.peer_changes.get();
-        let Some((known, owner)) = inner.shard.look_up(object, &hosts).await else { return };
+        let Some((known, owner)) = inner.objects.look_up(object, &hosts).await else { return };
         if self.remove_if_gone(disk_group, &record, &known).await {
             return;
         }
@@ -127,7 +127,7 @@ impl<E: Env> Node<E> {
         }
         if owner.is_none() && (ailing || needs_repair(&known)) && !known.config.deleted {
             // Failing is usual: another host was first. It is tried again.
-            let _ = inner.shard.take_over(&known).await;
+            let _ = inner.objects.take_over(&known).await;
             return;
         }
         if changes == inner.peer_changes.get() {
@@ -147,7 +147,7 @@ impl<E: Env> Node<E> {
         needs_repair(own)
             || lost()
             || forgets()
-            || own.config.members.iter().any(|m| inner.shard.is_long_away(m.seat()))
+            || own.config.members.iter().any(|m| inner.objects.is_long_away(m.seat()))
     }
 
     /// Whether the seat was found to be current since a peer last came or went.
@@ -179,7 +179,7 @@ impl<E: Env> Node<E> {
         if record.accepted.as_ref().is_some_and(|accepted| status.csn > accepted.csn.0) {
             // The object went on without this seat; its promise to the same owner stood all the time.
             let hosts: Vec<_> = status.config.members.iter().map(|m| m.host).collect();
-            if let Some((known, _)) = inner.shard.look_up(object, &hosts).await {
+            if let Some((known, _)) = inner.objects.look_up(object, &hosts).await {
                 let _ = self.accept_here(disk_group, &known).await;
             }
             return;
@@ -198,12 +198,12 @@ impl<E: Env> Node<E> {
     /// The object as its owner sees it: `holder`, to which the seat's lease still stands, or whoever has taken it over without
     /// a need for this seat.
     async fn ask_owner(&self, object: ObjectId, holder: HostId) -> Option<ObjectStatus> {
-        let shard = &self.inner.shard;
-        if let Ok(status) = shard.command(holder, object, &Command::Status).await {
+        let objects = &self.inner.objects;
+        if let Ok(status) = objects.command(holder, object, &Command::Status).await {
             return Some(status);
         }
-        let (_, owner) = shard.look_up(object, &[]).await?;
-        shard.command(owner?, object, &Command::Status).await.ok()
+        let (_, owner) = objects.look_up(object, &[]).await?;
+        objects.command(owner?, object, &Command::Status).await.ok()
     }
 
     /// Gives the seat a record that others have accepted: it accepts it like from the owner that proposed it, or refuses it.
@@ -264,7 +264,7 @@ impl<E: Env> Node<E> {
         let mut unfinished = inner.copy.borrow().list::<CatalogueEntry>();
         if revision.is_some() {
             let known: BTreeSet<ObjectId> = unfinished.iter().map(|(object, _)| *object).collect();
-            inner.shard.forget_unknown(|object| known.contains(&object));
+            inner.objects.forget_unknown(|object| known.contains(&object));
         }
         unfinished.retain(|(_, entry)| entry.state != DiskState::Ready);
         if unfinished.is_empty() {
@@ -281,7 +281,7 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         for (object, entry) in entries {
             let DiskState::Deleted { unconfirmed } = &entry.state else { continue };
-            inner.shard.end_deleted(*object);
+            inner.objects.end_deleted(*object);
             let mut removed = Vec::new();
             for place in unconfirmed.iter().filter(|place| place.host == self.me()) {
                 if inner.seats.bury(place.disk_group, *object).await.is_ok() {
@@ -325,13 +325,13 @@ impl<E: Env> Node<E> {
             let mut hosts: Vec<_> = intent.entry.components.iter().map(|place| place.host).collect();
             hosts.dedup();
             let changes = inner.peer_changes.get();
-            match inner.shard.look_up(object, &hosts).await {
+            match inner.objects.look_up(object, &hosts).await {
                 Some((known, _)) if known.config.deleted => {
                     let _ = inner.registry.mark_deleted(object, &intent.entry.components).await;
                 }
                 Some((known, owner)) => {
                     // A majority has accepted it, or does so now; where neither is possible, it is tried again.
-                    if owner.is_some() || inner.shard.take_over(&known).await.is_ok() {
+                    if owner.is_some() || inner.objects.take_over(&known).await.is_ok() {
                         let _ = inner.registry.finish_create(object).await;
                     }
                 }
@@ -382,10 +382,10 @@ impl<E: Env> Node<E> {
         }
         let Some(store) = inner.seats.store(disk_group) else { return };
         let here = LocalStore::components_of(&store, object);
-        let wanted = match inner.shard.look_up(object, &[]).await {
+        let wanted = match inner.objects.look_up(object, &[]).await {
             None => None,
             // The object is there, and went on without them, or its owner is about to name them.
-            Some((_, Some(owner))) => match inner.shard.command(owner, object, &Command::Status).await {
+            Some((_, Some(owner))) => match inner.objects.command(owner, object, &Command::Status).await {
                 Ok(status) => Some(status),
                 Err(_) => return,
             },

@@ -92,7 +92,7 @@ impl<E: Env> Node<E> {
             return None;
         }
         let (object, entry) = self.find_disk(name).await?;
-        let (known, _) = self.inner.shard.look_up(object, &entry.hint_hosts).await?;
+        let (known, _) = self.inner.objects.look_up(object, &entry.hint_hosts).await?;
         let serving = serving_shard(shards, &known.config);
         shards.iter().position(|shard| *shard == serving).filter(|_| serving != self.me())
     }

@@ -4,14 +4,8 @@
 //! Promises    whoever takes blocks from a message compares them here, once; what was changed counts as not received
 //! Why         what becomes of such a message: docs/adr/0013
 
-use cairn_env::Env;
-use cairn_types::{BLOCK_BYTES, Canary, ComponentOp, HostId};
+use cairn_types::{BLOCK_BYTES, Canary, ComponentOp};
 use cairn_wire::{Request, block_crc};
-
-use crate::{
-    local_store::LocalStore,
-    shard::{ObjectEvent, Shard},
-};
 
 /// Blocks are not those that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +27,6 @@ pub(crate) fn compare_request(request: &Request, payload: &[u8]) -> Result<(), C
     match request {
         Request::Change { op: ComponentOp::Apply { blocks: what, .. }, .. } => compare(what.crcs(), blocks),
         _ => Ok(()),
-    }
-}
-
-impl<E: Env, S: LocalStore> Shard<E, S> {
-    /// A message of this host had other blocks than it sent.
-    pub(crate) fn tell_changed(&self, from: HostId) {
-        self.tell(ObjectEvent::ArrivedChanged { from });
     }
 }
 

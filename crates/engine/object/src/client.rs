@@ -22,9 +22,9 @@ use cairn_wire::{Answer, GuestRequest, Refusal, Request, block_crc};
 use crate::{
     arrived::compare,
     local_store::LocalStore,
+    objects::Objects,
     owner::{Ended, OpError, Origin, Owned, SeizeError},
     session::{Named, Session},
-    shard::Shard,
     stages::{IoKind, StagesCell, Tries},
 };
 
@@ -40,7 +40,7 @@ pub struct DiskClient<E: Env, S: LocalStore> {
 }
 
 struct Inner<E: Env, S: LocalStore> {
-    shard: Shard<E, S>,
+    objects: Objects<E, S>,
     object: ObjectId,
     info: VolumeInfo,
     session: Rc<RefCell<Session>>,
@@ -65,11 +65,7 @@ impl<E: Env, S: LocalStore> Clone for DiskClient<E, S> {
 
 impl<E: Env, S: LocalStore> Drop for Inner<E, S> {
     fn drop(&mut self) {
-        let mut open = self.shard.inner.front_ends.borrow_mut();
-        match open.get_mut(&self.object) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(open.remove(&self.object)),
-        }
+        self.objects.guests().close(self.object);
     }
 }
 
@@ -99,12 +95,12 @@ impl From<OpError> for Try {
 
 impl<E: Env, S: LocalStore> DiskClient<E, S> {
     /// A front end's session with a disk. `hints`: hosts that may know its record.
-    pub fn new(shard: &Shard<E, S>, object: ObjectId, info: VolumeInfo, hints: Vec<HostId>) -> Self {
-        let session = Rc::new(RefCell::new(Session::new(shard.inner.env.random_u64())));
-        *shard.inner.front_ends.borrow_mut().entry(object).or_default() += 1;
+    pub fn new(objects: &Objects<E, S>, object: ObjectId, info: VolumeInfo, hints: Vec<HostId>) -> Self {
+        let context = objects.context();
+        let session = Rc::new(RefCell::new(Session::new(context.env.random_u64())));
         Self {
             inner: Rc::new(Inner {
-                shard: shard.clone(),
+                objects: objects.clone(),
                 object,
                 info,
                 session,
@@ -112,8 +108,8 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 hints: RefCell::new(hints),
                 guest: RefCell::default(),
                 stages: StagesCell::default(),
-                counted: shard.inner.guests.borrow_mut().entry(object).or_default().clone(),
-                standstills: shard.inner.leases.standstills(),
+                counted: objects.guests().open(object),
+                standstills: context.leases.standstills(),
             }),
         }
     }
@@ -142,7 +138,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
     /// Whether a request that came at `began` may be begun, or begun again; else why not.
     fn check_wanted(&self, began: Time, again: bool) -> Result<(), VolumeError> {
         let inner = &self.inner;
-        let leases = &inner.shard.inner.leases;
+        let leases = &inner.objects.context().leases;
         let abandoned = |text: String| Err(VolumeError::Abandoned(text));
         if leases.standstills() != inner.standstills {
             // Requests that waited in the socket meanwhile are as old as the session, however new they look here.
@@ -151,7 +147,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         if !again {
             return Ok(());
         }
-        let waited = inner.shard.inner.env.now().since(began);
+        let waited = inner.objects.context().env.now().since(began);
         match inner.guest.borrow().as_deref() {
             Some(guest) if guest.has_left() => abandoned("its client has left".into()),
             Some(guest) if !guest.leaves_visibly() && waited > leases.lease() * LEASES_UNSEEN => {
@@ -185,7 +181,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
     }
 
     fn name(&self) -> Named {
-        Named::next(&self.inner.session, || self.inner.shard.inner.env.random_u64())
+        Named::next(&self.inner.session, || self.inner.objects.context().env.random_u64())
     }
 
     async fn request<T>(
@@ -197,8 +193,8 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         answer: impl Fn(Answer, Bytes) -> Option<T>,
     ) -> Result<T, VolumeError> {
         let inner = &self.inner;
-        let shard = &inner.shard;
-        let (began, patience) = (shard.inner.env.now(), shard.options().guest_patience);
+        let (objects, context) = (&inner.objects, inner.objects.context());
+        let (began, patience) = (context.env.now(), objects.options().guest_patience);
         let mut tries = 0u32;
         let mut again = false;
         let mut at = Tries { began, last: began, retry: false, forwarded: false };
@@ -206,12 +202,11 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
             let before = std::mem::replace(&mut again, true);
             self.check_wanted(began, before)?;
             let retry = tries > 0;
-            let last = if before { shard.inner.env.now() } else { began };
+            let last = if before { context.env.now() } else { began };
             at = Tries { last, retry, forwarded: false, ..at };
-            let outcome = if let Some(owned) = shard.owned(inner.object) {
+            let outcome = if let Some(owned) = objects.owned(inner.object) {
                 local(owned, at).await.map_err(Try::from)
-            } else if let Some(owner) =
-                inner.owner.get().filter(|o| shard.inner.rpc.is_up(*o) && *o != shard.inner.env.host())
+            } else if let Some(owner) = inner.owner.get().filter(|o| context.rpc.is_up(*o) && *o != context.env.host())
             {
                 at.forwarded = true;
                 self.forward(owner, remote(retry), payload.clone(), began, &answer).await
@@ -220,10 +215,10 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
             };
             match outcome {
                 Ok(value) => {
-                    let now = shard.inner.env.now();
-                    shard.inner.throttle.borrow_mut().on_guest(now, now.since(began));
+                    let now = context.env.now();
+                    context.throttle.borrow_mut().on_guest(now, now.since(began));
                     if let Some(kind) = kind {
-                        shard.inner.answered(inner.object, &inner.stages, kind, at, now);
+                        context.stages.answered((inner.object, &inner.stages), kind, at, now);
                     }
                     return Ok(value);
                 }
@@ -231,7 +226,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
                 Err(Try::Again) => {}
                 Err(Try::Repeat(why)) => {
                     tries += 1;
-                    if shard.inner.env.now().since(began) > patience {
+                    if context.env.now().since(began) > patience {
                         let after = patience.as_secs();
                         return Err(VolumeError::Io(format!("the disk was not accessible for {after} s: {why}")));
                     }
@@ -243,11 +238,11 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
 
     /// Short at first, then longer; with jitter, so that two hosts do not seize in step.
     async fn pause(&self, tries: u32) {
-        let env = &self.inner.shard.inner.env;
+        let env = &self.inner.objects.context().env;
         let most_ms = (5u64 << tries.min(5)).min(100);
         let ms = most_ms / 2 + env.random_u64() % (most_ms / 2 + 1);
         let wait = env.sleep(Duration::from_millis(ms));
-        futures::future::select(self.inner.shard.inner.changed.wait(), wait).await;
+        futures::future::select(self.inner.objects.context().changed.wait(), wait).await;
     }
 
     async fn forward<T>(
@@ -260,7 +255,7 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
     ) -> Result<T, Try> {
         let object = self.inner.object;
         let payload_bytes = payload.as_ref().map_or(0, |p| p.len() as u64);
-        let _place = match self.inner.shard.inner.forwards.place(owner, &request, payload_bytes) {
+        let _place = match self.inner.objects.forwards().place(owner, &request, payload_bytes) {
             Ok(place) => place,
             Err(waiting) => {
                 let place = waiting.await;
@@ -270,12 +265,12 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         };
         let payload = payload.map(|p| vec![p]).unwrap_or_default();
         let request = Request::Guest { object, request };
-        let reply = self.inner.shard.inner.rpc.call(owner, request, payload).await;
+        let reply = self.inner.objects.context().rpc.call(owner, request, payload).await;
         match reply {
             Ok((told, data)) => {
                 let told = answer(told, data);
                 if told.is_none() {
-                    self.inner.shard.tell_changed(owner);
+                    self.inner.objects.context().tell_changed(owner);
                 }
                 told.ok_or_else(|| Try::Repeat("the owner's answer arrived changed".into()))
             }
@@ -300,16 +295,16 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
     /// Learns who owns the object, or seizes it. `Ok`: try again at once.
     async fn find_owner(&self) -> Result<(), Try> {
         let inner = &self.inner;
-        let shard = &inner.shard;
+        let (objects, context) = (&inner.objects, inner.objects.context());
         let hints = inner.hints.borrow().clone();
-        let Some((known, owner)) = shard.look_up(inner.object, &hints).await else {
+        let Some((known, owner)) = objects.look_up(inner.object, &hints).await else {
             return Err(Try::Repeat("no host that answers has the disk's record".into()));
         };
         if known.config.deleted {
             return Err(OpError::Ended(Ended::Deleted).into());
         }
         *inner.hints.borrow_mut() = known.config.members.iter().map(|m| m.host).collect();
-        if let Some(owner) = owner.filter(|o| *o != shard.inner.env.host() && shard.inner.rpc.is_up(*o)) {
+        if let Some(owner) = owner.filter(|o| *o != context.env.host() && context.rpc.is_up(*o)) {
             inner.owner.set(Some(owner));
             return Ok(());
         }
@@ -317,13 +312,13 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
     }
 
     async fn become_owner(&self, known: &Accepted) -> Result<(), Try> {
-        if let Some(why) = self.inner.shard.seizure_waits(self.inner.object) {
+        if let Some(why) = self.inner.objects.seizure_waits(self.inner.object) {
             return Err(Try::Repeat(why));
         }
-        match self.inner.shard.take_over(known).await {
+        match self.inner.objects.take_over(known).await {
             Ok(()) => Ok(()),
             Err(SeizeError::Superseded(epoch)) | Err(SeizeError::LeaseHeld { by: epoch, .. }) => {
-                let up = self.inner.shard.inner.rpc.is_up(epoch.host);
+                let up = self.inner.objects.context().rpc.is_up(epoch.host);
                 self.inner.owner.set(Some(epoch.host).filter(|_| up));
                 Err(Try::Repeat(format!("host {} holds the lease", epoch.host)))
             }

@@ -1,6 +1,6 @@
-//! Leases on one shard: heartbeats sent and answered; the arithmetic is `record`'s.
+//! Leases of one host: heartbeats sent and answered; the arithmetic is `record`'s.
 //!
-//! Promises    L1  a heartbeat is answered at once, by the shard that grants: a wedged shard grants nothing
+//! Promises    L1  a heartbeat is answered at once, by the thread that grants: a wedged thread grants nothing
 //!             L2  a peer that does not answer for three quarters of a lease counts as down, whatever its connection says
 //!             L3  whoever asks first after this process stood still for as long as that is told so
 //!             L4  how long no connected host has told a disk group open is known of each; while this process stood still, or
@@ -89,7 +89,7 @@ type Summarise = Rc<dyn Fn() -> HostSummary>;
 /// Hears of a position of one of this host's disk groups that a peer remembers.
 type OnRemembered = Rc<dyn Fn(DiskGroupId, u64, u64)>;
 
-/// The leases of one shard. Cheap to clone.
+/// The leases of one host. Cheap to clone.
 pub struct Leases<E: Env> {
     inner: Rc<Inner<E>>,
 }
@@ -390,7 +390,7 @@ impl<E: Env> Leases<E> {
         self.inner.grants.borrow_mut().forget(disk_group, object);
     }
 
-    /// Who holds the object's lease at a seat of this shard.
+    /// Who holds the object's lease at a seat of this host.
     pub fn holder(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<Epoch> {
         self.inner.grants.borrow().holder(disk_group, object, self.inner.env.now())
     }

@@ -51,7 +51,7 @@ struct Pending {
     answer: oneshot::Sender<Reply>,
 }
 
-/// The calls of one shard. Cheap to clone.
+/// The calls of one host. Cheap to clone.
 pub struct Rpc<E: Env> {
     inner: Rc<Inner<E>>,
 }

@@ -1,4 +1,4 @@
-//! The serving side: the seats and components of this shard's disk groups, and who may do what to them.
+//! The serving side: the seats and components of this host's disk groups, and who may do what to them.
 //!
 //! Promises    S1  a request of an epoch below the promise, or of another session, leaves no trace       (I1)
 //!             S2  a promise is durable, and so is every earlier append of the object, before it is answered
@@ -36,7 +36,7 @@ mod tests;
 /// What a request is answered with.
 pub type Served = Result<(Answer, Vec<Bytes>), Refusal>;
 
-/// The seats of one shard. Cheap to clone.
+/// The seats of one host. Cheap to clone.
 pub struct Seats<E: Env, S: LocalStore> {
     inner: Rc<Inner<E, S>>,
 }
@@ -131,7 +131,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         self.inner.groups.borrow_mut().remove(&disk_group);
     }
 
-    /// Whether the disk group is served by this shard.
+    /// Whether the disk group is served by this host.
     pub fn has(&self, disk_group: DiskGroupId) -> bool {
         self.inner.groups.borrow().contains_key(&disk_group)
     }

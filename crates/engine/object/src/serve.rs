@@ -1,4 +1,4 @@
-//! What this shard does with each message that arrives, and how it learns where an object is.
+//! What this host does with each message that arrives, and how it learns where an object is.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,34 +11,34 @@ use futures::future::{LocalBoxFuture, join_all, ready};
 use crate::{
     arrived::{Changed, compare, compare_request},
     local_store::LocalStore,
+    objects::Objects,
     owner::{Command, Ended, OpError, Origin, SeizeError},
     seats::Served,
     serving::Asked,
-    shard::Shard,
     stages::IoKind,
 };
 
 /// How soon seats that have not heard of a hand-over are asked again.
 const RELEASED_WITHIN: Duration = Duration::from_millis(100);
 
-impl<E: Env, S: LocalStore> Shard<E, S> {
+impl<E: Env, S: LocalStore> Objects<E, S> {
     /// Takes a message. What must keep its order (appends to the log) happens before this returns.
     pub fn on_message(&self, from: HostId, incarnation: Incarnation, message: Message, payload: Bytes) {
         match message {
-            Message::Answer { id, answer } => self.inner.rpc.on_answer(from, id, answer, payload),
+            Message::Answer { id, answer } => self.context().rpc.on_answer(from, id, answer, payload),
             Message::Done { ids } => {
-                ids.into_iter().for_each(|id| self.inner.rpc.on_answer(from, id, Ok(Answer::Done), Bytes::new()));
+                ids.into_iter().for_each(|id| self.context().rpc.on_answer(from, id, Ok(Answer::Done), Bytes::new()));
             }
             Message::Request { id, request } => self.on_request(from, incarnation, id, request, payload),
-            Message::Settled { to, upto } => self.inner.seats.on_settled(to, upto),
+            Message::Settled { to, upto } => self.context().seats.on_settled(to, upto),
             Message::Release { disk_group, object, epoch } => {
-                self.inner.leases.on_release((from, incarnation), disk_group, object, epoch);
+                self.context().leases.on_release((from, incarnation), disk_group, object, epoch);
             }
             Message::Heartbeat(heartbeat) => {
-                self.doubt(&self.inner.leases.on_heartbeat(from, incarnation, heartbeat));
+                self.doubt(&self.context().leases.on_heartbeat(from, incarnation, heartbeat));
             }
             Message::HeartbeatAnswer(answer) => {
-                if self.inner.leases.on_heartbeat_answer(from, incarnation, answer) {
+                if self.context().leases.on_heartbeat_answer(from, incarnation, answer) {
                     self.wake();
                 }
             }
@@ -46,44 +46,45 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
     }
 
     fn on_request(&self, from: HostId, incarnation: Incarnation, id: u64, request: Request, payload: Bytes) {
-        let shard = self.clone();
+        let objects = self.clone();
         let served: LocalBoxFuture<'static, Served> = match request {
             Request::Guest { object, request } => {
-                Box::pin(async move { shard.serve_guest(from, object, request, payload).await })
+                Box::pin(async move { objects.serve_guest(from, object, request, payload).await })
             }
             Request::HandOver { object, force } => Box::pin(async move {
-                let handed = shard.hand_over(object, force).await;
+                let handed = objects.hand_over(object, force).await;
                 handed.map(|()| (Answer::Done, Vec::new()))
             }),
             Request::Attach { object } => Box::pin(async move {
-                let attached = shard.attach(object, &[], true).await.map_err(Refusal::Inaccessible);
+                let attached = objects.attach(object, &[], true).await.map_err(Refusal::Inaccessible);
                 attached.map(|()| (Answer::Done, Vec::new()))
             }),
-            Request::Manage { object, command } => Box::pin(async move { shard.serve_command(object, &command).await }),
+            Request::Manage { object, command } => {
+                Box::pin(async move { objects.serve_command(object, &command).await })
+            }
             request => match compare_request(&request, &payload) {
-                Ok(()) => self.inner.seats.serve(from, incarnation, request, payload),
+                Ok(()) => self.context().seats.serve(from, incarnation, request, payload),
                 // As if it had not arrived: whoever asked does without this copy, and fills it again.
                 Err(Changed) => {
-                    self.tell_changed(from);
+                    self.context().tell_changed(from);
                     Box::pin(ready(Err(Refusal::Lost)))
                 }
             },
         };
-        let inner = &self.inner;
-        inner.serving.add(&inner.env, &inner.rpc, Asked { from, id, served });
+        self.carry_out(Asked { from, id, served });
     }
 
     fn not_owner(&self, object: ObjectId) -> Refusal {
-        let seats = self.inner.seats.highest(object).map(|(_, at)| at).unwrap_or_default();
-        let holder = seats.iter().find_map(|dg| self.inner.leases.holder(*dg, object));
-        Refusal::NotOwner(holder.map(|epoch| epoch.host).filter(|host| *host != self.inner.env.host()))
+        let seats = self.context().seats.highest(object).map(|(_, at)| at).unwrap_or_default();
+        let holder = seats.iter().find_map(|dg| self.context().leases.holder(*dg, object));
+        Refusal::NotOwner(holder.map(|epoch| epoch.host).filter(|host| *host != self.context().env.host()))
     }
 
     async fn serve_guest(&self, from: HostId, object: ObjectId, request: GuestRequest, payload: Bytes) -> Served {
         let Some(owned) = self.owned(object) else {
             return Err(self.not_owner(object));
         };
-        let began = self.inner.env.now();
+        let began = self.context().env.now();
         let kind = match request {
             GuestRequest::Read { .. } => Some(IoKind::Read),
             GuestRequest::Write { .. } => Some(IoKind::Write),
@@ -95,7 +96,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             }
             GuestRequest::Write { offset, crc, client, retry } => {
                 if compare([&crc], [&payload[..]]).is_err() {
-                    self.tell_changed(from);
+                    self.context().tell_changed(from);
                     return Err(Refusal::Lost);
                 }
                 let _try = owned.forwarded.begin(client).await;
@@ -114,8 +115,8 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         };
         if served.is_ok() {
             // Guests of other hosts count here, too: it is this owner's resyncs that they wait for.
-            let now = self.inner.env.now();
-            self.inner.throttle.borrow_mut().on_guest(now, now.since(began));
+            let now = self.context().env.now();
+            self.context().throttle.borrow_mut().on_guest(now, now.since(began));
         }
         if let (Some(kind), Ok(_)) = (kind, &served) {
             owned.served(kind, began);
@@ -142,17 +143,18 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
 
     /// The highest record of an object that this host or any of `hints` has, and who is said to own it now.
     pub async fn look_up(&self, object: ObjectId, hints: &[HostId]) -> Option<(Accepted, Option<HostId>)> {
-        let me = self.inner.env.host();
-        let local = self.inner.seats.serve(me, self.inner.env.incarnation(), Request::WhoHas { object }, Bytes::new());
+        let me = self.context().env.host();
+        let local =
+            self.context().seats.serve(me, self.context().env.incarnation(), Request::WhoHas { object }, Bytes::new());
         let mut asked = vec![];
         let mut hosts: Vec<HostId> = hints.to_vec();
         if hosts.iter().all(|h| *h == me) {
-            hosts.extend(self.inner.rpc.peers_up().into_keys());
+            hosts.extend(self.context().rpc.peers_up().into_keys());
         }
         hosts.sort_unstable();
         hosts.dedup();
-        for host in hosts.into_iter().filter(|h| *h != me && self.inner.rpc.is_up(*h)) {
-            asked.push(self.inner.rpc.call(host, Request::WhoHas { object }, Vec::new()));
+        for host in hosts.into_iter().filter(|h| *h != me && self.context().rpc.is_up(*h)) {
+            asked.push(self.context().rpc.call(host, Request::WhoHas { object }, Vec::new()));
         }
         let mut answers: Vec<Answer> = join_all(asked).await.into_iter().flatten().map(|(a, _)| a).collect();
         answers.extend(local.await.ok().map(|(a, _)| a));
@@ -174,7 +176,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             }
         }
         let owner = owners.into_iter().max_by_key(|(_, n)| *n).map(|(host, _)| host);
-        self.note_epoch(object, promised_max);
+        self.context().note_epoch(object, promised_max);
         best.map(|accepted| (accepted, owner))
     }
 
@@ -201,15 +203,15 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
         let Some((known, owner)) = self.look_up(object, hints).await else {
             return Err("no host that answers has the disk's record".into());
         };
-        let owner = owner.filter(|o| *o != self.inner.env.host() && self.inner.rpc.is_up(*o));
+        let owner = owner.filter(|o| *o != self.context().env.host() && self.context().rpc.is_up(*o));
         if let Some(owner) = owner {
             let request = Request::HandOver { object, force };
-            if let Err(refusal) = self.inner.rpc.call(owner, request, Vec::new()).await {
+            if let Err(refusal) = self.context().rpc.call(owner, request, Vec::new()).await {
                 return Err(format!("the owner does not hand over: {refusal:?}"));
             }
         }
-        let env = &self.inner.env;
-        let until = env.now() + self.inner.leases.lease();
+        let env = &self.context().env;
+        let until = env.now() + self.context().leases.lease();
         loop {
             match self.take_over(&known).await {
                 // It has given the disk up, or was this host's process before; a seat hears of that a little later, or when the
@@ -236,7 +238,7 @@ impl<E: Env, S: LocalStore> Shard<E, S> {
             Some(_) => self.serve_command(object, &bytes).await?.0,
             None => {
                 let request = Request::Manage { object, command: bytes };
-                self.inner.rpc.call(owner, request, Vec::new()).await?.0
+                self.context().rpc.call(owner, request, Vec::new()).await?.0
             }
         };
         match answer {

@@ -1,6 +1,6 @@
 //! Requests of other hosts that are being carried out: all in one task, which lives while there are any.
 //!
-//! Promises    while the shard lives, every request is carried to its end and answered, in whatever order they end
+//! Promises    while the host lives, every request is carried to its end and answered, in whatever order they end
 //! Why         a task for each costs more than the set does; what one group commit made durable is answered in one message, as each
 //!             message is encoded, framed, checked and taken from a queue at the other end
 //! Not here    what is done for a request (`serve`), what becomes of the answer on its way (`rpc`)
@@ -41,7 +41,7 @@ impl Future for Asked {
     }
 }
 
-/// The requests under way of one shard. Cheap to clone.
+/// The requests under way of one host. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Serving(Rc<Inner>);
 

@@ -1,4 +1,4 @@
-//! Waiting for a change of state on one shard.
+//! Waiting for a change of state on one thread.
 
 use std::cell::{Cell, RefCell};
 

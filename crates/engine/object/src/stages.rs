@@ -1,6 +1,6 @@
 //! Where the time of a guest's request goes: how long each stage took, per disk, at this host.
 //!
-//! Promises    recording takes one clock reading at the end of a stage and plain memory of the shard's thread: no lock, no
+//! Promises    recording takes one clock reading at the end of a stage and plain memory of the thread: no lock, no
 //!             atomic, and memory only for a disk's first request of a kind
 //!             the stages of a request follow one another: admission, lock, edges, copies and lease add up to what the owner
 //!             needed for it; copies overlap, and which of them was waited for last is noted
@@ -18,12 +18,6 @@ use std::{
 use cairn_env::Env;
 use cairn_measure::Latencies;
 use cairn_types::{DiskGroupId, HostId, ObjectId, Time};
-
-use crate::{
-    local_store::LocalStore,
-    owner::Owned,
-    shard::{Shard, ShardInner},
-};
 
 /// What the guest asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,8 +112,9 @@ pub(crate) type Stages = RefCell<DiskLatencies>;
 /// Where a handle keeps them: a pointer until the first request.
 pub(crate) type StagesCell = OnceCell<Rc<Stages>>;
 
-/// All disks of a shard that had a request.
-pub(crate) type AllStages = RefCell<BTreeMap<ObjectId, Rc<Stages>>>;
+/// All disks of a host that had a request.
+#[derive(Default)]
+pub(crate) struct AllStages(RefCell<BTreeMap<ObjectId, Rc<Stages>>>);
 
 /// When the tries of one request were.
 #[derive(Clone, Copy)]
@@ -210,15 +205,31 @@ impl<E: Env> CopyWatch<E> {
     }
 }
 
-impl<E: Env, S: LocalStore> ShardInner<E, S> {
+impl AllStages {
     /// Those of a disk; the handle remembers them from the first request on.
-    fn stages_of<'a>(&self, object: ObjectId, cell: &'a StagesCell) -> &'a Rc<Stages> {
-        cell.get_or_init(|| self.stages.borrow_mut().entry(object).or_default().clone())
+    fn of<'a>(&self, object: ObjectId, cell: &'a StagesCell) -> &'a Rc<Stages> {
+        cell.get_or_init(|| self.0.borrow_mut().entry(object).or_default().clone())
+    }
+
+    /// Watches a request at the owner that came at `began`.
+    pub(crate) fn watch<E: Env>(
+        &self,
+        env: &E,
+        (object, cell): (ObjectId, &StagesCell),
+        kind: IoKind,
+        began: Time,
+    ) -> Watch<E> {
+        Watch { env: env.clone(), stages: self.of(object, cell).clone(), kind, at: began }
+    }
+
+    /// A request that another host forwarded is answered at `now`.
+    pub(crate) fn served(&self, (object, cell): (ObjectId, &StagesCell), kind: IoKind, began: Time, now: Time) {
+        self.of(object, cell).borrow_mut().record(kind, Stage::Served, began, now);
     }
 
     /// A request of this host's guest was answered at `now`.
-    pub(crate) fn answered(&self, object: ObjectId, cell: &StagesCell, kind: IoKind, tries: Tries, now: Time) {
-        let mut stages = self.stages_of(object, cell).borrow_mut();
+    pub(crate) fn answered(&self, (object, cell): (ObjectId, &StagesCell), kind: IoKind, tries: Tries, now: Time) {
+        let mut stages = self.of(object, cell).borrow_mut();
         stages.record(kind, Stage::Request, tries.began, now);
         if tries.last > tries.began {
             stages.record(kind, Stage::OwnerWait, tries.began, tries.last);
@@ -227,28 +238,20 @@ impl<E: Env, S: LocalStore> ShardInner<E, S> {
             stages.record(kind, Stage::Forward, tries.last, now);
         }
     }
-}
 
-impl<E: Env, S: LocalStore> Owned<E, S> {
-    /// Watches a request that came at `began`.
-    pub(crate) fn watch(&self, kind: IoKind, began: Option<Time>) -> Option<Watch<E>> {
-        let inner = &self.shard.inner;
-        let stages = || inner.stages_of(self.id, &self.stages).clone();
-        began.map(|at| Watch { env: inner.env.clone(), stages: stages(), kind, at })
+    /// The disks that had any.
+    pub(crate) fn objects(&self) -> Vec<ObjectId> {
+        self.0.borrow().keys().copied().collect()
     }
 
-    /// A request that another host forwarded is answered now.
-    pub(crate) fn served(&self, kind: IoKind, began: Time) {
-        let inner = &self.shard.inner;
-        let mut stages = inner.stages_of(self.id, &self.stages).borrow_mut();
-        stages.record(kind, Stage::Served, began, inner.env.now());
+    /// The disk is deleted.
+    pub(crate) fn forget(&self, object: ObjectId) {
+        self.0.borrow_mut().remove(&object);
     }
-}
 
-impl<E: Env, S: LocalStore> Shard<E, S> {
-    /// How long the stages of requests took here since the shard began, or the disk was deleted; of one disk where it is named.
-    pub fn latencies(&self, only: Option<ObjectId>) -> Vec<(ObjectId, DiskLatencies)> {
-        let all = self.inner.stages.borrow();
+    /// A copy of them all; of one disk where it is named.
+    pub(crate) fn latencies(&self, only: Option<ObjectId>) -> Vec<(ObjectId, DiskLatencies)> {
+        let all = self.0.borrow();
         let meant = all.iter().filter(|(object, _)| only.is_none_or(|only| only == **object));
         meant.map(|(object, stages)| (*object, stages.borrow().clone())).collect()
     }

@@ -74,7 +74,7 @@ async fn only_older_has_all(clone: &Stage, why: String) -> Result<(), String> {
 /// The older machine reaches nobody, and serves nothing.
 fn refused(stage: &Stage, n: usize) -> Result<(), String> {
     let Some(node) = stage.cluster.node(n) else { return Ok(()) };
-    let owned = node.shard().all_owned().len();
+    let owned = node.objects().all_owned().len();
     match node.peers_up().len() {
         0 if owned == 0 => Ok(()),
         peers => Err(format!("I1: the older h{n} has {peers} peers and owns {owned} disks beside its clone")),

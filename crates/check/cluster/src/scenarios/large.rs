@@ -272,7 +272,7 @@ const LOOKED_AT_AS_RARELY_WITHIN: Duration = Duration::from_millis(2 * 1000 / 50
 fn nothing_in_sync_at(stage: &Stage, dead: usize, disks: &BTreeSet<&str>) -> Result<(), String> {
     let dead = stage.host(dead).id();
     let nodes: Vec<_> = (0..stage.hosts()).filter_map(|n| stage.cluster.node(n)).collect();
-    let owned = nodes.iter().flat_map(|node| node.shard().all_owned()).map(|owned| owned.config());
+    let owned = nodes.iter().flat_map(|node| node.objects().all_owned()).map(|owned| owned.config());
     let owned: Vec<_> = owned.filter(|config| disks.contains(config.name.as_str())).collect();
     let in_sync = |m: &cairn_types::Member| m.host == dead && m.state.in_sync();
     let left = owned.iter().filter(|config| config.members.iter().any(in_sync)).count();

@@ -187,7 +187,7 @@ impl<E: Env> Node<E> {
         if self.inner.seats.has(id) {
             // Its copies are here again: owners here look at once, others hear of it with the next heartbeat.
             self.peers_changed();
-            self.inner.shard.wake();
+            self.inner.objects.wake();
         }
     }
 

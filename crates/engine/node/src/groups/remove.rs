@@ -72,7 +72,7 @@ impl<E: Env> Node<E> {
     pub(crate) async fn refuse_last_copies(&self, disk_group: DiskGroupId) -> ApiResult<()> {
         for (object, entry) in self.catalogue() {
             let name = &entry.name;
-            let Some((known, _)) = self.inner.shard.look_up(object, &entry.hint_hosts).await else {
+            let Some((known, _)) = self.inner.objects.look_up(object, &entry.hint_hosts).await else {
                 let text = format!("no host answers for disk {name}, which may have a copy on disk group {disk_group}");
                 return Err(ApiError::refused(text).remedy("Start the hosts that hold it, or delete the disk"));
             };

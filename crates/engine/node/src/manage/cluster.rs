@@ -97,7 +97,7 @@ impl<E: Env> Node<E> {
 
     pub(crate) async fn resync_settings(&self) -> ApiResult<v1::ResyncSettings> {
         let shards = self.inner.options.shards.len() as u64;
-        Ok(v1::ResyncSettings { bytes_per_s_max: self.inner.shard.options().resync_bytes_per_s_max * shards })
+        Ok(v1::ResyncSettings { bytes_per_s_max: self.inner.objects.options().resync_bytes_per_s_max * shards })
     }
 
     pub(crate) async fn resync_settings_set(&self, request: v1::ResyncSettings) -> ApiResult<v1::ResyncSettings> {

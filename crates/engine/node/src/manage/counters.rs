@@ -52,7 +52,7 @@ impl<E: Env> Node<E> {
         disk_groups.sort_by_key(|group| group.id);
         let gauges = v1::HostGauges {
             peers_up: self.peers_up().len() as u64,
-            disks_owned: inner.shard.all_owned().len() as u64,
+            disks_owned: inner.objects.all_owned().len() as u64,
         };
         v1::HostCounters {
             host: self.me(),
@@ -60,8 +60,8 @@ impl<E: Env> Node<E> {
             incarnation: inner.env.incarnation().0,
             started_unix_ms: inner.started_unix_ms,
             unix_ms: inner.env.unix_ms(),
-            guests: inner.shard.guest_counters_of_all(),
-            owner: inner.shard.owner_counters(),
+            guests: inner.objects.guest_counters_of_all(),
+            owner: inner.objects.owner_counters(),
             gauges,
             disks: self.disk_counters(),
             disk_groups,
@@ -70,10 +70,10 @@ impl<E: Env> Node<E> {
 
     /// Of disks that guests used here, and of those that this host owns.
     fn disk_counters(&self) -> Vec<v1::DiskCounters> {
-        let shard = &self.inner.shard;
-        let guests: BTreeMap<ObjectId, v1::GuestCounters> = shard.guest_counters().into_iter().collect();
-        let times: BTreeMap<ObjectId, DiskLatencies> = shard.latencies(None).into_iter().collect();
-        let owned = shard.all_owned().into_iter().map(|owned| owned.status());
+        let objects = &self.inner.objects;
+        let guests: BTreeMap<ObjectId, v1::GuestCounters> = objects.guest_counters().into_iter().collect();
+        let times: BTreeMap<ObjectId, DiskLatencies> = objects.latencies(None).into_iter().collect();
+        let owned = objects.all_owned().into_iter().map(|owned| owned.status());
         let health: BTreeMap<ObjectId, v1::DiskGauges> = owned
             .map(|status| {
                 let health = match self.health_of(&status.config, true).0 {

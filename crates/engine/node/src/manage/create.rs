@@ -42,7 +42,7 @@ impl<E: Env> Node<E> {
             return Err(error);
         }
         let known = Accepted { epoch: Epoch::default(), csn: Csn(0), base: None, config: config.clone() };
-        if let Err(error) = self.inner.shard.take_over(&known).await {
+        if let Err(error) = self.inner.objects.take_over(&known).await {
             self.take_back(&config).await;
             return Err(ApiError::unavailable(format!("the new disk cannot be taken into use: {error}")));
         }
@@ -80,7 +80,7 @@ impl<E: Env> Node<E> {
             let chunk_bytes_max = self.inner.options.chunk_bytes_max;
             match cairn_placement::place_near(&picture, &policy, request.size_bytes, chunk_bytes_max, near, &mut draw) {
                 Ok(placement) => break placement,
-                Err(_) if self.inner.shard.is_starting() => env.sleep(NEWS).await,
+                Err(_) if self.inner.objects.is_starting() => env.sleep(NEWS).await,
                 Err(refusal) => return Err(ApiError::refused(refusal.text)),
             }
         };
@@ -127,7 +127,7 @@ impl<E: Env> Node<E> {
                 size_blocks,
                 reserved_blocks: size_blocks * u64::from(config.policy.reservation_percent) / 100,
             };
-            let reply = self.inner.shard.ask(member.host, member.disk_group, request);
+            let reply = self.inner.objects.ask(member.host, member.disk_group, request);
             async move { (member, reply.await) }
         });
         for (member, reply) in join_all(asked).await {
@@ -146,7 +146,7 @@ impl<E: Env> Node<E> {
         let asked = config.members.iter().map(|m| {
             let request =
                 Request::DeleteComponent { disk_group: m.disk_group, component: m.component, object: config.object };
-            self.inner.shard.ask(m.host, m.disk_group, request)
+            self.inner.objects.ask(m.host, m.disk_group, request)
         });
         let gone = join_all(asked).await.iter().all(Result::is_ok);
         // What could not be removed now is removed by its host when the intent has expired.
@@ -183,7 +183,7 @@ impl<E: Env> Node<E> {
     /// The object has its tombstone; the configuration that it had last.
     async fn delete_object(&self, object: ObjectId, hints: &[HostId]) -> ApiResult<ObjectConfig> {
         // An earlier deletion came as far as this and no further: its copies may be gone, so that nobody can own it any more.
-        if let Some((known, _)) = self.inner.shard.look_up(object, hints).await
+        if let Some((known, _)) = self.inner.objects.look_up(object, hints).await
             && known.config.deleted
         {
             return Ok(known.config);

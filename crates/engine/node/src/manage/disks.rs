@@ -65,7 +65,7 @@ impl<E: Env> Node<E> {
         for (object, entry) in self.catalogue() {
             let known = match owned.get(&object) {
                 Some(status) => Some((status.config.clone(), Some(status))),
-                None => self.inner.shard.look_up(object, &entry.hint_hosts).await.map(|(a, _)| (a.config, None)),
+                None => self.inner.objects.look_up(object, &entry.hint_hosts).await.map(|(a, _)| (a.config, None)),
             };
             disks.push(self.summary(&picture, object, &entry, known));
         }
@@ -173,9 +173,9 @@ impl<E: Env> Node<E> {
 
     /// A disk as its owner sees it, and its record.
     async fn status_and_record(&self, object: ObjectId, hints: &[HostId]) -> (Option<ObjectStatus>, Option<Accepted>) {
-        let looked_up = self.inner.shard.look_up(object, hints).await;
+        let looked_up = self.inner.objects.look_up(object, hints).await;
         if let Some((known, Some(owner))) = &looked_up
-            && let Ok(status) = self.inner.shard.command(*owner, object, &Command::Status).await
+            && let Ok(status) = self.inner.objects.command(*owner, object, &Command::Status).await
             && status.epoch >= known.epoch
         {
             return (Some(status), looked_up.map(|(known, _)| known));
@@ -218,7 +218,7 @@ impl<E: Env> Node<E> {
             let all = status.map(|status| &status.absent_ms[..]).unwrap_or_default();
             all.iter().find(|(component, _)| *component == m.component).map(|(_, ms)| *ms)
         };
-        let delay_ms = self.inner.shard.options().repair_delay.as_millis() as u64;
+        let delay_ms = self.inner.objects.options().repair_delay.as_millis() as u64;
         let component = |m: &Member| v1::Component {
             id: m.component,
             role: match m.role {
@@ -295,13 +295,13 @@ impl<E: Env> Node<E> {
         let shards = self.shards_of(server);
         let host = match &shards[..] {
             [only] => *only,
-            _ => match self.inner.shard.look_up(object, &entry.hint_hosts).await {
+            _ => match self.inner.objects.look_up(object, &entry.hint_hosts).await {
                 Some((known, _)) => serving_shard(&shards, &known.config),
                 None => server,
             },
         };
         let attached = if host == self.me() {
-            self.inner.shard.attach(object, &entry.hint_hosts, true).await
+            self.inner.objects.attach(object, &entry.hint_hosts, true).await
         } else {
             let call = self.inner.rpc.call(host, Request::Attach { object }, Vec::new());
             call.await.map(drop).map_err(|refusal| super::remote::words(&refusal))
@@ -313,12 +313,12 @@ impl<E: Env> Node<E> {
 
     pub(crate) async fn disk_record(&self, disk: String) -> ApiResult<v1::ObjectRecord> {
         let (object, entry) = self.known_disk(&disk).await?;
-        let Some((known, _)) = self.inner.shard.look_up(object, &entry.hint_hosts).await else {
+        let Some((known, _)) = self.inner.objects.look_up(object, &entry.hint_hosts).await else {
             return Ok(v1::ObjectRecord { object, seats: Vec::new(), config: None });
         };
         let mut seats = Vec::new();
         for seat in known.config.seats() {
-            let reply = self.inner.shard.ask(seat.host, seat.disk_group, Request::WhoHas { object }).await;
+            let reply = self.inner.objects.ask(seat.host, seat.disk_group, Request::WhoHas { object }).await;
             let mut report = v1::SeatReport {
                 host: self.server_of(seat.host),
                 host_name: self.host_name(seat.host),

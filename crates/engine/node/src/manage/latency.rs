@@ -71,7 +71,7 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         let detail = only.is_some();
         let mut left = STAGES_MAX;
-        let mut found = inner.shard.latencies(only);
+        let mut found = inner.objects.latencies(only);
         // Those with the most requests first: they are what an overview is about.
         found.sort_by_key(|(object, latencies)| (std::cmp::Reverse(requests(latencies)), *object));
         let all = found.len();

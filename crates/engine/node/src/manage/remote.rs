@@ -101,7 +101,7 @@ impl<E: Env> Node<E> {
     }
 
     async fn carry_out(&self, command: HostCommand) -> ApiResult<HostAnswer> {
-        let shard = &self.inner.shard;
+        let objects = &self.inner.objects;
         Ok(match command {
             HostCommand::CreateGroup(request) => HostAnswer::Created(self.create_group_here(&request).await?),
             HostCommand::RemoveGroup(disk_group) => {
@@ -110,18 +110,18 @@ impl<E: Env> Node<E> {
             }
             HostCommand::Groups => HostAnswer::Groups(self.groups_here()),
             HostCommand::Resyncs => {
-                HostAnswer::Resyncs(shard.all_owned().iter().flat_map(|o| o.resync_status()).collect())
+                HostAnswer::Resyncs(objects.all_owned().iter().flat_map(|o| o.resync_status()).collect())
             }
-            HostCommand::Owned => HostAnswer::Owned(shard.all_owned().iter().map(|o| o.status()).collect()),
-            HostCommand::OwnedCount => HostAnswer::OwnedCount(shard.all_owned().len() as u32),
+            HostCommand::Owned => HostAnswer::Owned(objects.all_owned().iter().map(|o| o.status()).collect()),
+            HostCommand::OwnedCount => HostAnswer::OwnedCount(objects.all_owned().len() as u32),
             HostCommand::Sessions { only } => HostAnswer::Sessions(self.sessions_here(only)),
             HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
             HostCommand::Latencies { only } => HostAnswer::Latencies(Box::new(self.latencies_here(only))),
             HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),
             HostCommand::ResyncLimit(bytes_per_s) => {
-                let mut options = shard.options();
+                let mut options = objects.options();
                 options.resync_bytes_per_s_max = bytes_per_s;
-                shard.set_options(options);
+                objects.set_options(options);
                 HostAnswer::Done
             }
         })
@@ -136,20 +136,20 @@ impl<E: Env> Node<E> {
     ) -> ApiResult<ObjectStatus> {
         let mut why = String::new();
         for _ in 0..10 {
-            let Some((known, owner)) = self.inner.shard.look_up(object, hints).await else {
+            let Some((known, owner)) = self.inner.objects.look_up(object, hints).await else {
                 return Err(ApiError::unavailable("no host that answers has the disk's record")
                     .remedy("Start the hosts that hold it"));
             };
             let owner = owner.filter(|o| self.inner.rpc.is_up(*o));
-            if self.inner.shard.owned(object).is_none()
+            if self.inner.objects.owned(object).is_none()
                 && owner.is_none_or(|o| o == self.me())
-                && let Err(error) = self.inner.shard.take_over(&known).await
+                && let Err(error) = self.inner.objects.take_over(&known).await
             {
                 why = error.to_string();
                 self.inner.env.sleep(std::time::Duration::from_millis(300)).await;
                 continue;
             }
-            match self.inner.shard.command(owner.unwrap_or(self.me()), object, command).await {
+            match self.inner.objects.command(owner.unwrap_or(self.me()), object, command).await {
                 Ok(status) => return Ok(status),
                 Err(Refusal::Invalid(text)) => return Err(ApiError::refused(text)),
                 Err(refusal) => why = words(&refusal),

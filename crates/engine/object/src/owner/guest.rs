@@ -14,13 +14,13 @@ use cairn_wire::{AllocatedPiece, Answer, Request, block_crc};
 use futures::future::join_all;
 
 use crate::{
+    event::ObjectEvent,
     local_store::LocalStore,
     owner::{
         Ended, Owned,
         write::{Body, Lock, OpError, Operation},
     },
     pace::Limits,
-    shard::ObjectEvent,
     stages::{IoKind, Stage, Watch, mark},
 };
 
@@ -58,7 +58,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let mut watch = self.watch(IoKind::Read, Some(began));
         self.pace(u64::from(len_bytes)).await;
-        let _budget = self.shard.admit(u64::from(len_bytes)).await;
+        let _budget = self.context.admit(u64::from(len_bytes)).await;
         mark(&mut watch, Stage::Admission);
         let _guard = self.locks.lock(blocks, false).await;
         mark(&mut watch, Stage::Lock);
@@ -80,7 +80,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut watch = self.watch(IoKind::Write, origin.began);
         self.pace(data.len() as u64).await;
         self.not_draining().await?;
-        let _budget = self.shard.admit(blocks.bytes()).await;
+        let _budget = self.context.admit(blocks.bytes()).await;
         mark(&mut watch, Stage::Admission);
         let lock = Rc::new(self.locks.lock(blocks, true).await);
         mark(&mut watch, Stage::Lock);
@@ -155,11 +155,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// What one in-sync copy holds, a local one first.
     async fn allocated(&self, piece: Piece) -> Result<Vec<AllocatedPiece>, OpError> {
         let mut legs = self.state.borrow().readable(piece.set);
-        let me = self.shard.inner.env.host();
+        let me = self.context.env.host();
         legs.sort_by_key(|l| l.link.host != me);
         for leg in legs {
             let request = Request::Allocated { to: leg.link.target, range: piece.range };
-            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+            let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             if let Ok((Answer::Allocated(pieces), _)) = reply {
                 return Ok(pieces);
             }
@@ -234,7 +234,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         lock: &Lock,
         watch: Option<&Watch<E>>,
     ) -> Result<(), OpError> {
-        let op_blocks = self.shard.inner.options.borrow().op_bytes_max / BLOCK_BYTES;
+        let op_blocks = self.context.options.borrow().op_bytes_max / BLOCK_BYTES;
         let mut operations = Vec::new();
         for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
             let mut done = 0;
@@ -289,14 +289,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut missing = legs.is_empty();
         for leg in legs {
             let request = Request::WasDone { to: leg.link.target, client };
-            match self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await {
+            match self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await {
                 Ok((Answer::WasDone(true), _)) => {
                     // Under the lock of its blocks the first try has ended: well, where this owner has not. Where it has, that
                     // copy may hold what the next owner undoes, as others lack it.
                     if let Some(ended) = self.state.borrow().ended.clone() {
                         return Err(OpError::Ended(ended));
                     }
-                    self.shard.tell(ObjectEvent::DoneBefore { object: self.id });
+                    self.context.tell(ObjectEvent::DoneBefore { object: self.id });
                     return Ok(true);
                 }
                 Ok((Answer::WasDone(false), _)) => {}
@@ -316,7 +316,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Delays requests above the disk's limits. Who waits looks now and then whether they have changed.
     async fn pace(&self, bytes: u64) {
-        let env = &self.shard.inner.env;
+        let env = &self.context.env;
         let limits = || Limits::of(&self.state.borrow().config.policy);
         let mut paced = limits();
         if paced == Limits::default() {

@@ -9,11 +9,11 @@
 //! | what | woken by |
 //! |---|---|
 //! | failures, commands, activations, doubted seats | `work`, by whoever notes them |
-//! | a component that is away for long | the shard, when a disk group comes to be so (`Shard::tick`), or the network is mended |
-//! | leases to be confirmed | the shard, when a session begins or a peer comes; then again and again until they are |
-//! | seats to be told what was decided without them | the shard, when the peer comes that did not answer |
+//! | a component that is away for long | `Objects`, when a disk group comes to be so (`Objects::tick`), or the network is mended |
+//! | leases to be confirmed | `Objects`, when a session begins or a peer comes; then again and again until they are |
+//! | seats to be told what was decided without them | `Objects`, when the peer comes that did not answer |
 //! | `settled` to be told | the first operation that ends, after 5 s; then every 100 ms until it is |
-//! | components that come back, or are to be filled again | the shard, when a peer comes; then again and again, ever less often |
+//! | components that come back, or are to be filled again | `Objects`, when a peer comes; then again and again, ever less often |
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
 //! | components that force provisioning left out | when an object at rest is looked at |
 //!
@@ -30,13 +30,14 @@ use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
 use futures::future::{Either, join_all, select};
 
 use crate::{
+    event::ObjectEvent,
     local_store::LocalStore,
     owner::{
         Ended, Owned, looks,
         state::{Admitted, Leg},
         takeover::{ChangeError, change_config, only_known},
     },
-    shard::{MemberChange, ObjectEvent},
+    placer::MemberChange,
 };
 
 /// How long after the last write `settled` is told by itself, while the keeper looks for that.
@@ -45,7 +46,7 @@ const SETTLE_IDLE: Duration = Duration::from_millis(100);
 /// record in the log of every copy, and a guest that writes once a second would cost twice the batches.
 const SETTLE_LATEST: Duration = Duration::from_secs(5);
 /// Components that a look tries to replace, at most, until one can be. Each is a search through the cluster, some 100 microseconds of the
-/// shard; those that it did not come to are the next look's.
+/// thread; those that it did not come to are the next look's.
 const REPAIRS_TRIED_MAX: usize = 8;
 /// How soon the keeper looks again at an object that is not healthy, after something changed; ever later while nothing does.
 const UNHEALTHY_TICK: Duration = Duration::from_millis(250);
@@ -56,10 +57,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for component in self.resyncing() {
             self.start_resync(component);
         }
-        let mut since = self.shard.inner.env.now();
+        let mut since = self.context.env.now();
         while self.state.borrow().ended.is_none() {
-            let woken = select(self.work.wait(), self.shard.inner.changed.wait());
-            let (began, csn) = (self.shard.inner.env.now(), self.csn());
+            let woken = select(self.work.wait(), self.context.changed.wait());
+            let (began, csn) = (self.context.env.now(), self.csn());
             self.keep_once().await;
             if self.state.borrow().ended.is_some() {
                 return;
@@ -67,10 +68,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if self.csn() != csn {
                 since = began;
             }
-            let pause = self.shard.inner.env.sleep_until(self.next_look(since));
+            let pause = self.context.env.sleep_until(self.next_look(since));
             let unsettled = pin!(self.unsettled());
             if let Either::Left((Either::Left(_), _)) = select(select(woken, unsettled), pause).await {
-                since = self.shard.inner.env.now();
+                since = self.context.env.now();
             }
         }
     }
@@ -81,33 +82,32 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return pending().await;
         }
         let _ = self.progressed.wait().await;
-        self.shard.inner.env.sleep(SETTLE_LATEST).await;
+        self.context.env.sleep(SETTLE_LATEST).await;
     }
 
     /// `since`: when the object changed last, or something that it waits for did.
     fn next_look(&self, since: Time) -> Time {
-        let inner = &self.shard.inner;
-        let (now, owned) = (inner.env.now(), inner.owned.borrow().len());
+        let (now, owned) = (self.context.env.now(), self.all.borrow().len());
         let quiet = looks::next_quiet(now, self.id, owned);
         self.pause(now.since(since)).map_or(quiet, |pause| quiet.min(now + pause))
     }
 
     /// None: the object is at rest.
     fn pause(&self, lasted: Duration) -> Option<Duration> {
-        let (inner, state) = (&self.shard.inner, self.state.borrow());
+        let (context, state) = (&self.context, self.state.borrow());
         if !state.failed.is_empty() || !self.commands.borrow().is_empty() {
             return Some(Duration::from_millis(20));
         }
         if state.wrote {
             return Some(SETTLE_IDLE);
         }
-        let ails = |m: &Member| !m.state.in_sync() || self.shard.is_long_away(m.seat());
+        let ails = |m: &Member| !m.state.in_sync() || self.context.is_long_away(m.seat());
         if state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
         // Not confirmed for now: once more well before the lease ends. Who is away is asked when he comes.
-        let asked = inner.leases.due(self.id).iter().any(|asked| inner.rpc.is_up(asked.seat.host));
-        asked.then(|| looks::again_after(inner.leases.heartbeat_every(), lasted))
+        let asked = context.leases.due(self.id).iter().any(|asked| context.rpc.is_up(asked.seat.host));
+        asked.then(|| looks::again_after(context.leases.heartbeat_every(), lasted))
     }
 
     async fn keep_once(self: &Rc<Self>) {
@@ -160,10 +160,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let nobody = Admitted::new();
             let admitted = if Canary::LegMissing.sings() { &nobody } else { admitted };
             self.state.borrow_mut().adopt(config, csn, admitted);
-            self.shard.inner.leases.own(self.id, epoch, &seats);
+            self.context.leases.own(self.id, epoch, &seats);
             self.progressed.notify();
         };
-        match change_config(&self.shard, epoch, csn, &base, next, effective).await {
+        match change_config(&self.context, epoch, csn, &base, next, effective).await {
             Ok(csn) => {
                 self.state.borrow_mut().csn = csn;
                 true
@@ -193,7 +193,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 ComponentState::Degraded => "degraded",
                 ComponentState::Resyncing { .. } => "resyncing",
             };
-            self.shard.tell(ObjectEvent::Component {
+            self.context.tell(ObjectEvent::Component {
                 object: self.id,
                 name: next.name.clone(),
                 component: member.component,
@@ -206,12 +206,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Confirms the object at every seat whose session is new.
     async fn renew_leases(self: &Rc<Self>) {
         let epoch = self.epoch();
-        let leases = &self.shard.inner.leases;
+        let leases = &self.context.leases;
         let due = leases.due(self.id);
-        let up = due.into_iter().filter(|asked| self.shard.inner.rpc.is_up(asked.seat.host));
+        let up = due.into_iter().filter(|asked| self.context.rpc.is_up(asked.seat.host));
         let confirms = up.map(|asked| {
             let request = Request::Confirm { disk_group: asked.seat.disk_group, object: self.id, epoch };
-            let reply = self.shard.request(asked.seat.host, asked.seat.disk_group, request, None);
+            let reply = self.context.request(asked.seat.host, asked.seat.disk_group, request, None);
             async move { (asked, reply.await) }
         });
         for (asked, reply) in join_all(confirms.collect::<Vec<_>>()).await {
@@ -244,7 +244,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn look_after_idle(self: &Rc<Self>) {
         let doubted = std::mem::take(&mut *self.doubted.borrow_mut());
         for seat in doubted.into_iter().filter(|_| !Canary::RestUnseen.sings()) {
-            if !self.shard.inner.rpc.is_up(seat.host) || !self.look_after(seat).await {
+            if !self.context.rpc.is_up(seat.host) || !self.look_after(seat).await {
                 self.doubted.borrow_mut().insert(seat);
             }
         }
@@ -261,7 +261,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             };
             let Some(link) = link else { continue };
             let settle = Request::Change { to: link.target, op: ComponentOp::Settle { upto } };
-            match self.shard.request(seat.host, seat.disk_group, settle, None).await {
+            match self.context.request(seat.host, seat.disk_group, settle, None).await {
                 Ok(_) => {}
                 Err(Refusal::Session) => self.admit_again(*member, link.target.session).await,
                 Err(Refusal::NotFound) => self.not_there(member.component),
@@ -275,9 +275,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// What is away for long is recorded absent though nobody has missed it; never the last copy that answers.
     fn note_long_away(&self) {
         let config = self.config();
-        let away = |m: &&Member| m.state.in_sync() && self.shard.is_long_away(m.seat());
+        let away = |m: &&Member| m.state.in_sync() && self.context.is_long_away(m.seat());
         let away: Vec<Member> = config.members.iter().filter(away).copied().collect();
-        if away.is_empty() || Canary::RestUnseen.sings() || !self.shard.inner.leases.holds(&config, self.epoch()) {
+        if away.is_empty() || Canary::RestUnseen.sings() || !self.context.leases.holds(&config, self.epoch()) {
             return;
         }
         for member in away {
@@ -291,7 +291,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     fn answers(&self, leg: &Leg) -> bool {
         let (host, disk_group) = (leg.link.host, leg.link.target.disk_group);
-        self.shard.inner.rpc.is_up(host) && !self.shard.is_long_away(Seat { host, disk_group })
+        self.context.rpc.is_up(host) && !self.context.is_long_away(Seat { host, disk_group })
     }
 
     fn seat_gone(&self, seat: Seat) {
@@ -311,7 +311,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (host, disk_group, component) = (member.host, member.disk_group, member.component);
         let seize =
             Request::Seize { disk_group, object: self.id, epoch: self.epoch(), only: vec![component], overrule: true };
-        let components = match self.shard.request(host, disk_group, seize, None).await {
+        let components = match self.context.request(host, disk_group, seize, None).await {
             Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) => components,
             Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) => {
                 return self.finish_owner(Ended::Fenced(promised));
@@ -363,7 +363,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let (object, disk_group) = (self.id, seat.disk_group);
         let seize = Request::Seize { disk_group, object, epoch, only, overrule: true };
-        let reply = self.shard.request(seat.host, disk_group, seize, None).await;
+        let reply = self.context.request(seat.host, disk_group, seize, None).await;
         let components = match reply {
             Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) => components,
             Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) if promised > epoch => {
@@ -376,7 +376,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let forgetful: Vec<ComponentId> = forgetful.collect();
         if forgetful.is_empty() {
             let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
-            let _ = self.shard.request(seat.host, disk_group, Request::Accept { disk_group, accepted }, None).await;
+            let _ = self.context.request(seat.host, disk_group, Request::Accept { disk_group, accepted }, None).await;
         } else if self.change((*config).clone()).await {
             self.untold.borrow_mut().extend(forgetful);
             self.tell_untold().await;
@@ -390,10 +390,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for component in untold {
             let member = config.member(component).filter(|m| m.state.in_sync());
             let told = match member {
-                Some(member) if self.shard.inner.rpc.is_up(member.host) => {
+                Some(member) if self.context.rpc.is_up(member.host) => {
                     let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
                     let tell = Request::Tell { disk_group: member.disk_group, component, accepted };
-                    self.shard.request(member.host, member.disk_group, tell, None).await
+                    self.context.request(member.host, member.disk_group, tell, None).await
                 }
                 Some(_) => Err(Refusal::Lost),
                 // It is found again when it is admitted again.
@@ -410,13 +410,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn readmit_returned(self: &Rc<Self>) {
         let config = self.config();
         for member in &config.members {
-            if !matches!(member.state, ComponentState::Absent { .. }) || !self.shard.inner.rpc.is_up(member.host) {
+            if !matches!(member.state, ComponentState::Absent { .. }) || !self.context.rpc.is_up(member.host) {
                 continue;
             }
             if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
                 return;
             }
-            if !self.state.borrow().may_come(member.component, self.shard.inner.env.now()) {
+            if !self.state.borrow().may_come(member.component, self.context.env.now()) {
                 continue;
             }
             self.readmit(*member).await;
@@ -432,7 +432,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             only: vec![member.component],
             overrule: true,
         };
-        let reply = self.shard.request(member.host, member.disk_group, request, None).await;
+        let reply = self.context.request(member.host, member.disk_group, request, None).await;
         let components = match reply {
             Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) => components,
             Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) => {
@@ -500,7 +500,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             ComponentOp::Settle { upto: stale_since },
             ComponentOp::Resize { size_blocks, reserved_blocks },
         ];
-        let ask = |op| self.shard.request(member.host, member.disk_group, Request::Change { to, op }, None);
+        let ask = |op| self.context.request(member.host, member.disk_group, Request::Change { to, op }, None);
         let asked = ops.map(ask);
         let mut good = true;
         for reply in asked {
@@ -522,13 +522,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Replaces what was absent for longer than the repair delay, and what is degraded at once.
     async fn repair_lost(self: &Rc<Self>) {
-        let inner = &self.shard.inner;
-        let Some(placer) = inner.placer.borrow().clone() else {
+        let context = &self.context;
+        let Some(placer) = context.placer.borrow().clone() else {
             return;
         };
-        let (config, now) = (self.config(), inner.env.now());
+        let (config, now) = (self.config(), context.env.now());
         self.absences.borrow_mut().look(&config, now);
-        let delay = inner.options.borrow().repair_delay;
+        let delay = context.options.borrow().repair_delay;
         let due = config.members.iter().filter(|m| match m.state {
             ComponentState::Absent { .. } => self.absences.borrow().lasted(m.component, now) >= delay,
             ComponentState::Degraded => true,
@@ -554,14 +554,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Adds what a disk was made without, as the cluster could not hold all of it (force provisioning), when there is room.
     async fn complete_forced(self: &Rc<Self>) {
-        let inner = &self.shard.inner;
+        let context = &self.context;
         let config = self.config();
         // What is away comes back or is replaced first.
         let whole = config.members.iter().all(|m| m.state.in_sync());
         if !config.policy.force_provisioning || !whole || self.state.borrow().ended.is_some() {
             return;
         }
-        let Some(placer) = inner.placer.borrow().clone() else {
+        let Some(placer) = context.placer.borrow().clone() else {
             return;
         };
         if let Ok(Some(change)) = placer.complete(&config) {
@@ -604,7 +604,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let (disk_group, component) = (gone.disk_group, gone.component);
             let delete = Request::DeleteComponent { disk_group, component, object: self.id };
             // When its host is away the component is removed when that host learns of the closed config, or asks.
-            drop(self.shard.request(gone.host, gone.disk_group, delete, None));
+            drop(self.context.request(gone.host, gone.disk_group, delete, None));
         }
         Ok(())
     }
@@ -614,10 +614,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (object, epoch, disk_group, component) = (self.id, self.epoch(), member.disk_group, member.component);
         let reserved_blocks = self.reserved_blocks(blocks);
         let create = Request::CreateComponent { disk_group, component, object, size_blocks: blocks, reserved_blocks };
-        let made = self.shard.request(member.host, disk_group, create, None).await;
+        let made = self.context.request(member.host, disk_group, create, None).await;
         made.map_err(|refusal| format!("a component cannot be made: {refusal:?}"))?;
         let seize = Request::Seize { disk_group, object, epoch, only: vec![component], overrule: true };
-        let reply = self.shard.request(member.host, disk_group, seize, None).await;
+        let reply = self.context.request(member.host, disk_group, seize, None).await;
         let Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) = reply else {
             return Err("a new component does not admit its owner".into());
         };
@@ -640,10 +640,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         drop(state);
         for leg in links {
             let (to, host) = (leg.link.target, leg.link.host);
-            if host == self.shard.inner.env.host() && self.shard.inner.seats.has(to.disk_group) {
-                self.shard.inner.seats.on_settled(to, settled);
+            if host == self.context.env.host() && self.context.seats.has(to.disk_group) {
+                self.context.seats.on_settled(to, settled);
             } else {
-                self.shard.inner.rpc.send(host, &Message::Settled { to, upto: settled }, Vec::new());
+                self.context.rpc.send(host, &Message::Settled { to, upto: settled }, Vec::new());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! When a keeper looks after its object again where nothing wakes it: plain arithmetic.
 //!
-//! Promises    K1  looks at objects at rest are [`QUIET_LOOKS_PER_S`] a second and shard at most, spread evenly, however many it owns
+//! Promises    K1  looks at objects at rest are [`QUIET_LOOKS_PER_S`] a second and host at most, spread evenly, however many it owns
 //!             K2  an object that something is wrong with is looked at again before that has lasted twice as long, and no
 //!                 later than one at rest
 //!             K3  of many that wait for something, each has its turn, also where the first can never have it
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use cairn_types::{ObjectId, Time};
 
-/// How often an object at rest is looked at where a shard owns few. Nothing waits for that: a signal wakes the keeper for all that it
+/// How often an object at rest is looked at where a host owns few. Nothing waits for that: a signal wakes the keeper for all that it
 /// has to do, and this is the belt to those braces. It bounds how late a place for a replacement is found.
 const QUIET_PERIOD_MIN: Duration = Duration::from_secs(5);
 
-/// Looks at objects at rest, a second and shard, at most; from 250 objects on each waits longer instead.
+/// Looks at objects at rest, a second and host, at most; from 250 objects on each waits longer instead.
 ///
 /// Napkin: a look takes some 7 microseconds, so these take 21 ms of a processor a minute, of 70 that a host at rest takes in all.
 /// The last of 10,000 objects is looked at after 200 s. More would show in the processor time of a host with many disks.
@@ -23,7 +23,7 @@ const QUIET_LOOKS_PER_S: u32 = 50;
 /// Looks at objects at rest are put off to a multiple of this: they wake the thread ten times a second at most.
 pub(crate) const TOGETHER: Duration = Duration::from_millis(100);
 
-/// How often an object at rest is looked at, of so many that a shard owns: a multiple of [`TOGETHER`].
+/// How often an object at rest is looked at, of so many that a host owns: a multiple of [`TOGETHER`].
 fn quiet_period(owned: usize) -> Duration {
     let paced = Duration::from_secs(owned as u64) / QUIET_LOOKS_PER_S;
     let together = TOGETHER.as_nanos() as u64;
@@ -31,7 +31,7 @@ fn quiet_period(owned: usize) -> Duration {
 }
 
 /// When an object at rest is looked at next: after `now`, and within a period. Each object has its own place in the period, so that
-/// a signal that wakes all of them does not leave them in step: together they would be a stop of the shard.
+/// a signal that wakes all of them does not leave them in step: together they would be a stop of the thread.
 pub(super) fn next_quiet(now: Time, object: ObjectId, owned: usize) -> Time {
     let together = TOGETHER.as_nanos() as u64;
     let places = quiet_period(owned).as_nanos() as u64 / together;

@@ -3,41 +3,20 @@
 use std::rc::Rc;
 
 use cairn_env::Env;
-use cairn_types::{ComponentId, ComponentOp, ComponentState, Epoch, HostId, ObjectConfig, ObjectId, SessionId};
+use cairn_types::{ComponentId, ComponentOp, ComponentState, Epoch, HostId, ObjectConfig, ObjectId};
 use cairn_wire::Request;
 use futures::channel::oneshot;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     local_store::LocalStore,
-    owner::{Ended, OpError, Owned},
+    owner::{
+        Ended, OpError, Owned,
+        command::{Command, Queued},
+        resync::Progress,
+        state::State,
+    },
 };
-
-/// A command to the owner, as it travels between hosts (JSON).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Command {
-    /// What is the object's state?
-    Status,
-    /// Grow to this size.
-    Grow {
-        /// Bytes, more than now.
-        size_bytes: u64,
-    },
-    /// Change how much guests may do; what is none stays, 0 is no limit.
-    Limit {
-        /// I/Os per second.
-        iops_limit: Option<u32>,
-        /// Bytes per second.
-        bandwidth_limit_bytes_per_s: Option<u64>,
-    },
-    /// Delete the object: a tombstone on a majority, then its components.
-    Delete,
-    /// Replace a component at once, without waiting for the repair delay.
-    Degrade {
-        /// Which.
-        component: ComponentId,
-    },
-}
 
 /// A resync as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,20 +67,12 @@ impl ObjectStatus {
     }
 }
 
-/// Work for the keeper.
-pub(crate) enum Queued {
-    /// A resync has come to its end.
-    Activate(ComponentId, SessionId),
-    /// An administrator's command.
-    Command(Command, oneshot::Sender<Result<(), String>>),
-}
-
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// The state now.
     pub fn status(&self) -> ObjectStatus {
         let config = (*self.config()).clone();
         let admitting = self.admitting.borrow().iter().copied().collect();
-        let absent_ms = self.absences.borrow().all_ms(self.shard.inner.env.now());
+        let absent_ms = self.absences.borrow().all_ms(self.context.env.now());
         let (epoch, csn, resyncs) = (self.epoch(), self.csn().0, self.resync_status());
         let unreadable_blocks = self.unreadable.borrow().blocks.len() as u64;
         ObjectStatus { epoch, csn, resyncs, config, absent_ms, unreadable_blocks, admitting }
@@ -109,10 +80,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// The resyncs under way.
     pub fn resync_status(&self) -> Vec<ResyncStatus> {
-        let now = self.shard.inner.env.now();
+        let now = self.context.env.now();
         let name = self.config().name.clone();
         let resyncs = self.resyncs.borrow();
-        let one = |(component, p): (&ComponentId, &super::resync::Progress)| ResyncStatus {
+        let one = |(component, p): (&ComponentId, &Progress)| ResyncStatus {
             object: self.id,
             name: name.clone(),
             component: *component,
@@ -185,7 +156,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let told = links.iter().map(|leg| {
             let request = Request::Change { to: leg.link.target, op: ComponentOp::Settle { upto: settled } };
-            self.shard.request(leg.link.host, leg.link.target.disk_group, request, None)
+            self.context.request(leg.link.host, leg.link.target.disk_group, request, None)
         });
         futures::future::join_all(told.collect::<Vec<_>>()).await;
     }
@@ -222,7 +193,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         cairn_geometry::check_size(size_bytes).map_err(|e| e.to_string())?;
         let sets = cairn_geometry::replica_sets(&config.layout, config.size_bytes);
         if cairn_geometry::replica_sets(&config.layout, size_bytes) != sets {
-            let placer = self.shard.inner.placer.borrow().clone().ok_or("this host cannot place components yet")?;
+            let placer = self.context.placer.borrow().clone().ok_or("this host cannot place components yet")?;
             let change = placer.extend(&config, size_bytes)?;
             self.resize_components(&config, size_bytes).await?;
             return self.change_members(change, size_bytes).await;
@@ -256,14 +227,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let size_blocks = cairn_geometry::component_blocks(&config.layout, size_bytes, set);
             let op = ComponentOp::Resize { size_blocks, reserved_blocks: self.reserved_blocks(size_blocks) };
             let request = Request::Change { to: leg.link.target, op };
-            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+            let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             reply.map_err(|refusal| format!("a component cannot grow: {refusal:?}"))?;
         }
         Ok(())
     }
 
     /// Waits for a state; failures wake too, by way of `work`.
-    async fn progressed_or_failed<T>(&self, ready: impl Fn(&super::state::State) -> Option<T>) -> T {
+    async fn progressed_or_failed<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
         loop {
             if let Some(value) = ready(&self.state.borrow()) {
                 return value;
@@ -289,7 +260,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 object: self.id,
             };
             // A host that is away removes its part when it comes back and learns of the tombstone.
-            drop(self.shard.request(member.host, member.disk_group, request, None));
+            drop(self.context.request(member.host, member.disk_group, request, None));
         }
         Ok(())
     }

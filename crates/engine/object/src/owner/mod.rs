@@ -7,6 +7,7 @@
 //! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
 
 mod absences;
+mod command;
 mod forwarded;
 mod guest;
 mod keeper;
@@ -27,21 +28,23 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat};
+use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
 
 use crate::{
+    context::Context,
+    event::ObjectEvent,
     local_store::LocalStore,
     locks::RangeLocks,
     pace::Pace,
-    shard::{ObjectEvent, Shard},
     signal::Signal,
-    stages::StagesCell,
+    stages::{IoKind, StagesCell, Watch},
 };
 
+pub use command::Command;
 use forwarded::Forwarded;
 pub(crate) use guest::Origin;
 pub(crate) use looks::TOGETHER;
-pub use manage::{Command, ObjectStatus, ResyncStatus};
+pub use manage::{ObjectStatus, ResyncStatus};
 pub use state::Ended;
 pub use takeover::SeizeError;
 pub(crate) use takeover::{Won, seize};
@@ -49,9 +52,14 @@ pub(crate) use write::OpError;
 
 use state::State;
 
-/// An object that this shard owns.
+/// The objects that a host owns. Each is in it from the beginning of its ownership to its end.
+pub(crate) type OwnedById<E, S> = RefCell<BTreeMap<ObjectId, Rc<Owned<E, S>>>>;
+
+/// An object that this host owns.
 pub struct Owned<E: Env, S: LocalStore> {
-    pub(crate) shard: Shard<E, S>,
+    pub(crate) context: Rc<Context<E, S>>,
+    /// All that this host owns, this one among them.
+    all: Rc<OwnedById<E, S>>,
     pub(crate) id: ObjectId,
     pub(crate) locks: RangeLocks,
     pub(crate) state: RefCell<State>,
@@ -80,15 +88,16 @@ pub struct Owned<E: Env, S: LocalStore> {
     /// What its limits have let pass.
     pace: Cell<Pace>,
     /// Commands of administrators that the keeper carries out between config changes.
-    commands: RefCell<Vec<manage::Queued>>,
+    commands: RefCell<Vec<command::Queued>>,
 }
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Begins to serve what was won.
-    pub(crate) fn begin(shard: &Shard<E, S>, won: Won) -> Rc<Self> {
+    pub(crate) fn begin(context: &Rc<Context<E, S>>, all: &Rc<OwnedById<E, S>>, won: Won) -> Rc<Self> {
         let state = State::new(won.config, won.csn, won.epoch, &won.sessions, won.proven);
         let owned = Rc::new(Self {
-            shard: shard.clone(),
+            context: context.clone(),
+            all: all.clone(),
             id: state.config.object,
             locks: RangeLocks::default(),
             state: RefCell::new(state),
@@ -106,12 +115,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             pace: Cell::default(),
             commands: RefCell::default(),
         });
-        let before = shard.inner.owned.borrow_mut().insert(owned.id, owned.clone());
-        assert!(before.is_none(), "one shard owns an object once");
+        let before = all.borrow_mut().insert(owned.id, owned.clone());
+        assert!(before.is_none(), "one host owns an object once");
         let (epoch, name) = (owned.epoch(), owned.name());
-        shard.tell(ObjectEvent::Owned { object: owned.id, name, epoch_number: epoch.number });
+        context.tell(ObjectEvent::Owned { object: owned.id, name, epoch_number: epoch.number });
         let keeper = owned.clone();
-        shard.inner.env.spawn(async move { keeper.keep().await });
+        context.env.spawn(async move { keeper.keep().await });
         owned
     }
 
@@ -124,8 +133,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             state.ended = Some(why.clone());
         }
-        self.shard.inner.owned.borrow_mut().remove(&self.id);
-        self.shard.inner.leases.release(self.id, self.epoch());
+        self.all.borrow_mut().remove(&self.id);
+        self.context.leases.release(self.id, self.epoch());
         self.progressed.notify();
         self.work.notify();
         let why = match why {
@@ -134,13 +143,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             Ended::GivenUp => "handed over".into(),
             Ended::Deleted => "deleted".into(),
         };
-        self.shard.tell(ObjectEvent::GivenUp { object: self.id, name: self.name(), why });
+        self.context.tell(ObjectEvent::GivenUp { object: self.id, name: self.name(), why });
     }
 
     /// Waits for a lease; after one lease time without, the object is given up. True where it had to wait.
     pub(crate) async fn check_lease(&self) -> Result<bool, OpError> {
-        let leases = &self.shard.inner.leases;
-        let env = &self.shard.inner.env;
+        let leases = &self.context.leases;
+        let env = &self.context.env;
         let mut since = None;
         loop {
             let (config, epoch) = {
@@ -162,6 +171,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.work.notify();
             futures::future::select(self.progressed.wait(), env.sleep(Duration::from_millis(10))).await;
         }
+    }
+
+    /// Watches a request that came at `began`.
+    pub(crate) fn watch(&self, kind: IoKind, began: Option<Time>) -> Option<Watch<E>> {
+        let context = &self.context;
+        began.map(|began| context.stages.watch(&context.env, (self.id, &self.stages), kind, began))
+    }
+
+    /// A request that another host forwarded is answered now.
+    pub(crate) fn served(&self, kind: IoKind, began: Time) {
+        let context = &self.context;
+        context.stages.served((self.id, &self.stages), kind, began, context.env.now());
     }
 
     /// The configuration in effect.

@@ -15,13 +15,13 @@ use cairn_wire::{Answer, Refusal, Request};
 
 use crate::{
     arrived::{Changed, compare},
+    event::ObjectEvent,
     local_store::LocalStore,
     owner::{
         Owned,
         state::Leg,
         write::{Body, OpError},
     },
-    shard::ObjectEvent,
     stages::Watch,
 };
 
@@ -127,8 +127,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Reads one copy, checked.
     pub(crate) async fn read_leg(&self, leg: Leg, range: BlockRange) -> Result<Contents, Refusal> {
         let request = Request::Read { to: leg.link.target, range };
-        let local = leg.link.host == self.shard.inner.env.host();
-        let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+        let local = leg.link.host == self.context.env.host();
+        let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
         let (Answer::Data { runs }, data) = reply? else {
             return Err(Refusal::Invalid("not an answer to a read".into()));
         };
@@ -138,7 +138,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             Ok(()) => Ok(contents),
             Err(Changed) => {
                 if !local {
-                    self.shard.tell_changed(leg.link.host);
+                    self.context.tell_changed(leg.link.host);
                 }
                 Err(Refusal::Lost)
             }
@@ -153,7 +153,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let mut legs = state.readable(piece.set);
         legs.retain(|l| !tried.contains(&l.component));
-        let me = self.shard.inner.env.host();
+        let me = self.context.env.host();
         let local = legs.iter().position(|l| l.link.host == me);
         let at = local.or_else(|| (!legs.is_empty()).then(|| (piece.range.first >> 8) as usize % legs.len()))?;
         Some(legs[at])
@@ -167,7 +167,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let new = self.unreadable.borrow_mut().lost(set, lost.iter().copied());
         if new > 0 {
             let copies = bad.iter().map(|(leg, _)| (leg.link.host, leg.link.target.disk_group)).collect();
-            self.shard.tell(ObjectEvent::Unreadable { object: self.id, name: self.name(), blocks: new, copies });
+            self.context.tell(ObjectEvent::Unreadable { object: self.id, name: self.name(), blocks: new, copies });
         }
     }
 
@@ -187,7 +187,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Rewrites blocks of a bad copy from a good one, as an ordinary operation under the exclusive lock.
     fn repair_later(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, ranges: Vec<BlockRange>) {
         let owned = self.clone();
-        self.shard.inner.env.spawn(async move {
+        self.context.env.spawn(async move {
             for range in ranges {
                 owned.repair(leg, set, range).await;
             }
@@ -212,8 +212,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let operation = self.start(set, ClientTag::default(), copy, lock);
             if operation.await.is_ok() {
                 let (object, component) = (self.id, leg.component);
-                self.shard.count(|counted| counted.repaired_blocks += u64::from(piece.range.count));
-                self.shard.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
+                self.context.count(|counted| counted.repaired_blocks += u64::from(piece.range.count));
+                self.context.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
             }
         }
     }

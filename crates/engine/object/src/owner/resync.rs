@@ -25,14 +25,14 @@ use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
 
 use crate::{
+    event::ObjectEvent,
     local_store::LocalStore,
     owner::{
         Owned,
-        manage::Queued,
+        command::Queued,
         state::Leg,
         write::{Body, Lock, OpError},
     },
-    shard::ObjectEvent,
 };
 
 /// How long after a source failed a resync begins again: that failure is to be recorded first.
@@ -71,11 +71,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             bytes_total: 0,
             bytes_done: 0,
             blocks_unreadable: 0,
-            started: self.shard.inner.env.now(),
+            started: self.context.env.now(),
         };
         self.resyncs.borrow_mut().insert(component, progress);
         let owned = self.clone();
-        self.shard.inner.env.spawn(async move {
+        self.context.env.spawn(async move {
             let done = owned.resync_until_done(component, progress.session).await;
             let mut resyncs = owned.resyncs.borrow_mut();
             // A newer admission of the same component has its own entry.
@@ -84,7 +84,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 drop(resyncs);
                 if done.is_some() {
                     let (object, name) = (owned.id, owned.config().name.clone());
-                    owned.shard.tell(ObjectEvent::Resynced { object, name, component, bytes: last.bytes_done });
+                    owned.context.tell(ObjectEvent::Resynced { object, name, component, bytes: last.bytes_done });
                 }
             }
         });
@@ -97,7 +97,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 return Some(());
             }
             self.stage(component, session)?;
-            self.shard.inner.env.sleep(RETRY_AFTER).await;
+            self.context.env.sleep(RETRY_AFTER).await;
             self.stage(component, session)?;
             self.progress(component, session, |p| (p.bytes_done, p.blocks_unreadable) = (0, 0));
         }
@@ -114,7 +114,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let regions = self.stale_regions(component, set, stale_since).await?;
         self.progress(component, session, |p| p.bytes_total = regions.len() as u64 * u64::from(REGION_BYTES));
         // A piece of each, as many as the window has room for when it is widest; they wait for their turn in it.
-        let window = self.shard.inner.options.borrow().resync_bytes_in_flight_max;
+        let window = self.context.options.borrow().resync_bytes_in_flight_max;
         let at_once = (window / PIECE_BYTES).max(1) as usize;
         let mut copies = stream::iter(regions)
             .map(|region| self.copy_region(component, session, set, region))
@@ -144,10 +144,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if blocks != told {
                 let (object, name, first_block) = (self.id, self.name(), first.first);
                 let event = ObjectEvent::ResyncWaits { object, name, component, set, first_block, blocks };
-                self.shard.tell(event);
+                self.context.tell(event);
                 (told, pause) = (blocks, UNREADABLE_AGAIN);
             }
-            self.shard.inner.env.sleep(pause).await;
+            self.context.env.sleep(pause).await;
             pause = (pause * 2).min(UNREADABLE_AGAIN_MAX);
             let mut left = Vec::new();
             for range in unreadable {
@@ -195,7 +195,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut regions = BTreeSet::new();
         for leg in legs {
             let request = Request::Regions { to: leg.link.target, after };
-            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+            let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             let Ok((Answer::Regions(touched), _)) = reply else {
                 // A survivor that cannot tell may know of regions that nobody else does: it is no survivor then.
                 self.state.borrow_mut().fail(leg.component, false);
@@ -210,7 +210,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Some(regions)
     }
 
-    /// Copies a region, piece by piece, each with its own place in the shard's window. Returns the blocks of it that no copy could give.
+    /// Copies a region, piece by piece, each with its own place in the host's window. Returns the blocks of it that no copy could give.
     async fn copy_region(
         self: &Rc<Self>,
         component: ComponentId,
@@ -224,7 +224,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut at = first;
         let mut unreadable = Vec::new();
         while at < end {
-            let place = self.shard.admit_copy((end - at) * u64::from(BLOCK_BYTES)).await;
+            let place = self.context.admit_copy((end - at) * u64::from(BLOCK_BYTES)).await;
             let range = BlockRange::new(at, (place.bytes / u64::from(BLOCK_BYTES)) as u32);
             unreadable.extend(self.copy_range(component, session, set, range).await?);
             at = range.end();
@@ -287,7 +287,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let op = copy.op;
         let _ = copy.await;
         self.copy_ended(op, component, session).await?;
-        self.shard.count(|counted| counted.resync_out_bytes += bytes);
+        self.context.count(|counted| counted.resync_out_bytes += bytes);
         Some(true)
     }
 
@@ -342,7 +342,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut clients = BTreeSet::new();
         for leg in sources {
             let request = Request::Clients { to: leg.link.target };
-            let reply = self.shard.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+            let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             let Ok((Answer::Clients(known), _)) = reply else {
                 // What only this source knows would be forgotten.
                 self.state.borrow_mut().fail(leg.component, false);
@@ -354,7 +354,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let clients: Vec<_> = clients.into_iter().map(|(op, client)| (client, op)).collect();
         for some in clients.chunks(REMEMBERED_MAX) {
             let request = Request::Change { to: link.target, op: ComponentOp::Remember { clients: some.to_vec() } };
-            if self.shard.request(link.host, link.target.disk_group, request, None).await.is_err() {
+            if self.context.request(link.host, link.target.disk_group, request, None).await.is_err() {
                 self.state.borrow_mut().fail(component, false);
                 self.work.notify();
                 return None;

@@ -3,7 +3,7 @@
 //! No decision is made here. Each effect becomes requests, each answer an input; every request ends (`rpc`), so a
 //! seizure does too.
 
-use std::{collections::VecDeque, fmt, future::Future, time::Duration};
+use std::{collections::VecDeque, fmt, future::Future, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_record::{AcceptRefused, ChangeEffect, ConfigChange, Seizure, SeizureEffect, SeizureFailure};
@@ -16,9 +16,9 @@ use futures::{
 };
 
 use crate::{
+    context::{Context, PartsReply},
     local_store::LocalStore,
     seats::record_bytes,
-    shard::{PartsReply, Shard},
 };
 
 pub(crate) use cairn_record::Won;
@@ -84,12 +84,15 @@ enum Input {
 type Inputs = FuturesUnordered<LocalBoxFuture<'static, Input>>;
 
 /// Takes ownership, starting from the highest record known.
-pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Accepted) -> Result<Won, SeizeError> {
+pub(crate) async fn seize<E: Env, S: LocalStore>(
+    context: &Rc<Context<E, S>>,
+    known: &Accepted,
+) -> Result<Won, SeizeError> {
     let object = known.config.object;
-    wait_for_start(shard, known)?;
-    shard.note_epoch(object, known.epoch.number);
-    let epoch = shard.next_epoch(object);
-    shard.inner.leases.own(object, epoch, &seats_of(known));
+    wait_for_start(context, known)?;
+    context.note_epoch(object, known.epoch.number);
+    let epoch = context.next_epoch(object);
+    context.leases.own(object, epoch, &seats_of(known));
     let (mut seizure, effects) = Seizure::start(epoch, known.clone());
     let mut effects = VecDeque::from(effects);
     let mut inputs: Inputs = FuturesUnordered::new();
@@ -97,20 +100,20 @@ pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Ac
         while let Some(effect) = effects.pop_front() {
             match effect {
                 SeizureEffect::Won(won) => {
-                    shard.inner.leases.own(object, epoch, &won.config.seats());
+                    context.leases.own(object, epoch, &won.config.seats());
                     return Ok(*won);
                 }
                 SeizureEffect::Failed(failure) => {
-                    shard.inner.leases.release(object, epoch);
+                    context.leases.release(object, epoch);
                     if let SeizureFailure::Superseded(newer) = &failure {
-                        shard.note_epoch(object, newer.number);
+                        context.note_epoch(object, newer.number);
                     }
                     return Err(failure.into());
                 }
-                effect => ask(shard, object, epoch, effect, &inputs),
+                effect => ask(context, object, epoch, effect, &inputs),
             }
         }
-        let input = next_input(shard, &mut inputs).await;
+        let input = next_input(context, &mut inputs).await;
         effects.extend(match input {
             Some(input) => feed(&mut seizure, input),
             None => seizure.on_timeout(),
@@ -125,13 +128,12 @@ pub(crate) async fn seize<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Ac
 
 /// After a start nobody is recorded absent for a grace time: hosts that start together need a moment to meet. One that was met
 /// and fell silent is gone as at any other time.
-fn wait_for_start<E: Env, S: LocalStore>(shard: &Shard<E, S>, known: &Accepted) -> Result<(), SeizeError> {
-    let inner = &shard.inner;
-    if !shard.is_starting() {
+fn wait_for_start<E: Env, S: LocalStore>(context: &Rc<Context<E, S>>, known: &Accepted) -> Result<(), SeizeError> {
+    if !context.is_starting() {
         return Ok(());
     }
     let needed = known.config.members.iter().filter(|m| m.set().is_some() && m.state.takes_writes());
-    match needed.into_iter().find(|m| !inner.rpc.is_up(m.host) && !inner.leases.was_met(m.host)) {
+    match needed.into_iter().find(|m| !context.rpc.is_up(m.host) && !context.leases.was_met(m.host)) {
         Some(away) => Err(SeizeError::Inaccessible(format!("waiting for host {} after a start", away.host))),
         None => Ok(()),
     }
@@ -145,18 +147,18 @@ fn seats_of(known: &Accepted) -> Vec<Seat> {
     seats
 }
 
-async fn next_input<E: Env, S: LocalStore>(shard: &Shard<E, S>, inputs: &mut Inputs) -> Option<Input> {
+async fn next_input<E: Env, S: LocalStore>(context: &Rc<Context<E, S>>, inputs: &mut Inputs) -> Option<Input> {
     if inputs.is_empty() {
         return None;
     }
-    match select(inputs.next(), shard.inner.env.sleep(SEIZE_SILENCE)).await {
+    match select(inputs.next(), context.env.sleep(SEIZE_SILENCE)).await {
         Either::Left((input, _)) => input,
         Either::Right(_) => None,
     }
 }
 
 fn ask<E: Env, S: LocalStore>(
-    shard: &Shard<E, S>,
+    context: &Rc<Context<E, S>>,
     object: cairn_types::ObjectId,
     epoch: Epoch,
     effect: SeizureEffect,
@@ -167,7 +169,7 @@ fn ask<E: Env, S: LocalStore>(
             for seat in seats {
                 let (disk_group, only) = (seat.disk_group, Vec::new());
                 let request = Request::Seize { disk_group, object, epoch, only, overrule: overrule_lease };
-                let reply = shard.request(seat.host, disk_group, request, None);
+                let reply = context.request(seat.host, disk_group, request, None);
                 inputs.push(reply.map(move |r| Input::Seized(seat, r)).boxed_local());
             }
         }
@@ -175,14 +177,14 @@ fn ask<E: Env, S: LocalStore>(
             for seat in seats {
                 let (disk_group, csn) = (seat.disk_group, record.csn);
                 let request = Request::Accept { disk_group, accepted: record.clone() };
-                let reply = shard.request(seat.host, disk_group, request, None);
+                let reply = context.request(seat.host, disk_group, request, None);
                 inputs.push(reply.map(move |r| Input::Accepted(seat, csn, r)).boxed_local());
             }
         }
         SeizureEffect::Undo { seat, component, session, ops } => {
             let to = Target { disk_group: seat.disk_group, component, epoch, session };
             let undo = Request::Change { to, op: ComponentOp::Undo { ops } };
-            let reply = shard.request(seat.host, seat.disk_group, undo, None);
+            let reply = context.request(seat.host, seat.disk_group, undo, None);
             inputs.push(reply.map(move |r| Input::Undone(component, r)).boxed_local());
         }
         SeizureEffect::Won(_) | SeizureEffect::Failed(_) => unreachable!("handled by the caller"),
@@ -209,14 +211,14 @@ fn feed(seizure: &mut Seizure, input: Input) -> Vec<SeizureEffect> {
 
 /// Asks a seat for its vote; first, where it was away when the object was seized, for its promise. Sent before this returns.
 fn offer<E: Env, S: LocalStore>(
-    shard: &Shard<E, S>,
+    context: &Rc<Context<E, S>>,
     epoch: Epoch,
     seat: Seat,
     record: Box<Accepted>,
 ) -> impl Future<Output = PartsReply> + use<E, S> {
     let disk_group = seat.disk_group;
-    let ask = |record| shard.request(seat.host, disk_group, Request::Accept { disk_group, accepted: record }, None);
-    let (asked, shard) = (ask(record.clone()), shard.clone());
+    let ask = |record| context.request(seat.host, disk_group, Request::Accept { disk_group, accepted: record }, None);
+    let (asked, context) = (ask(record.clone()), context.clone());
     async move {
         match asked.await {
             Err(Refusal::Fenced { promised }) if promised < epoch => {}
@@ -228,10 +230,10 @@ fn offer<E: Env, S: LocalStore>(
         }
         let object = record.config.object;
         let seize = Request::Seize { disk_group, object, epoch, only, overrule: true };
-        match shard.request(seat.host, disk_group, seize, None).await {
+        match context.request(seat.host, disk_group, seize, None).await {
             Ok((Answer::Seize(SeizeAnswer::Promised { .. }), _)) => {
                 let accept = Request::Accept { disk_group, accepted: record };
-                shard.request(seat.host, disk_group, accept, None).await
+                context.request(seat.host, disk_group, accept, None).await
             }
             Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) => Err(Refusal::Fenced { promised }),
             _ => Err(Refusal::Session),
@@ -269,7 +271,7 @@ pub(crate) enum ChangeError {
 
 /// Replaces the effective configuration; `effective` is called when the new one is in force. Returns its closed number.
 pub(crate) async fn change_config<E: Env, S: LocalStore>(
-    shard: &Shard<E, S>,
+    context: &Rc<Context<E, S>>,
     epoch: Epoch,
     csn: Csn,
     base: &ObjectConfig,
@@ -279,19 +281,19 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
     let object = base.object;
     let mut listed = base.seats();
     listed.extend(target.seats());
-    shard.inner.leases.own(object, epoch, &listed);
+    context.leases.own(object, epoch, &listed);
     let (mut change, effects) = match ConfigChange::propose(epoch, csn, base, target) {
         Ok(begun) => begun,
         Err(illegal) => return Err(ChangeError::Illegal(illegal.to_string())),
     };
     // Asked of seats that all refuse it, it would end the owner in doubt, again and again.
-    let (bytes, most) = (record_bytes(change.record()), shard.record_bytes_max());
+    let (bytes, most) = (record_bytes(change.record()), context.record_bytes_max());
     if bytes > most {
         return Err(ChangeError::Illegal(format!(
             "the record of the change has {bytes} bytes, and disk groups take {most}"
         )));
     }
-    let (env, began) = (&shard.inner.env, shard.inner.env.now());
+    let (env, began) = (&context.env, context.env.now());
     let mut effects = VecDeque::from(effects);
     let mut inputs: FuturesUnordered<LocalBoxFuture<'static, (Seat, Csn, PartsReply)>> = FuturesUnordered::new();
     loop {
@@ -300,7 +302,7 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
                 ChangeEffect::Accept { seats, record } => {
                     for seat in seats {
                         let csn = record.csn;
-                        let reply = offer(shard, epoch, seat, record.clone());
+                        let reply = offer(context, epoch, seat, record.clone());
                         inputs.push(reply.map(move |r| (seat, csn, r)).boxed_local());
                     }
                 }
@@ -316,14 +318,14 @@ pub(crate) async fn change_config<E: Env, S: LocalStore>(
             }
         }
         if inputs.is_empty() {
-            if env.now().since(began) > shard.inner.leases.lease() {
+            if env.now().since(began) > context.leases.lease() {
                 return Err(ChangeError::InDoubt("too few seats answer to record a change".into()));
             }
             env.sleep(CHANGE_RETRY).await;
             effects.extend(change.on_timeout());
             continue;
         }
-        let waited = select(inputs.next(), env.sleep(shard.inner.leases.lease())).await;
+        let waited = select(inputs.next(), env.sleep(context.leases.lease())).await;
         match waited {
             Either::Left((Some((seat, csn, reply)), _)) => {
                 if let Some(answer) = accept_answer(reply) {

@@ -21,10 +21,10 @@ use cairn_wire::{Refusal, Request};
 use futures::future::LocalBoxFuture;
 
 use crate::{
+    context::PartsReply,
     local_store::LocalStore,
     locks::Guard,
     owner::{Ended, Owned, state::Leg},
-    shard::PartsReply,
     stages::{CopyWatch, Watch},
 };
 
@@ -190,12 +190,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let ask = |&leg: &Leg| {
             let request = Request::Change { to: leg.link.target, op: apply.clone() };
             let payload = (!data.is_empty()).then(|| data.clone());
-            (leg, self.shard.request(leg.link.host, leg.link.target.disk_group, request, payload))
+            (leg, self.context.request(leg.link.host, leg.link.target.disk_group, request, payload))
         };
         let answers = Answers(legs.iter().map(ask).collect());
         let owned = self.clone();
         let steps = Box::pin(async move { owned.finish(op, legs, answers, lock, (held_by, watch)).await });
-        Operation { op, env: self.shard.inner.env.clone(), steps: Some(steps) }
+        Operation { op, env: self.context.env.clone(), steps: Some(steps) }
     }
 
     /// From the answers to the acknowledgement. `held_by`: the replica set whose copies in sync have the operation by then.
@@ -248,7 +248,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.end_op(op);
         } else {
             let owned = self.clone();
-            self.shard.inner.env.spawn(async move { owned.hear_late(op, answers).await });
+            self.context.env.spawn(async move { owned.hear_late(op, answers).await });
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             // What is being filled and does not take it is no copy: neither the guest nor the resync may go on as if it were.
             Err(refusal @ (Refusal::NoSpace | Refusal::Invalid(_))) if !link.is_some_and(|l| l.required) => {
                 if refusal == Refusal::NoSpace {
-                    let until = self.shard.inner.env.now() + NO_SPACE_PAUSE;
+                    let until = self.context.env.now() + NO_SPACE_PAUSE;
                     self.state.borrow_mut().keep_out(leg.component, until);
                 }
                 self.note_failure(leg.component, false)
@@ -345,7 +345,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             .iter()
             .map(|leg| {
                 let request = Request::Change { to: leg.link.target, op: ComponentOp::Undo { ops: vec![op] } };
-                (*leg, self.shard.request(leg.link.host, leg.link.target.disk_group, request, None))
+                (*leg, self.context.request(leg.link.host, leg.link.target.disk_group, request, None))
             })
             .collect();
         let mut failed = Vec::new();

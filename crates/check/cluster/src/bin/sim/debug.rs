@@ -148,7 +148,7 @@ impl Debugger {
         let host = &self.cluster.members[n].host;
         println!("h{n}: id {}, process {}, up {}", host.id(), host.incarnation().0, host.is_up());
         let Some(node) = self.cluster.node(n) else { return println!("  not started") };
-        for owned in node.shard().all_owned() {
+        for owned in node.objects().all_owned() {
             let status = owned.status();
             println!(
                 "  owns {} {:?}, epoch {}, csn {}",

@@ -1,0 +1,35 @@
+//! What happened to objects, for the log and the time line of a host.
+
+use cairn_types::{ComponentId, DiskGroupId, HostId, ObjectId, ReplicaSetIndex};
+
+/// What happened, for the log and the time line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the line of each variant tells what its fields are
+pub enum ObjectEvent {
+    /// This host became owner.
+    Owned { object: ObjectId, name: String, epoch_number: u64 },
+    /// It is owner no longer.
+    GivenUp { object: ObjectId, name: String, why: String },
+    /// A component's state changed.
+    Component { object: ObjectId, name: String, component: ComponentId, host: HostId, now: String },
+    /// A resync ended.
+    Resynced { object: ObjectId, name: String, component: ComponentId, bytes: u64 },
+    /// All else is copied to a component that is being filled, and these blocks of its replica set no copy in sync can give: it waits
+    /// until they are written, or a copy that has them is in sync. The first of them counts within the set.
+    ResyncWaits {
+        object: ObjectId,
+        name: String,
+        component: ComponentId,
+        set: ReplicaSetIndex,
+        first_block: u64,
+        blocks: u64,
+    },
+    /// A request was repeated that had been carried out before: its guest was answered, and nothing was done again.
+    DoneBefore { object: ObjectId },
+    /// A message of this host arrived with other blocks than it sent; it counts as lost.
+    ArrivedChanged { from: HostId },
+    /// Blocks that no copy could give: the guest gets an error. Once for each block.
+    Unreadable { object: ObjectId, name: String, blocks: u64, copies: Vec<(HostId, DiskGroupId)> },
+    /// A bad block was repaired from a good copy.
+    Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
+}

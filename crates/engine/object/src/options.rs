@@ -1,0 +1,45 @@
+//! Times and bounds of the object layer, each with its reason.
+
+use std::time::Duration;
+
+/// Times and bounds of the object layer.
+#[derive(Debug, Clone)]
+pub struct ObjectOptions {
+    /// A component absent for longer is replaced. Default 60 min, as vSAN has it.
+    pub repair_delay: Duration,
+    /// A disk group of which no host has told for longer that it is open is away: what it holds is recorded absent also where
+    /// nobody writes, so that the time to its repair runs. Default 30 s: a host that starts anew is back before.
+    pub absent_after: Duration,
+    /// How long a guest's request waits for an object that cannot be served, before it fails.
+    ///
+    /// 25 s: below the 30 s after which Linux guests reset a device, and well above a failover.
+    pub guest_patience: Duration,
+    /// How long after a start an object waits for hosts that hold its copies, before it records them absent.
+    pub cold_start_grace: Duration,
+    /// Guest bytes in flight per host, at most; more wait at the front end.
+    pub in_flight_bytes_max: u64,
+    /// Bytes of one operation on one replica set, at most: larger guest writes are split.
+    pub op_bytes_max: u32,
+    /// Resync bytes per second and host, at most; 0 is no limit beyond the closed loop.
+    pub resync_bytes_per_s_max: u64,
+    /// Bytes of region copies under way per host, at most, however many objects are resynced; far fewer beside guests.
+    ///
+    /// 16 MiB (ADR 0012): as much is in memory here and, together, at the targets. A guest of another host waits for at most so much in a
+    /// target's log (8 ms at 2 GB/s).
+    pub resync_bytes_in_flight_max: u64,
+}
+
+impl Default for ObjectOptions {
+    fn default() -> Self {
+        Self {
+            repair_delay: Duration::from_secs(3600),
+            absent_after: Duration::from_secs(30),
+            guest_patience: Duration::from_secs(25),
+            cold_start_grace: Duration::from_secs(10),
+            in_flight_bytes_max: 64 << 20,
+            op_bytes_max: 1 << 20,
+            resync_bytes_per_s_max: 0,
+            resync_bytes_in_flight_max: 16 << 20,
+        }
+    }
+}
