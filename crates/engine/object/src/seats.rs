@@ -65,6 +65,16 @@ struct Admission {
     session: SessionId,
 }
 
+/// What became of a Seize in its synchronous half.
+enum Promise<S> {
+    /// From here on older epochs are refused; it is answered when the promise is durable in this store.
+    Made { durable: LocalBoxFuture<'static, Result<(), Refusal>>, store: S },
+    /// Nothing is promised, and why is an answer to Seize.
+    Answered(SeizeAnswer),
+    /// The disk group is not open here, or cannot write the record down.
+    Refused(Refusal),
+}
+
 impl<S: LocalStore> Group<S> {
     /// Components of the object whose records this group may have forgotten, with its promise: its log is damaged or an old one.
     fn forgets(&self, object: ObjectId) -> Vec<LocalComponent> {
@@ -323,9 +333,9 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             return refuse(Refusal::Invalid("a host seizes in its own name".into()));
         }
         let (durable, store) = match self.promise(disk_group, object, epoch, only, overrule) {
-            Ok(promised) => promised,
-            Err(Ok(answer)) => return done(Answer::Seize(answer)),
-            Err(Err(refusal)) => return refuse(refusal),
+            Promise::Made { durable, store } => (durable, store),
+            Promise::Answered(answer) => return done(Answer::Seize(answer)),
+            Promise::Refused(refusal) => return refuse(refusal),
         };
         let seats = self.clone();
         Box::pin(async move {
@@ -337,7 +347,6 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     }
 
     /// The synchronous half of Seize: from here on older epochs are refused.
-    #[allow(clippy::type_complexity)]
     fn promise(
         &self,
         disk_group: DiskGroupId,
@@ -345,22 +354,26 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         epoch: Epoch,
         only: &[ComponentId],
         overrule: bool,
-    ) -> Result<(LocalBoxFuture<'static, Result<(), Refusal>>, S), Result<SeizeAnswer, Refusal>> {
+    ) -> Promise<S> {
         let mut groups = self.inner.groups.borrow_mut();
-        let group = groups.get_mut(&disk_group).ok_or_else(|| Err(not_open()))?;
+        let Some(group) = groups.get_mut(&disk_group) else { return Promise::Refused(not_open()) };
         let known = group.seats.get(&object).cloned();
         if known.is_none() && group.store.components_of(object).is_empty() {
-            return Err(Ok(SeizeAnswer::NoSeat));
+            return Promise::Answered(SeizeAnswer::NoSeat);
         }
         let mut record = known.unwrap_or(SeatRecord { object, promised: Epoch::default(), accepted: None });
         if epoch < record.promised {
-            return Err(Ok(SeizeAnswer::Promisee { promised: record.promised }));
+            return Promise::Answered(SeizeAnswer::Promisee { promised: record.promised });
         }
-        self.inner.leases.may_promise(disk_group, &record, epoch, overrule).map_err(Ok)?;
+        if let Err(held) = self.inner.leases.may_promise(disk_group, &record, epoch, overrule) {
+            return Promise::Answered(held);
+        }
         // Persisted even when nothing changed: the answer says that every earlier append is durable too.
         let _ = cairn_record::promise(&mut record, epoch);
         let bytes = encode_record(&record);
-        too_large(&group.store, &bytes).map_err(Err)?;
+        if let Err(refusal) = too_large(&group.store, &bytes) {
+            return Promise::Refused(refusal);
+        }
         group.seats.insert(object, record);
         let all = only.is_empty() || group.admitted.is_empty();
         for component in group.store.components_of(object) {
@@ -376,7 +389,8 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             group.admitted.insert(component.component, Admission { epoch, session });
         }
         self.inner.leases.claim(disk_group, object, epoch);
-        Ok((group.store.append(Change::Record { object, bytes }).boxed(), group.store.clone()))
+        let durable = group.store.append(Change::Record { object, bytes }).boxed();
+        Promise::Made { durable, store: group.store.clone() }
     }
 
     fn after_promise(&self, store: &S, disk_group: DiskGroupId, object: ObjectId, epoch: Epoch) -> SeizeAnswer {
