@@ -20,7 +20,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, damaged},
     index::{Body, Place, RecordId},
-    map::{Entry, LEAF_BLOCKS, Leaf, LeafKey},
+    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey},
     rows,
     state::State,
     transaction::Transaction,
@@ -61,7 +61,7 @@ impl<E: Env> Inner<E> {
 
     /// Removes a bounded part of a deleted component's rows. False when none are left.
     async fn empty_part(&self, id: ComponentId) -> Result<bool, StoreError> {
-        let waiting = self.state.borrow().deltas.of_component(id, TRIM_LEAVES_MAX);
+        let waiting = self.state.borrow().map.deltas().of_component(id, TRIM_LEAVES_MAX);
         if !waiting.is_empty() {
             return self.empty_leaves(id, waiting).await.map(|()| true);
         }
@@ -95,7 +95,7 @@ impl<E: Env> Inner<E> {
             state.devices[device as usize].charged -= freed;
         }
         self.commit(transaction).await?;
-        self.state.borrow_mut().leaves.remove_range((id, 0)..=(id, u64::MAX));
+        self.state.borrow_mut().map.forget_component(id);
         Ok(!last)
     }
 
@@ -108,7 +108,7 @@ impl<E: Env> Inner<E> {
             transaction.remove_leaf(key);
         }
         self.commit(transaction).await?;
-        keys.into_iter().for_each(|key| self.state.borrow_mut().leaves.remove_range(key..=key));
+        keys.into_iter().for_each(|key| self.state.borrow_mut().map.forget_leaf(key));
         Ok(())
     }
 

@@ -24,7 +24,7 @@ impl State {
     fn drop_caches(&mut self) -> u64 {
         let bytes = self.cache.bytes();
         self.cache.clear();
-        self.leaves.clear();
+        self.map.drop_caches();
         bytes
     }
 }

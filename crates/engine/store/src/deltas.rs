@@ -23,7 +23,7 @@ use std::{
 
 use cairn_types::ComponentId;
 
-use crate::map::{Leaf, LeafKey};
+use crate::leaf::{Leaf, LeafKey};
 
 /// Part of the log's blocks that may wait: more costs memory, less writes leaves more often.
 const PARTS_OF_LOG: u64 = 2;
@@ -146,7 +146,7 @@ mod tests {
     use cairn_types::OpId;
 
     use super::*;
-    use crate::map::Entry;
+    use crate::leaf::Entry;
 
     fn delta(number: u64, blocks: &[u64]) -> Delta {
         let mut leaf = Leaf::default();

@@ -35,7 +35,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     flag::give_way,
     index::{Body, Place, RecordId},
-    map::{Leaf, LeafKey, NO_SLOT},
+    leaf::{Leaf, LeafKey, NO_SLOT},
     segments::RunPlace,
     state::State,
     transaction::Transaction,

@@ -237,7 +237,7 @@ impl<E: Env> DiskGroup<E> {
     /// The record of an object's seat, as last made durable.
     pub fn record(&self, object: ObjectId) -> Option<Bytes> {
         let state = self.inner().state.borrow();
-        state.objects.get(&object).filter(|o| !o.bytes.is_empty()).map(|o| o.bytes.clone())
+        state.seats.get(object).cloned()
     }
     /// The next objects that have a component here, ascending from the one after `after`, `most` of them at most; and whether there
     /// are more behind them.
@@ -254,7 +254,7 @@ impl<E: Env> DiskGroup<E> {
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {
         let state = self.inner().state.borrow();
-        state.objects.iter().filter(|(_, o)| !o.bytes.is_empty()).map(|(id, o)| (*id, o.bytes.clone())).collect()
+        state.seats.all().map(|(object, bytes)| (object, bytes.clone())).collect()
     }
     /// Every operation up to this one is decided on the component.
     pub fn settled(&self, component: ComponentId) -> OpId {

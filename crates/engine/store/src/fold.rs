@@ -12,7 +12,7 @@ use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs};
 use crate::{
     capacity::{Item, Slots},
     index::{Body, Place, Record, RecordId},
-    map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     state::State,
     transaction::{Folded, MadePending, Transaction},
 };
@@ -72,7 +72,7 @@ impl State {
     /// Leaves that a transaction takes up which adds `blocks` entries to the map, so that what waits keeps its bound.
     pub fn leaves_to_fold(&mut self, blocks: usize) -> Vec<LeafKey> {
         let log_blocks = self.ring.size() / u64::from(BLOCK_BYTES);
-        self.deltas.take_due(blocks as u64, log_blocks)
+        self.map.take_leaves_to_fold(blocks, log_blocks)
     }
 
     /// Pending records that were settled since.
@@ -171,8 +171,7 @@ impl State {
                 }
                 zero => zero.clone(),
             };
-            let number = self.next_pending;
-            self.next_pending += 1;
+            let number = self.map.take_pending_number();
             let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
             transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
         }

@@ -5,7 +5,7 @@
 //! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] and [`Extents::hidden_blocks`] show
 //! Memory      about 50 bytes per extent and 150 per record, 4 per block beyond its fourth: some 200 for a lone 4 KiB write,
 //!             5 bytes per block of a large one
-//! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`map.rs`)
+//! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`leaf.rs`)
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
@@ -195,7 +195,7 @@ impl Records {
     pub fn discard(&mut self, row: u64, component: ComponentId, body: Body) {
         let slots = match body {
             Body::Data { place: Place::Slots(slots), .. } => {
-                slots.iter().copied().filter(|&s| s != crate::map::NO_SLOT).collect()
+                slots.iter().copied().filter(|&s| s != crate::leaf::NO_SLOT).collect()
             }
             _ => Vec::new(),
         };

@@ -19,7 +19,7 @@ use crate::{
     deltas::put_over,
     disk_group::{DiskGroup, Inner},
     index::{Body, Place},
-    map::{LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    leaf::{LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     meta::Rows,
     rows,
     segments::LOG,
@@ -43,12 +43,13 @@ impl<E: Env> DiskGroup<E> {
     async fn check(&self, contents: bool) -> Result<(), String> {
         let inner = self.inner();
         for _ in 0..ATTEMPTS {
-            let (generation, busy) = (inner.state.borrow().map_generation, inner.state.borrow().committing);
+            let generation = inner.state.borrow().map.generation();
+            let rests = || inner.state.borrow().map.rests_at(generation);
+            let rested = rests();
             inner.state.borrow().check_counts()?;
             let result = inner.check_media(contents).await;
             // What a transaction changed meanwhile proves nothing.
-            let rested = |state: &State| state.map_generation == generation && !state.committing;
-            if !busy && rested(&inner.state.borrow()) {
+            if rested && rests() {
                 return result;
             }
             inner.env.sleep(std::time::Duration::from_millis(1)).await;
@@ -154,13 +155,13 @@ impl State {
             let leaf = Leaf::decode(bytes).ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
             found.insert((id, number), leaf);
         }
-        let in_memory: usize = self.deltas.all().map(|(_, of)| of.len()).sum();
+        let in_memory: usize = self.map.deltas().all().map(|(_, of)| of.len()).sum();
         if in_memory != deltas.len() {
             return Err(format!("{in_memory} deltas in memory, {} are stored", deltas.len()));
         }
         for (key, bytes) in deltas {
             let (number, id, leaf) = rows::delta_of(key).map_err(|e| e.to_string())?;
-            let known = self.deltas.of((id, leaf)).iter().find(|delta| delta.number == number);
+            let known = self.map.deltas().of((id, leaf)).iter().find(|delta| delta.number == number);
             let known = known.filter(|delta| delta.row[..] == bytes[..]);
             let delta = known.ok_or_else(|| format!("delta {number} of leaf {leaf} of {id:?} is another in memory"))?;
             put_over(found.entry((id, leaf)).or_default(), std::slice::from_ref(delta))

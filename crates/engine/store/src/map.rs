@@ -1,173 +1,129 @@
-//! The block map: where a component's blocks stand in the capacity tier, in leaves of 64 blocks.
+//! The block map of the disk group: the leaves that are in memory, what waits to be written into leaves, how far it has come.
 //!
-//! A leaf row takes some 20 bytes per block (slot, CRC, operation). The operation is kept so that a late record never
-//! replaces a later one. The cache of leaves is bounded; what it lacks is read on a thread of its own.
+//! Promises    a leaf that was read before a transaction is never kept after it: [`Map::keep_read`] compares generations
+//! Assumes     one transaction at a time
+//! Not here    what a leaf is (`leaf.rs`), what of it waits (`deltas.rs`), reading leaves (`read.rs`), transactions (`transaction.rs`)
 
 use std::sync::Arc;
 
-use cairn_format::rows::LeafRow;
-use cairn_types::{ComponentId, Epoch, OpId};
+use cairn_types::ComponentId;
 
-use crate::clock::ClockCache;
+use crate::{
+    deltas::{Delta, Deltas},
+    leaf::{LEAF_CACHED_BYTES, Leaf, LeafCache, LeafKey},
+};
 
-/// Blocks of a leaf.
-pub(crate) const LEAF_BLOCKS: u64 = 64;
-/// No block here.
-pub(crate) const NO_SLOT: u64 = u64::MAX;
-/// Zeroes that count as allocated.
-pub(crate) const ZERO_SLOT: u64 = u64::MAX - 1;
+/// Leaves in memory, at least.
+const LEAVES_MIN: u64 = 16;
 
-/// One mapped block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub slot: u64,
-    pub crc: u32,
-    pub op: OpId,
+/// What memory has of the map.
+#[derive(Debug)]
+pub(crate) struct Map {
+    leaves: LeafCache,
+    /// What the leaves in the metadata lack.
+    deltas: Deltas,
+    /// Counts the changes: a leaf read under an older one may be out of date.
+    generation: u64,
+    /// A transaction is being written: the metadata may be ahead of memory.
+    committing: bool,
+    next_pending: u64,
 }
 
-/// A leaf in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Leaf {
-    slots: [u64; LEAF_BLOCKS as usize],
-    crcs: [u32; LEAF_BLOCKS as usize],
-    seqs: [u64; LEAF_BLOCKS as usize],
-    /// Which of `epochs`.
-    epoch_of: [u8; LEAF_BLOCKS as usize],
-    /// Few: owners change seldom.
-    epochs: Vec<Epoch>,
-}
-
-impl Default for Leaf {
-    fn default() -> Self {
-        Self { slots: [NO_SLOT; 64], crcs: [0; 64], seqs: [0; 64], epoch_of: [0; 64], epochs: Vec::new() }
-    }
-}
-
-impl Leaf {
-    pub fn get(&self, block: u64) -> Option<Entry> {
-        let at = (block % LEAF_BLOCKS) as usize;
-        (self.slots[at] != NO_SLOT).then(|| Entry {
-            slot: self.slots[at],
-            crc: self.crcs[at],
-            op: OpId { epoch: self.epochs[self.epoch_of[at] as usize], seq: self.seqs[at] },
-        })
-    }
-    pub fn set(&mut self, block: u64, entry: Option<Entry>) {
-        let at = (block % LEAF_BLOCKS) as usize;
-        let Some(entry) = entry else {
-            self.slots[at] = NO_SLOT;
-            return;
-        };
-        let epoch = entry.op.epoch;
-        // The newest is the likeliest.
-        let index = self.epochs.iter().rposition(|&e| e == epoch).unwrap_or_else(|| {
-            if self.epochs.len() >= 2 * LEAF_BLOCKS as usize {
-                self.compact_epochs();
-            }
-            self.epochs.push(epoch);
-            self.epochs.len() - 1
-        });
-        self.slots[at] = entry.slot;
-        self.crcs[at] = entry.crc;
-        self.seqs[at] = entry.op.seq;
-        self.epoch_of[at] = index as u8;
-    }
-    fn compact_epochs(&mut self) {
-        let mut used: Vec<Epoch> = self.entries().map(|(_, entry)| entry.op.epoch).collect();
-        used.sort_unstable();
-        used.dedup();
-        for at in 0..LEAF_BLOCKS as usize {
-            if self.slots[at] != NO_SLOT {
-                let epoch = self.epochs[self.epoch_of[at] as usize];
-                self.epoch_of[at] = used.binary_search(&epoch).expect("collected above") as u8;
-            }
+impl Map {
+    pub fn new(cache_bytes: u64) -> Self {
+        Self {
+            leaves: LeafCache::new((cache_bytes / LEAF_CACHED_BYTES).max(LEAVES_MIN) as usize),
+            deltas: Deltas::default(),
+            generation: 0,
+            committing: false,
+            next_pending: 0,
         }
-        self.epochs = used;
-    }
-    pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(|&s| s == NO_SLOT)
-    }
-    /// (block within the leaf, entry) of every mapped block.
-    pub fn entries(&self) -> impl Iterator<Item = (u64, Entry)> + '_ {
-        (0..LEAF_BLOCKS).filter_map(|b| Some((b, self.get(b)?)))
     }
 
-    pub fn encode(&self) -> Vec<u8> {
-        self.encode_part(u64::MAX)
+    /// A leaf, if it is in memory.
+    pub fn leaf(&mut self, key: LeafKey) -> Option<&Arc<Leaf>> {
+        self.leaves.get(key)
+    }
+    /// Leaves that may come into memory without another one leaving it.
+    pub fn room(&self) -> usize {
+        self.leaves.room()
+    }
+    /// What is to be put over a leaf of the metadata.
+    pub fn deltas(&self) -> &Deltas {
+        &self.deltas
+    }
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+    /// Nothing changed since that generation, and nothing is about to.
+    pub fn rests_at(&self, generation: u64) -> bool {
+        self.generation == generation && !self.committing
     }
 
-    /// The same of those blocks only whose bits are set in `part`.
-    pub fn encode_part(&self, part: u64) -> Vec<u8> {
-        let count = (0..LEAF_BLOCKS).filter(|&b| part >> b & 1 == 1 && self.slots[b as usize] != NO_SLOT).count();
-        let mut row = LeafRow {
-            present: 0,
-            slots: Vec::with_capacity(count),
-            crcs: Vec::with_capacity(count),
-            epochs: Vec::with_capacity(self.epochs.len()),
-            ops: Vec::with_capacity(count),
-        };
-        for (block, entry) in self.entries().filter(|(block, _)| part >> block & 1 == 1) {
-            row.present |= 1 << block;
-            row.slots.push(entry.slot);
-            row.crcs.push(entry.crc.to_le_bytes());
-            let epoch = row.epochs.iter().position(|&e| e == entry.op.epoch).unwrap_or_else(|| {
-                row.epochs.push(entry.op.epoch);
-                row.epochs.len() - 1
-            });
-            row.ops.push((epoch as u8, entry.op.seq));
+    /// Keeps leaves that were read under `generation`. False when a transaction came between: what was read may name slots that
+    /// are free now.
+    pub fn keep_read(&mut self, generation: u64, leaves: &[(LeafKey, Arc<Leaf>)]) -> bool {
+        if self.generation != generation {
+            return false;
         }
-        row.encode()
+        leaves.iter().for_each(|(key, leaf)| self.leaves.insert(*key, leaf.clone()));
+        true
+    }
+    /// The component's map is empty.
+    pub fn forget_component(&mut self, id: ComponentId) {
+        self.leaves.remove_range((id, 0)..=(id, u64::MAX));
+    }
+    pub fn forget_leaf(&mut self, key: LeafKey) {
+        self.leaves.remove_range(key..=key);
+    }
+    /// Forgets what can be read again.
+    pub fn drop_caches(&mut self) {
+        self.leaves.clear();
     }
 
-    /// None when the bytes are not a leaf.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let row = LeafRow::decode(bytes)?;
-        let mut leaf = Self::default();
-        let blocks = (0..LEAF_BLOCKS).filter(|b| row.present >> b & 1 == 1);
-        for (at, block) in blocks.enumerate() {
-            let (epoch, seq) = row.ops[at];
-            let op = OpId { epoch: *row.epochs.get(epoch as usize)?, seq };
-            leaf.set(block, Some(Entry { slot: row.slots[at], crc: u32::from_le_bytes(row.crcs[at]), op }));
-        }
-        Some(leaf)
+    /// Leaves that a transaction takes up which adds `blocks` entries, so that what waits keeps its bound beside a log of so many blocks.
+    pub fn take_leaves_to_fold(&mut self, blocks: usize, log_blocks: u64) -> Vec<LeafKey> {
+        self.deltas.take_due(blocks as u64, log_blocks)
     }
-}
-
-/// Which leaf.
-pub(crate) type LeafKey = (ComponentId, u64);
-
-/// Decoded leaves.
-pub(crate) type LeafCache = ClockCache<LeafKey, Arc<Leaf>>;
-
-/// Bytes of a cached leaf with its place in the tree: what the bound is computed with.
-pub(crate) const LEAF_CACHED_BYTES: u64 = 1400;
-
-#[cfg(test)]
-mod tests {
-    use cairn_types::{HostId, Incarnation};
-
-    use super::*;
-
-    fn entry(n: u64) -> Entry {
-        let epoch = Epoch { number: n % 3 + n / 100 * 5, host: HostId(1), incarnation: Incarnation(1) };
-        Entry { slot: n * 7, crc: n as u32, op: OpId { epoch, seq: n } }
+    /// The number of the next pending row.
+    pub fn take_pending_number(&mut self) -> u64 {
+        self.next_pending += 1;
+        self.next_pending - 1
+    }
+    /// The same, not taken.
+    pub fn next_pending(&self) -> u64 {
+        self.next_pending
     }
 
-    #[test]
-    fn leaves_read_back() {
-        let mut leaf = Leaf::default();
-        for round in 0..20 {
-            for block in (0..64).filter(|b| b % 3 != round % 3) {
-                leaf.set(block, Some(entry(block + round * 100)));
-            }
-            leaf.set(round, None);
-            assert_eq!(leaf.get(round), None);
-            let back = Leaf::decode(&leaf.encode()).unwrap();
-            assert!(back.entries().eq(leaf.entries()));
-        }
-        assert!(Leaf::default().is_empty());
-        for len in 0..leaf.encode().len() {
-            let _ = Leaf::decode(&leaf.encode()[..len]);
-        }
+    /// A transaction begins to be written; gives its number.
+    pub fn begin_commit(&mut self) -> u64 {
+        self.committing = true;
+        self.deltas.take_number()
+    }
+    /// It is durable: these leaves are as a whole what memory gets, to those `added` more waits.
+    pub fn commit(
+        &mut self,
+        written: impl IntoIterator<Item = LeafKey>,
+        added: Vec<(LeafKey, Delta)>,
+        leaves: impl IntoIterator<Item = (LeafKey, Arc<Leaf>)>,
+    ) {
+        written.into_iter().for_each(|key| self.deltas.remove(key));
+        added.into_iter().for_each(|(key, delta)| self.deltas.add(key, delta));
+        leaves.into_iter().for_each(|(key, leaf)| self.leaves.insert(key, leaf));
+        // Leaves that a read fetched before are out of date.
+        self.generation += 1;
+    }
+    /// The transaction is over: it took effect, or failed.
+    pub fn end_commit(&mut self) {
+        self.committing = false;
+    }
+
+    /// Takes a delta from the metadata.
+    pub fn load_delta(&mut self, key: LeafKey, delta: Delta) {
+        self.deltas.add(key, delta);
+    }
+    /// Takes the counter of pending rows from the metadata.
+    pub fn load_next_pending(&mut self, number: u64) {
+        self.next_pending = number;
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     error::{StoreError, StoreErrorKind, damaged},
     index::{Body, Place},
     latencies::{ReadSource, ReadWatch},
-    map::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
+    leaf::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
     read_cache::CACHED_READ_BLOCKS_MAX,
     rows,
     segments::{LOG, Pin},
@@ -92,7 +92,7 @@ impl<E: Env> Inner<E> {
         loop {
             let (plan, generation) = {
                 let mut state = self.state.borrow_mut();
-                (state.plan(id, range, &fetched, self)?, state.map_generation)
+                (state.plan(id, range, &fetched, self)?, state.map.generation())
             };
             let wanted = match plan {
                 Plan::Sources(sources) => return Ok(sources),
@@ -106,14 +106,9 @@ impl<E: Env> Inner<E> {
                 leaves => leaves?,
             };
             self.map_was_read(id, began);
-            let mut state = self.state.borrow_mut();
-            if state.map_generation == generation {
-                for (key, leaf) in leaves {
-                    state.leaves.insert(key, leaf.clone());
-                    fetched.insert(key, leaf);
-                }
+            if self.state.borrow_mut().map.keep_read(generation, &leaves) {
+                fetched.extend(leaves);
             } else {
-                // A transaction came between: what was read may name slots that are free now.
                 fetched.clear();
             }
         }
@@ -125,11 +120,11 @@ impl<E: Env> Inner<E> {
         {
             let mut state = self.state.borrow_mut();
             for &key in wanted {
-                match state.leaves.get(key) {
+                match state.map.leaf(key) {
                     Some(leaf) => ready.push((key, leaf.clone())),
                     None => {
                         wanted_rows.push(key);
-                        deltas.push(state.deltas.of(key).to_vec());
+                        deltas.push(state.map.deltas().of(key).to_vec());
                     }
                 }
             }
@@ -372,7 +367,7 @@ impl State {
 
     /// These leaves and those around them that have blocks, as long as nothing must leave the cache for that.
     fn with_neighbours(&self, wanted: &[LeafKey]) -> Vec<LeafKey> {
-        if (wanted.len() as u64 * LEAVES_TOGETHER) > self.leaves.room() as u64 {
+        if (wanted.len() as u64 * LEAVES_TOGETHER) > self.map.room() as u64 {
             return wanted.to_vec();
         }
         let mut all = Vec::with_capacity(wanted.len() * LEAVES_TOGETHER as usize);
@@ -396,7 +391,7 @@ impl State {
         if let Some(span) = component.extents.spans(BlockRange::new(block, 1)).first() {
             return Some(self.records.of(span.versions[0]).crc(block));
         }
-        let leaf = self.leaves.get((id, block / LEAF_BLOCKS))?;
+        let leaf = self.map.leaf((id, block / LEAF_BLOCKS))?;
         leaf.get(block).map(|entry| entry.crc)
     }
 
@@ -557,7 +552,7 @@ impl Planner {
                 let number = block / LEAF_BLOCKS;
                 if leaf.as_ref().is_none_or(|(n, _)| *n != number) {
                     let key = (id, number);
-                    let found = fetched.get(&key).cloned().or_else(|| state.leaves.get(key).cloned());
+                    let found = fetched.get(&key).cloned().or_else(|| state.map.leaf(key).cloned());
                     let Some(found) = found else {
                         if self.wanted.last() != Some(&key) {
                             self.wanted.push(key);

@@ -23,8 +23,9 @@ use crate::{
     flag::Flag,
     index::{Body, Place, Record},
     latencies::Stages,
+    leaf::Leaf,
     log::Ring,
-    map::{LEAF_CACHED_BYTES, Leaf, LeafCache},
+    map::Map,
     meta::{Meta, RedbMeta},
     occupant::{Found, find_superblock},
     options::StoreOptions,
@@ -34,7 +35,7 @@ use crate::{
         self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow,
     },
     segments::{COUNTS_MAX, Pins, Segments},
-    state::{Deleted, ObjectState, State},
+    state::{Deleted, State},
     stats::LogHealth,
 };
 
@@ -322,17 +323,11 @@ impl State {
             components_of: Default::default(),
             deleted: Default::default(),
             records: Default::default(),
-            objects: Default::default(),
-            dirty_objects: Default::default(),
+            seats: Default::default(),
             ring: Ring::new(regions, 0),
             log_id: regions.log_id,
             devices: capacity.iter().enumerate().map(segments).collect(),
-            leaves: LeafCache::new((options.map_cache_bytes / LEAF_CACHED_BYTES).max(16) as usize),
-            deltas: Default::default(),
-            map_generation: 0,
-            committing: false,
-            next_pending: 0,
-            pending_rows: Default::default(),
+            map: Map::new(options.map_cache_bytes),
             cache: ReadCache::new(options.read_cache_bytes),
             short_of_room: Default::default(),
             queue: Default::default(),
@@ -395,10 +390,7 @@ impl State {
                     let row: ObjectRow = rows::decode(&key, &bytes)?;
                     let bytes = key.get(1..17).ok_or_else(|| rows::malformed(&key))?;
                     let object = ObjectId(u128::from_be_bytes(bytes.try_into().expect("sixteen bytes")));
-                    if row.bytes.is_empty() {
-                        self.dirty_objects.insert(object);
-                    }
-                    self.objects.insert(object, ObjectState { position: row.position, bytes: row.bytes.into() });
+                    self.seats.load(object, row);
                 }
                 rows::CLIENT => {
                     let row: ClientRow = rows::decode(&key, &bytes)?;
@@ -409,7 +401,7 @@ impl State {
             }
         }
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;
-        self.next_pending = stored.next_pending;
+        self.map.load_next_pending(stored.next_pending);
         let counts = [stored.tail, stored.durable_position, stored.next_pending, stored.damaged_at.unwrap_or(0)];
         if counts.into_iter().any(|count| count >= COUNTS_MAX) {
             return Err(MetaError("the state row is not readable".into()));
@@ -463,7 +455,6 @@ impl State {
                 Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into() }
             }
         };
-        self.pending_rows.insert(number);
         let Some(component) = self.components.get_mut(&row.component) else {
             // Deleted while its device was away.
             self.records.discard(number, row.component, body);
@@ -481,7 +472,7 @@ impl State {
         let (number, component, leaf) = rows::delta_of(key)?;
         let entries = Leaf::decode(row).filter(|_| number < COUNTS_MAX).ok_or_else(|| rows::malformed(key))?;
         let entries = entries.entries().count() as u32;
-        self.deltas.add((component, leaf), Delta { number, row: row.into(), entries });
+        self.map.load_delta((component, leaf), Delta { number, row: row.into(), entries });
         Ok(())
     }
 

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
 
-use bytes::Bytes;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_metrics::StoreCounters;
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, DeviceRoom, ObjectId, OpId, demand_bytes};
@@ -15,16 +14,16 @@ use smallvec::SmallVec;
 
 use crate::{
     component::Component,
-    deltas::Deltas,
     error::StoreError,
     index::{Body, Place, Record, Records},
     latencies::Stages,
     log::Ring,
-    map::LeafCache,
+    map::Map,
     pace::Pace,
     placing::Placing,
     queue::{Queue, Queued},
     read_cache::ReadCache,
+    seats::Seats,
     segments::Segments,
     stats::LogHealth,
 };
@@ -40,14 +39,6 @@ pub(crate) struct Deleted {
     pub dirty: bool,
 }
 
-/// The record of an object's seat.
-#[derive(Debug)]
-pub(crate) struct ObjectState {
-    pub position: u64,
-    /// Empty: removed; kept until the log cannot hold an older one.
-    pub bytes: Bytes,
-}
-
 /// Everything that changes.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -58,21 +49,11 @@ pub(crate) struct State {
     pub components_of: BTreeMap<ObjectId, BTreeSet<ComponentId>>,
     pub deleted: BTreeMap<ComponentId, Deleted>,
     pub records: Records,
-    pub objects: BTreeMap<ObjectId, ObjectState>,
-    pub dirty_objects: BTreeSet<ObjectId>,
+    pub seats: Seats,
     pub ring: Ring,
     pub log_id: u64,
     pub devices: Vec<Segments>,
-    pub leaves: LeafCache,
-    /// What the leaves in the metadata lack.
-    pub deltas: Deltas,
-    /// Counts the changes of the map: a leaf read under an older one may be out of date.
-    pub map_generation: u64,
-    /// A transaction is being written: the metadata may be ahead of memory.
-    pub committing: bool,
-    pub next_pending: u64,
-    /// Pending rows that the metadata has.
-    pub pending_rows: BTreeSet<u64>,
+    pub map: Map,
     pub cache: ReadCache,
     pub queue: Queue,
     /// Found no room where destage will make some: admitted when it has, or refused after a while.
@@ -229,7 +210,7 @@ impl State {
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
             LogRecord::Record { object, bytes } => {
-                self.record(object, bytes, at.position);
+                self.seats.put(object, bytes, at.position);
                 Applied::Done
             }
         }
@@ -279,15 +260,6 @@ impl State {
         self.deleted.insert(id, deleted);
         self.tidy = true;
         Applied::Done
-    }
-
-    fn record(&mut self, object: ObjectId, bytes: Vec<u8>, position: u64) {
-        // The metadata may know a later one than the log that is being replayed.
-        if self.objects.get(&object).is_some_and(|o| o.position > position) {
-            return;
-        }
-        self.objects.insert(object, ObjectState { position, bytes: bytes.into() });
-        self.dirty_objects.insert(object);
     }
 
     /// Puts the parts of an operation into the index.

@@ -21,9 +21,10 @@ use crate::{
     error::{StoreError, StoreErrorKind, damaged},
     flag::give_way,
     index::{Body, Place, Record, RecordId},
-    map::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    map::Map,
     meta::Batch,
-    rows::{self, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, StateRow},
+    rows::{self, ComponentRow, DeletedRow, PendingBody, PendingRow, RegionRow, StateRow},
     state::State,
     stats::LogHealth,
 };
@@ -71,7 +72,6 @@ pub(crate) struct Transaction {
     folded: Vec<Folded>,
     pending: Vec<MadePending>,
     moved_pending: Vec<MovedPending>,
-    removed_rows: Vec<u64>,
     tail: Option<u64>,
     /// The round whose blocks it refers to.
     ticket: Option<u64>,
@@ -220,7 +220,6 @@ impl Transaction {
         // From now on the record only reads: neither its row nor its slots are its own any more.
         let number = state.records.leave_row(id);
         self.batch.insert(rows::pending_key(number), None);
-        self.removed_rows.push(number);
     }
     /// A slot of a pending row moves (cleaning). The row is written by [`Self::gather`].
     pub fn move_pending(&mut self, state: &State, record: RecordId, index: usize, from: u64, to: u64) {
@@ -243,7 +242,7 @@ impl Transaction {
             tail: self.tail.unwrap_or(state.ring.tail),
             durable_position: state.ring.durable,
             damaged_at,
-            next_pending: state.next_pending,
+            next_pending: state.map.next_pending(),
         };
         self.batch.insert(rows::state_key(), Some(rows::encode(&row)));
     }
@@ -259,7 +258,6 @@ impl Transaction {
                 continue;
             }
             self.batch.insert(rows::pending_key(garbage.row), None);
-            self.removed_rows.push(garbage.row);
             if let Some(device) = device {
                 garbage.slots.into_iter().for_each(|slot| self.drop_slot(device, slot));
             }
@@ -401,7 +399,7 @@ impl Transaction {
     }
 
     /// Which leaves are written as a whole, and of the others what changed. With the former their deltas go.
-    fn split_leaves(&mut self, batch: &mut Batch, state: &mut State) -> Vec<(LeafKey, u64)> {
+    fn split_leaves(&mut self, batch: &mut Batch, map: &Map) -> Vec<(LeafKey, u64)> {
         let mut parts = Vec::with_capacity(self.put.len());
         for (key, put) in std::mem::take(&mut self.put) {
             if put.count_ones() < WHOLE_FROM_BLOCKS && !self.whole.contains(&key) {
@@ -411,7 +409,7 @@ impl Transaction {
             }
         }
         for &(component, leaf) in self.whole.iter().chain(&self.gone) {
-            for delta in state.deltas.of((component, leaf)) {
+            for delta in map.deltas().of((component, leaf)) {
                 batch.insert(rows::delta_key(delta.number, component, leaf), None);
             }
         }
@@ -420,19 +418,9 @@ impl Transaction {
 
     fn gather_objects(&mut self, state: &mut State) {
         let tail = self.tail.unwrap_or(state.ring.tail);
-        for object in std::mem::take(&mut state.dirty_objects) {
-            let known = &state.objects[&object];
-            if known.bytes.is_empty() && known.position < tail {
-                self.batch.insert(rows::object_key(object), None);
-                continue;
-            }
-            let row = ObjectRow { position: known.position, bytes: known.bytes.to_vec() };
-            self.batch.insert(rows::object_key(object), Some(rows::encode(&row)));
-            if known.bytes.is_empty() {
-                // A removal is kept until the log cannot hold what it removed.
-                state.dirty_objects.insert(object);
-            }
-        }
+        state.seats.take_changes(tail, |object, row| {
+            self.batch.insert(rows::object_key(object), row.map(|row| rows::encode(&row)));
+        });
     }
 
     /// Makes memory follow, once the transaction is durable. In steps, as it is some milliseconds of work: reads may run
@@ -441,17 +429,7 @@ impl Transaction {
     async fn take_effect<E: Env>(self, inner: &Inner<E>) {
         {
             let mut state = inner.state.borrow_mut();
-            for key in self.whole.into_iter().chain(self.gone) {
-                state.deltas.remove(key);
-            }
-            for (key, delta) in self.deltas {
-                state.deltas.add(key, delta);
-            }
-            for (key, leaf) in self.leaves {
-                state.leaves.insert(key, leaf);
-            }
-            // Leaves that a read fetched before are out of date.
-            state.map_generation += 1;
+            state.map.commit(self.whole.into_iter().chain(self.gone), self.deltas, self.leaves);
         }
         in_steps(inner, self.added, |state, (device, slot)| state.devices[device as usize].add_live(slot)).await;
         in_steps(inner, self.bits, |state, (id, range, value)| {
@@ -470,9 +448,6 @@ impl Transaction {
         for made in self.pending {
             state.take_pending(made);
         }
-        for row in self.removed_rows {
-            state.pending_rows.remove(&row);
-        }
         // Only now: until here a version in the index may still have been read in the place of these.
         for (device, slot) in self.dropped {
             state.devices[device as usize].drop_live(slot);
@@ -487,10 +462,8 @@ impl Transaction {
             state.devices.iter_mut().for_each(|segments| segments.let_go_below(segment));
         }
         let tail = state.ring.tail;
-        let State { objects, dirty_objects, deleted, .. } = state;
-        objects.retain(|_, o| !o.bytes.is_empty() || o.position >= tail);
-        dirty_objects.retain(|o| objects.contains_key(o));
-        deleted.retain(|_, d| !d.emptied || d.position >= tail);
+        state.seats.forget_before(tail);
+        state.deleted.retain(|_, d| !d.emptied || d.position >= tail);
     }
 }
 
@@ -535,7 +508,6 @@ impl State {
             Body::Data { place: Place::Slots(slots), .. } => slots.to_vec(),
             _ => Vec::new(),
         };
-        self.pending_rows.insert(made.number);
         let id = self.records.add(made.record, None);
         self.change(component, |c, records| {
             let Component { extents, base, .. } = c;
@@ -555,11 +527,10 @@ impl<E: Env> Inner<E> {
         transaction.check_segments(&self.state.borrow())?;
         transaction.gather(&mut self.state.borrow_mut());
         let mut batch = std::mem::take(&mut transaction.batch);
-        let parts = transaction.split_leaves(&mut batch, &mut self.state.borrow_mut());
+        let parts = transaction.split_leaves(&mut batch, &self.state.borrow().map);
         let (leaves, whole) = (std::mem::take(&mut transaction.leaves), std::mem::take(&mut transaction.whole));
-        let number = self.state.borrow_mut().deltas.take_number();
+        let number = self.state.borrow_mut().map.begin_commit();
         let meta = self.meta.clone();
-        self.state.borrow_mut().committing = true;
         // Leaves are most of the bytes: they are encoded where it delays nobody.
         let job = move || {
             for &(component, leaf) in &whole {
@@ -581,7 +552,7 @@ impl<E: Env> Inner<E> {
         let (leaves, whole, deltas, bytes) = match result {
             Ok(done) => done,
             Err(error) => {
-                self.state.borrow_mut().committing = false;
+                self.state.borrow_mut().map.end_commit();
                 let error = StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {error}"));
                 return Err(error.said_by(self.meta.device_error()));
             }
@@ -589,7 +560,7 @@ impl<E: Env> Inner<E> {
         self.state.borrow_mut().counters.metadata_row_bytes += bytes;
         (transaction.leaves, transaction.whole, transaction.deltas) = (leaves, whole, deltas);
         transaction.take_effect(self).await;
-        self.state.borrow_mut().committing = false;
+        self.state.borrow_mut().map.end_commit();
         Ok(())
     }
 }
