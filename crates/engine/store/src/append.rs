@@ -13,7 +13,6 @@ use std::{
     pin::pin,
     rc::Rc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,11 +26,9 @@ use crate::{
     convert::Converted,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, refused},
-    log::{Class, congestion_delay_us},
-    options::StoreOptions,
-    pace::Fill,
-    placing::Placement,
-    queue::{Charge, Charged, Done, Queued, bytes_of, record_bytes_bound},
+    log::Log,
+    queue::{Charge, Charged, Done, Queue, Queued, bytes_of, record_bytes_bound},
+    ring::Class,
     segments::LOG,
     state::{Applied, At, State},
 };
@@ -69,12 +66,12 @@ impl<E: Env> Inner<E> {
         if !admitted.is_empty() {
             self.writer.raise();
         }
-        if !self.state.borrow().placing.nothing_waits() {
+        if !self.state.borrow().admission.placing.nothing_waits() {
             self.placer.raise();
         }
         if admitted.iter().any(|one| matches!(one, Err(error) if error.kind == StoreErrorKind::NoSpace)) {
             // Space that trims and deletes gave up comes back with destage.
-            self.state.borrow_mut().request_drain();
+            self.state.borrow_mut().log.request_drain();
             self.destager.raise();
         }
         self.drain_for_room();
@@ -124,16 +121,21 @@ impl<E: Env> Inner<E> {
     fn start_batches(&self, under_way: &mut VecDeque<Writing>) -> Started {
         while under_way.len() < BATCHES_MAX {
             let next = {
-                let mut state = self.state.borrow_mut();
+                let State { log, admission, life, stages, .. } = &mut *self.state.borrow_mut();
                 if let Some(last) = under_way.back() {
                     // A segment is left between batches.
-                    if state.close_wanted || !state.queue.is_worth_a_batch(last.batch.operations.len()) {
+                    if log.wants_close() || !admission.queue.is_worth_a_batch(last.batch.operations.len()) {
                         return Started::Enough;
                     }
-                } else if state.close_if_wanted() {
+                } else if log.close_if_wanted() {
                     self.destager.raise();
                 }
-                state.next_batch(self.open_count, &self.tuning, &self.pins)
+                if admission.queue.is_empty() {
+                    stages.on_empty();
+                    if life.is_closing() && admission.placing.is_empty() { Next::End } else { Next::Empty }
+                } else {
+                    self.next_batch(log, &mut admission.queue)
+                }
             };
             match next {
                 Next::Batch(batch) => {
@@ -151,6 +153,48 @@ impl<E: Env> Inner<E> {
         Started::Enough
     }
 
+    /// Gathers the next batch of what waits.
+    fn next_batch(&self, log: &mut Log, queue: &mut Queue) -> Next {
+        let ring = &log.ring;
+        let congested = ring.fill_permille() >= u64::from(self.tuning.congestion_high_percent) * 10;
+        let fixed = cairn_format::BATCH_RECORDS_OFFSET as u64;
+        let (mut chosen, mut header, mut data) = (Vec::with_capacity(queue.len().min(BATCH_EXPECTED)), fixed, 0u64);
+        let mut only_reserve = congested;
+        let mut position = 0;
+        while let Some(next) = queue.peek(only_reserve) {
+            let (new_header, new_data) = (header + next.header_bytes, data + next.data_bytes);
+            let bytes = new_header.next_multiple_of(u64::from(BLOCK_BYTES)) + new_data;
+            if chosen.is_empty() {
+                position = ring.place(bytes);
+                if ring.parts_from_one_in_flight(position) {
+                    return Next::Later;
+                }
+                let entered = position % ring.segment_bytes() != 0
+                    || !self.pins.held(LOG, ring.physical(ring.segment_of(position)));
+                if !entered || !ring.has_room(bytes, next.class) {
+                    if next.class == Class::Normal && entered {
+                        only_reserve = true;
+                        continue;
+                    }
+                    return Next::Full;
+                }
+            } else if bytes > BATCH_BYTES_MAX.min(ring.segment_bytes())
+                || ring.place(bytes) != position
+                || !ring.has_room(bytes, next.class)
+            {
+                break;
+            }
+            (header, data) = (new_header, new_data);
+            let class = next.class;
+            chosen.push(queue.pop(class).expect("just seen"));
+        }
+        if chosen.is_empty() {
+            return Next::Full;
+        }
+        let bytes_max = header.next_multiple_of(u64::from(BLOCK_BYTES)) + data;
+        Next::Batch(batch(log, chosen, position, bytes_max, self.open_count))
+    }
+
     fn batch_done(self: &Rc<Self>, batch: Batch, began: Time, error: Option<StoreError>) {
         let mut state = self.state.borrow_mut();
         if let Some(error) = error {
@@ -160,14 +204,13 @@ impl<E: Env> Inner<E> {
             self.destager.raise();
             return;
         }
-        state.ring.written(&batch.header);
         let written = self.env.now();
-        state.last_batch_ns = written.0;
+        state.log.written(&batch.header, written.0);
         state.counters.log_writes += 1;
         state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        let fill = state.ring.fill_permille();
+        let fill = state.log.ring.fill_permille();
         let bytes = batch.header.end() - batch.header.position;
-        let delay = state.acknowledge_after(written.0, bytes, &self.tuning);
+        let delay = state.log.acknowledge_after(written.0, bytes, &self.tuning);
         let mut data = batch.header.position + u64::from(batch.header.header_bytes);
         let mut later = Vec::new();
         let mut now = Vec::new();
@@ -193,7 +236,7 @@ impl<E: Env> Inner<E> {
         }
         state.stages.on_written(began, written, writes, delay);
         state.drain_for_room();
-        let work = state.tidy || state.drain_to.is_some() || placed && state.placed_is_due(&self.tuning);
+        let work = state.log.wants_destage() || placed && state.placed_is_due(&self.tuning);
         drop(state);
         if work || fill >= u64::from(self.tuning.destage_percent) * 10 {
             self.destager.raise();
@@ -282,41 +325,17 @@ pub(crate) enum Next {
 }
 
 impl State {
-    /// How long the acknowledgements of a batch wait whose `bytes` are in the log now.
-    fn acknowledge_after(&mut self, now_ns: u64, bytes: u64, tuning: &StoreOptions) -> Duration {
-        let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
-        let mark = |percent: u8| self.ring.size() / 100 * u64::from(percent);
-        let under_way = self.gathered_to.saturating_sub(self.ring.tail);
-        let fill = Fill { used: self.ring.used(), under_way, low: mark(low), high: mark(high) };
-        let max_us = tuning.congestion_delay_max_us;
-        let delay = self.pace.delay(now_ns, bytes, fill, Duration::from_micros(max_us)).unwrap_or_else(|| {
-            Duration::from_micros(congestion_delay_us(self.ring.fill_permille(), low, high, max_us))
-        });
-        self.delay_us = delay.as_micros() as u64;
-        delay
-    }
-
     /// Queues the records of a change; those that are refused leave the others in the queue.
     fn admit(&mut self, change: Change, since: Time, tuning: &crate::StoreOptions) -> Admitted {
-        if let Err(error) = self.takes_changes() {
+        if let Err(error) = self.life.not_stopped().and_then(|()| self.life.not_closing()) {
             return Admitted::from_iter([Err(error)]);
         }
         self.convert(change).into_iter().map(|converted| self.enqueue(converted?, since, tuning)).collect()
     }
 
-    fn takes_changes(&self) -> Result<(), StoreError> {
-        if let Some(error) = &self.stopped {
-            return Err(StoreError::new(StoreErrorKind::Media, format!("the disk group takes no writes: {error}")));
-        }
-        match self.closing {
-            true => Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing")),
-            false => Ok(()),
-        }
-    }
-
     fn enqueue(&mut self, (record, data, class): Converted, since: Time, tuning: &crate::StoreOptions) -> Waiting {
         let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
-        let limit = self.ring.segment_bytes / 2;
+        let limit = self.log.ring.segment_bytes() / 2;
         if data_bytes + header_bytes.next_multiple_of(u64::from(BLOCK_BYTES)) > limit {
             return Err(refused(format!(
                 "an operation of {data_bytes} bytes is too large for the log: send at most {}",
@@ -338,13 +357,8 @@ impl State {
 
     /// What is admitted takes its way: into the log, or past it.
     pub(crate) fn enter(&mut self, queued: Queued, tuning: &crate::StoreOptions) {
-        match self.place_of(&queued.record, queued.data_bytes, tuning) {
-            Some(device) => {
-                let Queued { since, record, data, charged, done, .. } = queued;
-                self.placing.wait(Placement::new(since, device, record, data, charged, done));
-            }
-            None => self.queue.push(queued),
-        }
+        let device = self.place_of(&queued.record, queued.data_bytes, tuning);
+        self.admission.enter(queued, device);
     }
 
     /// Sets space aside for what a record may add, or refuses it.
@@ -410,20 +424,16 @@ impl State {
     /// Refuses the copies of a component that go past the log and are not in it yet, and what waits for room on its device: what is
     /// asked for later would overtake them.
     pub(crate) fn refuse_copies(&mut self, component: ComponentId) {
-        for placement in self.placing.take_those_of(component) {
+        for placement in self.admission.placing.take_those_of(component) {
             self.uncharge(placement.charged);
             let _ = placement.done.send(Err(refused(PROMISED_ANEW)));
         }
         self.refuse_queued(|record| matches!(record, LogRecord::Placed { component: of, .. } if *of == component));
-        self.refuse_short_of_room(|queued| queued.is_of(component), &refused(PROMISED_ANEW));
+        self.admission.refuse_short_of_room(|queued| queued.is_of(component), &refused(PROMISED_ANEW));
     }
 
     fn refuse_queued(&mut self, which: impl Fn(&LogRecord) -> bool) {
-        for queued in std::mem::take(&mut self.queue.normal) {
-            if !which(&queued.record) {
-                self.queue.normal.push_back(queued);
-                continue;
-            }
+        for queued in self.admission.queue.take_normal(which) {
             self.uncharge(queued.charged);
             queued.ticket.into_iter().for_each(|ticket| self.placed_record_over(ticket));
             let _ = queued.done.send(Err(refused(PROMISED_ANEW)));
@@ -435,101 +445,34 @@ impl State {
             self.change(id, |c, _| c.queued_blocks -= blocks);
         }
     }
+}
 
-    /// Leaves the head's segment, if a drain asked for it: only the writer does, between its batches.
-    fn close_if_wanted(&mut self) -> bool {
-        let wanted = std::mem::take(&mut self.close_wanted);
-        if wanted {
-            self.ring.close_segment();
-        }
-        wanted
+/// The batch at `position`, where there is room for `bytes_max`.
+fn batch(log: &mut Log, chosen: Vec<Queued>, position: u64, bytes_max: u64, open_count: u64) -> Batch {
+    let header = log.header(position, open_count);
+    let count = chosen.len();
+    let (mut operations, mut records) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut parts = Vec::with_capacity(1 + count);
+    parts.push(Bytes::new());
+    for queued in chosen {
+        let Queued { since, record, data, data_bytes, class, charged, ticket, done, .. } = queued;
+        parts.extend(data);
+        records.push(record);
+        operations.push((since, data_bytes, class, charged, ticket, done));
     }
-
-    /// Gathers the next batch.
-    fn next_batch(&mut self, open_count: u64, tuning: &crate::StoreOptions, pins: &crate::segments::Pins) -> Next {
-        if self.queue.is_empty() {
-            self.stages.on_empty();
-            return if self.closing && self.placing.is_empty() { Next::End } else { Next::Empty };
-        }
-        let congested = self.ring.fill_permille() >= u64::from(tuning.congestion_high_percent) * 10;
-        let fixed = cairn_format::BATCH_RECORDS_OFFSET as u64;
-        let (mut chosen, mut header, mut data) =
-            (Vec::with_capacity(self.queue.len().min(BATCH_EXPECTED)), fixed, 0u64);
-        let mut only_reserve = congested;
-        let mut position = 0;
-        while let Some(next) = self.queue.peek(only_reserve) {
-            let (new_header, new_data) = (header + next.header_bytes, data + next.data_bytes);
-            let bytes = new_header.next_multiple_of(u64::from(BLOCK_BYTES)) + new_data;
-            if chosen.is_empty() {
-                position = self.ring.place(bytes);
-                if self.ring.parts_from_one_in_flight(position) {
-                    return Next::Later;
-                }
-                let entered = position % self.ring.segment_bytes != 0
-                    || !pins.held(LOG, self.ring.physical(self.ring.segment_of(position)));
-                if !entered || !self.ring.has_room(bytes, next.class) {
-                    if next.class == Class::Normal && entered {
-                        only_reserve = true;
-                        continue;
-                    }
-                    return Next::Full;
-                }
-            } else if bytes > BATCH_BYTES_MAX.min(self.ring.segment_bytes)
-                || self.ring.place(bytes) != position
-                || !self.ring.has_room(bytes, next.class)
-            {
-                break;
-            }
-            (header, data) = (new_header, new_data);
-            let class = next.class;
-            chosen.push(self.queue.pop(class).expect("just seen"));
-        }
-        if chosen.is_empty() {
-            return Next::Full;
-        }
-        let bytes_max = header.next_multiple_of(u64::from(BLOCK_BYTES)) + data;
-        Next::Batch(self.batch(chosen, position, bytes_max, open_count))
-    }
-
-    /// The batch at `position`, where there is room for `bytes_max`.
-    fn batch(&mut self, chosen: Vec<Queued>, position: u64, bytes_max: u64, open_count: u64) -> Batch {
-        let header = BatchHeader {
-            log_id: self.log_id,
-            position,
-            previous_position: self.ring.previous_position,
-            previous_crc: self.ring.previous_crc,
-            durable_position: self.ring.durable,
-            open_count,
-            header_bytes: 0,
-            data_bytes: 0,
-            record_bytes: 0,
-            record_count: 0,
-            crc: 0,
-        };
-        let count = chosen.len();
-        let (mut operations, mut records) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut parts = Vec::with_capacity(1 + count);
-        parts.push(Bytes::new());
-        for queued in chosen {
-            let Queued { since, record, data, data_bytes, class, charged, ticket, done, .. } = queued;
-            parts.extend(data);
-            records.push(record);
-            operations.push((since, data_bytes, class, charged, ticket, done));
-        }
-        let (header, bytes) = encode_batch(header, &records);
-        // Smaller it may be, perhaps so much that the rest of the segment before would have done: that stays unused.
-        assert!(header.end() - position <= bytes_max, "the bound of a batch's size holds");
-        self.ring.begin(&header);
-        parts[0] = PageBuf::copy_of(&bytes).freeze();
-        let operations = records
-            .into_iter()
-            .zip(operations)
-            .map(|(record, (since, data_bytes, class, charged, ticket, done))| {
-                (Written { since, record, data_bytes, class, charged, ticket }, done)
-            })
-            .collect();
-        Batch { header, device_offset: self.ring.device_offset(position), parts, operations }
-    }
+    let (header, bytes) = encode_batch(header, &records);
+    // Smaller it may be, perhaps so much that the rest of the segment before would have done: that stays unused.
+    assert!(header.end() - position <= bytes_max, "the bound of a batch's size holds");
+    log.ring.begin(&header);
+    parts[0] = PageBuf::copy_of(&bytes).freeze();
+    let operations = records
+        .into_iter()
+        .zip(operations)
+        .map(|(record, (since, data_bytes, class, charged, ticket, done))| {
+            (Written { since, record, data_bytes, class, charged, ticket }, done)
+        })
+        .collect();
+    Batch { header, device_offset: log.ring.device_offset(position), parts, operations }
 }
 
 pub(crate) fn no_space(blocks: u64, room: u64) -> StoreError {

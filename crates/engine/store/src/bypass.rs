@@ -15,13 +15,8 @@ use cairn_format::{LogPiece, LogRecord};
 use cairn_types::{BLOCK_BYTES, BlockRange};
 
 use crate::{
-    capacity::CapacityWriter,
-    disk_group::Inner,
-    error::{StoreError, StoreErrorKind},
-    options::StoreOptions,
-    placing::CopyParts,
-    segments::Segments,
-    state::State,
+    capacity::CapacityWriter, disk_group::Inner, error::StoreError, options::StoreOptions, placing::CopyParts,
+    segments::Segments, state::State,
 };
 
 const PAGE: u64 = BLOCK_BYTES as u64;
@@ -42,17 +37,17 @@ impl<E: Env> Inner<E> {
             let (ticket, group) = {
                 let mut state = self.state.borrow_mut();
                 let ticket = state.take_ticket();
-                let group = state.placing.take_group(ticket);
+                let group = state.admission.placing.take_group(ticket);
                 (ticket, group)
             };
             let Some((device, blocks)) = group else {
-                if self.state.borrow().ends() {
+                if self.state.borrow().life.ends() {
                     break;
                 }
                 self.placer.wait().await;
                 continue;
             };
-            if !self.state.borrow().placing.nothing_waits() {
+            if !self.state.borrow().admission.placing.nothing_waits() {
                 // For the other task.
                 self.placer.raise();
             }
@@ -77,17 +72,12 @@ impl State {
         (data_bytes >= tuning.place_bytes_min && self.has_place(device, data_bytes / PAGE, tuning)).then_some(device)
     }
 
-    /// Nothing new begins here any more.
-    fn ends(&self) -> bool {
-        self.closing || self.stopped.is_some()
-    }
-
     /// Whether a device has room for so many blocks beside all that the log may still bring it (P4).
     fn has_place(&self, device: u8, blocks: u64, tuning: &StoreOptions) -> bool {
         let segments = &self.devices[device as usize];
-        let on_their_way = self.placing.blocks_for(device);
+        let on_their_way = self.admission.placing.blocks_for(device);
         let held = segments.held_blocks_from(0) + on_their_way;
-        let wanted = blocks + on_their_way + self.ring.used() / PAGE;
+        let wanted = blocks + on_their_way + self.log.ring.used() / PAGE;
         let most = (MOST_ROUNDS * u64::from(tuning.destage_blocks_max)).min(all_slots(segments) / MOST_PART);
         held + blocks <= most
             && segments.free_segments() >= wanted.div_ceil(segments.slots_per_segment().max(1)) + SPARE_SEGMENTS
@@ -95,7 +85,7 @@ impl State {
 
     /// Whether destage is to hand over what records name that no round has gathered, however little the log holds.
     pub(crate) fn placed_is_due(&self, tuning: &StoreOptions) -> bool {
-        let from = self.ring.segment_of(self.gathered_to.max(self.ring.tail));
+        let from = self.log.ring.segment_of(self.log.gathered_to());
         self.devices.iter().any(|segments| {
             let due = (DUE_ROUNDS * u64::from(tuning.destage_blocks_max)).min(all_slots(segments) / DUE_PART);
             segments.held_blocks_from(from) > due
@@ -106,9 +96,9 @@ impl State {
     /// and has fewer than `blocks` where the device failed.
     fn placed(&mut self, ticket: u64, device: u8, slots: Option<Vec<u64>>, blocks: usize) {
         let mut queued = 0;
-        for placement in self.placing.under_way.remove(&ticket).unwrap_or_default() {
+        for placement in self.admission.placing.under_way.remove(&ticket).unwrap_or_default() {
             let Some(slots) = &slots else {
-                self.queue.push(placement.into_logged());
+                self.admission.queue.push(placement.into_logged());
                 continue;
             };
             let valid = self.still_valid(&placement.copy, slots.len() == blocks);
@@ -118,20 +108,18 @@ impl State {
                 continue;
             }
             let own = &slots[placement.slots_from..][..(placement.bytes() / PAGE) as usize];
-            self.queue.push(placement.into_placed(own, &self.devices[device as usize], ticket));
+            self.admission.queue.push(placement.into_placed(own, &self.devices[device as usize], ticket));
             queued += 1;
         }
         if queued == 0 {
             return self.round_over(ticket);
         }
-        self.placing.records.insert(ticket, queued);
+        self.admission.placing.records.insert(ticket, queued);
     }
 
     /// What was right when the copy was admitted may not be any more (P3).
     fn still_valid(&self, copy: &CopyParts, written: bool) -> Result<(), StoreError> {
-        if let Some(error) = &self.stopped {
-            return Err(StoreError::new(StoreErrorKind::Media, format!("the disk group takes no writes: {error}")));
-        }
+        self.life.not_stopped()?;
         for piece in &copy.pieces {
             let range = match piece {
                 LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
@@ -145,10 +133,10 @@ impl State {
 
     /// A record that names blocks of this ticket is applied, and holds them, or came to nothing.
     pub(crate) fn placed_record_over(&mut self, ticket: u64) {
-        let left = self.placing.records.get_mut(&ticket).expect("a record that was queued is counted");
+        let left = self.admission.placing.records.get_mut(&ticket).expect("a record that was queued is counted");
         *left -= 1;
         if *left == 0 {
-            self.placing.records.remove(&ticket);
+            self.admission.placing.records.remove(&ticket);
             self.round_over(ticket);
         }
     }

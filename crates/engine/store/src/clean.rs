@@ -232,7 +232,7 @@ impl<E: Env> Inner<E> {
         let (first, fill, log_id) = {
             let state = self.state.borrow();
             let segments = &state.devices[device as usize];
-            (u64::from(segment) * u64::from(segments.segment_pages), segments.row(segment).fill, state.log_id)
+            (u64::from(segment) * u64::from(segments.segment_pages), segments.row(segment).fill, state.log.id())
         };
         let (mut named, mut page) = (Vec::new(), 0u32);
         while page < fill {

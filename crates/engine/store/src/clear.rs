@@ -1,6 +1,6 @@
 //! Clearing the caches of a disk group on request: the write buffer is destaged, what memory holds of blocks is dropped.
 //!
-//! Promises    told to be clear only where less than [`DIRTY_PERCENT_MAX`] of the log is in use at that moment
+//! Promises    told to be clear only where less than a hundredth of the log is in use at that moment
 //! Assumes     the destage task does the work, round by round as always (`destage.rs`): nothing here moves the tail
 //! Not here    which disk groups, and how often they are asked (`node`); the page cache of the metadata store, which stays
 
@@ -11,15 +11,7 @@ use futures::future::{Either, select};
 
 use crate::{cleared::Cleared, disk_group::Inner, error::StoreError, state::State};
 
-/// Per cent of the log from which on it does not count as drained. Not zero: guests may go on writing, and what came since
-/// the last round is in the log.
-const DIRTY_PERCENT_MAX: u64 = 1;
-
 impl State {
-    fn is_drained(&self) -> bool {
-        self.ring.used() * 100 < self.ring.size() * DIRTY_PERCENT_MAX
-    }
-
     /// Forgets what memory holds of the devices; gives the bytes of cached blocks that it was.
     fn drop_caches(&mut self) -> u64 {
         let bytes = self.cache.bytes();
@@ -44,7 +36,7 @@ impl<E: Env> Inner<E> {
                 self.state.borrow_mut().drop_caches();
                 return Err(error);
             }
-            if self.state.borrow().is_drained() {
+            if self.state.borrow().log.is_drained() {
                 break true;
             }
             if self.env.now() >= end {
@@ -55,8 +47,8 @@ impl<E: Env> Inner<E> {
         let read_cache_bytes = if clear { state.drop_caches() } else { 0 };
         Ok(Cleared {
             clear,
-            log_bytes: state.ring.size(),
-            dirty_bytes: state.ring.used(),
+            log_bytes: state.log.ring.size(),
+            dirty_bytes: state.log.ring.used(),
             destaged_bytes: state.counters.destaged_bytes - destaged_before,
             read_cache_bytes,
         })

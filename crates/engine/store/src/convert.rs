@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 use crate::{
     component::Component,
     error::{StoreError, StoreErrorKind, refused},
-    log::Class,
     queue::DataParts,
+    ring::Class,
     state::State,
 };
 
@@ -185,7 +185,7 @@ impl State {
     }
 
     fn convert_record(&self, object: ObjectId, bytes: &[u8]) -> Result<Converted, StoreError> {
-        if bytes.len() > RECORD_BYTES_MAX.min(self.ring.segment_bytes as usize / 4) {
+        if bytes.len() > RECORD_BYTES_MAX.min(self.log.ring.segment_bytes() as usize / 4) {
             return Err(refused(format!("an object record of {} bytes is too large", bytes.len())));
         }
         Ok(small(LogRecord::Record { object, bytes: bytes.to_vec() }))

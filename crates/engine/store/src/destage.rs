@@ -36,6 +36,7 @@ use crate::{
     flag::give_way,
     index::{Body, Place, RecordId},
     leaf::{Leaf, LeafKey, NO_SLOT},
+    log::Work,
     segments::RunPlace,
     state::State,
     transaction::Transaction,
@@ -54,27 +55,10 @@ const READS_AT_ONCE: usize = 4;
 const WRITES_AT_ONCE: usize = 2;
 /// The same of copies that go past the log: these are all that is on the way for them.
 const PLACED_AT_ONCE: usize = 8;
-/// A round takes at most this part of the log. Three may be under way: a tenth of the log.
-const ROUNDS_PER_LOG: u64 = 32;
 /// Records that are looked at before the thread's other tasks have a turn.
 const GATHERED_AT_ONCE: usize = 512;
 /// Wait before a round is tried again that found no room.
 const RETRY: Duration = Duration::from_millis(20);
-
-/// What the destager does next.
-enum Work {
-    /// Begin a round; those that are under way go on.
-    Round {
-        new_tail: u64,
-    },
-    /// A transaction for what is not in the log.
-    Tidy {
-        tail: u64,
-    },
-    /// No round is to begin: finish those that are under way, then rest.
-    Wait,
-    End,
-}
 
 /// A round whose data was read.
 struct Gathered {
@@ -113,16 +97,16 @@ impl<E: Env> Inner<E> {
             let work = self.state.borrow_mut().next_work(&self.tuning, line.is_empty());
             let result = match work {
                 // What is under way is carried to its end: the next opening has less to read.
-                Work::End if !line.is_empty() && self.state.borrow().stopped.is_none() => {
+                Work::End if !line.is_empty() && self.state.borrow().life.stopped().is_none() => {
                     self.advance(&mut line, None).await
                 }
                 Work::End => break,
                 Work::Wait if line.is_empty() => {
-                    if self.state.borrow().close_wanted {
+                    if self.state.borrow().log.wants_close() {
                         self.writer.raise();
                     }
                     self.destager.wait().await;
-                    self.state.borrow_mut().pace.begun(self.env.now().0);
+                    self.state.borrow_mut().log.destage_begins(self.env.now().0);
                     continue;
                 }
                 Work::Tidy { tail } => self.round_alone(tail).await,
@@ -135,29 +119,25 @@ impl<E: Env> Inner<E> {
                 Ok(false) => self.env.sleep(RETRY).await,
                 Err(error) => self.state.borrow_mut().stop(error),
             }
-            self.state.borrow_mut().answer_drains();
+            self.state.borrow_mut().log.answer_drains();
             self.go_on_for_room().await;
             self.writer.raise();
         }
         let error = StoreError::new(StoreErrorKind::Media, "the disk group was closed");
-        self.state.borrow_mut().refuse_short_of_room(|_| true, &error);
-        let waiters = std::mem::take(&mut self.state.borrow_mut().drain_waiters);
-        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
+        self.state.borrow_mut().admission.refuse_short_of_room(|_| true, &error);
+        self.state.borrow_mut().log.refuse_drains(&error);
         self.destager_ended.raise();
     }
 
     pub(crate) async fn drain(&self) -> Result<(), StoreError> {
         let waiter = {
             let mut state = self.state.borrow_mut();
-            if let Some(error) = &state.stopped {
+            if let Some(error) = state.life.stopped() {
                 return Err(error.clone());
             }
-            if state.closing {
-                return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
-            }
+            state.life.not_closing()?;
             let (sender, waiter) = oneshot::channel();
-            let target = state.request_drain();
-            state.drain_waiters.push((target, sender));
+            state.log.drain(sender);
             waiter
         };
         self.destager.raise();
@@ -168,11 +148,11 @@ impl<E: Env> Inner<E> {
     pub(crate) async fn leave_damaged_log(&self, jump_to: u64) -> Result<(), StoreError> {
         let closed = {
             let mut state = self.state.borrow_mut();
-            state.ring.close_segment();
-            state.ring.head
+            state.log.ring.close_segment();
+            state.log.ring.head()
         };
-        while self.state.borrow().ring.tail < closed {
-            let part = self.state.borrow().ring.tail + self.state.borrow().round_bytes(&self.tuning);
+        while self.state.borrow().log.ring.tail() < closed {
+            let part = self.state.borrow().log.ring.tail() + self.state.borrow().log.round_bytes(&self.tuning);
             if !self.round_alone(part.min(closed)).await? {
                 return Err(StoreError::new(StoreErrorKind::NoSpace, "no room to destage the rest of a damaged log"));
             }
@@ -180,7 +160,7 @@ impl<E: Env> Inner<E> {
         let mut transaction = Transaction::default();
         transaction.move_tail(jump_to);
         self.commit(transaction).await?;
-        self.state.borrow_mut().ring.restart();
+        self.state.borrow_mut().log.ring.restart();
         Ok(())
     }
 
@@ -196,7 +176,8 @@ impl<E: Env> Inner<E> {
                 self.commit_round(round).await?;
             }
             // A smaller round needs less room at once.
-            let (tail, segment_bytes) = (self.state.borrow().ring.tail, self.state.borrow().ring.segment_bytes);
+            let (tail, segment_bytes) =
+                (self.state.borrow().log.ring.tail(), self.state.borrow().log.ring.segment_bytes());
             return self.round_alone(tail + segment_bytes).await;
         }
         let commit = async { if let Some(round) = placed { self.commit_round(round).await } else { Ok(()) } };
@@ -220,7 +201,8 @@ impl<E: Env> Inner<E> {
         let mut round = self.gather(new_tail).await;
         if !self.make_ready(&round.items).await? {
             self.state.borrow_mut().give_up(round.ticket);
-            let (tail, segment_bytes) = (self.state.borrow().ring.tail, self.state.borrow().ring.segment_bytes);
+            let (tail, segment_bytes) =
+                (self.state.borrow().log.ring.tail(), self.state.borrow().log.ring.segment_bytes());
             round = self.gather(new_tail.min(tail + segment_bytes)).await;
             if !self.make_ready(&round.items).await? {
                 self.state.borrow_mut().give_up(round.ticket);
@@ -239,9 +221,7 @@ impl<E: Env> Inner<E> {
             let mut state = self.state.borrow_mut();
             let ticket = state.take_ticket();
             state.records.hold(ticket);
-            let from = state.gathered_to.max(state.ring.tail);
-            state.gathered_to = new_tail.max(from);
-            (ticket, from)
+            (ticket, state.log.take_round(new_tail))
         };
         let items = self.gather_items(from, new_tail).await;
         let pieces = self.read_log(&items).await;
@@ -285,7 +265,7 @@ impl<E: Env> Inner<E> {
             leaves.extend(self.fetch_leaves(&missing).await?);
         };
         folded.into_iter().for_each(|key| transaction.write_whole(key));
-        let tail = self.state.borrow().ring.tail;
+        let tail = self.state.borrow().log.ring.tail();
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.counters.destage_rounds += 1;
@@ -293,7 +273,7 @@ impl<E: Env> Inner<E> {
         state.counters.destaged_bytes += destaged * u64::from(BLOCK_BYTES);
         state.round += 1;
         if new_tail > tail {
-            state.pace.freed(self.env.now().0, new_tail - tail);
+            state.log.freed(self.env.now().0, new_tail - tail);
         }
         Ok(())
     }
@@ -303,8 +283,8 @@ impl<E: Env> Inner<E> {
     async fn gather_items(&self, from: u64, new_tail: u64) -> Vec<Item> {
         let ids = {
             let state = self.state.borrow();
-            let segments = state.ring.segment_of(from)..state.ring.segment_of(new_tail);
-            state.records.in_segments(segments, state.ring.segment_bytes)
+            let segments = state.log.ring.segment_of(from)..state.log.ring.segment_of(new_tail);
+            state.records.in_segments(segments, state.log.ring.segment_bytes())
         };
         let mut items = Vec::with_capacity(ids.len());
         for part in ids.chunks(GATHERED_AT_ONCE) {
@@ -337,7 +317,7 @@ impl<E: Env> Inner<E> {
 
     /// The pieces of the log that hold the items' data, by start.
     async fn read_log(&self, items: &[Item]) -> BTreeMap<u64, Bytes> {
-        let segment_bytes = self.state.borrow().ring.segment_bytes;
+        let segment_bytes = self.state.borrow().log.ring.segment_bytes();
         // A piece lies within one segment: the next one may stand elsewhere on the device.
         let piece_of = |position: u64| position - position % segment_bytes % PIECE_BYTES;
         let mut wanted = BTreeSet::new();
@@ -360,7 +340,7 @@ impl<E: Env> Inner<E> {
     async fn read_piece(&self, start: u64, segment_bytes: u64) -> Bytes {
         let segment_end = (start / segment_bytes + 1) * segment_bytes;
         let len = (start + PIECE_BYTES).min(segment_end) - start;
-        let offset = self.state.borrow().ring.device_offset(start);
+        let offset = self.state.borrow().log.ring.device_offset(start);
         self.state.borrow_mut().counters.destage_read_bytes += len;
         match self.cache.read(offset, len as u32).await {
             Ok(data) => data,
@@ -373,7 +353,7 @@ impl<E: Env> Inner<E> {
     /// Guests wait for room already: what destage adds to the queues of devices delays them less than a slower destage.
     fn hurries(&self) -> bool {
         let low = u64::from(self.tuning.congestion_low_percent) * 10;
-        self.state.borrow().ring.fill_permille() > low
+        self.state.borrow().log.ring.fill_permille() > low
     }
 
     async fn read_pages(&self, offset: u64, len: u64) -> Bytes {
@@ -445,7 +425,7 @@ impl<E: Env> Inner<E> {
         while !rest.is_empty() {
             let (place, offset, log_id) = {
                 let mut state = self.state.borrow_mut();
-                let (round, log_id) = (state.round, state.log_id);
+                let (round, log_id) = (state.round, state.log.id());
                 let segments = &mut state.devices[device as usize];
                 let place =
                     segments.take_run(writer.stream(), rest.len() as u32, round, writer.ticket(), &self.pins)?;
@@ -526,61 +506,19 @@ fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutBlock]) -> V
 }
 
 impl State {
-    /// Bytes of the log that one round takes, at least a segment. A round gives its room back in one piece at its end: in a small
-    /// log a large one is a stop and a burst for guests that wait for it (a quarter of a log of 128 MiB: one second in two).
-    pub fn round_bytes(&self, tuning: &crate::StoreOptions) -> u64 {
-        let part = self.ring.segments / ROUNDS_PER_LOG * self.ring.segment_bytes;
-        let bytes = (u64::from(tuning.destage_blocks_max) * PAGE).min(part);
-        (bytes / self.ring.segment_bytes).max(1) * self.ring.segment_bytes
-    }
-
     /// `idle`: no round is under way.
     fn next_work(&mut self, tuning: &crate::StoreOptions, idle: bool) -> Work {
-        if self.closing || self.stopped.is_some() {
+        if self.life.ends() {
             return Work::End;
         }
-        let from = self.gathered_to.max(self.ring.tail);
-        let closed = self.ring.tail + self.ring.closed_segments() * self.ring.segment_bytes;
-        let part = from + self.round_bytes(tuning);
-        if let Some(target) = self.drain_to {
-            if self.ring.tail >= target && idle {
-                // All is in segments; one more transaction for what is not in the log: marks, deletions, losses.
-                self.drain_to = None;
-                return Work::Tidy { tail: self.ring.tail };
-            }
-            if closed < target {
-                self.close_wanted = true;
-            }
-            if from < closed.min(target) {
-                return Work::Round { new_tail: part.min(closed) };
-            }
-            return Work::Wait;
-        }
-        let full = self.ring.fill_permille_from(from) >= u64::from(tuning.destage_percent) * 10;
         let placed = self.placed_is_due(tuning);
-        if (full || placed) && closed > from {
-            return Work::Round { new_tail: part.min(closed) };
-        }
-        if placed {
-            self.close_wanted = true;
-        }
-        if idle && std::mem::take(&mut self.tidy) {
-            return Work::Tidy { tail: self.ring.tail };
-        }
-        Work::Wait
+        self.log.next_work(tuning, placed, idle)
     }
 
     /// A round comes to nothing: what it wrote is free again, and what it took is gathered anew.
     fn give_up(&mut self, ticket: u64) {
-        self.gathered_to = self.ring.tail;
+        self.log.give_up_rounds();
         self.round_over(ticket);
-    }
-
-    fn answer_drains(&mut self) {
-        if self.drain_to.is_none() {
-            let waiters = std::mem::take(&mut self.drain_waiters);
-            waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Ok(()))));
-        }
     }
 
     /// The live versions of one record, appended to `items` without their slots.

@@ -20,11 +20,11 @@ use crate::{
     error::StoreError,
     flag::Flag,
     latencies::{LogLatencies, ReadLatencies},
-    log::congestion,
     meta::Meta,
     occupant::wipe_superblocks,
     options::StoreOptions,
     placing::PLACERS,
+    ring::congestion,
     segments::{LOG, Pins},
     state::State,
     stats::{DeviceStats, LogHealth, StoreStats},
@@ -86,7 +86,7 @@ impl<E: Env> Inner<E> {
         let mut state = self.state.borrow_mut();
         state.fail_device(device, why);
         // So that the loss becomes durable soon.
-        state.tidy = true;
+        state.log.want_tidy();
         self.destager.raise();
     }
 }
@@ -96,7 +96,7 @@ struct Handle<E: Env>(Rc<Inner<E>>);
 
 impl<E: Env> Drop for Handle<E> {
     fn drop(&mut self) {
-        self.0.state.borrow_mut().closing = true;
+        self.0.state.borrow_mut().life.close();
         self.0.writer.raise();
         self.0.destager.raise();
         self.0.placer.raise();
@@ -156,11 +156,11 @@ impl<E: Env> DiskGroup<E> {
     }
     /// Whether its log was whole.
     pub fn log_health(&self) -> LogHealth {
-        self.inner().state.borrow().health
+        self.inner().state.borrow().log.health()
     }
     /// The log position up to which everything is on stable media. Only grows, over all openings.
     pub fn durable_position(&self) -> u64 {
-        self.inner().state.borrow().ring.durable
+        self.inner().state.borrow().log.ring.durable()
     }
 
     /// Refuses the writes of a component that are queued and have not been written to the log: call it before the
@@ -249,7 +249,7 @@ impl<E: Env> DiskGroup<E> {
     }
     /// Bytes of a record, at most: a larger one is refused.
     pub fn record_bytes_max(&self) -> usize {
-        cairn_types::RECORD_BYTES_MAX.min(self.inner().state.borrow().ring.segment_bytes as usize / 4)
+        cairn_types::RECORD_BYTES_MAX.min(self.inner().state.borrow().log.ring.segment_bytes() as usize / 4)
     }
     /// All records, by object.
     pub fn records(&self) -> Vec<(ObjectId, Bytes)> {
@@ -304,8 +304,8 @@ impl<E: Env> DiskGroup<E> {
         let free = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes.saturating_sub(d.charged_bytes)).sum();
         let tuning = &inner.tuning;
         let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
-        let log_bytes = state.ring.size();
-        let fill = state.ring.fill_permille();
+        let log_bytes = state.log.ring.size();
+        let fill = state.log.ring.fill_permille();
         let mark = |percent: u8| log_bytes / 100 * u64::from(percent);
         StoreStats {
             disk_group: inner.id,
@@ -313,7 +313,7 @@ impl<E: Env> DiskGroup<E> {
             cache: inner.cache_stats(&state),
             capacity,
             log_bytes,
-            log_used_bytes: state.ring.used(),
+            log_used_bytes: state.log.ring.used(),
             log_fill_permille: fill,
             records_buffered: state.records.len() as u64,
             components: state.components.len() as u64,
@@ -326,16 +326,16 @@ impl<E: Env> DiskGroup<E> {
             congestion_high_bytes: mark(high),
             congestion: congestion(fill, low, high),
             // What the last batch met, as long as the log is as full.
-            congestion_delay_us: if congestion(fill, low, high) > 0 { state.delay_us } else { 0 },
+            congestion_delay_us: if congestion(fill, low, high) > 0 { state.log.delay_us() } else { 0 },
             read_cache_bytes: state.cache.bytes(),
             counters: StoreCounters { metadata_write_bytes: inner.meta.written_bytes(), ..state.counters },
-            stopped: state.stopped.as_ref().map(ToString::to_string),
+            stopped: state.life.stopped().map(ToString::to_string),
         }
     }
 
     /// Whether it takes no writes until it is opened again.
     pub fn is_stopped(&self) -> bool {
-        self.inner().state.borrow().stopped.is_some()
+        self.inner().state.borrow().life.stopped().is_some()
     }
 
     /// The room on each capacity device, in the order of devices; zeroes for one that failed.
@@ -376,7 +376,7 @@ impl<E: Env> DiskGroup<E> {
     /// Waits for what is queued, then ends the group's tasks. Nothing is destaged: opening replays the log.
     pub async fn close(&self) {
         let inner = self.inner();
-        inner.state.borrow_mut().closing = true;
+        inner.state.borrow_mut().life.close();
         inner.writer.raise();
         inner.destager.raise();
         inner.placer.raise();
@@ -409,16 +409,15 @@ impl<E: Env> DiskGroup<E> {
     pub async fn distrust_log(&self) -> Result<(), StoreError> {
         {
             let mut state = self.inner().state.borrow_mut();
-            if state.health == LogHealth::Sound {
-                state.health = LogHealth::Damaged { ends_at: state.ring.durable };
-            }
+            let ends_at = state.log.ring.durable();
+            state.log.found_damaged(ends_at);
         }
         self.inner().drain().await
     }
 
     /// Forgets that the log was damaged once whoever relies on the group has dealt with it.
     pub async fn accept_damage(&self) -> Result<(), StoreError> {
-        self.inner().state.borrow_mut().health = LogHealth::Sound;
+        self.inner().state.borrow_mut().log.accept_damage();
         self.inner().drain().await
     }
 }
@@ -430,8 +429,8 @@ impl<E: Env> Inner<E> {
             name: self.cache.name(),
             medium: self.cache.medium(),
             bytes: self.cache.len_bytes(),
-            failed: state.stopped.is_some(),
-            failure: state.stopped.as_ref().and_then(|error| error.device.as_deref().cloned()),
+            failed: state.life.stopped().is_some(),
+            failure: state.life.stopped().and_then(|error| error.device.as_deref().cloned()),
             usable_bytes: 0,
             charged_bytes: 0,
             live_bytes: 0,
@@ -462,12 +461,12 @@ impl<E: Env> Inner<E> {
         loop {
             self.env.sleep(idle).await;
             let mut state = self.state.borrow_mut();
-            if state.closing || state.stopped.is_some() {
+            if state.life.ends() {
                 return;
             }
-            let quiet = self.env.now().0.saturating_sub(state.last_batch_ns) >= idle.as_nanos() as u64;
-            if quiet && state.ring.used() > 0 {
-                state.request_drain();
+            let quiet = self.env.now().0.saturating_sub(state.log.last_batch_ns()) >= idle.as_nanos() as u64;
+            if quiet && state.log.ring.used() > 0 {
+                state.log.request_drain();
                 self.destager.raise();
             }
         }

@@ -71,7 +71,7 @@ impl State {
 
     /// Leaves that a transaction takes up which adds `blocks` entries to the map, so that what waits keeps its bound.
     pub fn leaves_to_fold(&mut self, blocks: usize) -> Vec<LeafKey> {
-        let log_blocks = self.ring.size() / u64::from(BLOCK_BYTES);
+        let log_blocks = self.log.ring.size() / u64::from(BLOCK_BYTES);
         self.map.take_leaves_to_fold(blocks, log_blocks)
     }
 

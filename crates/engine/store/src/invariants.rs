@@ -230,7 +230,7 @@ impl State {
                 let block = record.range.first + at as u64;
                 let (device, offset) = match place {
                     Place::Log(position) => {
-                        (LOG, self.ring.device_offset(position + at as u64 * u64::from(BLOCK_BYTES)))
+                        (LOG, self.log.ring.device_offset(position + at as u64 * u64::from(BLOCK_BYTES)))
                     }
                     Place::Slots(slots) => {
                         if slots[at] == NO_SLOT {

@@ -12,6 +12,7 @@
 //! deltas bound the log: one that is asked for is refused above 37.2 GiB.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod append;
 mod bitmap;
 mod bypass;
@@ -34,6 +35,7 @@ mod index;
 mod invariants;
 mod latencies;
 mod leaf;
+mod life;
 mod log;
 mod map;
 mod meta;
@@ -47,6 +49,7 @@ mod read;
 mod read_cache;
 mod recovery;
 mod replay;
+mod ring;
 mod seats;
 mod segments;
 mod state;

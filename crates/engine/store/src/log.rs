@@ -1,213 +1,255 @@
-//! The ring of the log: where the next batch goes, what is live, when there is room. Arithmetic only.
+//! The log of an open disk group: where it stands, what rounds of destage took of it, what they are asked for, how fast guests may go.
 //!
-//! Promises    a batch never crosses a segment; a position is never used twice; a segment is entered only when the
-//!             tail has left it (I6) and no read of its old contents is under way
-//!             batches end in order: what counts as durable has no gap, though several may be with the device at once; those
-//!             stand in one segment
+//! Promises    a segment is left only between batches, and where destage asked for it
+//! Assumes     one writer task, one destage task
+//! Not here    where a batch goes (`ring.rs`), what waits for one (`admission.rs`), who writes (`append.rs`), what a round does
+//!             (`destage.rs`), the rate of acknowledgements (`pace.rs`)
 
-use std::collections::VecDeque;
+use std::time::Duration;
 
 use cairn_format::{BatchHeader, CacheRegions};
+use cairn_types::BLOCK_BYTES;
+use futures::channel::oneshot;
 
-/// Segments kept for trims, deletes, undo and records, in per cent of the log (at least one segment).
-const RESERVE_PERCENT: u64 = 2;
+use crate::{
+    error::StoreError,
+    options::StoreOptions,
+    pace::{Fill, Pace},
+    ring::{Ring, congestion_delay_us},
+    stats::LogHealth,
+};
 
-/// The ring and its ends, in bytes since the log was made.
-#[derive(Debug, Clone)]
-pub(crate) struct Ring {
-    pub segment_bytes: u64,
-    pub segments: u64,
-    pub offset: u64,
-    /// Start of the oldest live segment.
-    pub tail: u64,
-    /// Where the next batch goes, unless it does not fit the segment.
-    pub head: u64,
-    pub previous_position: u64,
-    pub previous_crc: u32,
-    /// End of the last batch that was written: all before it is on stable media.
-    pub durable: u64,
-    /// Where the batches stand that are being written or follow one that is, or whose write failed, in the order of the log:
-    /// position and end.
-    pub in_flight: VecDeque<(u64, u64)>,
+/// A round takes at most this part of the log. Three may be under way: a tenth of the log.
+const ROUNDS_PER_LOG: u64 = 32;
+/// Per cent of the log from which on it does not count as drained. Not zero: guests may go on writing, and what came since
+/// the last round is in the log.
+const DIRTY_PERCENT_MAX: u64 = 1;
+
+/// Who waits until all that was in the log is destaged.
+pub(crate) type DrainWaiter = oneshot::Sender<Result<(), StoreError>>;
+
+/// What the destager does next.
+pub(crate) enum Work {
+    /// Begin a round; those that are under way go on.
+    Round {
+        new_tail: u64,
+    },
+    /// A transaction for what is not in the log.
+    Tidy {
+        tail: u64,
+    },
+    /// No round is to begin: finish those that are under way, then rest.
+    Wait,
+    End,
 }
 
-/// What asks for room in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
-    /// Trims, deletes, undo, settle, records: they may use the reserve.
-    Reserve,
-    /// Writes, copies, creations.
-    Normal,
+/// The log while it is open.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub ring: Ring,
+    id: u64,
+    health: LogHealth,
+    /// The rounds under way reach up to here, if beyond the tail.
+    gathered_to: u64,
+    /// How fast destage is, and guests may be.
+    pace: Pace,
+    /// How long the last acknowledgements waited, in microseconds.
+    delay_us: u64,
+    /// Time of the last batch, in nanoseconds of the clock.
+    last_batch_ns: u64,
+    /// Destage up to here, whatever the fill.
+    drain_to: Option<u64>,
+    drain_waiters: Vec<DrainWaiter>,
+    /// Something waits for a transaction though no log segment does: a deleted component, a lost one.
+    tidy: bool,
+    /// The writer is to leave its segment, so that it can be destaged. Never in a group that stopped.
+    close_wanted: bool,
 }
 
-impl Ring {
-    pub fn new(regions: &CacheRegions, tail: u64) -> Self {
-        let segment_bytes = u64::from(regions.log_segment_bytes);
+impl Log {
+    pub fn new(regions: &CacheRegions) -> Self {
         Self {
-            segment_bytes,
-            segments: regions.log_bytes / segment_bytes,
-            offset: regions.log_offset,
-            tail,
-            head: tail,
-            previous_position: u64::MAX,
-            previous_crc: 0,
-            durable: tail,
-            in_flight: VecDeque::new(),
-        }
-    }
-    pub fn size(&self) -> u64 {
-        self.segment_bytes * self.segments
-    }
-    pub fn used(&self) -> u64 {
-        self.head - self.tail
-    }
-    pub fn segment_of(&self, position: u64) -> u64 {
-        position / self.segment_bytes
-    }
-    /// The physical segment under a logical one.
-    pub fn physical(&self, segment: u64) -> u64 {
-        segment % self.segments
-    }
-    pub fn device_offset(&self, position: u64) -> u64 {
-        self.offset + position % self.size()
-    }
-    /// Bytes left in the segment of the head. A head at a segment's start has not entered it.
-    pub fn left_in_segment(&self) -> u64 {
-        (self.segment_bytes - self.head % self.segment_bytes) % self.segment_bytes
-    }
-    fn reserve_segments(&self) -> u64 {
-        (self.segments * RESERVE_PERCENT / 100).max(1)
-    }
-    /// Where a batch of `bytes` would begin: here, or at the next segment's start.
-    pub fn place(&self, bytes: u64) -> u64 {
-        if bytes <= self.left_in_segment() { self.head } else { self.head.next_multiple_of(self.segment_bytes) }
-    }
-    /// Whether a batch of `bytes` may be written now.
-    pub fn has_room(&self, bytes: u64, class: Class) -> bool {
-        let start = self.place(bytes);
-        let held = match class {
-            Class::Reserve => 0,
-            Class::Normal => self.reserve_segments(),
-        };
-        let used = self.segment_of(start) + 1 - self.segment_of(self.tail);
-        used + held <= self.segments
-    }
-    /// Segments from the tail that no batch will be added to, nor is being written.
-    pub fn closed_segments(&self) -> u64 {
-        let first = self.in_flight.front().map_or(self.head, |(position, _)| *position);
-        self.segment_of(first) - self.segment_of(self.tail)
-    }
-    /// A batch is being written: the next one goes behind it.
-    pub fn begin(&mut self, header: &BatchHeader) {
-        assert!(header.position >= self.head, "positions only grow");
-        self.in_flight.push_back((header.position, header.end()));
-        self.head = header.end();
-        self.previous_position = header.position;
-        self.previous_crc = header.crc;
-    }
-    /// The first of the batches that are being written is on the medium, as all before it are.
-    pub fn written(&mut self, header: &BatchHeader) {
-        let first = self.in_flight.pop_front();
-        assert_eq!(first, Some((header.position, header.end())), "batches end in order");
-        self.durable = header.end();
-    }
-    /// Whether a batch there would not stand in the segment of one that is being written.
-    ///
-    /// It has to wait: a segment's first batch may be the first that is read back one day, with no chain to say whether it counts.
-    pub fn parts_from_one_in_flight(&self, position: u64) -> bool {
-        self.in_flight.back().is_some_and(|(last, _)| self.segment_of(*last) != self.segment_of(position))
-    }
-    /// Leaves the rest of the head's segment unused, so that destage may take it.
-    pub fn close_segment(&mut self) {
-        assert!(self.in_flight.is_empty(), "a segment is closed between batches");
-        self.head = self.head.next_multiple_of(self.segment_bytes);
-    }
-    /// Begins a new chain at the head: nothing before it is read again.
-    pub fn restart(&mut self) {
-        assert_eq!(self.head, self.tail);
-        self.durable = self.head;
-        self.previous_position = u64::MAX;
-        self.previous_crc = 0;
-    }
-    pub fn move_tail(&mut self, tail: u64) {
-        assert!(tail >= self.tail && tail.is_multiple_of(self.segment_bytes));
-        self.tail = tail;
-        self.head = self.head.max(tail);
-    }
-    /// Share of the log in use, 0..=1000.
-    pub fn fill_permille(&self) -> u64 {
-        self.fill_permille_from(self.tail)
-    }
-    /// The same with the tail at `from`: as if the rounds up to there were over.
-    pub fn fill_permille_from(&self, from: u64) -> u64 {
-        let used = self.segment_of(self.head + self.segment_bytes - 1) - self.segment_of(from);
-        used * 1000 / self.segments
-    }
-}
-
-/// Congestion on the scale that vSAN shows: 0 up to the low mark, 255 from the high one, a straight line between.
-pub(crate) fn congestion(fill_permille: u64, low_percent: u8, high_percent: u8) -> u8 {
-    let (low, high) = (u64::from(low_percent) * 10, u64::from(high_percent) * 10);
-    if fill_permille <= low || high <= low {
-        return 0;
-    }
-    ((fill_permille.min(high) - low) * 255 / (high - low)) as u8
-}
-
-/// How long acknowledgements wait at this fill: nothing below the low mark, rising with the square up to
-/// `max_us` at the high mark, so that writers slow down to the speed of destage without a cliff.
-pub(crate) fn congestion_delay_us(fill_permille: u64, low_percent: u8, high_percent: u8, max_us: u64) -> u64 {
-    let (low, high) = (u64::from(low_percent) * 10, u64::from(high_percent) * 10);
-    if fill_permille <= low || high <= low {
-        return 0;
-    }
-    let part = (fill_permille.min(high) - low) * 1000 / (high - low);
-    max_us * part * part / 1_000_000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ring() -> Ring {
-        Ring {
-            segment_bytes: 65536,
-            segments: 8,
-            offset: 1 << 20,
-            tail: 0,
-            head: 0,
-            previous_position: u64::MAX,
-            previous_crc: 0,
-            durable: 0,
-            in_flight: VecDeque::new(),
+            ring: Ring::new(regions, 0),
+            id: regions.log_id,
+            health: LogHealth::Sound,
+            gathered_to: 0,
+            pace: Pace::default(),
+            delay_us: 0,
+            last_batch_ns: 0,
+            drain_to: None,
+            drain_waiters: Vec::new(),
+            tidy: false,
+            close_wanted: false,
         }
     }
 
-    #[test]
-    fn delay_rises_without_a_cliff() {
-        let delays: Vec<u64> = (0..=1000).map(|fill| congestion_delay_us(fill, 60, 90, 20_000)).collect();
-        assert!(delays.windows(2).all(|w| w[0] <= w[1] && w[1] - w[0] < 200));
-        assert_eq!((delays[600], delays[900], delays[1000]), (0, 20_000, 20_000));
-        let shown: Vec<u8> = (0..=1000).map(|fill| congestion(fill, 60, 90)).collect();
-        assert!(shown.is_sorted());
-        assert_eq!((shown[600], shown[750], shown[900], shown[1000]), (0, 127, 255, 255));
+    /// What its batches, and the runs in the capacity tier, are marked with.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+    pub fn health(&self) -> LogHealth {
+        self.health
+    }
+    /// Its batches are there up to `ends_at`, as somebody found out; what was found before stays.
+    pub fn found_damaged(&mut self, ends_at: u64) {
+        if self.health == LogHealth::Sound {
+            self.health = LogHealth::Damaged { ends_at };
+        }
+    }
+    /// Whoever relies on the group has dealt with the damage.
+    pub fn accept_damage(&mut self) {
+        self.health = LogHealth::Sound;
     }
 
-    #[test]
-    fn batches_stay_inside_segments_and_the_reserve_is_kept() {
-        let mut ring = ring();
-        assert_eq!(ring.place(8192), 0);
-        ring.head = 61440;
-        assert_eq!(ring.place(4096), 61440);
-        assert_eq!(ring.place(8192), 65536);
-        ring.head = 6 * 65536;
-        assert!(ring.has_room(4096, Class::Normal));
-        ring.head = 6 * 65536 + 61440;
-        assert!(!ring.has_room(8192, Class::Normal));
-        assert!(ring.has_room(8192, Class::Reserve));
-        ring.head = 8 * 65536;
-        assert!(!ring.has_room(4096, Class::Reserve));
-        ring.move_tail(65536);
-        assert!(ring.has_room(4096, Class::Reserve));
+    /// The header of the next batch, to be filled in.
+    pub fn header(&self, position: u64, open_count: u64) -> BatchHeader {
+        self.ring.header(self.id, position, open_count)
+    }
+    /// The first batch of those that are being written is on the medium.
+    pub fn written(&mut self, header: &BatchHeader, now_ns: u64) {
+        self.ring.written(header);
+        self.last_batch_ns = now_ns;
+    }
+    pub fn last_batch_ns(&self) -> u64 {
+        self.last_batch_ns
+    }
+
+    /// How long the acknowledgements of a batch wait whose `bytes` are in the log now.
+    pub fn acknowledge_after(&mut self, now_ns: u64, bytes: u64, tuning: &StoreOptions) -> Duration {
+        let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
+        let mark = |percent: u8| self.ring.size() / 100 * u64::from(percent);
+        let under_way = self.gathered_to.saturating_sub(self.ring.tail());
+        let fill = Fill { used: self.ring.used(), under_way, low: mark(low), high: mark(high) };
+        let max_us = tuning.congestion_delay_max_us;
+        let delay = self.pace.delay(now_ns, bytes, fill, Duration::from_micros(max_us)).unwrap_or_else(|| {
+            Duration::from_micros(congestion_delay_us(self.ring.fill_permille(), low, high, max_us))
+        });
+        self.delay_us = delay.as_micros() as u64;
+        delay
+    }
+    /// How long the last acknowledgements waited, in microseconds.
+    pub fn delay_us(&self) -> u64 {
+        self.delay_us
+    }
+
+    pub fn wants_close(&self) -> bool {
+        self.close_wanted
+    }
+    /// Leaves the head's segment, if a drain asked for it: only the writer does, between its batches.
+    pub fn close_if_wanted(&mut self) -> bool {
+        let wanted = std::mem::take(&mut self.close_wanted);
+        if wanted {
+            self.ring.close_segment();
+        }
+        wanted
+    }
+
+    /// Asks for all that is in the log now to be destaged.
+    pub fn request_drain(&mut self) {
+        let target = self.ring.head().next_multiple_of(self.ring.segment_bytes());
+        self.drain_to = self.drain_to.max(Some(target));
+    }
+    /// The same, and tells `waiter` when it is.
+    pub fn drain(&mut self, waiter: DrainWaiter) {
+        self.request_drain();
+        self.drain_waiters.push(waiter);
+    }
+    pub fn is_draining(&self) -> bool {
+        self.drain_to.is_some()
+    }
+    /// Tells those who wait, where nothing is to be drained any more.
+    pub fn answer_drains(&mut self) {
+        if self.drain_to.is_none() {
+            self.answer_waiters(&Ok(()));
+        }
+    }
+    /// Tells all who wait that nothing comes any more.
+    pub fn refuse_drains(&mut self, error: &StoreError) {
+        self.answer_waiters(&Err(error.clone()));
+    }
+    fn answer_waiters(&mut self, answer: &Result<(), StoreError>) {
+        std::mem::take(&mut self.drain_waiters).into_iter().for_each(|waiter| drop(waiter.send(answer.clone())));
+    }
+    /// The log stays as it is.
+    pub fn stop(&mut self, error: &StoreError) {
+        self.drain_to = None;
+        self.close_wanted = false;
+        self.refuse_drains(error);
+    }
+    pub fn is_drained(&self) -> bool {
+        self.ring.used() * 100 < self.ring.size() * DIRTY_PERCENT_MAX
+    }
+
+    /// Asks for a transaction though no segment waits for one.
+    pub fn want_tidy(&mut self) {
+        self.tidy = true;
+    }
+    /// Destage has something to do, however full the log is.
+    pub fn wants_destage(&self) -> bool {
+        self.tidy || self.drain_to.is_some()
+    }
+
+    /// Bytes of the log that one round takes, at least a segment. A round gives its room back in one piece at its end: in a small
+    /// log a large one is a stop and a burst for guests that wait for it (a quarter of a log of 128 MiB: one second in two).
+    pub fn round_bytes(&self, tuning: &StoreOptions) -> u64 {
+        let segment_bytes = self.ring.segment_bytes();
+        let part = self.ring.segments() / ROUNDS_PER_LOG * segment_bytes;
+        let bytes = (u64::from(tuning.destage_blocks_max) * u64::from(BLOCK_BYTES)).min(part);
+        (bytes / segment_bytes).max(1) * segment_bytes
+    }
+    /// Where the next round begins.
+    pub fn gathered_to(&self) -> u64 {
+        self.gathered_to.max(self.ring.tail())
+    }
+    /// A round up to `new_tail` begins; tells where it does.
+    pub fn take_round(&mut self, new_tail: u64) -> u64 {
+        let from = self.gathered_to();
+        self.gathered_to = new_tail.max(from);
+        from
+    }
+    /// What the rounds under way took is gathered anew.
+    pub fn give_up_rounds(&mut self) {
+        self.gathered_to = self.ring.tail();
+    }
+    /// Destage begins after a rest.
+    pub fn destage_begins(&mut self, now_ns: u64) {
+        self.pace.begun(now_ns);
+    }
+    /// A round freed so much.
+    pub fn freed(&mut self, now_ns: u64, bytes: u64) {
+        self.pace.freed(now_ns, bytes);
+    }
+
+    /// What destage does next. `idle`: no round is under way; `placed`: enough stands in the capacity tier for a round.
+    pub fn next_work(&mut self, tuning: &StoreOptions, placed: bool, idle: bool) -> Work {
+        let from = self.gathered_to();
+        let tail = self.ring.tail();
+        let closed = tail + self.ring.closed_segments() * self.ring.segment_bytes();
+        let part = from + self.round_bytes(tuning);
+        if let Some(target) = self.drain_to {
+            if tail >= target && idle {
+                // All is in segments; one more transaction for what is not in the log: marks, deletions, losses.
+                self.drain_to = None;
+                return Work::Tidy { tail };
+            }
+            if closed < target {
+                self.close_wanted = true;
+            }
+            if from < closed.min(target) {
+                return Work::Round { new_tail: part.min(closed) };
+            }
+            return Work::Wait;
+        }
+        let full = self.ring.fill_permille_from(from) >= u64::from(tuning.destage_percent) * 10;
+        if (full || placed) && closed > from {
+            return Work::Round { new_tail: part.min(closed) };
+        }
+        if placed {
+            self.close_wanted = true;
+        }
+        if idle && std::mem::take(&mut self.tidy) {
+            return Work::Tidy { tail };
+        }
+        Work::Wait
     }
 }

@@ -11,8 +11,8 @@ use cairn_types::{BLOCK_BYTES, ComponentId, OpId, Time};
 use crate::{
     capacity::OutBlock,
     error::StoreError,
-    log::Class,
     queue::{Charged, DataParts, Done, Queued},
+    ring::Class,
     segments::{STREAMS, Segments},
 };
 

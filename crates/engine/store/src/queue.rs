@@ -11,7 +11,7 @@ use cairn_types::{ComponentId, Time};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
 
-use crate::{error::StoreError, log::Class};
+use crate::{error::StoreError, ring::Class};
 
 /// Bytes that are worth a batch of their own.
 const LARGE_BATCH_BYTES: u64 = 256 << 10;
@@ -82,7 +82,7 @@ pub(crate) fn bytes_of(data: &[Bytes]) -> u64 {
 /// What waits for the log, by class.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    pub normal: VecDeque<Queued>,
+    normal: VecDeque<Queued>,
     reserve: VecDeque<Queued>,
     next_number: u64,
 }
@@ -130,6 +130,13 @@ impl Queue {
             Class::Normal => self.normal.pop_front(),
             Class::Reserve => self.reserve.pop_front(),
         }
+    }
+    /// Takes out those of the normal class that are so.
+    pub fn take_normal(&mut self, which: impl Fn(&LogRecord) -> bool) -> VecDeque<Queued> {
+        let all = std::mem::take(&mut self.normal);
+        let (taken, kept) = all.into_iter().partition(|queued| which(&queued.record));
+        self.normal = kept;
+        taken
     }
     /// Answers everything that waits.
     pub fn fail_all(&mut self, error: &StoreError) {

@@ -468,8 +468,8 @@ impl Planner {
                 }
                 Body::Data { place: Place::Log(position), .. } => {
                     let position = position + index * u64::from(BLOCK_BYTES);
-                    let offset = state.ring.device_offset(position);
-                    let segment = state.ring.physical(state.ring.segment_of(position));
+                    let offset = state.log.ring.device_offset(position);
+                    let segment = state.log.ring.physical(state.log.ring.segment_of(position));
                     self.block(state, id, block, crc, (LOG, offset, segment), inner);
                 }
                 Body::Data { place: Place::Slots(slots), .. } => {

@@ -24,7 +24,7 @@ use crate::{
     index::{Body, Place, Record},
     latencies::Stages,
     leaf::Leaf,
-    log::Ring,
+    log::Log,
     map::Map,
     meta::{Meta, RedbMeta},
     occupant::{Found, find_superblock},
@@ -36,7 +36,6 @@ use crate::{
     },
     segments::{COUNTS_MAX, Pins, Segments},
     state::{Deleted, State},
-    stats::LogHealth,
 };
 
 /// Rows of one metadata read while loading.
@@ -324,30 +323,17 @@ impl State {
             deleted: Default::default(),
             records: Default::default(),
             seats: Default::default(),
-            ring: Ring::new(regions, 0),
-            log_id: regions.log_id,
+            log: Log::new(regions),
             devices: capacity.iter().enumerate().map(segments).collect(),
             map: Map::new(options.map_cache_bytes),
             cache: ReadCache::new(options.read_cache_bytes),
-            short_of_room: Default::default(),
-            queue: Default::default(),
-            placing: Default::default(),
-            health: LogHealth::Sound,
+            admission: Default::default(),
+            life: Default::default(),
             counters: StoreCounters::default(),
             stages: Stages::default(),
             outcomes_max: options.outcomes_max,
             round: 1,
             tickets: 0,
-            gathered_to: 0,
-            pace: Default::default(),
-            delay_us: 0,
-            stopped: None,
-            closing: false,
-            drain_to: None,
-            tidy: false,
-            close_wanted: false,
-            drain_waiters: Vec::new(),
-            last_batch_ns: 0,
         }
     }
 
@@ -406,12 +392,10 @@ impl State {
         if counts.into_iter().any(|count| count >= COUNTS_MAX) {
             return Err(MetaError("the state row is not readable".into()));
         }
-        if stored.tail % self.ring.segment_bytes != 0 {
+        if stored.tail % self.log.ring.segment_bytes() != 0 {
             return Err(MetaError("the log's tail is not at a segment's start".into()));
         }
-        self.ring.tail = stored.tail;
-        self.ring.head = stored.tail;
-        self.ring.durable = stored.tail;
+        self.log.ring.resume(stored.tail);
         self.finish_load();
         Ok(stored)
     }
@@ -501,7 +485,9 @@ impl State {
                 device.used += component.used();
             }
         }
-        self.tidy = !self.deleted_to_empty().is_empty();
+        if !self.deleted_to_empty().is_empty() {
+            self.log.want_tidy();
+        }
         for deleted in self.deleted.values() {
             if let Some(device) = self.devices.get_mut(deleted.device as usize) {
                 device.charged += deleted.base_blocks;

@@ -29,9 +29,9 @@ use futures::future::join_all;
 
 use crate::{
     error::StoreError,
+    log::Log,
     rows::StateRow,
     state::{At, State},
-    stats::LogHealth,
 };
 
 const PAGE: u64 = BLOCK_BYTES as u64;
@@ -75,10 +75,10 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
     // Those that no header after them says were durable.
     let mut held: VecDeque<Held> = VecDeque::new();
     // Once round the ring at most: a valid chain cannot be longer, a damaged device may say anything.
-    let limit = state.ring.tail + state.ring.size();
-    let mut at = state.ring.tail;
+    let limit = state.log.ring.tail() + state.log.ring.size();
+    let mut at = state.log.ring.tail();
     loop {
-        let Some(next) = find_next(disk, state, &mut segment, at, chain.as_ref()).await? else {
+        let Some(next) = find_next(disk, &state.log, &mut segment, at, chain.as_ref()).await? else {
             break;
         };
         if next.header.end() > limit {
@@ -92,9 +92,9 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
         chain = Some(next.header);
         held.push_back(next);
     }
-    let evidence = durable_evidence(disk, state, held.front().map_or(at, |first| first.header.position)).await;
+    let evidence = durable_evidence(disk, &state.log, held.front().map_or(at, |first| first.header.position)).await;
     let durable = evidence.durable.max(stored.durable_position);
-    let mut damaged = damaged_end(disk, state, &mut segment, at, chain.as_ref()).await?;
+    let mut damaged = damaged_end(disk, &state.log, &mut segment, at, chain.as_ref()).await?;
     for last in held {
         if last.data != Data::Sound && durable < last.header.end() && !Canary::TornTailBelieved.sings() {
             at = last.header.position;
@@ -103,32 +103,30 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
         }
         apply(state, last);
     }
-    state.ring.head = state.ring.head.max(at.min(limit));
+    state.log.ring.raise_head(at.min(limit));
     if let Some(ends_at) = stored.damaged_at {
-        state.health = LogHealth::Damaged { ends_at };
+        state.log.found_damaged(ends_at);
     }
     let damaged = damaged.filter(|_| !Canary::TornBelievedOverSound.sings());
-    if durable <= state.ring.durable && damaged.is_none() {
+    if durable <= state.log.ring.durable() && damaged.is_none() {
         return Ok(Replayed::Sound);
     }
-    if state.health == LogHealth::Sound {
-        state.health = LogHealth::Damaged { ends_at: state.ring.durable };
-    }
-    let last = durable.max(evidence.highest).max(state.ring.head).max(damaged.unwrap_or(0));
-    Ok(Replayed::Damaged { jump_to: (last + 1).next_multiple_of(state.ring.segment_bytes) })
+    state.log.found_damaged(state.log.ring.durable());
+    let last = durable.max(evidence.highest).max(state.log.ring.head()).max(damaged.unwrap_or(0));
+    Ok(Replayed::Damaged { jump_to: (last + 1).next_multiple_of(state.log.ring.segment_bytes()) })
 }
 
 /// Where a batch stands behind the last readable one that was damaged rather than torn: here, or at the next segment's start.
 async fn damaged_end<D: Disk>(
     disk: &D,
-    state: &State,
+    log: &Log,
     segment: &mut Segment,
     at: u64,
     before: Option<&BatchHeader>,
 ) -> Result<Option<u64>, StoreError> {
-    for position in [at, at.next_multiple_of(state.ring.segment_bytes)] {
-        segment.load(disk, state, position).await?;
-        if segment.is_damaged_header(position, state, before) {
+    for position in [at, at.next_multiple_of(log.ring.segment_bytes())] {
+        segment.load(disk, log, position).await?;
+        if segment.is_damaged_header(position, log, before) {
             return Ok(Some(position));
         }
     }
@@ -138,9 +136,7 @@ async fn damaged_end<D: Disk>(
 fn apply(state: &mut State, held: Held) {
     let header = held.header;
     let mut data = header.position + u64::from(header.header_bytes);
-    state.ring.head = state.ring.head.max(header.position);
-    state.ring.begin(&header);
-    state.ring.written(&header);
+    state.log.ring.replayed(&header);
     for record in held.records {
         let at = At { position: header.position, data };
         data += record.data_blocks() * PAGE;
@@ -151,15 +147,15 @@ fn apply(state: &mut State, held: Held) {
 /// The batch that follows: right here, or at the next segment's start when the writer left this one.
 async fn find_next<D: Disk>(
     disk: &D,
-    state: &State,
+    log: &Log,
     segment: &mut Segment,
     at: u64,
     before: Option<&BatchHeader>,
 ) -> Result<Option<Held>, StoreError> {
-    let next_start = at.next_multiple_of(state.ring.segment_bytes);
+    let next_start = at.next_multiple_of(log.ring.segment_bytes());
     for position in [at, next_start] {
-        segment.load(disk, state, position).await?;
-        if let Some(held) = segment.batch_at(position, state, before) {
+        segment.load(disk, log, position).await?;
+        if let Some(held) = segment.batch_at(position, log, before) {
             return Ok(Some(held));
         }
         if position == next_start {
@@ -179,13 +175,13 @@ struct Segment {
 }
 
 impl Segment {
-    async fn load<D: Disk>(&mut self, disk: &D, state: &State, position: u64) -> Result<(), StoreError> {
-        let len = state.ring.segment_bytes;
+    async fn load<D: Disk>(&mut self, disk: &D, log: &Log, position: u64) -> Result<(), StoreError> {
+        let len = log.ring.segment_bytes();
         let start = position / len * len;
         if self.start == Some(start) {
             return Ok(());
         }
-        let offset = state.ring.device_offset(start);
+        let offset = log.ring.device_offset(start);
         (self.data, self.unread) = match disk.read(offset, len as u32).await {
             Ok(data) => (data, BTreeSet::new()),
             // One bad sector must not hide the rest of the segment.
@@ -195,11 +191,11 @@ impl Segment {
         Ok(())
     }
 
-    fn batch_at(&self, position: u64, state: &State, before: Option<&BatchHeader>) -> Option<Held> {
+    fn batch_at(&self, position: u64, log: &Log, before: Option<&BatchHeader>) -> Option<Held> {
         let start = self.start?;
         let bytes = self.data.get((position - start) as usize..)?;
         let header = decode_batch_header(bytes).ok()?;
-        if !self.is_next(&header, position, state, before) {
+        if !self.is_next(&header, position, log, before) {
             return None;
         }
         let records = decode_batch_records(&header, bytes).ok()?;
@@ -223,17 +219,17 @@ impl Segment {
     }
 
     /// Whether the header is of this log, of this place, and behind `before`.
-    fn is_next(&self, header: &BatchHeader, position: u64, state: &State, before: Option<&BatchHeader>) -> bool {
+    fn is_next(&self, header: &BatchHeader, position: u64, log: &Log, before: Option<&BatchHeader>) -> bool {
         let chained = before.is_none_or(|b| {
             let follows = header.previous_position == b.position && header.previous_crc == b.crc;
             follows && header.open_count >= b.open_count
         });
-        let end = position % state.ring.segment_bytes + u64::from(header.header_bytes) + u64::from(header.data_bytes);
-        header.log_id == state.log_id && header.position == position && chained && end <= state.ring.segment_bytes
+        let end = position % log.ring.segment_bytes() + u64::from(header.header_bytes) + u64::from(header.data_bytes);
+        header.log_id == log.id() && header.position == position && chained && end <= log.ring.segment_bytes()
     }
 
     /// Whether what stands here, and is no batch, was the next one's header until a bit of it was turned over, or cannot be read.
-    fn is_damaged_header(&self, position: u64, state: &State, before: Option<&BatchHeader>) -> bool {
+    fn is_damaged_header(&self, position: u64, log: &Log, before: Option<&BatchHeader>) -> bool {
         let start = self.start.expect("a segment was read");
         let page = (position - start) / PAGE;
         let Some(bytes) = self.data.get((position - start) as usize..) else { return false };
@@ -243,7 +239,7 @@ impl Segment {
         match (decode_batch_header(bytes), one_bit_off_header(bytes)) {
             // Of another time, whatever part of it is bad.
             (Ok(_), _) => false,
-            (Err(_), Some(header)) => self.is_next(&header, position, state, before),
+            (Err(_), Some(header)) => self.is_next(&header, position, log, before),
             (Err(_), None) => unread,
         }
     }
@@ -277,11 +273,11 @@ struct Evidence {
 }
 
 /// Looks for headers from here on: in the rest of the segment, and at the start of every other one.
-async fn durable_evidence<D: Disk>(disk: &D, state: &State, from: u64) -> Evidence {
-    let ring = &state.ring;
-    let rest = (from..from.next_multiple_of(ring.segment_bytes)).step_by(PAGE as usize);
-    let first = from.next_multiple_of(ring.segment_bytes);
-    let starts = (first..ring.tail + ring.size()).step_by(ring.segment_bytes as usize);
+async fn durable_evidence<D: Disk>(disk: &D, log: &Log, from: u64) -> Evidence {
+    let ring = &log.ring;
+    let rest = (from..from.next_multiple_of(ring.segment_bytes())).step_by(PAGE as usize);
+    let first = from.next_multiple_of(ring.segment_bytes());
+    let starts = (first..ring.tail() + ring.size()).step_by(ring.segment_bytes() as usize);
     let positions: Vec<u64> = rest.chain(starts).collect();
     let mut evidence = Evidence::default();
     for group in positions.chunks(EVIDENCE_READS) {
@@ -293,7 +289,7 @@ async fn durable_evidence<D: Disk>(disk: &D, state: &State, from: u64) -> Eviden
                 other => other.ok(),
             };
             // A header of an earlier wrap, or of another log, stands for nothing.
-            if let Some(header) = header.filter(|h| h.log_id == state.log_id && h.position == position) {
+            if let Some(header) = header.filter(|h| h.log_id == log.id() && h.position == position) {
                 evidence.durable = evidence.durable.max(header.durable_position);
                 evidence.highest = evidence.highest.max(header.end());
             }

@@ -4,28 +4,25 @@
 //! Assumes     records are applied in log order, and only when durable
 //! Not here    queueing (`append.rs`), folding into the map (`destage.rs`)
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_metrics::StoreCounters;
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, DeviceRoom, ObjectId, OpId, demand_bytes};
-use futures::channel::oneshot;
 use smallvec::SmallVec;
 
 use crate::{
+    admission::Admission,
     component::Component,
     error::StoreError,
     index::{Body, Place, Record, Records},
     latencies::Stages,
-    log::Ring,
+    life::Life,
+    log::Log,
     map::Map,
-    pace::Pace,
-    placing::Placing,
-    queue::{Queue, Queued},
     read_cache::ReadCache,
     seats::Seats,
     segments::Segments,
-    stats::LogHealth,
 };
 
 /// A deleted component whose map is not emptied, or whose records may still be in the log.
@@ -50,16 +47,12 @@ pub(crate) struct State {
     pub deleted: BTreeMap<ComponentId, Deleted>,
     pub records: Records,
     pub seats: Seats,
-    pub ring: Ring,
-    pub log_id: u64,
+    pub log: Log,
     pub devices: Vec<Segments>,
     pub map: Map,
     pub cache: ReadCache,
-    pub queue: Queue,
-    /// Found no room where destage will make some: admitted when it has, or refused after a while.
-    pub short_of_room: VecDeque<Queued>,
-    pub placing: Placing,
-    pub health: LogHealth,
+    pub admission: Admission,
+    pub life: Life,
     pub counters: StoreCounters,
     pub stages: Stages,
     /// Outcomes of requests that a component remembers, at most.
@@ -68,25 +61,6 @@ pub(crate) struct State {
     pub round: u64,
     /// Counts what is written to capacity devices and waits for its transaction, or its record: rounds, cleanings, copies.
     pub tickets: u64,
-    /// The rounds under way reach up to here, if beyond the tail.
-    pub gathered_to: u64,
-    /// How fast destage is, and guests may be.
-    pub pace: Pace,
-    /// How long the last acknowledgements waited, in microseconds.
-    pub delay_us: u64,
-    /// Set when a device that the group cannot do without failed.
-    pub stopped: Option<StoreError>,
-    pub closing: bool,
-    /// Destage up to here, whatever the fill.
-    pub drain_to: Option<u64>,
-    /// Something waits for a transaction though no log segment does: a deleted component, a lost one.
-    pub tidy: bool,
-    /// The writer is to leave its segment, so that it can be destaged. Never in a group that stopped.
-    pub close_wanted: bool,
-    /// Who waits for the tail to reach a position.
-    pub drain_waiters: Vec<(u64, oneshot::Sender<Result<(), StoreError>>)>,
-    /// Time of the last batch, in nanoseconds of the clock.
-    pub last_batch_ns: u64,
 }
 
 /// What applying a record came to.
@@ -258,14 +232,14 @@ impl State {
         self.cache.forget_component(id);
         let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
         self.deleted.insert(id, deleted);
-        self.tidy = true;
+        self.log.want_tidy();
         Applied::Done
     }
 
     /// Puts the parts of an operation into the index.
     fn put(&mut self, head: Head, parts: Parts, at: At) -> Applied {
         let Head { component, op, settled, client, written } = head;
-        let (segment, outcomes_max) = (self.ring.segment_of(at.position), self.outcomes_max);
+        let (segment, outcomes_max) = (self.log.ring.segment_of(at.position), self.outcomes_max);
         // What is not applied in the end is forgotten in vain, and read again.
         parts.iter().for_each(|(range, _)| self.cache.forget(component, *range));
         let applied = self.change(component, |c, records| {
@@ -313,7 +287,7 @@ impl State {
         }
         let applied = self.put(head, parts, at);
         if applied == Applied::Done && !Canary::PlacedNotHeld.sings() {
-            let log_segment = self.ring.segment_of(at.position);
+            let log_segment = self.log.ring.segment_of(at.position);
             runs.into_iter().for_each(|run| self.devices[device].hold(log_segment, run));
         }
         applied
@@ -344,21 +318,9 @@ impl State {
     /// The group takes no writes until it is opened again: whoever waits is told, and the log stays as it is. A batch
     /// whose write failed stays in flight, as nobody knows what is on the medium there.
     pub fn stop(&mut self, error: StoreError) {
-        self.queue.fail_all(&error);
-        self.placing.fail_all(&error);
-        self.refuse_short_of_room(|_| true, &error);
-        self.drain_to = None;
-        self.close_wanted = false;
-        let waiters = std::mem::take(&mut self.drain_waiters);
-        waiters.into_iter().for_each(|(_, waiter)| drop(waiter.send(Err(error.clone()))));
-        self.stopped.get_or_insert(error);
-    }
-
-    /// Asks for all that is in the log now to be destaged.
-    pub fn request_drain(&mut self) -> u64 {
-        let target = self.ring.head.next_multiple_of(self.ring.segment_bytes);
-        self.drain_to = self.drain_to.max(Some(target));
-        target
+        self.admission.fail_all(&error);
+        self.log.stop(&error);
+        self.life.stop(error);
     }
 
     /// Blocks that may still be charged to a device.
@@ -371,16 +333,6 @@ impl State {
     pub fn room_to_come(&self, device: u8) -> u64 {
         let segments = &self.devices[device as usize];
         if segments.failed { 0 } else { segments.limit().saturating_sub(segments.used) }
-    }
-
-    /// Refuses those of what waits for room that are so.
-    pub fn refuse_short_of_room(&mut self, which: impl Fn(&Queued) -> bool, error: &StoreError) {
-        for queued in std::mem::take(&mut self.short_of_room) {
-            match which(&queued) {
-                true => drop(queued.done.send(Err(error.clone()))),
-                false => self.short_of_room.push_back(queued),
-            }
-        }
     }
 
     /// The room on each capacity device, in the order of devices. Costs a look at each component.

@@ -234,13 +234,13 @@ impl Transaction {
         self.gather_components(state);
         self.gather_segments(state);
         self.gather_objects(state);
-        let damaged_at = match state.health {
+        let damaged_at = match state.log.health() {
             LogHealth::Sound => None,
             LogHealth::Damaged { ends_at } => Some(ends_at),
         };
         let row = StateRow {
-            tail: self.tail.unwrap_or(state.ring.tail),
-            durable_position: state.ring.durable,
+            tail: self.tail.unwrap_or(state.log.ring.tail()),
+            durable_position: state.log.ring.durable(),
             damaged_at,
             next_pending: state.map.next_pending(),
         };
@@ -295,8 +295,8 @@ impl Transaction {
     }
 
     fn gather_components(&mut self, state: &mut State) {
-        let tail = self.tail.unwrap_or(state.ring.tail);
-        let tail_segment = state.ring.segment_of(tail);
+        let tail = self.tail.unwrap_or(state.log.ring.tail());
+        let tail_segment = state.log.ring.segment_of(tail);
         let mut changed = self.bits_after(state);
         for component in state.components.values_mut() {
             component.trim_undone(tail);
@@ -417,7 +417,7 @@ impl Transaction {
     }
 
     fn gather_objects(&mut self, state: &mut State) {
-        let tail = self.tail.unwrap_or(state.ring.tail);
+        let tail = self.tail.unwrap_or(state.log.ring.tail());
         state.seats.take_changes(tail, |object, row| {
             self.batch.insert(rows::object_key(object), row.map(|row| rows::encode(&row)));
         });
@@ -456,12 +456,12 @@ impl Transaction {
             state.round_over(ticket);
         }
         if let Some(tail) = self.tail {
-            let segment = state.ring.segment_of(tail);
-            state.ring.move_tail(tail);
+            let segment = state.log.ring.segment_of(tail);
+            state.log.ring.move_tail(tail);
             state.records.forget_segments_below(segment);
             state.devices.iter_mut().for_each(|segments| segments.let_go_below(segment));
         }
-        let tail = state.ring.tail;
+        let tail = state.log.ring.tail();
         state.seats.forget_before(tail);
         state.deleted.retain(|_, d| !d.emptied || d.position >= tail);
     }

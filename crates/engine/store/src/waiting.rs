@@ -18,10 +18,10 @@ use futures::channel::oneshot;
 use crate::{
     append::no_space,
     disk_group::Inner,
-    error::{StoreError, StoreErrorKind},
-    log::Class,
+    error::StoreError,
     options::StoreOptions,
     queue::{Charge, DataParts, Queued},
+    ring::Class,
     state::State,
 };
 
@@ -34,7 +34,7 @@ impl<E: Env> Inner<E> {
     /// Asks for a drain, where something waits for room that is to be had.
     pub(crate) fn drain_for_room(&self) {
         let mut state = self.state.borrow_mut();
-        if !state.short_of_room.is_empty() {
+        if state.admission.is_short_of_room() {
             state.drain_for_room();
             self.destager.raise();
         }
@@ -43,7 +43,7 @@ impl<E: Env> Inner<E> {
     /// Something was freed: admits what waited for it.
     pub(crate) fn admit_short_of_room(&self) {
         let mut state = self.state.borrow_mut();
-        if state.short_of_room.is_empty() {
+        if !state.admission.is_short_of_room() {
             return;
         }
         state.admit_short_of_room(self.env.now(), &self.tuning);
@@ -56,7 +56,7 @@ impl<E: Env> Inner<E> {
         self.admit_short_of_room();
         let idle = {
             let state = self.state.borrow();
-            !state.short_of_room.is_empty() && state.drain_to.is_none()
+            state.admission.is_short_of_room() && !state.log.is_draining()
         };
         if idle {
             self.env.sleep(ASK_AGAIN).await;
@@ -82,7 +82,7 @@ impl State {
             self.settle_ahead(since, *component, *settled);
         }
         let (done, answer) = oneshot::channel();
-        self.short_of_room.push_back(Queued::new(since, record, data, class, None, None, done));
+        self.admission.wait_for_room(Queued::new(since, record, data, class, None, None, done));
         answer
     }
 
@@ -91,26 +91,26 @@ impl State {
             // Nobody waits for it.
             let (done, _) = oneshot::channel();
             let record = LogRecord::Settle { component, upto };
-            self.queue.push(Queued::new(since, record, DataParts::new(), Class::Reserve, None, None, done));
+            self.admission.queue.push(Queued::new(since, record, DataParts::new(), Class::Reserve, None, None, done));
         }
     }
 
     /// Asks for a drain, where something waits for room. Not before what is queued ahead is in the log: a trim that is settled only
     /// after destage met it is taken up a second time.
     pub(crate) fn drain_for_room(&mut self) {
-        if !self.short_of_room.is_empty() && self.queue.nothing_is_settled() {
-            self.request_drain();
+        if self.admission.is_short_of_room() && self.admission.queue.nothing_is_settled() {
+            self.log.request_drain();
         }
     }
 
     fn admit_short_of_room(&mut self, now: Time, tuning: &StoreOptions) {
-        for mut queued in std::mem::take(&mut self.short_of_room) {
+        for mut queued in self.admission.take_short_of_room() {
             match self.charge_again(&queued.record) {
                 Ok(Charge::Now(charged)) => {
                     queued.charged = charged;
                     self.enter(queued, tuning);
                 }
-                Ok(Charge::Later) if now.since(queued.since) < ROOM_PATIENCE => self.short_of_room.push_back(queued),
+                Ok(Charge::Later) if now.since(queued.since) < ROOM_PATIENCE => self.admission.wait_for_room(queued),
                 Ok(Charge::Later) => drop(queued.done.send(Err(self.still_no_room(&queued.record)))),
                 Err(error) => drop(queued.done.send(Err(error))),
             }
@@ -119,9 +119,7 @@ impl State {
 
     /// What was right when it was asked for may not be any more.
     fn charge_again(&mut self, record: &LogRecord) -> Result<Charge, StoreError> {
-        if self.closing {
-            return Err(StoreError::new(StoreErrorKind::Media, "the disk group is closing"));
-        }
+        self.life.not_closing()?;
         match record {
             LogRecord::Write { component, op, first_block, crcs, .. } => {
                 self.check(*component, Some(*op), BlockRange::new(*first_block, crcs.len() as u32))?;
