@@ -17,13 +17,15 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
-use cairn_format::{BatchHeader, LogPiece, LogRecord, encode_batch};
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, Change, ComponentId, Time};
+use cairn_format::{BatchHeader, LogRecord, encode_batch};
+use cairn_types::{BLOCK_BYTES, Canary, Change, ComponentId, Time};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
 
 use crate::{
-    convert::Converted,
+    bypass::placed_is_due,
+    charge::{charge, uncharge},
+    convert::{Converted, Converter},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, refused},
     log::Log,
@@ -45,11 +47,6 @@ const BATCH_BYTES_MAX: u64 = 1 << 20;
 const BATCHES_MAX: usize = 2;
 /// Operations of a batch that room is made for at once.
 const BATCH_EXPECTED: usize = 64;
-/// Free blocks from which on a write is charged for all of its blocks, without a look at which of them have space already: the
-/// index is large, and the charge is given back when the record is applied. Above what waits for a log at once, unless more
-/// than four hosts write here at their most (64 MiB each): then a group that is nearly full refuses new space that much early.
-/// Overwrites are never refused for it: below this they are charged nothing.
-const AMPLE_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES as u64;
 /// Why what waits is refused.
 const PROMISED_ANEW: &str = "the component was promised anew, to another owner or for another session";
 
@@ -196,7 +193,8 @@ impl<E: Env> Inner<E> {
     }
 
     fn batch_done(self: &Rc<Self>, batch: Batch, began: Time, error: Option<StoreError>) {
-        let mut state = self.state.borrow_mut();
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
         if let Some(error) = error {
             // A failed write is never retried: what is on the medium is unknown until it is read at the next opening.
             batch.operations.into_iter().for_each(|(_, done)| drop(done.send(Err(error.clone()))));
@@ -218,7 +216,7 @@ impl<E: Env> Inner<E> {
         for (queued, done) in batch.operations {
             let at = At { position: batch.header.position, data };
             data += queued.data_bytes;
-            state.uncharge(queued.charged);
+            uncharge(&mut state.components, &mut state.tier, queued.charged);
             crate::stats::count_operation(&mut state.counters, &queued.record, queued.data_bytes);
             if let LogRecord::Write { .. } = queued.record {
                 state.stages.left_queue(queued.since, began);
@@ -236,8 +234,8 @@ impl<E: Env> Inner<E> {
         }
         state.stages.on_written(began, written, writes, delay);
         state.drain_for_room();
-        let work = state.log.wants_destage() || placed && state.placed_is_due(&self.tuning);
-        drop(state);
+        let work = state.log.wants_destage() || placed && placed_is_due(&state.tier, &state.log, &self.tuning);
+        drop(guard);
         if work || fill >= u64::from(self.tuning.destage_percent) * 10 {
             self.destager.raise();
         }
@@ -330,7 +328,11 @@ impl State {
         if let Err(error) = self.life.not_stopped().and_then(|()| self.life.not_closing()) {
             return Admitted::from_iter([Err(error)]);
         }
-        self.convert(change).into_iter().map(|converted| self.enqueue(converted?, since, tuning)).collect()
+        Converter { components: &self.components, tier: &self.tier, log: &self.log }
+            .convert(change)
+            .into_iter()
+            .map(|converted| self.enqueue(converted?, since, tuning))
+            .collect()
     }
 
     fn enqueue(&mut self, (record, data, class): Converted, since: Time, tuning: &crate::StoreOptions) -> Waiting {
@@ -342,13 +344,13 @@ impl State {
                 limit / 2
             )));
         }
-        let charged = match self.charge(&record)? {
+        let charged = match charge(&mut self.components, &mut self.tier, &record)? {
             Charge::Now(charged) => charged,
             Charge::Later => return Ok(self.wait_for_room(since, record, data, class)),
         };
         if let LogRecord::CreateComponent { component, object, size_blocks, reserved_blocks, device } = record {
             // At once, so that writes queued behind it find it.
-            self.create(component, object, size_blocks, reserved_blocks, device);
+            self.components.create(&mut self.tier, component, object, (size_blocks, reserved_blocks), device);
         }
         let (done, answer) = oneshot::channel();
         self.enter(Queued::new(since, record, data, class, charged, None, done), tuning);
@@ -359,55 +361,6 @@ impl State {
     pub(crate) fn enter(&mut self, queued: Queued, tuning: &crate::StoreOptions) {
         let device = self.place_of(&queued.record, queued.data_bytes, tuning);
         self.admission.enter(queued, device);
-    }
-
-    /// Sets space aside for what a record may add, or refuses it.
-    pub(crate) fn charge(&mut self, record: &LogRecord) -> Result<Charge, StoreError> {
-        let new = |id: &ComponentId, range: BlockRange| {
-            let component = &self.components[id];
-            match self.room(component.device) >= AMPLE_BLOCKS {
-                true => u64::from(range.count),
-                false => component.blocks_to_allocate(range, &self.records),
-            }
-        };
-        let (id, blocks): (ComponentId, u64) = match record {
-            LogRecord::Write { component, first_block, crcs, .. } => {
-                (*component, new(component, BlockRange::new(*first_block, crcs.len() as u32)))
-            }
-            LogRecord::Zero { component, range, keep_allocated: true, .. } => (*component, new(component, *range)),
-            LogRecord::Copy { component, pieces, .. } => {
-                let data = |piece: &LogPiece| match piece {
-                    LogPiece::Data { first_block, crcs } => Some(BlockRange::new(*first_block, crcs.len() as u32)),
-                    LogPiece::Hole { .. } => None,
-                };
-                (*component, pieces.iter().filter_map(data).map(|range| new(component, range)).sum())
-            }
-            LogRecord::ResizeComponent { component, reserved_blocks, .. } => {
-                let known = &self.components[component];
-                let more = (*reserved_blocks).saturating_sub(known.charge());
-                let room = self.room(known.device);
-                return if more > room { self.no_room(known.device, more, more) } else { Ok(Charge::Now(None)) };
-            }
-            _ => return Ok(Charge::Now(None)),
-        };
-        let component = &self.components[&id];
-        let (device, before) = (component.device, component.charge());
-        let after = (component.allocated() + component.queued_blocks + blocks).max(component.reserved_blocks);
-        let room = self.room(device);
-        // What is reserved or overwritten costs nothing, however full the device is.
-        if after > before && after - before > room {
-            return self.no_room(device, after - before, blocks);
-        }
-        self.change(id, |c, _| c.queued_blocks += blocks);
-        Ok(Charge::Now(Some((id, blocks))))
-    }
-
-    /// `more` blocks find no room now.
-    fn no_room(&self, device: u8, more: u64, blocks: u64) -> Result<Charge, StoreError> {
-        match more <= self.room_to_come(device) {
-            true => Ok(Charge::Later),
-            false => Err(no_space(blocks, self.room(device))),
-        }
     }
 
     /// Refuses the writes and copies of a component that wait for room in a full log.
@@ -425,7 +378,7 @@ impl State {
     /// asked for later would overtake them.
     pub(crate) fn refuse_copies(&mut self, component: ComponentId) {
         for placement in self.admission.placing.take_those_of(component) {
-            self.uncharge(placement.charged);
+            uncharge(&mut self.components, &mut self.tier, placement.charged);
             let _ = placement.done.send(Err(refused(PROMISED_ANEW)));
         }
         self.refuse_queued(|record| matches!(record, LogRecord::Placed { component: of, .. } if *of == component));
@@ -434,15 +387,9 @@ impl State {
 
     fn refuse_queued(&mut self, which: impl Fn(&LogRecord) -> bool) {
         for queued in self.admission.queue.take_normal(which) {
-            self.uncharge(queued.charged);
+            uncharge(&mut self.components, &mut self.tier, queued.charged);
             queued.ticket.into_iter().for_each(|ticket| self.placed_record_over(ticket));
             let _ = queued.done.send(Err(refused(PROMISED_ANEW)));
-        }
-    }
-
-    pub(crate) fn uncharge(&mut self, charged: Charged) {
-        if let Some((id, blocks)) = charged {
-            self.change(id, |c, _| c.queued_blocks -= blocks);
         }
     }
 }
@@ -473,11 +420,4 @@ fn batch(log: &mut Log, chosen: Vec<Queued>, position: u64, bytes_max: u64, open
         })
         .collect();
     Batch { header, device_offset: log.ring.device_offset(position), parts, operations }
-}
-
-pub(crate) fn no_space(blocks: u64, room: u64) -> StoreError {
-    let text = format!(
-        "{blocks} blocks to be allocated, {room} are free on the component's capacity device: trim, delete, or add space"
-    );
-    StoreError::new(StoreErrorKind::NoSpace, text)
 }

@@ -15,8 +15,8 @@ use cairn_format::{LogPiece, LogRecord};
 use cairn_types::{BLOCK_BYTES, BlockRange};
 
 use crate::{
-    capacity::CapacityWriter, disk_group::Inner, error::StoreError, options::StoreOptions, placing::CopyParts,
-    segments::Segments, state::State,
+    admission::Admission, capacity::CapacityWriter, charge::uncharge, disk_group::Inner, error::StoreError, log::Log,
+    options::StoreOptions, placing::CopyParts, segments::Segments, state::State, tier::Tier,
 };
 
 const PAGE: u64 = BLOCK_BYTES as u64;
@@ -36,7 +36,7 @@ impl<E: Env> Inner<E> {
         loop {
             let (ticket, group) = {
                 let mut state = self.state.borrow_mut();
-                let ticket = state.take_ticket();
+                let ticket = state.tier.take_ticket();
                 let group = state.admission.placing.take_group(ticket);
                 (ticket, group)
             };
@@ -68,28 +68,10 @@ impl State {
         let LogRecord::Copy { component, .. } = record else {
             return None;
         };
-        let device = self.components[component].device;
-        (data_bytes >= tuning.place_bytes_min && self.has_place(device, data_bytes / PAGE, tuning)).then_some(device)
-    }
-
-    /// Whether a device has room for so many blocks beside all that the log may still bring it (P4).
-    fn has_place(&self, device: u8, blocks: u64, tuning: &StoreOptions) -> bool {
-        let segments = &self.devices[device as usize];
-        let on_their_way = self.admission.placing.blocks_for(device);
-        let held = segments.held_blocks_from(0) + on_their_way;
-        let wanted = blocks + on_their_way + self.log.ring.used() / PAGE;
-        let most = (MOST_ROUNDS * u64::from(tuning.destage_blocks_max)).min(all_slots(segments) / MOST_PART);
-        held + blocks <= most
-            && segments.free_segments() >= wanted.div_ceil(segments.slots_per_segment().max(1)) + SPARE_SEGMENTS
-    }
-
-    /// Whether destage is to hand over what records name that no round has gathered, however little the log holds.
-    pub(crate) fn placed_is_due(&self, tuning: &StoreOptions) -> bool {
-        let from = self.log.ring.segment_of(self.log.gathered_to());
-        self.devices.iter().any(|segments| {
-            let due = (DUE_ROUNDS * u64::from(tuning.destage_blocks_max)).min(all_slots(segments) / DUE_PART);
-            segments.held_blocks_from(from) > due
-        })
+        let device = self.components.of(*component).device;
+        (data_bytes >= tuning.place_bytes_min
+            && has_place(&self.tier, &self.admission, &self.log, (device, data_bytes / PAGE), tuning))
+        .then_some(device)
     }
 
     /// The blocks of a group were written and flushed: their records are queued for the log. `slots` is none where there was no room,
@@ -103,12 +85,12 @@ impl State {
             };
             let valid = self.still_valid(&placement.copy, slots.len() == blocks);
             if let Err(error) = valid {
-                self.uncharge(placement.charged);
+                uncharge(&mut self.components, &mut self.tier, placement.charged);
                 let _ = placement.done.send(Err(error));
                 continue;
             }
             let own = &slots[placement.slots_from..][..(placement.bytes() / PAGE) as usize];
-            self.admission.queue.push(placement.into_placed(own, &self.devices[device as usize], ticket));
+            self.admission.queue.push(placement.into_placed(own, self.tier.of(device), ticket));
             queued += 1;
         }
         if queued == 0 {
@@ -125,7 +107,7 @@ impl State {
                 LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
                 LogPiece::Hole { range } => *range,
             };
-            self.check(copy.component, Some(copy.op), range)?;
+            self.components.check(copy.component, Some(copy.op), range)?;
         }
         assert!(written, "the components of a device that failed are lost");
         Ok(())
@@ -140,6 +122,32 @@ impl State {
             self.round_over(ticket);
         }
     }
+}
+
+/// Whether a device has room for so many blocks beside all that the log may still bring it (P4).
+fn has_place(
+    tier: &Tier,
+    admission: &Admission,
+    log: &Log,
+    (device, blocks): (u8, u64),
+    tuning: &StoreOptions,
+) -> bool {
+    let segments = tier.of(device);
+    let on_their_way = admission.placing.blocks_for(device);
+    let held = segments.held_blocks_from(0) + on_their_way;
+    let wanted = blocks + on_their_way + log.ring.used() / PAGE;
+    let most = (MOST_ROUNDS * u64::from(tuning.destage_blocks_max)).min(all_slots(segments) / MOST_PART);
+    held + blocks <= most
+        && segments.free_segments() >= wanted.div_ceil(segments.slots_per_segment().max(1)) + SPARE_SEGMENTS
+}
+
+/// Whether destage is to hand over what records name that no round has gathered, however little the log holds.
+pub(crate) fn placed_is_due(tier: &Tier, log: &Log, tuning: &StoreOptions) -> bool {
+    let from = log.ring.segment_of(log.gathered_to());
+    tier.devices().iter().any(|segments| {
+        let due = (DUE_ROUNDS * u64::from(tuning.destage_blocks_max)).min(all_slots(segments) / DUE_PART);
+        segments.held_blocks_from(from) > due
+    })
 }
 
 fn all_slots(segments: &Segments) -> u64 {

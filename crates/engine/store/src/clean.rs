@@ -17,12 +17,14 @@ use futures::{StreamExt, future::join_all, stream};
 
 use crate::{
     capacity::{CapacityWriter, Item, OutBlock},
+    components::Components,
     disk_group::Inner,
     error::{StoreError, damaged},
     index::{Body, Place, RecordId},
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey},
     rows,
     state::State,
+    tier::Tier,
     transaction::Transaction,
 };
 
@@ -52,7 +54,10 @@ enum Owner {
 impl<E: Env> Inner<E> {
     /// Empties the maps of deleted components.
     pub(crate) async fn empty_deleted(&self) -> Result<(), StoreError> {
-        let ids = self.state.borrow().deleted_to_empty();
+        let ids = {
+            let state = self.state.borrow();
+            state.components.deleted_to_empty(&state.tier)
+        };
         for id in ids {
             while self.empty_part(id).await? {}
         }
@@ -77,7 +82,7 @@ impl<E: Env> Inner<E> {
             }
         }
         let mut transaction = Transaction::default();
-        let device = self.state.borrow().deleted[&id].device;
+        let device = self.state.borrow().components.device_of(id).expect("only this task removes it");
         for (key, bytes) in &found {
             if key[0] == rows::LEAF {
                 let leaf = Leaf::decode(bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?;
@@ -87,12 +92,8 @@ impl<E: Env> Inner<E> {
         }
         let last = found.len() < TRIM_LEAVES_MAX;
         if last {
-            let mut state = self.state.borrow_mut();
-            let deleted = state.deleted.get_mut(&id).expect("only this task removes it");
-            deleted.emptied = true;
-            deleted.dirty = true;
-            let freed = std::mem::take(&mut deleted.base_blocks);
-            state.devices[device as usize].charged -= freed;
+            let State { components, tier, .. } = &mut *self.state.borrow_mut();
+            components.emptied(tier, id);
         }
         self.commit(transaction).await?;
         self.state.borrow_mut().map.forget_component(id);
@@ -101,7 +102,7 @@ impl<E: Env> Inner<E> {
 
     /// Removes leaves of a deleted component whose rows are not all of them.
     async fn empty_leaves(&self, id: ComponentId, keys: Vec<LeafKey>) -> Result<(), StoreError> {
-        let device = self.state.borrow().deleted[&id].device;
+        let device = self.state.borrow().components.device_of(id).expect("only this task removes it");
         let mut transaction = Transaction::default();
         for (key, leaf) in self.fetch_leaves(&keys).await? {
             leaf.entries().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
@@ -115,7 +116,7 @@ impl<E: Env> Inner<E> {
     /// Takes what settled zeroes of this round cover out of the map.
     pub(crate) async fn trim_zeroes(&self, zeroes: &[Item]) -> Result<(), StoreError> {
         for item in zeroes {
-            let runs = self.state.borrow().runs_to_trim(item);
+            let runs = runs_to_trim(&self.state.borrow().components, item);
             let mut keys: Vec<LeafKey> = runs
                 .iter()
                 .flat_map(|run| run.first / LEAF_BLOCKS..=(run.end() - 1) / LEAF_BLOCKS)
@@ -129,7 +130,7 @@ impl<E: Env> Inner<E> {
                     let state = self.state.borrow();
                     // Deleted meanwhile: its map goes another way. Without the record nothing is under a zero any more.
                     let (Some(component), Some(record)) =
-                        (state.components.get(&item.component), state.records.get(item.record))
+                        (state.components.get(item.component), state.components.records.get(item.record))
                     else {
                         break;
                     };
@@ -157,7 +158,7 @@ impl<E: Env> Inner<E> {
         loop {
             let (needed, free) = {
                 let state = self.state.borrow();
-                let segments = &state.devices[device as usize];
+                let segments = state.tier.of(device);
                 if segments.failed {
                     return Ok(true);
                 }
@@ -168,19 +169,19 @@ impl<E: Env> Inner<E> {
                 return Ok(true);
             }
             // What copies were appended to can be cleaned as well, once nobody appends to it.
-            self.state.borrow_mut().devices[device as usize].close_streams();
+            self.state.borrow_mut().tier.of_mut(device).close_streams();
             if !self.clean(device).await? {
                 // Nothing to gain any more. One stays free, or cleaning could never begin again.
                 let state = self.state.borrow();
-                return Ok(state.devices[device as usize].free_segments() > needed || blocks == 0);
+                return Ok(state.tier.of(device).free_segments() > needed || blocks == 0);
             }
         }
     }
 
     /// Moves what is live out of a few segments. False when that gains nothing.
     async fn clean(&self, device: u8) -> Result<bool, StoreError> {
-        let victims = self.state.borrow().choose_victims(device, &self.pins);
-        let before = self.state.borrow().devices[device as usize].free_segments();
+        let victims = choose_victims(&self.state.borrow().tier, device, &self.pins);
+        let before = self.state.borrow().tier.of(device).free_segments();
         if victims.is_empty() {
             return Ok(false);
         }
@@ -191,15 +192,16 @@ impl<E: Env> Inner<E> {
                 None => return Ok(true),
             }
         }
-        let folded = self.state.borrow_mut().leaves_to_fold(named.len());
-        let keys = self.state.borrow().leaves_of(&named, &folded);
+        let folded = self.leaves_to_fold(named.len());
+        let keys = leaves_of(&self.state.borrow().components, &named, &folded);
         let leaves = self.fetch_leaves(&keys).await?;
         let mut transaction = Transaction::with_leaves(leaves);
         folded.into_iter().for_each(|key| transaction.write_whole(key));
         {
-            let state = self.state.borrow();
-            let pending = state.pending_slots(device);
-            named.retain(|(slot, e)| state.owner(*slot, (e.component, e.block), &transaction, &pending).is_some());
+            let components = &self.state.borrow().components;
+            let pending = pending_slots(components, device);
+            named
+                .retain(|(slot, e)| owner(components, *slot, (e.component, e.block), &transaction, &pending).is_some());
         }
         let slots: Vec<u64> = named.iter().map(|(slot, _)| *slot).collect();
         let Some(data) = self.read_slots(device, &slots).await else {
@@ -209,29 +211,29 @@ impl<E: Env> Inner<E> {
             named.into_iter().zip(data).map(|((slot, entry), data)| (slot, out_block(entry, data))).collect();
         moved.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
         let (old, blocks): (Vec<u64>, Vec<OutBlock>) = moved.into_iter().unzip();
-        let ticket = self.state.borrow_mut().take_ticket();
+        let ticket = self.state.borrow_mut().tier.take_ticket();
         let new = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
         let Some(new) = new.filter(|new| new.len() == blocks.len()) else {
             let mut state = self.state.borrow_mut();
             state.round_over(ticket);
             // No room, or the device failed.
-            return Ok(state.devices[device as usize].failed);
+            return Ok(state.tier.of(device).failed);
         };
         transaction.ends(ticket);
-        self.state.borrow_mut().plan_moves(device, &blocks, &old, &new, &mut transaction);
+        plan_moves(&self.state.borrow().components, device, &blocks, (&old, &new), &mut transaction);
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
-        state.round += 1;
+        state.tier.next_round();
         state.counters.cleaned_bytes += blocks.len() as u64 * u64::from(BLOCK_BYTES);
         state.counters.cleaned_segments += victims.len() as u64;
-        Ok(state.devices[device as usize].free_segments() > before)
+        Ok(state.tier.of(device).free_segments() > before)
     }
 
     /// What the runs of a segment name, with their slots in order. None when the device failed.
     async fn read_headers(&self, device: u8, segment: u32) -> Option<Vec<(u64, RunEntry)>> {
         let (first, fill, log_id) = {
             let state = self.state.borrow();
-            let segments = &state.devices[device as usize];
+            let segments = state.tier.of(device);
             (u64::from(segment) * u64::from(segments.segment_pages), segments.row(segment).fill, state.log.id())
         };
         let (mut named, mut page) = (Vec::new(), 0u32);
@@ -282,7 +284,7 @@ impl<E: Env> Inner<E> {
     /// None when the device failed.
     async fn read_to_clean(&self, device: u8, slot: u64, pages: u32) -> Option<Bytes> {
         let len = u64::from(pages) * PAGE;
-        let offset = self.state.borrow().devices[device as usize].device_offset(slot);
+        let offset = self.state.borrow().tier.of(device).device_offset(slot);
         self.state.borrow_mut().counters.clean_read_bytes += len;
         match self.disk(device).read(offset, len as u32).await {
             Ok(data) => Some(data),
@@ -311,101 +313,100 @@ fn out_block(entry: RunEntry, data: Bytes) -> OutBlock {
     OutBlock { component, block, crc, pending, data }
 }
 
-impl State {
-    /// Mapped runs under a settled zero that does not keep its space.
-    fn runs_to_trim(&self, item: &Item) -> Vec<BlockRange> {
-        let (Some(record), Some(component)) = (self.records.get(item.record), self.components.get(&item.component))
-        else {
-            return Vec::new();
-        };
-        if record.allocates() || record.op > component.settled {
-            return Vec::new();
+/// Mapped runs under a settled zero that does not keep its space.
+fn runs_to_trim(components: &Components, item: &Item) -> Vec<BlockRange> {
+    let (Some(record), Some(component)) = (components.records.get(item.record), components.get(item.component)) else {
+        return Vec::new();
+    };
+    if record.allocates() || record.op > component.settled {
+        return Vec::new();
+    }
+    let spans = component.extents.spans(item.range);
+    let live = spans.into_iter().filter(|s| s.versions.contains(&item.record));
+    live.flat_map(|s| component.base.runs(s.range)).collect()
+}
+
+/// Segments to empty: the best few whose live blocks fit what is free, and are no more than half a segment together. Destage
+/// stands still meanwhile, so that a long step is a stop for guests (four segments, a third of them live: none for 3 s in 6).
+fn choose_victims(tier: &Tier, device: u8, pins: &crate::segments::Pins) -> Vec<u32> {
+    let segments = tier.of(device);
+    let room = segments.free_segments() * segments.slots_per_segment();
+    let step = segments.slots_per_segment() / 2;
+    let mut blocks = 0;
+    segments
+        .to_clean(tier.round(), pins)
+        .into_iter()
+        .take(CLEAN_SEGMENTS_MAX)
+        .take_while(|&segment| {
+            let is_first = blocks == 0;
+            blocks += u64::from(segments.row(segment).live);
+            blocks <= room && (is_first || blocks <= step)
+        })
+        .collect()
+}
+
+/// The slots of pending rows on a device.
+fn pending_slots(components: &Components, device: u8) -> BTreeMap<u64, (RecordId, usize)> {
+    let mut owners = BTreeMap::new();
+    for &id in &components.records.pending {
+        let record = components.records.of(id);
+        if components.get(record.component).is_none_or(|c| c.device != device) {
+            continue;
         }
-        let spans = component.extents.spans(item.range);
-        let live = spans.into_iter().filter(|s| s.versions.contains(&item.record));
-        live.flat_map(|s| component.base.runs(s.range)).collect()
+        if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
+            owners.extend(slots.iter().enumerate().map(|(at, &slot)| (slot, (id, at))));
+        }
     }
+    owners
+}
 
-    /// Segments to empty: the best few whose live blocks fit what is free, and are no more than half a segment together. Destage
-    /// stands still meanwhile, so that a long step is a stop for guests (four segments, a third of them live: none for 3 s in 6).
-    fn choose_victims(&self, device: u8, pins: &crate::segments::Pins) -> Vec<u32> {
-        let segments = &self.devices[device as usize];
-        let room = segments.free_segments() * segments.slots_per_segment();
-        let step = segments.slots_per_segment() / 2;
-        let mut blocks = 0;
-        segments
-            .to_clean(self.round, pins)
-            .into_iter()
-            .take(CLEAN_SEGMENTS_MAX)
-            .take_while(|&segment| {
-                let is_first = blocks == 0;
-                blocks += u64::from(segments.row(segment).live);
-                blocks <= room && (is_first || blocks <= step)
-            })
-            .collect()
+/// The leaves that tell who owns what the runs name, and those that are to be folded.
+fn leaves_of(components: &Components, named: &[(u64, RunEntry)], folded: &[LeafKey]) -> Vec<LeafKey> {
+    let known = named.iter().filter(|(_, e)| components.is_here(e.component));
+    let mut keys: Vec<LeafKey> = known.map(|(_, e)| (e.component, e.block / LEAF_BLOCKS)).collect();
+    keys.extend(folded);
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+fn owner(
+    components: &Components,
+    slot: u64,
+    (component, block): (ComponentId, u64),
+    transaction: &Transaction,
+    pending: &BTreeMap<u64, (RecordId, usize)>,
+) -> Option<Owner> {
+    if let Some(&(record, index)) = pending.get(&slot) {
+        return Some(Owner::Pending(record, index));
     }
+    if !components.is_here(component) || !transaction.has_leaf(component, block) {
+        return None;
+    }
+    transaction.entry(component, block).filter(|e| e.slot == slot).map(Owner::Map)
+}
 
-    /// The slots of pending rows on a device.
-    fn pending_slots(&self, device: u8) -> BTreeMap<u64, (RecordId, usize)> {
-        let mut owners = BTreeMap::new();
-        for &id in &self.records.pending {
-            let record = self.records.of(id);
-            if self.components.get(&record.component).is_none_or(|c| c.device != device) {
-                continue;
+/// Points the owners that still hold their old slots to the new ones.
+fn plan_moves(
+    components: &Components,
+    device: u8,
+    blocks: &[OutBlock],
+    (old, new): (&[u64], &[u64]),
+    transaction: &mut Transaction,
+) {
+    let pending = pending_slots(components, device);
+    for ((block, &old), &new) in blocks.iter().zip(old).zip(new) {
+        match owner(components, old, (block.component, block.block), transaction, &pending) {
+            Some(Owner::Map(entry)) => {
+                transaction.add_slot(device, new);
+                transaction.set_entry(components.of(block.component), block.block, Some(Entry { slot: new, ..entry }));
             }
-            if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
-                owners.extend(slots.iter().enumerate().map(|(at, &slot)| (slot, (id, at))));
+            Some(Owner::Pending(record, index)) => {
+                transaction.add_slot(device, new);
+                transaction.drop_slot(device, old);
+                transaction.move_pending(&components.records, record, index, old, new);
             }
-        }
-        owners
-    }
-
-    /// The leaves that tell who owns what the runs name, and those that are to be folded.
-    fn leaves_of(&self, named: &[(u64, RunEntry)], folded: &[LeafKey]) -> Vec<LeafKey> {
-        let known = named.iter().filter(|(_, e)| self.components.contains_key(&e.component));
-        let mut keys: Vec<LeafKey> = known.map(|(_, e)| (e.component, e.block / LEAF_BLOCKS)).collect();
-        keys.extend(folded);
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    }
-
-    fn owner(
-        &self,
-        slot: u64,
-        (component, block): (ComponentId, u64),
-        transaction: &Transaction,
-        pending: &BTreeMap<u64, (RecordId, usize)>,
-    ) -> Option<Owner> {
-        if let Some(&(record, index)) = pending.get(&slot) {
-            return Some(Owner::Pending(record, index));
-        }
-        if !self.components.contains_key(&component) || !transaction.has_leaf(component, block) {
-            return None;
-        }
-        transaction.entry(component, block).filter(|e| e.slot == slot).map(Owner::Map)
-    }
-
-    /// Points the owners that still hold their old slots to the new ones.
-    fn plan_moves(&mut self, device: u8, blocks: &[OutBlock], old: &[u64], new: &[u64], transaction: &mut Transaction) {
-        let pending = self.pending_slots(device);
-        for ((block, &old), &new) in blocks.iter().zip(old).zip(new) {
-            match self.owner(old, (block.component, block.block), transaction, &pending) {
-                Some(Owner::Map(entry)) => {
-                    transaction.add_slot(device, new);
-                    transaction.set_entry(
-                        &self.components[&block.component],
-                        block.block,
-                        Some(Entry { slot: new, ..entry }),
-                    );
-                }
-                Some(Owner::Pending(record, index)) => {
-                    transaction.add_slot(device, new);
-                    transaction.drop_slot(device, old);
-                    transaction.move_pending(self, record, index, old, new);
-                }
-                None => {}
-            }
+            None => {}
         }
     }
 }

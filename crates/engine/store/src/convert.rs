@@ -2,7 +2,7 @@
 //!
 //! Promises    what is refused here leaves no trace (I9); bytes are handed on, and copied only where a device cannot read them in place
 //! Assumes     the checksums of data are right: where blocks come from another host, they were compared on arrival
-//! Not here    whether there is space (`append.rs`), what the records do (`state.rs`)
+//! Not here    whether there is space (`charge.rs`), what the records do (`state.rs`)
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, PageBuf};
@@ -14,17 +14,25 @@ use cairn_types::{
 use smallvec::SmallVec;
 
 use crate::{
-    component::Component,
+    components::Components,
     error::{StoreError, StoreErrorKind, refused},
+    log::Log,
     queue::DataParts,
     ring::Class,
-    state::State,
+    tier::Tier,
 };
 
 /// A record, its data, and whether it may overtake in a full log.
 pub(crate) type Converted = (LogRecord, DataParts, Class);
 
-impl State {
+/// What a change is checked against.
+pub(crate) struct Converter<'a> {
+    pub components: &'a Components,
+    pub tier: &'a Tier,
+    pub log: &'a Log,
+}
+
+impl Converter<'_> {
     /// The records of a change, each with its own refusal: one record, but of undoing one for each operation.
     pub(crate) fn convert(&self, change: Change) -> SmallVec<[Result<Converted, StoreError>; 1]> {
         let one = match change {
@@ -35,7 +43,7 @@ impl State {
                 self.convert_blocks(component, (op, settled, client), blocks, data)
             }
             Change::Component { component, op: ComponentOp::Settle { upto }, .. } => {
-                self.not_lost(component).map(|_| small(LogRecord::Settle { component, upto }))
+                self.components.not_lost(component).map(|_| small(LogRecord::Settle { component, upto }))
             }
             Change::Component { component, op: ComponentOp::Remember { clients }, .. } => {
                 self.convert_remember(component, clients)
@@ -47,7 +55,7 @@ impl State {
                 self.convert_create(component, object, size_blocks, reserved_blocks)
             }
             Change::DeleteComponent { component } => {
-                self.known(component).map(|_| small(LogRecord::DeleteComponent { component }))
+                self.components.known(component).map(|_| small(LogRecord::DeleteComponent { component }))
             }
             Change::Record { object, bytes } => self.convert_record(object, &bytes),
         };
@@ -63,13 +71,13 @@ impl State {
     ) -> Result<Converted, StoreError> {
         match blocks {
             BlockOp::Write { first_block, crcs } => {
-                self.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
+                self.components.check(component, Some(op), BlockRange::new(first_block, crcs.len() as u32))?;
                 check_length(crcs.len(), &data)?;
                 let record = LogRecord::Write { component, op, settled, client, first_block, crcs };
                 Ok((record, DataParts::from_iter([aligned(data)]), Class::Normal))
             }
             BlockOp::Zero { range, keep_allocated } => {
-                self.check(component, Some(op), range)?;
+                self.components.check(component, Some(op), range)?;
                 check_length(0, &data)?;
                 if keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX {
                     return Err(refused(format!(
@@ -81,7 +89,7 @@ impl State {
             }
             BlockOp::Copy { first_block, runs } => {
                 let (pieces, data) = self.convert_copy(component, first_block, runs, data)?;
-                if self.components[&component].is_undone(op) {
+                if self.components.of(component).is_undone(op) {
                     return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
                 }
                 Ok((LogRecord::Copy { component, op, settled, pieces }, data, Class::Normal))
@@ -104,7 +112,7 @@ impl State {
         let mut first = first_block;
         for run in &runs {
             let range = BlockRange::new(first, run.blocks());
-            self.check(component, None, range)?;
+            self.components.check(component, None, range)?;
             first = range.end();
         }
         check_length(runs.iter().map(|run| run.crcs().len()).sum(), &data)?;
@@ -123,7 +131,7 @@ impl State {
     }
 
     fn convert_undo(&self, component: ComponentId, op: OpId) -> Result<Converted, StoreError> {
-        let known = self.known(component)?;
+        let known = self.components.known(component)?;
         if op <= known.settled && !known.is_undone(op) {
             return Err(refused(format!("operation {} is settled: it cannot be undone", op.seq)));
         }
@@ -135,7 +143,7 @@ impl State {
         component: ComponentId,
         clients: Vec<(ClientTag, OpId)>,
     ) -> Result<Converted, StoreError> {
-        self.known(component)?;
+        self.components.known(component)?;
         if clients.len() > REMEMBERED_MAX {
             return Err(refused(format!("{} requests at once: send at most {REMEMBERED_MAX}", clients.len())));
         }
@@ -148,7 +156,7 @@ impl State {
         size_blocks: u64,
         reserved_blocks: u64,
     ) -> Result<Converted, StoreError> {
-        let known = self.known(component)?;
+        let known = self.components.known(component)?;
         refuse_sizes(size_blocks, reserved_blocks)?;
         if size_blocks < known.size_blocks {
             return Err(refused("a component cannot shrink in this release"));
@@ -164,14 +172,15 @@ impl State {
         size_blocks: u64,
         reserved_blocks: u64,
     ) -> Result<Converted, StoreError> {
-        if self.components.contains_key(&component) || self.deleted.contains_key(&component) {
+        if self.components.is_or_was_here(component) {
             return Err(refused(format!("component {component} is or was here: ids are never reused")));
         }
         refuse_sizes(size_blocks, 0)?;
         let device = self
-            .choose_device(size_blocks, reserved_blocks)
+            .components
+            .choose_device(self.tier, size_blocks, reserved_blocks)
             .ok_or_else(|| StoreError::new(StoreErrorKind::Lost, "every capacity device of the disk group failed"))?;
-        let room = self.room(device);
+        let room = self.tier.room(device);
         if reserved_blocks > room {
             let text = format!(
                 "{reserved_blocks} blocks to be reserved, {room} are free on the emptiest capacity device: free space, \
@@ -189,37 +198,6 @@ impl State {
             return Err(refused(format!("an object record of {} bytes is too large", bytes.len())));
         }
         Ok(small(LogRecord::Record { object, bytes: bytes.to_vec() }))
-    }
-
-    fn known(&self, id: ComponentId) -> Result<&Component, StoreError> {
-        self.components.get(&id).ok_or_else(|| StoreError::unknown(id))
-    }
-
-    pub(crate) fn not_lost(&self, id: ComponentId) -> Result<&Component, StoreError> {
-        let component = self.known(id)?;
-        match component.lost {
-            false => Ok(component),
-            true => {
-                let text = format!("component {id} is lost: its capacity device failed");
-                Err(StoreError::new(StoreErrorKind::Lost, text))
-            }
-        }
-    }
-
-    pub(crate) fn check(&self, id: ComponentId, op: Option<OpId>, range: BlockRange) -> Result<(), StoreError> {
-        let component = self.not_lost(id)?;
-        if range.count == 0
-            || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks)
-        {
-            return Err(refused(format!(
-                "blocks {}..+{} are not within the component's {} blocks",
-                range.first, range.count, component.size_blocks
-            )));
-        }
-        if op.is_some_and(|op| component.is_undone(op)) {
-            return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
-        }
-        Ok(())
     }
 }
 

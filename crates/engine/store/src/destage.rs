@@ -30,10 +30,13 @@ use futures::{
 };
 
 use crate::{
+    bypass::placed_is_due,
     capacity::{CapacityWriter, Item, OutBlock, Slots},
+    components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     flag::give_way,
+    fold::{leaves_missing, plan_round, settled_zeroes},
     index::{Body, Place, RecordId},
     leaf::{Leaf, LeafKey, NO_SLOT},
     log::Work,
@@ -219,8 +222,8 @@ impl<E: Env> Inner<E> {
     async fn gather(&self, new_tail: u64) -> Gathered {
         let (ticket, from) = {
             let mut state = self.state.borrow_mut();
-            let ticket = state.take_ticket();
-            state.records.hold(ticket);
+            let ticket = state.tier.take_ticket();
+            state.components.records.hold(ticket);
             (ticket, state.log.take_round(new_tail))
         };
         let items = self.gather_items(from, new_tail).await;
@@ -232,7 +235,7 @@ impl<E: Env> Inner<E> {
     /// its data. False when that cannot be had.
     async fn make_ready(&self, items: &[Item]) -> Result<bool, StoreError> {
         self.empty_deleted().await?;
-        let zeroes = self.state.borrow().settled_zeroes(items);
+        let zeroes = settled_zeroes(&self.state.borrow().components, items);
         self.trim_zeroes(&zeroes).await?;
         self.make_room(items).await
     }
@@ -250,17 +253,25 @@ impl<E: Env> Inner<E> {
         }
     }
 
+    /// Leaves that a transaction takes up which adds `blocks` entries to the map, so that what waits keeps its bound.
+    pub(crate) fn leaves_to_fold(&self, blocks: usize) -> Vec<LeafKey> {
+        let mut state = self.state.borrow_mut();
+        let log_blocks = state.log.ring.size() / PAGE;
+        state.map.take_leaves_to_fold(blocks, log_blocks)
+    }
+
     /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
     async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
         let Placed { ticket, new_tail, items, slots } = round;
-        let folded = self.state.borrow_mut().leaves_to_fold(slots.len());
+        let folded = self.leaves_to_fold(slots.len());
         let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = self.fetch_leaves(&folded).await?.into_iter().collect();
         let mut transaction = loop {
-            let missing = self.state.borrow().leaves_missing(&items, &leaves);
+            let missing = leaves_missing(&self.state.borrow().components, &items, &leaves);
             if missing.is_empty() {
                 let leaves = std::mem::take(&mut leaves).into_iter().collect();
                 let transaction = Transaction::with_leaves(leaves);
-                break self.state.borrow_mut().plan_round(&items, &slots, transaction, (ticket, new_tail));
+                let State { components, map, .. } = &mut *self.state.borrow_mut();
+                break plan_round((components, map), &items, &slots, transaction, (ticket, new_tail));
             }
             leaves.extend(self.fetch_leaves(&missing).await?);
         };
@@ -271,7 +282,7 @@ impl<E: Env> Inner<E> {
         state.counters.destage_rounds += 1;
         let destaged = slots.iter().filter(|slot| **slot != NO_SLOT).count() as u64;
         state.counters.destaged_bytes += destaged * u64::from(BLOCK_BYTES);
-        state.round += 1;
+        state.tier.next_round();
         if new_tail > tail {
             state.log.freed(self.env.now().0, new_tail - tail);
         }
@@ -284,13 +295,13 @@ impl<E: Env> Inner<E> {
         let ids = {
             let state = self.state.borrow();
             let segments = state.log.ring.segment_of(from)..state.log.ring.segment_of(new_tail);
-            state.records.in_segments(segments, state.log.ring.segment_bytes())
+            state.components.records.in_segments(segments, state.log.ring.segment_bytes())
         };
         let mut items = Vec::with_capacity(ids.len());
         for part in ids.chunks(GATHERED_AT_ONCE) {
             {
                 let state = self.state.borrow();
-                part.iter().for_each(|&id| state.gather_record(id, &mut items));
+                part.iter().for_each(|&id| gather_record(&state.components, id, &mut items));
             }
             give_way().await;
         }
@@ -374,7 +385,7 @@ impl<E: Env> Inner<E> {
             let Some(position) = item.data else { continue };
             let state = self.state.borrow();
             // Gone since it was gathered: superseded or undone.
-            let Some(record) = state.records.get(item.record) else {
+            let Some(record) = state.components.records.get(item.record) else {
                 continue;
             };
             for block in item.range.first..item.range.end() {
@@ -419,14 +430,14 @@ impl<E: Env> Inner<E> {
     ) -> Option<Vec<u64>> {
         let mut slots = Vec::with_capacity(blocks.len());
         let mut rest = blocks;
-        if self.state.borrow().devices[device as usize].failed {
+        if self.state.borrow().tier.of(device).failed {
             return Some(Vec::new());
         }
         while !rest.is_empty() {
             let (place, offset, log_id) = {
                 let mut state = self.state.borrow_mut();
-                let (round, log_id) = (state.round, state.log.id());
-                let segments = &mut state.devices[device as usize];
+                let (round, log_id) = (state.tier.round(), state.log.id());
+                let segments = state.tier.of_mut(device);
                 let place =
                     segments.take_run(writer.stream(), rest.len() as u32, round, writer.ticket(), &self.pins)?;
                 (place, segments.device_offset(place.page), log_id)
@@ -511,7 +522,7 @@ impl State {
         if self.life.ends() {
             return Work::End;
         }
-        let placed = self.placed_is_due(tuning);
+        let placed = placed_is_due(&self.tier, &self.log, tuning);
         self.log.next_work(tuning, placed, idle)
     }
 
@@ -520,28 +531,28 @@ impl State {
         self.log.give_up_rounds();
         self.round_over(ticket);
     }
+}
 
-    /// The live versions of one record, appended to `items` without their slots.
-    fn gather_record(&self, id: RecordId, items: &mut Vec<Item>) {
-        let Some(record) = self.records.get(id) else { return };
-        let Some(component) = self.components.get(&record.component) else { return };
-        component.extents.each(record.range, |range, versions| {
-            if !versions.contains(&id) {
-                return;
-            }
-            let data = match &record.body {
-                Body::Data { place: Place::Log(first), .. } => Some(first + (range.first - record.range.first) * PAGE),
-                _ => None,
-            };
-            items.push(Item {
-                record: id,
-                component: record.component,
-                device: component.device,
-                range,
-                pending: record.op > component.settled,
-                data,
-                slots_from: 0,
-            });
+/// The live versions of one record, appended to `items` without their slots.
+fn gather_record(components: &Components, id: RecordId, items: &mut Vec<Item>) {
+    let Some(record) = components.records.get(id) else { return };
+    let Some(component) = components.get(record.component) else { return };
+    component.extents.each(record.range, |range, versions| {
+        if !versions.contains(&id) {
+            return;
+        }
+        let data = match &record.body {
+            Body::Data { place: Place::Log(first), .. } => Some(first + (range.first - record.range.first) * PAGE),
+            _ => None,
+        };
+        items.push(Item {
+            record: id,
+            component: record.component,
+            device: component.device,
+            range,
+            pending: record.op > component.settled,
+            data,
+            slots_from: 0,
         });
-    }
+    });
 }

@@ -4,7 +4,7 @@
 //! Assumes     one thread; one process per disk group (the host's lock on its disks)
 //! Not here    who may write what (`object`)
 
-use std::{cell::RefCell, collections::BTreeMap, future::Future, ops::Bound, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, future::Future, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::Env;
@@ -25,7 +25,7 @@ use crate::{
     options::StoreOptions,
     placing::PLACERS,
     ring::congestion,
-    segments::{LOG, Pins},
+    segments::{LOG, Pins, Segments},
     state::State,
     stats::{DeviceStats, LogHealth, StoreStats},
 };
@@ -213,26 +213,25 @@ impl<E: Env> DiskGroup<E> {
 
     /// All components, by id.
     pub fn components(&self) -> Vec<ComponentInfo> {
-        self.inner().state.borrow().components.values().map(|c| c.info()).collect()
+        self.inner().state.borrow().components.all().map(|c| c.info()).collect()
     }
     /// Those of one object, by id.
     pub fn components_of(&self, object: ObjectId) -> Vec<ComponentInfo> {
         let state = self.inner().state.borrow();
-        let ids = state.components_of.get(&object).into_iter().flatten();
-        ids.filter_map(|id| Some(state.components.get(id)?.info())).collect()
+        state.components.of_object(object).map(|c| c.info()).collect()
     }
     /// How many components there are, and how many of them hold no blocks.
     pub fn components_count(&self) -> (u32, u32) {
         let state = self.inner().state.borrow();
-        (state.components.len() as u32, state.witnesses)
+        (state.components.len() as u32, state.components.witnesses())
     }
     /// One component.
     pub fn component(&self, id: ComponentId) -> Option<ComponentInfo> {
-        self.inner().state.borrow().components.get(&id).map(|c| c.info())
+        self.inner().state.borrow().components.get(id).map(|c| c.info())
     }
     /// Components whose capacity device failed.
     pub fn lost_components(&self) -> Vec<ComponentId> {
-        self.inner().state.borrow().components.values().filter(|c| c.lost).map(|c| c.id).collect()
+        self.inner().state.borrow().components.all().filter(|c| c.lost).map(|c| c.id).collect()
     }
     /// The record of an object's seat, as last made durable.
     pub fn record(&self, object: ObjectId) -> Option<Bytes> {
@@ -243,8 +242,7 @@ impl<E: Env> DiskGroup<E> {
     /// are more behind them.
     pub fn objects_after(&self, after: Option<ObjectId>, most: usize) -> (Vec<ObjectId>, bool) {
         let state = self.inner().state.borrow();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut ahead = state.components_of.range((from, Bound::Unbounded)).map(|(object, _)| *object);
+        let mut ahead = state.components.objects_after(after);
         (ahead.by_ref().take(most).collect(), ahead.next().is_some())
     }
     /// Bytes of a record, at most: a larger one is refused.
@@ -258,23 +256,23 @@ impl<E: Env> DiskGroup<E> {
     }
     /// Every operation up to this one is decided on the component.
     pub fn settled(&self, component: ComponentId) -> OpId {
-        self.inner().state.borrow().components.get(&component).map_or(OpId::ZERO, |c| c.settled)
+        self.inner().state.borrow().components.get(component).map_or(OpId::ZERO, |c| c.settled)
     }
     /// The last operation at or below `settled` that the component took as a write and that stands, as far as this process or the log that
     /// it found knows; zero where neither does.
     pub fn last_written(&self, component: ComponentId) -> OpId {
-        self.inner().state.borrow().components.get(&component).map_or(OpId::ZERO, |c| c.last_written)
+        self.inner().state.borrow().components.get(component).map_or(OpId::ZERO, |c| c.last_written)
     }
 
     /// The operations that are not settled, ascending.
     pub fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
         let state = self.inner().state.borrow();
-        state.components.get(&component).map_or_else(Vec::new, |c| c.window.iter().map(|u| u.info).collect())
+        state.components.get(component).map_or_else(Vec::new, |c| c.window.iter().map(|u| u.info).collect())
     }
     /// Regions that an operation later than `after` touched, with the highest such operation; undo does not lower it.
     pub fn regions_after(&self, component: ComponentId, after: OpId) -> Vec<(RegionIndex, OpId)> {
         let state = self.inner().state.borrow();
-        let Some(component) = state.components.get(&component) else {
+        let Some(component) = state.components.get(component) else {
             return Vec::new();
         };
         component.regions.iter().filter(|(_, mark)| mark.op > after).map(|(r, mark)| (*r, mark.op)).collect()
@@ -282,13 +280,13 @@ impl<E: Env> DiskGroup<E> {
     /// Whether a front end's request was carried out on the component, as far as it remembers.
     pub fn was_done(&self, component: ComponentId, client: ClientTag) -> bool {
         let state = self.inner().state.borrow();
-        state.components.get(&component).is_some_and(|c| c.outcomes.has(client))
+        state.components.get(component).is_some_and(|c| c.outcomes.has(client))
     }
 
     /// The requests of front ends that were carried out and may be repeated yet, each with its operation, oldest first.
     pub fn recent_clients(&self, component: ComponentId) -> Vec<(ClientTag, OpId)> {
         let state = self.inner().state.borrow();
-        let Some(component) = state.components.get(&component) else {
+        let Some(component) = state.components.get(component) else {
             return Vec::new();
         };
         component.outcomes.all()
@@ -298,7 +296,8 @@ impl<E: Env> DiskGroup<E> {
     pub fn stats(&self) -> StoreStats {
         let inner = self.inner();
         let state = inner.state.borrow();
-        let capacity: Vec<DeviceStats> = (0..state.devices.len()).map(|d| inner.capacity_stats(&state, d)).collect();
+        let capacity: Vec<DeviceStats> =
+            (0..).zip(state.tier.devices()).map(|(number, segments)| inner.capacity_stats(number, segments)).collect();
         let usable_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes).sum();
         let charged_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.charged_bytes).sum();
         let free = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes.saturating_sub(d.charged_bytes)).sum();
@@ -315,7 +314,7 @@ impl<E: Env> DiskGroup<E> {
             log_bytes,
             log_used_bytes: state.log.ring.used(),
             log_fill_permille: fill,
-            records_buffered: state.records.len() as u64,
+            records_buffered: state.components.records.len() as u64,
             components: state.components.len() as u64,
             usable_bytes,
             charged_bytes,
@@ -340,7 +339,8 @@ impl<E: Env> DiskGroup<E> {
 
     /// The room on each capacity device, in the order of devices; zeroes for one that failed.
     pub fn rooms(&self) -> Vec<cairn_types::DeviceRoom> {
-        self.inner().state.borrow().rooms()
+        let state = self.inner().state.borrow();
+        state.components.rooms(&state.tier)
     }
 
     /// How long guests' writes took in the log since the group was opened.
@@ -438,13 +438,12 @@ impl<E: Env> Inner<E> {
             segments_free: 0,
         }
     }
-    fn capacity_stats(&self, state: &State, device: usize) -> DeviceStats {
+    fn capacity_stats(&self, number: usize, segments: &Segments) -> DeviceStats {
         use cairn_env::Disk;
-        let segments = &state.devices[device];
         let block = u64::from(cairn_types::BLOCK_BYTES);
-        let disk = self.capacity[device].as_ref();
+        let disk = self.capacity[number].as_ref();
         DeviceStats {
-            name: disk.map_or_else(|| format!("capacity device {device} (missing)"), Disk::name),
+            name: disk.map_or_else(|| format!("capacity device {number} (missing)"), Disk::name),
             medium: disk.and_then(Disk::medium),
             bytes: disk.map_or(0, Disk::len_bytes),
             failed: segments.failed,

@@ -7,198 +7,196 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Crcs};
+use cairn_types::{BlockRange, Canary, ComponentId, Crcs};
 
 use crate::{
     capacity::{Item, Slots},
+    components::Components,
     index::{Body, Place, Record, RecordId},
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
-    state::State,
+    map::Map,
     transaction::{Folded, MadePending, Transaction},
 };
 
-impl State {
-    /// The settled zeroes among the items and the pending rows: what they cover leaves the map first, in bounded steps.
-    pub fn settled_zeroes(&self, items: &[Item]) -> Vec<Item> {
-        let zero = |item: &&Item| {
-            let record = self.records.get(item.record);
-            !item.pending && record.is_some_and(|record| matches!(record.body, Body::Zero { .. }))
-        };
-        let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
-        for id in self.resolvable() {
-            let record = self.records.of(id);
-            if let Body::Zero { keep_allocated: false } = record.body {
-                let device = self.components[&record.component].device;
-                let (component, range) = (record.component, record.range);
-                zeroes.push(Item { record: id, component, device, range, pending: false, data: None, slots_from: 0 });
+/// The settled zeroes among the items and the pending rows: what they cover leaves the map first, in bounded steps.
+pub(crate) fn settled_zeroes(components: &Components, items: &[Item]) -> Vec<Item> {
+    let zero = |item: &&Item| {
+        let record = components.records.get(item.record);
+        !item.pending && record.is_some_and(|record| matches!(record.body, Body::Zero { .. }))
+    };
+    let mut zeroes: Vec<Item> = items.iter().filter(zero).cloned().collect();
+    for id in resolvable(components) {
+        let record = components.records.of(id);
+        if let Body::Zero { keep_allocated: false } = record.body {
+            let device = components.of(record.component).device;
+            let (component, range) = (record.component, record.range);
+            zeroes.push(Item { record: id, component, device, range, pending: false, data: None, slots_from: 0 });
+        }
+    }
+    zeroes
+}
+
+/// Leaves that the transaction will change and that are not in `have`.
+pub(crate) fn leaves_missing(
+    components: &Components,
+    items: &[Item],
+    have: &BTreeMap<LeafKey, Arc<Leaf>>,
+) -> Vec<LeafKey> {
+    let mut keys = Vec::new();
+    let mut want = |component: ComponentId, range: BlockRange| {
+        for leaf in range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS {
+            // Items come in order: most name the leaf of the one before.
+            if keys.last() != Some(&(component, leaf)) {
+                keys.push((component, leaf));
             }
         }
-        zeroes
-    }
-
-    /// Leaves that the transaction will change and that are not in `have`.
-    pub fn leaves_missing(&self, items: &[Item], have: &BTreeMap<LeafKey, Arc<Leaf>>) -> Vec<LeafKey> {
-        let mut keys = Vec::new();
-        let mut want = |component: ComponentId, range: BlockRange| {
-            for leaf in range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS {
-                // Items come in order: most name the leaf of the one before.
-                if keys.last() != Some(&(component, leaf)) {
-                    keys.push((component, leaf));
-                }
+    };
+    let ranges = items.iter().map(|item| (item.record, item.component, item.range));
+    let resolved = resolvable(components)
+        .into_iter()
+        .map(|id| (id, components.records.of(id).component, components.records.of(id).range));
+    for (id, component, range) in ranges.chain(resolved) {
+        let (Some(record), Some(known)) = (components.records.get(id), components.get(component)) else {
+            continue;
+        };
+        match record.allocates() {
+            true => want(component, range),
+            // What is mapped under a zero was trimmed before, unless it was settled only now.
+            false if record.op <= known.settled => {
+                known.base.runs(range).into_iter().for_each(|run| want(component, run));
             }
-        };
-        let ranges = items.iter().map(|item| (item.record, item.component, item.range));
-        let resolved =
-            self.resolvable().into_iter().map(|id| (id, self.records.of(id).component, self.records.of(id).range));
-        for (id, component, range) in ranges.chain(resolved) {
-            let (Some(record), Some(known)) = (self.records.get(id), self.components.get(&component)) else {
-                continue;
-            };
-            match record.allocates() {
-                true => want(component, range),
-                // What is mapped under a zero was trimmed before, unless it was settled only now.
-                false if record.op <= known.settled => {
-                    known.base.runs(range).into_iter().for_each(|run| want(component, run));
-                }
-                false => {}
-            }
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        keys.retain(|key| !have.contains_key(key));
-        keys
-    }
-
-    /// Leaves that a transaction takes up which adds `blocks` entries to the map, so that what waits keeps its bound.
-    pub fn leaves_to_fold(&mut self, blocks: usize) -> Vec<LeafKey> {
-        let log_blocks = self.log.ring.size() / u64::from(BLOCK_BYTES);
-        self.map.take_leaves_to_fold(blocks, log_blocks)
-    }
-
-    /// Pending records that were settled since.
-    fn resolvable(&self) -> Vec<RecordId> {
-        let settled = |id: &RecordId| {
-            let record = self.records.of(*id);
-            self.components.get(&record.component).is_some_and(|c| record.op <= c.settled)
-        };
-        self.records.pending.iter().copied().filter(settled).collect()
-    }
-
-    /// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
-    pub fn plan_round(
-        &mut self,
-        items: &[Item],
-        slots: &Slots,
-        mut transaction: Transaction,
-        (ticket, new_tail): (u64, u64),
-    ) -> Transaction {
-        transaction.move_tail(new_tail);
-        transaction.ends(ticket);
-        transaction.reserve(slots.len());
-        for id in self.resolvable() {
-            self.plan_resolve(id, &mut transaction);
-        }
-        for item in items {
-            self.plan_item(item, slots, &mut transaction);
-        }
-        transaction
-    }
-
-    fn plan_resolve(&mut self, id: RecordId, transaction: &mut Transaction) {
-        let record = self.records.of(id).clone();
-        let spans = self.live_spans(id, record.component, record.range);
-        let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
-        transaction.resolve(self, id, live);
-        let slot_of = |block: u64| match &record.body {
-            Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
-            Body::Zero { keep_allocated: true } => ZERO_SLOT,
-            _ => NO_SLOT,
-        };
-        for span in &spans {
-            self.plan_fold(&record, id, *span, &slot_of, false, transaction);
+            false => {}
         }
     }
+    keys.sort_unstable();
+    keys.dedup();
+    keys.retain(|key| !have.contains_key(key));
+    keys
+}
 
-    /// Where `id` still stands among the versions.
-    fn live_spans(&self, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
-        let Some(component) = self.components.get(&component) else {
-            return Vec::new();
-        };
-        let mut live = Vec::new();
-        component.extents.each(range, |part, versions| {
-            if versions.contains(&id) {
-                live.push(part);
-            }
-        });
-        live
+/// Pending records that were settled since.
+fn resolvable(components: &Components) -> Vec<RecordId> {
+    let settled = |id: &RecordId| {
+        let record = components.records.of(*id);
+        components.get(record.component).is_some_and(|c| record.op <= c.settled)
+    };
+    components.records.pending.iter().copied().filter(settled).collect()
+}
+
+/// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
+pub(crate) fn plan_round(
+    (components, map): (&mut Components, &mut Map),
+    items: &[Item],
+    slots: &Slots,
+    mut transaction: Transaction,
+    (ticket, new_tail): (u64, u64),
+) -> Transaction {
+    transaction.move_tail(new_tail);
+    transaction.ends(ticket);
+    transaction.reserve(slots.len());
+    for id in resolvable(components) {
+        plan_resolve(components, id, &mut transaction);
     }
+    for item in items {
+        plan_item(components, map, item, slots, &mut transaction);
+    }
+    transaction
+}
 
-    fn plan_item(&mut self, item: &Item, slots: &Slots, transaction: &mut Transaction) {
-        let Some(record) = self.records.get(item.record) else {
-            return;
-        };
-        let Some(component) = self.components.get(&item.component) else {
-            return;
-        };
-        let slot_of = |block: u64| {
-            let slot = match &record.body {
-                Body::Zero { keep_allocated: true } => return ZERO_SLOT,
-                Body::Zero { keep_allocated: false } => return NO_SLOT,
-                // Written before it was logged.
-                Body::Data { place: Place::Slots(own), .. } => own[(block - record.range.first) as usize],
-                Body::Data { .. } => slots[item.slots_from + (block - item.range.first) as usize],
-            };
-            assert_ne!(slot, NO_SLOT, "what is live was written");
-            slot
-        };
-        let spans = self.live_spans(item.record, item.component, item.range);
-        if record.op <= component.settled || Canary::UnsettledFolded.sings() {
-            for span in spans {
-                self.plan_fold(record, item.record, span, &slot_of, true, transaction);
-            }
-            return;
+fn plan_resolve(components: &mut Components, id: RecordId, transaction: &mut Transaction) {
+    let record = components.records.of(id).clone();
+    let spans = live_spans(components, id, record.component, record.range);
+    let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
+    transaction.resolve(components, id, live);
+    let slot_of = |block: u64| match &record.body {
+        Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
+        Body::Zero { keep_allocated: true } => ZERO_SLOT,
+        _ => NO_SLOT,
+    };
+    for span in &spans {
+        plan_fold(components, &record, id, *span, &slot_of, false, transaction);
+    }
+}
+
+/// Where `id` still stands among the versions.
+fn live_spans(components: &Components, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
+    let Some(component) = components.get(component) else {
+        return Vec::new();
+    };
+    let mut live = Vec::new();
+    component.extents.each(range, |part, versions| {
+        if versions.contains(&id) {
+            live.push(part);
         }
-        let client = component.window.get(record.op).map(|u| u.info.client).unwrap_or_default();
-        let record = record.clone();
+    });
+    live
+}
+
+fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots, transaction: &mut Transaction) {
+    let Some(record) = components.records.get(item.record) else {
+        return;
+    };
+    let Some(component) = components.get(item.component) else {
+        return;
+    };
+    let slot_of = |block: u64| {
+        let slot = match &record.body {
+            Body::Zero { keep_allocated: true } => return ZERO_SLOT,
+            Body::Zero { keep_allocated: false } => return NO_SLOT,
+            // Written before it was logged.
+            Body::Data { place: Place::Slots(own), .. } => own[(block - record.range.first) as usize],
+            Body::Data { .. } => slots[item.slots_from + (block - item.range.first) as usize],
+        };
+        assert_ne!(slot, NO_SLOT, "what is live was written");
+        slot
+    };
+    let spans = live_spans(components, item.record, item.component, item.range);
+    if record.op <= component.settled || Canary::UnsettledFolded.sings() {
         for span in spans {
-            let body = match &record.body {
-                Body::Data { crcs, .. } => {
-                    let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
-                    list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
-                    let from = (span.first - record.range.first) as usize;
-                    let crcs = Crcs::from_slice(&crcs[from..from + span.count as usize]);
-                    Body::Data { place: Place::Slots(list), crcs }
-                }
-                zero => zero.clone(),
-            };
-            let number = self.map.take_pending_number();
-            let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
-            transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
+            plan_fold(components, record, item.record, span, &slot_of, true, transaction);
         }
+        return;
     }
-
-    /// Puts a settled run into the map. `new` slots have no reference yet.
-    fn plan_fold(
-        &self,
-        record: &Record,
-        id: RecordId,
-        span: BlockRange,
-        slot_of: &dyn Fn(u64) -> u64,
-        new: bool,
-        transaction: &mut Transaction,
-    ) {
-        let component = &self.components[&record.component];
-        // A zero may span a whole disk: only what is mapped changes.
-        let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
-        for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
-            let slot = slot_of(block);
-            let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
-            match transaction.set_entry_of(component, block, record.op, entry) {
-                true if new => transaction.add_slot(component.device, slot),
-                false if !new => transaction.drop_slot(component.device, slot),
-                _ => {}
+    let client = component.window.get(record.op).map(|u| u.info.client).unwrap_or_default();
+    let record = record.clone();
+    for span in spans {
+        let body = match &record.body {
+            Body::Data { crcs, .. } => {
+                let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
+                list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
+                let from = (span.first - record.range.first) as usize;
+                let crcs = Crcs::from_slice(&crcs[from..from + span.count as usize]);
+                Body::Data { place: Place::Slots(list), crcs }
             }
-        }
-        transaction.fold(Folded { record: id, component: record.component, range: span });
+            zero => zero.clone(),
+        };
+        let number = map.take_pending_number();
+        let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
+        transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
     }
+}
+
+/// Puts a settled run into the map. `new` slots have no reference yet.
+fn plan_fold(
+    components: &Components,
+    record: &Record,
+    id: RecordId,
+    span: BlockRange,
+    slot_of: &dyn Fn(u64) -> u64,
+    new: bool,
+    transaction: &mut Transaction,
+) {
+    let component = components.of(record.component);
+    // A zero may span a whole disk: only what is mapped changes.
+    let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
+    for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
+        let slot = slot_of(block);
+        let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
+        match transaction.set_entry_of(component, block, record.op, entry) {
+            true if new => transaction.add_slot(component.device, slot),
+            false if !new => transaction.drop_slot(component.device, slot),
+            _ => {}
+        }
+    }
+    transaction.fold(Folded { record: id, component: record.component, range: span });
 }

@@ -20,10 +20,12 @@ use crate::{
     disk_group::{DiskGroup, Inner},
     index::{Body, Place},
     leaf::{LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    map::Map,
     meta::Rows,
     rows,
     segments::LOG,
     state::State,
+    tier::Tier,
 };
 
 /// Attempts before the check gives up on a group whose map never rests.
@@ -74,7 +76,10 @@ impl<E: Env> Inner<E> {
             meta.scan(&[rows::DELTA], &[rows::DELTA + 1], usize::MAX).map(|deltas| (leaves, deltas))
         };
         let (leaves, deltas) = self.env.run_blocking(job).await.map_err(|e| e.to_string())?;
-        let checks = self.state.borrow().check_map(&self.state.borrow().check_leaves(&leaves, &deltas)?)?;
+        let checks = {
+            let state = self.state.borrow();
+            state.check_map(&check_leaves(&state.map, &leaves, &deltas)?)?
+        };
         for check in checks.into_iter().filter(|_| contents) {
             let data = self.disk(check.device).read(check.offset, BLOCK_BYTES).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
@@ -90,11 +95,11 @@ impl State {
     /// Counts everything that is kept as a sum anew.
     pub(crate) fn check_counts(&self) -> Result<(), String> {
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
-        let (mut charged, mut used) = (vec![0; self.devices.len()], vec![0; self.devices.len()]);
-        for component in self.components.values() {
+        let (mut charged, mut used) = (vec![0; self.tier.len()], vec![0; self.tier.len()]);
+        for component in self.components.all() {
             let id = component.id;
             for span in component.extents.all() {
-                let ops: Vec<_> = span.versions.iter().map(|&v| self.records.of(v).op).collect();
+                let ops: Vec<_> = span.versions.iter().map(|&v| self.components.records.of(v).op).collect();
                 if !ops.windows(2).all(|w| w[0] >= w[1]) {
                     return Err(format!("{id:?} {:?}: versions are out of order", span.range));
                 }
@@ -109,7 +114,7 @@ impl State {
                 }
             }
             let counted = (component.extents.new_blocks(), component.extents.hidden_blocks());
-            if counted != component.extents.recount(&component.base, &self.records) {
+            if counted != component.extents.recount(&component.base, &self.components.records) {
                 return Err(format!("{id:?}: new or hidden blocks are miscounted"));
             }
             if component.window.first().is_some_and(|first| first.info.op <= component.settled) {
@@ -118,14 +123,14 @@ impl State {
             charged[component.device as usize] += component.charge();
             used[component.device as usize] += component.used();
         }
-        for deleted in self.deleted.values() {
+        for deleted in self.components.deleted() {
             charged[deleted.device as usize] += deleted.base_blocks;
         }
-        let witnesses = self.components.values().filter(|c| c.size_blocks == 0).count();
-        if self.witnesses as usize != witnesses {
-            return Err(format!("{} components without blocks, {witnesses} counted", self.witnesses));
+        let witnesses = self.components.all().filter(|c| c.size_blocks == 0).count();
+        if self.components.witnesses() as usize != witnesses {
+            return Err(format!("{} components without blocks, {witnesses} counted", self.components.witnesses()));
         }
-        for (device, segments) in self.devices.iter().enumerate() {
+        for (device, segments) in self.tier.devices().iter().enumerate() {
             if !segments.failed && (segments.charged, segments.used) != (charged[device], used[device]) {
                 return Err(format!(
                     "device {device}: {} blocks charged and {} used, {} and {} counted",
@@ -133,7 +138,7 @@ impl State {
                 ));
             }
         }
-        for (id, record) in self.records.iter() {
+        for (id, record) in self.components.records.iter() {
             if record.live == 0 || live.get(&id).copied().unwrap_or(0) != record.live {
                 return Err(format!(
                     "record {id} of {:?}: {} blocks live, {:?} counted",
@@ -146,30 +151,6 @@ impl State {
         Ok(())
     }
 
-    /// Puts the deltas over the leaves, and compares those in memory with what is stored.
-    fn check_leaves(&self, leaves: &Rows, deltas: &Rows) -> Result<BTreeMap<LeafKey, Leaf>, String> {
-        let mut found = BTreeMap::new();
-        for (key, bytes) in leaves {
-            let id = rows::component_of(key).map_err(|e| e.to_string())?;
-            let number = rows::number_of(key).map_err(|e| e.to_string())?;
-            let leaf = Leaf::decode(bytes).ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
-            found.insert((id, number), leaf);
-        }
-        let in_memory: usize = self.map.deltas().all().map(|(_, of)| of.len()).sum();
-        if in_memory != deltas.len() {
-            return Err(format!("{in_memory} deltas in memory, {} are stored", deltas.len()));
-        }
-        for (key, bytes) in deltas {
-            let (number, id, leaf) = rows::delta_of(key).map_err(|e| e.to_string())?;
-            let known = self.map.deltas().of((id, leaf)).iter().find(|delta| delta.number == number);
-            let known = known.filter(|delta| delta.row[..] == bytes[..]);
-            let delta = known.ok_or_else(|| format!("delta {number} of leaf {leaf} of {id:?} is another in memory"))?;
-            put_over(found.entry((id, leaf)).or_default(), std::slice::from_ref(delta))
-                .ok_or_else(|| format!("delta {number} of leaf {leaf} of {id:?} is not readable"))?;
-        }
-        Ok(found)
-    }
-
     /// Compares the map's leaves with bits and segment counts; returns the blocks to be read.
     fn check_map(&self, leaves: &BTreeMap<LeafKey, Leaf>) -> Result<Vec<Check>, String> {
         let mut checks = Vec::new();
@@ -179,10 +160,12 @@ impl State {
             if number > COMPONENT_BLOCKS_MAX / LEAF_BLOCKS {
                 return Err(format!("leaf {number} of {id:?} is beyond every component"));
             }
-            let known = self.components.get(&id);
-            let device = known.map(|c| c.device).or_else(|| self.deleted.get(&id).map(|d| d.device));
-            let device = device.ok_or_else(|| format!("leaf {number} belongs to {id:?}, which is not here"))?;
-            if self.devices[device as usize].failed {
+            let known = self.components.get(id);
+            let device = self
+                .components
+                .device_of(id)
+                .ok_or_else(|| format!("leaf {number} belongs to {id:?}, which is not here"))?;
+            if self.tier.of(device).failed {
                 continue;
             }
             for (at, entry) in leaf.entries() {
@@ -193,39 +176,38 @@ impl State {
                 }
                 *mapped.entry(id).or_default() += 1;
                 if entry.slot != ZERO_SLOT {
-                    if !self.devices[device as usize].has(entry.slot) {
+                    if !self.tier.of(device).has(entry.slot) {
                         return Err(format!("{what}: device {device} has no such slot"));
                     }
                     *references.entry((device, entry.slot)).or_default() += 1;
-                    let offset = self.devices[device as usize].device_offset(entry.slot);
+                    let offset = self.tier.of(device).device_offset(entry.slot);
                     checks.push(Check { device, offset, crc: entry.crc, what });
                 }
             }
         }
-        for component in self.components.values().filter(|c| !c.lost) {
+        for component in self.components.all().filter(|c| !c.lost) {
             let have = mapped.get(&component.id).copied().unwrap_or(0);
             if have != component.base.total() {
                 return Err(format!("{:?}: {} bits, {have} mapped blocks", component.id, component.base.total()));
             }
         }
         self.check_records(&mut references, &mut checks)?;
-        self.check_segments(&references)?;
+        check_segments(&self.tier, &references)?;
         Ok(checks)
     }
 
     fn check_records(&self, references: &mut BTreeMap<(u8, u64), u32>, checks: &mut Vec<Check>) -> Result<(), String> {
-        for garbage in &self.records.garbage {
-            let device = self.components.get(&garbage.component).map(|c| c.device);
-            let device = device.or_else(|| self.deleted.get(&garbage.component).map(|d| d.device));
+        for garbage in &self.components.records.garbage {
+            let device = self.components.device_of(garbage.component);
             for &slot in garbage.slots.iter().filter(|s| **s != ZERO_SLOT) {
                 device.into_iter().for_each(|d| *references.entry((d, slot)).or_default() += 1);
             }
         }
-        for (_, record) in self.records.iter() {
+        for (_, record) in self.components.records.iter() {
             let Body::Data { place, crcs } = &record.body else {
                 continue;
             };
-            let component = &self.components[&record.component];
+            let component = self.components.of(record.component);
             for (at, &crc) in crcs.iter().enumerate() {
                 let block = record.range.first + at as u64;
                 let (device, offset) = match place {
@@ -236,22 +218,24 @@ impl State {
                         if slots[at] == NO_SLOT {
                             continue;
                         }
-                        if !self.devices[component.device as usize].has(slots[at]) {
+                        if !self.tier.of(component.device).has(slots[at]) {
                             return Err(format!("{:?} block {block} is in no slot of its device", record.component));
                         }
-                        let segments = &self.devices[component.device as usize];
+                        let segments = self.tier.of(component.device);
                         if segments.is_free(segments.segment_of(slots[at])) {
                             return Err(format!("{:?} block {block} is in a segment that is free", record.component));
                         }
                         if record.row.is_some() {
                             *references.entry((component.device, slots[at])).or_default() += 1;
                         }
-                        (component.device, self.devices[component.device as usize].device_offset(slots[at]))
+                        (component.device, self.tier.of(component.device).device_offset(slots[at]))
                     }
                 };
                 // Only where the record still stands: the log behind a superseded block may be anything.
                 let spans = component.extents.spans(BlockRange::new(block, 1));
-                let stands = spans.iter().any(|s| s.versions.iter().any(|&v| std::ptr::eq(self.records.of(v), record)));
+                let stands = spans
+                    .iter()
+                    .any(|s| s.versions.iter().any(|&v| std::ptr::eq(self.components.records.of(v), record)));
                 if stands {
                     let what = format!("{:?} block {block} of operation {}", record.component, record.op.seq);
                     checks.push(Check { device, offset, crc, what });
@@ -260,31 +244,56 @@ impl State {
         }
         Ok(())
     }
+}
 
-    fn check_segments(&self, references: &BTreeMap<(u8, u64), u32>) -> Result<(), String> {
-        if let Some(((device, slot), count)) = references.iter().find(|(_, count)| **count > 1) {
-            return Err(format!("slot {slot} of device {device} has {count} references"));
-        }
-        let mut counted: BTreeMap<(u8, u32), u32> = BTreeMap::new();
-        for &(device, slot) in references.keys() {
-            *counted.entry((device, self.devices[device as usize].segment_of(slot))).or_default() += 1;
-        }
-        for (device, segments) in (0u8..).zip(&self.devices).filter(|(_, s)| !s.failed) {
-            let mut total = 0;
-            for segment in 0..segments.count() as u32 {
-                let (row, count) = (segments.row(segment), counted.get(&(device, segment)).copied().unwrap_or(0));
-                total += u64::from(row.live);
-                if row.live != count {
-                    return Err(format!(
-                        "segment {segment} of device {device}: {} slots counted as in use, {count} are",
-                        row.live
-                    ));
-                }
-            }
-            if total != segments.live() {
-                return Err(format!("device {device}: {} slots in use, {total} in its segments", segments.live()));
-            }
-        }
-        Ok(())
+/// Puts the deltas over the leaves, and compares those in memory with what is stored.
+fn check_leaves(map: &Map, leaves: &Rows, deltas: &Rows) -> Result<BTreeMap<LeafKey, Leaf>, String> {
+    let mut found = BTreeMap::new();
+    for (key, bytes) in leaves {
+        let id = rows::component_of(key).map_err(|e| e.to_string())?;
+        let number = rows::number_of(key).map_err(|e| e.to_string())?;
+        let leaf = Leaf::decode(bytes).ok_or_else(|| format!("leaf {number} of {id:?} is not readable"))?;
+        found.insert((id, number), leaf);
     }
+    let in_memory: usize = map.deltas().all().map(|(_, of)| of.len()).sum();
+    if in_memory != deltas.len() {
+        return Err(format!("{in_memory} deltas in memory, {} are stored", deltas.len()));
+    }
+    for (key, bytes) in deltas {
+        let (number, id, leaf) = rows::delta_of(key).map_err(|e| e.to_string())?;
+        let known = map.deltas().of((id, leaf)).iter().find(|delta| delta.number == number);
+        let known = known.filter(|delta| delta.row[..] == bytes[..]);
+        let delta = known.ok_or_else(|| format!("delta {number} of leaf {leaf} of {id:?} is another in memory"))?;
+        put_over(found.entry((id, leaf)).or_default(), std::slice::from_ref(delta))
+            .ok_or_else(|| format!("delta {number} of leaf {leaf} of {id:?} is not readable"))?;
+    }
+    Ok(found)
+}
+
+/// Compares the counts of segments with the references to them.
+fn check_segments(tier: &Tier, references: &BTreeMap<(u8, u64), u32>) -> Result<(), String> {
+    if let Some(((device, slot), count)) = references.iter().find(|(_, count)| **count > 1) {
+        return Err(format!("slot {slot} of device {device} has {count} references"));
+    }
+    let mut counted: BTreeMap<(u8, u32), u32> = BTreeMap::new();
+    for &(device, slot) in references.keys() {
+        *counted.entry((device, tier.of(device).segment_of(slot))).or_default() += 1;
+    }
+    for (device, segments) in (0u8..).zip(tier.devices()).filter(|(_, s)| !s.failed) {
+        let mut total = 0;
+        for segment in 0..segments.count() as u32 {
+            let (row, count) = (segments.row(segment), counted.get(&(device, segment)).copied().unwrap_or(0));
+            total += u64::from(row.live);
+            if row.live != count {
+                return Err(format!(
+                    "segment {segment} of device {device}: {} slots counted as in use, {count} are",
+                    row.live
+                ));
+            }
+        }
+        if total != segments.live() {
+            return Err(format!("device {device}: {} slots in use, {total} in its segments", segments.live()));
+        }
+    }
+    Ok(())
 }

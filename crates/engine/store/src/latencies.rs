@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use cairn_measure::Latencies;
 use cairn_types::{ComponentId, ObjectId, Time};
 
-use crate::component::Component;
+use crate::components::Components;
 
 /// Guest writes of one disk group, from the call to the acknowledgement. What resync brings, trims and records are left out, but
 /// for what guests' writes wait for them.
@@ -115,9 +115,9 @@ impl Stages {
         }
     }
 
-    pub fn of_component(&mut self, id: ComponentId, known: &BTreeMap<ComponentId, Component>) -> &mut ReadLatencies {
+    pub fn of_component(&mut self, id: ComponentId, known: &Components) -> &mut ReadLatencies {
         if !self.reads.contains_key(&id) && self.reads.len() >= known.len() {
-            self.reads.retain(|id, _| known.contains_key(id));
+            self.reads.retain(|id, _| known.is_here(*id));
         }
         self.reads.entry(id).or_default()
     }
@@ -128,14 +128,10 @@ impl Stages {
     }
 
     /// Those of reads, by object, of one where it is named.
-    pub fn reads(
-        &self,
-        known: &BTreeMap<ComponentId, Component>,
-        only: Option<ObjectId>,
-    ) -> BTreeMap<ObjectId, ReadLatencies> {
+    pub fn reads(&self, known: &Components, only: Option<ObjectId>) -> BTreeMap<ObjectId, ReadLatencies> {
         let mut all: BTreeMap<ObjectId, ReadLatencies> = BTreeMap::new();
         for (id, reads) in &self.reads {
-            let object = known.get(id).map(|component| component.object);
+            let object = known.get(*id).map(|component| component.object);
             if let Some(object) = object.filter(|object| only.is_none_or(|only| only == *object)) {
                 all.entry(object).or_default().add(reads);
             }

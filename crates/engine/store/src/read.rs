@@ -16,15 +16,19 @@ use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, 
 use futures::future::join_all;
 
 use crate::{
+    component::Component,
+    components::Components,
     deltas::{Delta, put_over},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
-    index::{Body, Place},
+    index::{Body, Place, RecordId, Records},
     latencies::{ReadSource, ReadWatch},
     leaf::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
-    read_cache::CACHED_READ_BLOCKS_MAX,
+    map::Map,
+    read_cache::{CACHED_READ_BLOCKS_MAX, ReadCache},
+    ring::Ring,
     rows,
-    segments::{LOG, Pin},
+    segments::{LOG, Pin, Pins, Segments},
     state::State,
 };
 
@@ -92,14 +96,17 @@ impl<E: Env> Inner<E> {
         loop {
             let (plan, generation) = {
                 let mut state = self.state.borrow_mut();
-                (state.plan(id, range, &fetched, self)?, state.map.generation())
+                (self.plan_now(&mut state, id, range, &fetched)?, state.map.generation())
             };
             let wanted = match plan {
                 Plan::Sources(sources) => return Ok(sources),
                 Plan::Leaves(wanted) => wanted,
             };
             let began = self.env.now();
-            let together = self.state.borrow().with_neighbours(&wanted);
+            let together = {
+                let state = self.state.borrow();
+                with_neighbours(&state.components, &state.map, &wanted)
+            };
             let leaves = match self.fetch_leaves(&together).await {
                 // A damaged leaf costs its own blocks and no others.
                 Err(_) if together.len() > wanted.len() => self.fetch_leaves(&wanted).await?,
@@ -111,6 +118,51 @@ impl<E: Env> Inner<E> {
             } else {
                 fetched.clear();
             }
+        }
+    }
+
+    /// The plan of a read from the state of this moment.
+    fn plan_now(
+        &self,
+        state: &mut State,
+        id: ComponentId,
+        range: BlockRange,
+        fetched: &BTreeMap<LeafKey, Arc<Leaf>>,
+    ) -> Result<Plan, StoreError> {
+        let State { log, components, tier, map, cache, .. } = state;
+        let component = components.not_lost(id)?;
+        if range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks) {
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                format!(
+                    "blocks {}..+{} are not within the component's {} blocks",
+                    range.first, range.count, component.size_blocks
+                ),
+            ));
+        }
+        let (ring, records, segments) = (&log.ring, &components.records, tier.of(component.device));
+        let (pins, sources, wanted, missing) = (&self.pins, Vec::new(), Vec::new(), Vec::new());
+        let mut planner =
+            Planner { component, ring, records, segments, map, cache, pins, fetched, sources, wanted, missing };
+        let mut at = range.first;
+        let spans = component.extents.spans(range);
+        for span in spans {
+            if span.range.first > at {
+                planner.base(BlockRange::new(at, (span.range.first - at) as u32));
+            }
+            planner.version(span.versions[0], span.range);
+            at = span.range.end();
+        }
+        if at < range.end() {
+            planner.base(BlockRange::new(at, (range.end() - at) as u32));
+        }
+        if !planner.wanted.is_empty() {
+            return Ok(Plan::Leaves(planner.wanted));
+        }
+        if planner.missing.is_empty() {
+            Ok(Plan::Sources(planner.sources))
+        } else {
+            Err(bad_blocks(id, planner.missing))
         }
     }
 
@@ -200,13 +252,13 @@ impl<E: Env> Inner<E> {
     }
 
     fn keep(&self, id: ComponentId, stretch: &Stretch, data: &Bytes) {
-        let mut state = self.state.borrow_mut();
+        let State { components, map, cache, .. } = &mut *self.state.borrow_mut();
         for (at, &crc) in stretch.crcs.iter().enumerate() {
             // The block may have changed since the plan; a later hit compares the CRC, and a change forgets it, so
             // it is kept only while the plan still holds.
             let block = stretch.first_block + at as u64;
-            if state.crc_now(id, block) == Some(crc) {
-                state.cache.insert(id, block, data, at, crc);
+            if crc_now(components, map, id, block) == Some(crc) {
+                cache.insert(id, block, data, at, crc);
             }
         }
     }
@@ -235,8 +287,7 @@ impl<E: Env> Inner<E> {
         id: ComponentId,
         range: BlockRange,
     ) -> Result<Vec<(BlockRange, bool)>, StoreError> {
-        let state = self.state.borrow();
-        state.allocated(id, range)
+        allocated(&self.state.borrow().components, id, range)
     }
 
     /// A read of blocks begins, the slowest of which come from `source`.
@@ -318,123 +369,89 @@ fn wrong_blocks(stretch: &Stretch, data: &Bytes) -> Vec<u64> {
     blocks.zip(&stretch.crcs).enumerate().filter_map(bad).collect()
 }
 
-impl State {
-    fn plan<E: Env>(
-        &mut self,
-        id: ComponentId,
-        range: BlockRange,
-        fetched: &BTreeMap<LeafKey, Arc<Leaf>>,
-        inner: &Inner<E>,
-    ) -> Result<Plan, StoreError> {
-        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
-        if component.lost {
-            return Err(StoreError::new(
-                StoreErrorKind::Lost,
-                format!("component {id} is lost: its capacity device failed"),
-            ));
-        }
-        if range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks) {
-            return Err(StoreError::new(
-                StoreErrorKind::Refused,
-                format!(
-                    "blocks {}..+{} are not within the component's {} blocks",
-                    range.first, range.count, component.size_blocks
-                ),
-            ));
-        }
-        let mut planner = Planner { sources: Vec::new(), wanted: Vec::new(), missing: Vec::new() };
-        let mut at = range.first;
-        let spans = component.extents.spans(range);
-        for span in spans {
-            if span.range.first > at {
-                planner.base(self, id, BlockRange::new(at, (span.range.first - at) as u32), fetched, inner);
-            }
-            planner.version(self, id, span.versions[0], span.range, inner);
-            at = span.range.end();
-        }
-        if at < range.end() {
-            planner.base(self, id, BlockRange::new(at, (range.end() - at) as u32), fetched, inner);
-        }
-        if !planner.wanted.is_empty() {
-            return Ok(Plan::Leaves(planner.wanted));
-        }
-        if planner.missing.is_empty() {
-            Ok(Plan::Sources(planner.sources))
-        } else {
-            Err(bad_blocks(id, planner.missing))
-        }
+/// These leaves and those around them that have blocks, as long as nothing must leave the cache for that.
+fn with_neighbours(components: &Components, map: &Map, wanted: &[LeafKey]) -> Vec<LeafKey> {
+    if (wanted.len() as u64 * LEAVES_TOGETHER) > map.room() as u64 {
+        return wanted.to_vec();
     }
-
-    /// These leaves and those around them that have blocks, as long as nothing must leave the cache for that.
-    fn with_neighbours(&self, wanted: &[LeafKey]) -> Vec<LeafKey> {
-        if (wanted.len() as u64 * LEAVES_TOGETHER) > self.map.room() as u64 {
-            return wanted.to_vec();
-        }
-        let mut all = Vec::with_capacity(wanted.len() * LEAVES_TOGETHER as usize);
-        for &(id, leaf) in wanted {
-            let first = leaf - leaf % LEAVES_TOGETHER;
-            let has_blocks = |leaf: u64| {
-                let range = BlockRange::new(leaf * LEAF_BLOCKS, LEAF_BLOCKS as u32);
-                self.components.get(&id).is_some_and(|component| component.base.count(range) > 0)
-            };
-            all.extend((first..first + LEAVES_TOGETHER).filter(|&n| n == leaf || has_blocks(n)).map(|n| (id, n)));
-        }
-        // Wanted ones may be each other's neighbours; they ascend.
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// The CRC that a block has now, as far as memory tells.
-    fn crc_now(&mut self, id: ComponentId, block: u64) -> Option<u32> {
-        let component = self.components.get(&id)?;
-        if let Some(span) = component.extents.spans(BlockRange::new(block, 1)).first() {
-            return Some(self.records.of(span.versions[0]).crc(block));
-        }
-        let leaf = self.map.leaf((id, block / LEAF_BLOCKS))?;
-        leaf.get(block).map(|entry| entry.crc)
-    }
-
-    fn allocated(&self, id: ComponentId, range: BlockRange) -> Result<Vec<(BlockRange, bool)>, StoreError> {
-        let component = self.components.get(&id).ok_or_else(|| StoreError::unknown(id))?;
-        let mut parts: Vec<(BlockRange, bool)> = Vec::new();
-        let base = |from: u64, to: u64, parts: &mut Vec<(BlockRange, bool)>| {
-            let mut at = from;
-            for run in component.base.runs(BlockRange::new(from, (to - from) as u32)) {
-                parts.push((BlockRange::new(at, (run.first - at) as u32), false));
-                parts.push((run, true));
-                at = run.end();
-            }
-            parts.push((BlockRange::new(at, (to - at) as u32), false));
+    let mut all = Vec::with_capacity(wanted.len() * LEAVES_TOGETHER as usize);
+    for &(id, leaf) in wanted {
+        let first = leaf - leaf % LEAVES_TOGETHER;
+        let has_blocks = |leaf: u64| {
+            let range = BlockRange::new(leaf * LEAF_BLOCKS, LEAF_BLOCKS as u32);
+            components.get(id).is_some_and(|component| component.base.count(range) > 0)
         };
-        let mut at = range.first;
-        for span in component.extents.spans(range) {
-            base(at, span.range.first, &mut parts);
-            parts.push((span.range, self.records.of(span.versions[0]).allocates()));
-            at = span.range.end();
-        }
-        base(at, range.end(), &mut parts);
-        let mut out: Vec<(BlockRange, bool)> = Vec::new();
-        for (part, value) in parts {
-            match out.last_mut() {
-                _ if part.count == 0 => {}
-                Some((last, have)) if *have == value => last.count += part.count,
-                _ => out.push((part, value)),
-            }
-        }
-        Ok(out)
+        all.extend((first..first + LEAVES_TOGETHER).filter(|&n| n == leaf || has_blocks(n)).map(|n| (id, n)));
     }
+    // Wanted ones may be each other's neighbours; they ascend.
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The CRC that a block has now, as far as memory tells.
+fn crc_now(components: &Components, map: &mut Map, id: ComponentId, block: u64) -> Option<u32> {
+    let component = components.get(id)?;
+    if let Some(span) = component.extents.spans(BlockRange::new(block, 1)).first() {
+        return Some(components.records.of(span.versions[0]).crc(block));
+    }
+    let leaf = map.leaf((id, block / LEAF_BLOCKS))?;
+    leaf.get(block).map(|entry| entry.crc)
+}
+
+fn allocated(
+    components: &Components,
+    id: ComponentId,
+    range: BlockRange,
+) -> Result<Vec<(BlockRange, bool)>, StoreError> {
+    let component = components.known(id)?;
+    let mut parts: Vec<(BlockRange, bool)> = Vec::new();
+    let base = |from: u64, to: u64, parts: &mut Vec<(BlockRange, bool)>| {
+        let mut at = from;
+        for run in component.base.runs(BlockRange::new(from, (to - from) as u32)) {
+            parts.push((BlockRange::new(at, (run.first - at) as u32), false));
+            parts.push((run, true));
+            at = run.end();
+        }
+        parts.push((BlockRange::new(at, (to - at) as u32), false));
+    };
+    let mut at = range.first;
+    for span in component.extents.spans(range) {
+        base(at, span.range.first, &mut parts);
+        parts.push((span.range, components.records.of(span.versions[0]).allocates()));
+        at = span.range.end();
+    }
+    base(at, range.end(), &mut parts);
+    let mut out: Vec<(BlockRange, bool)> = Vec::new();
+    for (part, value) in parts {
+        match out.last_mut() {
+            _ if part.count == 0 => {}
+            Some((last, have)) if *have == value => last.count += part.count,
+            _ => out.push((part, value)),
+        }
+    }
+    Ok(out)
 }
 
 /// Collects sources; adjacent blocks that stand back to back become one read.
-struct Planner {
+struct Planner<'a> {
+    component: &'a Component,
+    ring: &'a Ring,
+    records: &'a Records,
+    /// Of the component's device.
+    segments: &'a Segments,
+    map: &'a mut Map,
+    cache: &'a mut ReadCache,
+    pins: &'a Rc<Pins>,
+    /// Leaves that were read for this plan.
+    fetched: &'a BTreeMap<LeafKey, Arc<Leaf>>,
     sources: Vec<Source>,
     wanted: Vec<LeafKey>,
     /// Blocks that the bits have and the map has not.
     missing: Vec<u64>,
 }
 
-impl Planner {
+impl Planner<'_> {
     fn hole(&mut self, range: BlockRange) {
         if let Some(Source::Hole(last)) = self.sources.last_mut()
             && last.end() == range.first
@@ -445,16 +462,9 @@ impl Planner {
         }
     }
 
-    fn version<E: Env>(
-        &mut self,
-        state: &mut State,
-        id: ComponentId,
-        record: u32,
-        range: BlockRange,
-        inner: &Inner<E>,
-    ) {
+    fn version(&mut self, record: RecordId, range: BlockRange) {
+        let record = self.records.of(record);
         for block in range.first..range.end() {
-            let record = state.records.of(record);
             let crc = record.crc(block);
             let index = block - record.range.first;
             match &record.body {
@@ -468,43 +478,34 @@ impl Planner {
                 }
                 Body::Data { place: Place::Log(position), .. } => {
                     let position = position + index * u64::from(BLOCK_BYTES);
-                    let offset = state.log.ring.device_offset(position);
-                    let segment = state.log.ring.physical(state.log.ring.segment_of(position));
-                    self.block(state, id, block, crc, (LOG, offset, segment), inner);
+                    let offset = self.ring.device_offset(position);
+                    let segment = self.ring.physical(self.ring.segment_of(position));
+                    self.block(block, crc, (LOG, offset, segment));
                 }
                 Body::Data { place: Place::Slots(slots), .. } => {
                     let slot = slots[index as usize];
-                    self.slot(state, id, block, crc, slot, inner);
+                    self.slot(block, crc, slot);
                 }
             }
         }
     }
 
-    fn slot<E: Env>(&mut self, state: &mut State, id: ComponentId, block: u64, crc: u32, slot: u64, inner: &Inner<E>) {
+    fn slot(&mut self, block: u64, crc: u32, slot: u64) {
         if slot == ZERO_SLOT {
             self.sources.push(Source::Zeroes(1));
             return;
         }
-        let device = state.components[&id].device;
-        let segments = &state.devices[device as usize];
+        let segments = self.segments;
         // No slot, or one that the device does not have: damage of the metadata.
         if !segments.has(slot) {
             return self.missing.push(block);
         }
-        let place = (device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
-        self.block(state, id, block, crc, place, inner);
+        let place = (self.component.device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
+        self.block(block, crc, place);
     }
 
-    fn block<E: Env>(
-        &mut self,
-        state: &mut State,
-        id: ComponentId,
-        block: u64,
-        crc: u32,
-        (device, offset, segment): (u8, u64, u64),
-        inner: &Inner<E>,
-    ) {
-        if let Some(data) = state.cache.get(id, block, crc) {
+    fn block(&mut self, block: u64, crc: u32, (device, offset, segment): (u8, u64, u64)) {
+        if let Some(data) = self.cache.get(self.component.id, block, crc) {
             self.sources.push(Source::Ready { data, crc });
             return;
         }
@@ -520,7 +521,7 @@ impl Planner {
                 return;
             }
         }
-        let _pin = inner.pins.pin(device, segment);
+        let _pin = self.pins.pin(device, segment);
         self.sources.push(Source::Device(Stretch {
             first_block: block,
             crcs: Crcs::from_slice(&[crc]),
@@ -532,15 +533,8 @@ impl Planner {
     }
 
     /// Blocks that only the map knows.
-    fn base<E: Env>(
-        &mut self,
-        state: &mut State,
-        id: ComponentId,
-        range: BlockRange,
-        fetched: &BTreeMap<LeafKey, Arc<Leaf>>,
-        inner: &Inner<E>,
-    ) {
-        let runs = state.components[&id].base.runs(range);
+    fn base(&mut self, range: BlockRange) {
+        let runs = self.component.base.runs(range);
         let mut at = range.first;
         for run in runs {
             if run.first > at {
@@ -551,8 +545,8 @@ impl Planner {
             for block in run.first..run.end() {
                 let number = block / LEAF_BLOCKS;
                 if leaf.as_ref().is_none_or(|(n, _)| *n != number) {
-                    let key = (id, number);
-                    let found = fetched.get(&key).cloned().or_else(|| state.map.leaf(key).cloned());
+                    let key = (self.component.id, number);
+                    let found = self.fetched.get(&key).cloned().or_else(|| self.map.leaf(key).cloned());
                     let Some(found) = found else {
                         if self.wanted.last() != Some(&key) {
                             self.wanted.push(key);
@@ -564,7 +558,7 @@ impl Planner {
                 let entry = leaf.as_ref().and_then(|(_, leaf)| leaf.get(block));
                 // The bits and the map change in one transaction; a difference is damage of the metadata.
                 match entry {
-                    Some(entry) => self.slot(state, id, block, entry.crc, entry.slot, inner),
+                    Some(entry) => self.slot(block, entry.crc, entry.slot),
                     None => self.missing.push(block),
                 }
             }

@@ -16,6 +16,7 @@ use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
     component::{Component, IN_METADATA, RegionMark},
+    components::{Components, Deleted},
     create::write_superblock,
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
@@ -34,8 +35,9 @@ use crate::{
     rows::{
         self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow,
     },
-    segments::{COUNTS_MAX, Pins, Segments},
-    state::{Deleted, State},
+    segments::{COUNTS_MAX, Pins},
+    state::State,
+    tier::Tier,
 };
 
 /// Rows of one metadata read while loading.
@@ -95,7 +97,7 @@ impl<E: Env> DiskGroup<E> {
             open_count: regions.open_count,
             device_ids,
             cache,
-            capacity: devices.into_iter().zip(&state.devices).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
+            capacity: devices.into_iter().zip(state.tier.devices()).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
             tuning: options.clone(),
             meta,
             pins: Rc::new(Pins::new(writer.clone())),
@@ -310,30 +312,17 @@ async fn load<E: Env>(
 
 impl State {
     fn empty(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], options: &StoreOptions) -> Self {
-        let segments = |(index, regions): (usize, &Option<CapacityRegions>)| {
-            let blank = CapacityRegions { segments_offset: 0, segment_count: 0, segment_bytes: 4 << 20, log_id: 0 };
-            let mut segments = Segments::new(index as u8, regions.as_ref().unwrap_or(&blank));
-            segments.failed = regions.is_none();
-            segments
-        };
         Self {
-            components: Default::default(),
-            witnesses: 0,
-            components_of: Default::default(),
-            deleted: Default::default(),
-            records: Default::default(),
+            components: Components::new(options.outcomes_max),
             seats: Default::default(),
             log: Log::new(regions),
-            devices: capacity.iter().enumerate().map(segments).collect(),
+            tier: Tier::new(capacity),
             map: Map::new(options.map_cache_bytes),
             cache: ReadCache::new(options.read_cache_bytes),
             admission: Default::default(),
             life: Default::default(),
             counters: StoreCounters::default(),
             stages: Stages::default(),
-            outcomes_max: options.outcomes_max,
-            round: 1,
-            tickets: 0,
         }
     }
 
@@ -346,14 +335,14 @@ impl State {
                 rows::COMPONENT => {
                     let row: ComponentRow = rows::decode(&key, &bytes)?;
                     let fits = row.size_blocks.max(row.reserved_blocks) <= COMPONENT_BLOCKS_MAX;
-                    if !fits || row.device as usize >= self.devices.len() {
+                    if !fits || row.device as usize >= self.tier.len() {
                         return Err(rows::malformed(&key).into());
                     }
                     self.load_component(rows::component_of(&key)?, row);
                 }
                 rows::DELETED => {
                     let row: DeletedRow = rows::decode(&key, &bytes)?;
-                    if row.device as usize >= self.devices.len() {
+                    if row.device as usize >= self.tier.len() {
                         return Err(rows::malformed(&key).into());
                     }
                     self.load_deleted(rows::component_of(&key)?, row);
@@ -365,12 +354,12 @@ impl State {
                 rows::PENDING => self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?,
                 rows::SEGMENT => {
                     let row: SegmentRow = rows::decode(&key, &bytes)?;
-                    let device = key.get(1).and_then(|&device| self.devices.get_mut(device as usize));
+                    let device = key.get(1).and_then(|&device| self.tier.get_mut(device));
                     let device = device.ok_or_else(|| rows::malformed(&key))?;
                     if !device.failed && !device.load(rows::short_number_of(&key)?, row) {
                         return Err(rows::malformed(&key).into());
                     }
-                    self.round = self.round.max(row.written.saturating_add(1).min(COUNTS_MAX));
+                    self.tier.load_round(row.written.saturating_add(1).min(COUNTS_MAX));
                 }
                 rows::OBJECT => {
                     let row: ObjectRow = rows::decode(&key, &bytes)?;
@@ -406,21 +395,22 @@ impl State {
         component.settled = row.settled;
         component.undone = row.undone.into_iter().collect();
         component.dirty = false;
-        self.enter_component(component);
+        self.components.enter(component);
     }
 
     fn load_deleted(&mut self, id: ComponentId, row: DeletedRow) {
         let deleted =
             Deleted { device: row.device, position: row.position, base_blocks: 0, emptied: row.emptied, dirty: false };
-        self.deleted.insert(id, deleted);
+        self.components.enter_deleted(id, deleted);
     }
 
     fn load_region(&mut self, id: ComponentId, region: u32, row: RegionRow) {
-        if let Some(component) = self.components.get_mut(&id) {
+        let loaded = self.components.load(id, |component, _| {
             component.regions.insert(region, RegionMark { op: row.op, due: IN_METADATA });
             component.base.load(region, row.base);
-        } else if let Some(deleted) = self.deleted.get_mut(&id) {
-            deleted.base_blocks += row.base.iter().map(|w| u64::from(w.count_ones())).sum::<u64>();
+        });
+        if loaded.is_none() {
+            self.components.load_deleted_blocks(id, row.base.iter().map(|w| u64::from(w.count_ones())).sum());
         }
     }
 
@@ -439,16 +429,15 @@ impl State {
                 Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into() }
             }
         };
-        let Some(component) = self.components.get_mut(&row.component) else {
+        if !self.components.is_here(row.component) {
             // Deleted while its device was away.
-            self.records.discard(number, row.component, body);
+            self.components.records.discard(number, row.component, body);
             return Ok(());
-        };
-        let (range, component_id, op) = (row.range, row.component, row.op);
-        let record =
-            Record { component: component_id, op, range, position: row.position, body, live: 0, row: Some(number) };
+        }
+        let PendingRow { component: id, range, op, position, client, .. } = row;
+        let record = Record { component: id, op, range, position, body, live: 0, row: Some(number) };
         // Rows do not tell what came as a copy: the log does, where it still has the record.
-        component.put(record, row.client, false, None, &mut self.records);
+        self.components.load(id, |component, records| component.put(record, client, false, None, records));
         Ok(())
     }
 
@@ -464,34 +453,14 @@ impl State {
         if number >= COUNTS_MAX {
             return Err(MetaError("the row of an outcome is not readable".into()));
         }
-        if let Some(component) = self.components.get_mut(&id) {
-            component.outcomes.load(number, row);
-        }
+        self.components.load(id, |component, _| component.outcomes.load(number, row));
         Ok(())
     }
 
     fn finish_load(&mut self) {
-        let ids: Vec<ComponentId> = self.components.keys().copied().collect();
-        for id in ids {
-            let component = self.components.get_mut(&id).expect("a key just listed");
-            let failed = self.devices.get(component.device as usize).is_none_or(|d| d.failed);
-            if component.lost || failed {
-                component.lose(&mut self.records);
-                component.base = Default::default();
-                // Once lost, for good: also when the device returns.
-            } else {
-                let device = &mut self.devices[component.device as usize];
-                device.charged += component.charge();
-                device.used += component.used();
-            }
-        }
-        if !self.deleted_to_empty().is_empty() {
+        self.components.finish_load(&mut self.tier);
+        if !self.components.deleted_to_empty(&self.tier).is_empty() {
             self.log.want_tidy();
-        }
-        for deleted in self.deleted.values() {
-            if let Some(device) = self.devices.get_mut(deleted.device as usize) {
-                device.charged += deleted.base_blocks;
-            }
         }
     }
 }

@@ -16,17 +16,20 @@ use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, RegionIndex};
 use crate::{
     bitmap::BaseBits,
     component::Component,
+    components::Components,
     deltas::{Delta, WHOLE_FROM_BLOCKS},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
     flag::give_way,
-    index::{Body, Place, Record, RecordId},
+    index::{Body, Place, Record, RecordId, Records},
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     map::Map,
     meta::Batch,
     rows::{self, ComponentRow, DeletedRow, PendingBody, PendingRow, RegionRow, StateRow},
+    seats::Seats,
     state::State,
     stats::LogHealth,
+    tier::Tier,
 };
 
 /// A run of blocks that the map takes over from a record.
@@ -207,9 +210,9 @@ impl Transaction {
         self.pending.push(made);
     }
     /// The pending row of a settled record goes: the map takes over what of it is live. `live` tells which blocks are.
-    pub fn resolve(&mut self, state: &mut State, id: RecordId, live: impl Fn(u64) -> bool) {
-        let device = state.components[&state.records.of(id).component].device;
-        let record = state.records.of(id);
+    pub fn resolve(&mut self, components: &mut Components, id: RecordId, live: impl Fn(u64) -> bool) {
+        let record = components.records.of(id);
+        let device = components.of(record.component).device;
         if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
             for (block, &slot) in (record.range.first..).zip(slots.iter()) {
                 if !live(block) {
@@ -218,28 +221,29 @@ impl Transaction {
             }
         }
         // From now on the record only reads: neither its row nor its slots are its own any more.
-        let number = state.records.leave_row(id);
+        let number = components.records.leave_row(id);
         self.batch.insert(rows::pending_key(number), None);
     }
     /// A slot of a pending row moves (cleaning). The row is written by [`Self::gather`].
-    pub fn move_pending(&mut self, state: &State, record: RecordId, index: usize, from: u64, to: u64) {
-        let row = state.records.of(record).row.expect("a pending record has a row");
+    pub fn move_pending(&mut self, records: &Records, record: RecordId, index: usize, from: u64, to: u64) {
+        let row = records.of(record).row.expect("a pending record has a row");
         self.moved_pending.push(MovedPending { record, row, index, from, to });
     }
 
     /// Adds everything that the metadata does not have yet.
     pub fn gather(&mut self, state: &mut State) {
-        self.gather_garbage(state);
-        self.gather_moved(state);
-        self.gather_components(state);
-        self.gather_segments(state);
-        self.gather_objects(state);
+        let tail = self.tail.unwrap_or(state.log.ring.tail());
+        self.gather_garbage(&mut state.components, &state.tier);
+        self.gather_moved(&state.components);
+        self.gather_components(&mut state.components, tail, state.log.ring.segment_of(tail));
+        self.gather_segments(&mut state.tier);
+        self.gather_seats(&mut state.seats, tail);
         let damaged_at = match state.log.health() {
             LogHealth::Sound => None,
             LogHealth::Damaged { ends_at } => Some(ends_at),
         };
         let row = StateRow {
-            tail: self.tail.unwrap_or(state.log.ring.tail()),
+            tail,
             durable_position: state.log.ring.durable(),
             damaged_at,
             next_pending: state.map.next_pending(),
@@ -247,12 +251,11 @@ impl Transaction {
         self.batch.insert(rows::state_key(), Some(rows::encode(&row)));
     }
 
-    fn gather_garbage(&mut self, state: &mut State) {
+    fn gather_garbage(&mut self, components: &mut Components, tier: &Tier) {
         let mut kept = Vec::new();
-        for garbage in std::mem::take(&mut state.records.garbage) {
-            let known = state.components.get(&garbage.component).map(|c| c.device);
-            let device = known.or_else(|| state.deleted.get(&garbage.component).map(|d| d.device));
-            if device.is_some_and(|d| state.devices[d as usize].failed) {
+        for garbage in std::mem::take(&mut components.records.garbage) {
+            let device = components.device_of(garbage.component);
+            if device.is_some_and(|d| tier.of(d).failed) {
                 // Should the device be there again at the next opening, it still counts these slots as in use.
                 kept.push(garbage);
                 continue;
@@ -262,22 +265,23 @@ impl Transaction {
                 garbage.slots.into_iter().for_each(|slot| self.drop_slot(device, slot));
             }
         }
-        state.records.garbage = kept;
+        components.records.garbage = kept;
     }
 
-    fn gather_moved(&mut self, state: &State) {
+    fn gather_moved(&mut self, components: &Components) {
         let mut by_record: BTreeMap<RecordId, Vec<(usize, u64)>> = BTreeMap::new();
         for moved in &self.moved_pending {
             by_record.entry(moved.record).or_default().push((moved.index, moved.to));
         }
         for (id, moves) in by_record {
-            let record = state.records.of(id);
+            let record = components.records.of(id);
             let Body::Data { place: Place::Slots(slots), crcs } = &record.body else {
                 continue;
             };
             let mut slots = slots.to_vec();
             moves.into_iter().for_each(|(index, slot)| slots[index] = slot);
-            let client = state.components[&record.component]
+            let client = components
+                .of(record.component)
                 .window
                 .get(record.op)
                 .map_or_else(ClientTag::default, |u| u.info.client);
@@ -294,11 +298,9 @@ impl Transaction {
         }
     }
 
-    fn gather_components(&mut self, state: &mut State) {
-        let tail = self.tail.unwrap_or(state.log.ring.tail());
-        let tail_segment = state.log.ring.segment_of(tail);
-        let mut changed = self.bits_after(state);
-        for component in state.components.values_mut() {
+    fn gather_components(&mut self, components: &mut Components, tail: u64, tail_segment: u64) {
+        let mut changed = self.bits_after(components);
+        for component in components.all_mut() {
             component.trim_undone(tail);
             for (number, row) in component.outcomes.take_changes(tail) {
                 self.batch.insert(rows::client_key(component.id, number), row.map(|row| rows::encode(&row)));
@@ -321,22 +323,22 @@ impl Transaction {
                 self.batch.insert(rows::component_key(component.id), Some(rows::encode(&row)));
             }
         }
-        for (id, deleted) in &mut state.deleted {
+        for (id, deleted) in components.deleted_mut() {
             if deleted.emptied && deleted.position < tail {
-                self.batch.insert(rows::deleted_key(*id), None);
+                self.batch.insert(rows::deleted_key(id), None);
             } else if std::mem::take(&mut deleted.dirty) {
                 let row = DeletedRow { device: deleted.device, position: deleted.position, emptied: deleted.emptied };
-                self.batch.insert(rows::deleted_key(*id), Some(rows::encode(&row)));
-                self.batch.insert(rows::component_key(*id), None);
+                self.batch.insert(rows::deleted_key(id), Some(rows::encode(&row)));
+                self.batch.insert(rows::component_key(id), None);
             }
         }
     }
 
     /// The bits of every region that changes, as they will be.
-    fn bits_after(&self, state: &State) -> BTreeMap<ComponentId, BitsAfter> {
+    fn bits_after(&self, components: &Components) -> BTreeMap<ComponentId, BitsAfter> {
         let mut changed: BTreeMap<ComponentId, BitsAfter> = BTreeMap::new();
         for (id, range, value) in &self.bits {
-            let Some(component) = state.components.get(id) else {
+            let Some(component) = components.get(*id) else {
                 continue;
             };
             let after = changed.entry(*id).or_default();
@@ -352,11 +354,11 @@ impl Transaction {
 
     /// Whether every slot that is given up is one that its segment counts. A row or a leaf that does not fit the others was
     /// damaged, or is an old one.
-    fn check_segments(&self, state: &State) -> Result<(), StoreError> {
+    fn check_segments(&self, tier: &Tier) -> Result<(), StoreError> {
         let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
         for (slots, by) in [(&self.added, 1), (&self.dropped, -1)] {
             for &(device, slot) in slots {
-                let segments = &state.devices[device as usize];
+                let segments = tier.of(device);
                 if segments.failed {
                     continue;
                 }
@@ -367,7 +369,7 @@ impl Transaction {
             }
         }
         for ((device, segment), change) in change {
-            if i64::from(state.devices[device as usize].row(segment).live) + change < 0 {
+            if i64::from(tier.of(device).row(segment).live) + change < 0 {
                 return Err(damaged(format!(
                     "segment {segment} of capacity device {device} counts fewer slots in use than are given up"
                 )));
@@ -376,21 +378,21 @@ impl Transaction {
         Ok(())
     }
 
-    fn gather_segments(&mut self, state: &mut State) {
+    fn gather_segments(&mut self, tier: &mut Tier) {
         let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
         for &(device, slot) in &self.added {
-            *change.entry((device, state.devices[device as usize].segment_of(slot))).or_default() += 1;
+            *change.entry((device, tier.of(device).segment_of(slot))).or_default() += 1;
         }
         for &(device, slot) in &self.dropped {
-            *change.entry((device, state.devices[device as usize].segment_of(slot))).or_default() -= 1;
+            *change.entry((device, tier.of(device).segment_of(slot))).or_default() -= 1;
         }
-        for (device, segments) in (0u8..).zip(&mut state.devices) {
+        for (device, segments) in (0u8..).zip(tier.devices_mut()) {
             for segment in std::mem::take(&mut segments.dirty) {
                 change.entry((device, segment)).or_default();
             }
         }
         for ((device, segment), change) in change {
-            let segments = &state.devices[device as usize];
+            let segments = tier.of(device);
             if !segments.failed {
                 let row = segments.row_after(segment, change);
                 self.batch.insert(rows::segment_key(device, segment), Some(rows::encode(&row)));
@@ -416,9 +418,8 @@ impl Transaction {
         parts
     }
 
-    fn gather_objects(&mut self, state: &mut State) {
-        let tail = self.tail.unwrap_or(state.log.ring.tail());
-        state.seats.take_changes(tail, |object, row| {
+    fn gather_seats(&mut self, seats: &mut Seats, tail: u64) {
+        seats.take_changes(tail, |object, row| {
             self.batch.insert(rows::object_key(object), row.map(|row| rows::encode(&row)));
         });
     }
@@ -431,26 +432,26 @@ impl Transaction {
             let mut state = inner.state.borrow_mut();
             state.map.commit(self.whole.into_iter().chain(self.gone), self.deltas, self.leaves);
         }
-        in_steps(inner, self.added, |state, (device, slot)| state.devices[device as usize].add_live(slot)).await;
+        in_steps(inner, self.added, |state, (device, slot)| state.tier.of_mut(device).add_live(slot)).await;
         in_steps(inner, self.bits, |state, (id, range, value)| {
-            state.change(id, |c, records| {
+            state.components.change(&mut state.tier, id, |c, records| {
                 let Component { extents, base, .. } = c;
                 extents.rebase(range, base, records, |base| base.set(range, value));
             });
         })
         .await;
-        in_steps(inner, self.folded, State::take_fold).await;
+        in_steps(inner, self.folded, |state, folded| take_fold(&mut state.components, &mut state.tier, folded)).await;
         let mut state = inner.state.borrow_mut();
         let state = &mut *state;
         for moved in self.moved_pending {
-            state.records.move_slot(moved.record, moved.row, moved.index, (moved.from, moved.to));
+            state.components.records.move_slot(moved.record, moved.row, moved.index, (moved.from, moved.to));
         }
         for made in self.pending {
-            state.take_pending(made);
+            take_pending(&mut state.components, &mut state.tier, made);
         }
         // Only now: until here a version in the index may still have been read in the place of these.
         for (device, slot) in self.dropped {
-            state.devices[device as usize].drop_live(slot);
+            state.tier.of_mut(device).drop_live(slot);
         }
         if let Some(ticket) = self.ticket {
             state.round_over(ticket);
@@ -458,12 +459,12 @@ impl Transaction {
         if let Some(tail) = self.tail {
             let segment = state.log.ring.segment_of(tail);
             state.log.ring.move_tail(tail);
-            state.records.forget_segments_below(segment);
-            state.devices.iter_mut().for_each(|segments| segments.let_go_below(segment));
+            state.components.records.forget_segments_below(segment);
+            state.tier.let_go_below(segment);
         }
         let tail = state.log.ring.tail();
         state.seats.forget_before(tail);
-        state.deleted.retain(|_, d| !d.emptied || d.position >= tail);
+        state.components.forget_deleted_before(tail);
     }
 }
 
@@ -493,30 +494,28 @@ fn component_row(component: &Component) -> ComponentRow {
     }
 }
 
-impl State {
-    fn take_fold(&mut self, folded: Folded) {
-        let Folded { record, component, range } = folded;
-        self.change(component, |c, records| {
-            let Component { extents, base, .. } = c;
-            extents.drop_version(record, range, base, records);
-        });
-    }
+fn take_fold(components: &mut Components, tier: &mut Tier, folded: Folded) {
+    let Folded { record, component, range } = folded;
+    components.change(tier, component, |c, records| {
+        let Component { extents, base, .. } = c;
+        extents.drop_version(record, range, base, records);
+    });
+}
 
-    fn take_pending(&mut self, made: MadePending) {
-        let (component, range) = (made.record.component, made.record.range);
-        let slots = match &made.record.body {
-            Body::Data { place: Place::Slots(slots), .. } => slots.to_vec(),
-            _ => Vec::new(),
-        };
-        let id = self.records.add(made.record, None);
-        self.change(component, |c, records| {
-            let Component { extents, base, .. } = c;
-            extents.replace(made.old, id, range, base, records);
-        });
-        if self.records.of(id).live == 0 {
-            // Undone or superseded while the transaction was under way.
-            self.records.drop_unused(id, slots);
-        }
+fn take_pending(components: &mut Components, tier: &mut Tier, made: MadePending) {
+    let (component, range) = (made.record.component, made.record.range);
+    let slots = match &made.record.body {
+        Body::Data { place: Place::Slots(slots), .. } => slots.to_vec(),
+        _ => Vec::new(),
+    };
+    let id = components.records.add(made.record, None);
+    components.change(tier, component, |c, records| {
+        let Component { extents, base, .. } = c;
+        extents.replace(made.old, id, range, base, records);
+    });
+    if components.records.of(id).live == 0 {
+        // Undone or superseded while the transaction was under way.
+        components.records.drop_unused(id, slots);
     }
 }
 
@@ -524,7 +523,7 @@ impl<E: Env> Inner<E> {
     /// Writes the transaction and makes it true. An error stops the disk group: its cache device failed, or its
     /// metadata is damaged.
     pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), StoreError> {
-        transaction.check_segments(&self.state.borrow())?;
+        transaction.check_segments(&self.state.borrow().tier)?;
         transaction.gather(&mut self.state.borrow_mut());
         let mut batch = std::mem::take(&mut transaction.batch);
         let parts = transaction.split_leaves(&mut batch, &self.state.borrow().map);

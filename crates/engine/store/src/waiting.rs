@@ -3,7 +3,7 @@
 //! Promises    each is admitted as soon as there is room, or refused with NoSpace [`ROOM_PATIENCE`] after it was asked for
 //!             what holds when it is admitted is what holds for an operation that is asked for then
 //! Assumes     the object layer orders an operation with overlapping ones: it may take effect later than what was asked for after it
-//! Not here    what is refused at once, as no destage can help (`append.rs`)
+//! Not here    what is refused at once, as no destage can help (`charge.rs`)
 //!
 //! A trim frees nothing before it is settled: until then an undo may bring its blocks back. What waits says how far its own component
 //! is settled, and its owner may say nothing more before it has an answer: so that goes to the log ahead of it.
@@ -16,13 +16,15 @@ use cairn_types::{BlockRange, ComponentId, OpId, Time};
 use futures::channel::oneshot;
 
 use crate::{
-    append::no_space,
+    charge::{charge, no_space},
+    components::Components,
     disk_group::Inner,
     error::StoreError,
     options::StoreOptions,
-    queue::{Charge, DataParts, Queued},
+    queue::{Charge, DataParts, Queue, Queued},
     ring::Class,
     state::State,
+    tier::Tier,
 };
 
 /// How long an operation waits for room. A trim of 256 MiB takes destage one transaction, some 50 ms; guests wait 25 s for an answer.
@@ -79,20 +81,11 @@ impl State {
         | LogRecord::Zero { component, settled, .. }
         | LogRecord::Copy { component, settled, .. } = &record
         {
-            self.settle_ahead(since, *component, *settled);
+            settle_ahead(&self.components, &mut self.admission.queue, since, *component, *settled);
         }
         let (done, answer) = oneshot::channel();
         self.admission.wait_for_room(Queued::new(since, record, data, class, None, None, done));
         answer
-    }
-
-    fn settle_ahead(&mut self, since: Time, component: ComponentId, upto: OpId) {
-        if self.components[&component].settled < upto {
-            // Nobody waits for it.
-            let (done, _) = oneshot::channel();
-            let record = LogRecord::Settle { component, upto };
-            self.admission.queue.push(Queued::new(since, record, DataParts::new(), Class::Reserve, None, None, done));
-        }
     }
 
     /// Asks for a drain, where something waits for room. Not before what is queued ahead is in the log: a trim that is settled only
@@ -111,7 +104,9 @@ impl State {
                     self.enter(queued, tuning);
                 }
                 Ok(Charge::Later) if now.since(queued.since) < ROOM_PATIENCE => self.admission.wait_for_room(queued),
-                Ok(Charge::Later) => drop(queued.done.send(Err(self.still_no_room(&queued.record)))),
+                Ok(Charge::Later) => {
+                    drop(queued.done.send(Err(still_no_room(&self.components, &self.tier, &queued.record))))
+                }
                 Err(error) => drop(queued.done.send(Err(error))),
             }
         }
@@ -122,32 +117,41 @@ impl State {
         self.life.not_closing()?;
         match record {
             LogRecord::Write { component, op, first_block, crcs, .. } => {
-                self.check(*component, Some(*op), BlockRange::new(*first_block, crcs.len() as u32))?;
+                self.components.check(*component, Some(*op), BlockRange::new(*first_block, crcs.len() as u32))?;
             }
-            LogRecord::Zero { component, op, range, .. } => self.check(*component, Some(*op), *range)?,
+            LogRecord::Zero { component, op, range, .. } => self.components.check(*component, Some(*op), *range)?,
             LogRecord::Copy { component, op, pieces, .. } => {
                 for piece in pieces {
                     let range = match piece {
                         LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
                         LogPiece::Hole { range } => *range,
                     };
-                    self.check(*component, Some(*op), range)?;
+                    self.components.check(*component, Some(*op), range)?;
                 }
             }
-            LogRecord::ResizeComponent { component, .. } => drop(self.not_lost(*component)?),
+            LogRecord::ResizeComponent { component, .. } => drop(self.components.not_lost(*component)?),
             _ => {}
         }
-        self.charge(record)
+        charge(&mut self.components, &mut self.tier, record)
     }
+}
 
-    fn still_no_room(&self, record: &LogRecord) -> StoreError {
-        let device = match record {
-            LogRecord::Write { component, .. }
-            | LogRecord::Zero { component, .. }
-            | LogRecord::Copy { component, .. }
-            | LogRecord::ResizeComponent { component, .. } => self.components[component].device,
-            _ => unreachable!("what takes no space waits for none"),
-        };
-        no_space(record.data_blocks(), self.room(device))
+fn settle_ahead(components: &Components, queue: &mut Queue, since: Time, component: ComponentId, upto: OpId) {
+    if components.of(component).settled < upto {
+        // Nobody waits for it.
+        let (done, _) = oneshot::channel();
+        let record = LogRecord::Settle { component, upto };
+        queue.push(Queued::new(since, record, DataParts::new(), Class::Reserve, None, None, done));
     }
+}
+
+fn still_no_room(components: &Components, tier: &Tier, record: &LogRecord) -> StoreError {
+    let device = match record {
+        LogRecord::Write { component, .. }
+        | LogRecord::Zero { component, .. }
+        | LogRecord::Copy { component, .. }
+        | LogRecord::ResizeComponent { component, .. } => components.of(*component).device,
+        _ => unreachable!("what takes no space waits for none"),
+    };
+    no_space(record.data_blocks(), tier.room(device))
 }

@@ -1,0 +1,99 @@
+//! The capacity tier of the disk group: its devices, the room on each, and what counts rounds and what they write.
+//!
+//! Promises    a device that failed stays so, and has no room
+//! Not here    segments of one device (`segments.rs`), what components are charged (`components.rs`), who writes (`destage.rs`,
+//!             `bypass.rs`), what is moved (`clean.rs`)
+
+use cairn_format::CapacityRegions;
+
+use crate::segments::Segments;
+
+/// All capacity devices, those that are missing as well.
+#[derive(Debug)]
+pub(crate) struct Tier {
+    devices: Vec<Segments>,
+    /// Counts destage and cleaning rounds: the clock of segment ages.
+    round: u64,
+    /// Counts what is written to capacity devices and waits for its transaction, or its record: rounds, cleanings, copies.
+    tickets: u64,
+}
+
+impl Tier {
+    /// Of devices with these regions; none for one that is missing or dead.
+    pub fn new(devices: &[Option<CapacityRegions>]) -> Self {
+        let segments = |(index, regions): (usize, &Option<CapacityRegions>)| {
+            let blank = CapacityRegions { segments_offset: 0, segment_count: 0, segment_bytes: 4 << 20, log_id: 0 };
+            let mut segments = Segments::new(index as u8, regions.as_ref().unwrap_or(&blank));
+            segments.failed = regions.is_none();
+            segments
+        };
+        Self { devices: devices.iter().enumerate().map(segments).collect(), round: 1, tickets: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.devices.len()
+    }
+    /// All devices, in their order.
+    pub fn devices(&self) -> &[Segments] {
+        &self.devices
+    }
+    pub fn devices_mut(&mut self) -> &mut [Segments] {
+        &mut self.devices
+    }
+    /// One that is known to be there.
+    pub fn of(&self, device: u8) -> &Segments {
+        &self.devices[device as usize]
+    }
+    pub fn of_mut(&mut self, device: u8) -> &mut Segments {
+        &mut self.devices[device as usize]
+    }
+    /// One that a record or a row names.
+    pub fn get_mut(&mut self, device: u8) -> Option<&mut Segments> {
+        self.devices.get_mut(device as usize)
+    }
+
+    /// The device is gone. False when that was known.
+    pub fn fail(&mut self, device: u8, why: &cairn_env::DiskError) -> bool {
+        let segments = self.of_mut(device);
+        if std::mem::replace(&mut segments.failed, true) {
+            return false;
+        }
+        segments.failure = Some(why.clone());
+        true
+    }
+
+    /// Blocks that may still be charged to a device.
+    pub fn room(&self, device: u8) -> u64 {
+        let segments = self.of(device);
+        if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
+    }
+    /// The same once destage has taken out what trims and deletes gave up.
+    pub fn room_to_come(&self, device: u8) -> u64 {
+        let segments = self.of(device);
+        if segments.failed { 0 } else { segments.limit().saturating_sub(segments.used) }
+    }
+
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+    pub fn next_round(&mut self) {
+        self.round += 1;
+    }
+    /// A row of the metadata was written in this round.
+    pub fn load_round(&mut self, round: u64) {
+        self.round = self.round.max(round);
+    }
+    /// The next number of what is written to capacity devices before its transaction.
+    pub fn take_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+    /// What was written with the ticket waits for nothing any more.
+    pub fn round_over(&mut self, ticket: u64) {
+        self.devices.iter_mut().for_each(|segments| segments.round_over(ticket));
+    }
+    /// The log has left everything below this segment of it behind.
+    pub fn let_go_below(&mut self, log_segment: u64) {
+        self.devices.iter_mut().for_each(|segments| segments.let_go_below(log_segment));
+    }
+}
