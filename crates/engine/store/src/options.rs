@@ -12,13 +12,20 @@ pub const INDEX_BYTES_MAX: u64 = 2 << 30;
 const INDEX_BYTES_PER_BLOCK: u64 = 220;
 /// Bytes of a log whose index takes that: 37.2 GiB.
 const INDEXED_LOG_BYTES_MAX: u64 = INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * 4096;
+/// Bytes of a log segment that is chosen, at most: an operation has at most half of one, and the object layer sends up to 1 MiB at
+/// once, which with its header does not fit half of 2 MiB.
+const LOG_SEGMENT_BYTES_MAX: u64 = 4 << 20;
+/// Segments that a log is divided into, at least, where there is room for them at that size.
+const LOG_SEGMENTS: u64 = 8;
+/// Bytes of a log that takes every write, at least: 32 MiB.
+const LOG_BYTES_MIN: u64 = LOG_SEGMENTS * LOG_SEGMENT_BYTES_MAX;
 /// Superblocks stand below this offset on every device.
 const REGIONS_OFFSET: u64 = 1 << 20;
 
 /// Settings of a disk group. Sizes left out are chosen from the devices' sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Bytes of the log; at format only.
+    /// Bytes of the log; at format only. At least 32 MiB, unless the bytes of a segment are given as well.
     pub log_bytes: Option<u64>,
     /// Bytes of the metadata region; at format only.
     pub metadata_bytes: Option<u64>,
@@ -111,10 +118,18 @@ pub(crate) fn cache_regions(
             wanted / page
         )));
     }
-    let segment = options.log_segment_bytes.map_or_else(
-        || (wanted / 16).clamp(128 << 10, 4 << 20).next_power_of_two().min(4 << 20),
-        |bytes| u64::from(bytes).next_multiple_of(page),
-    );
+    let segment = match options.log_segment_bytes {
+        Some(bytes) => u64::from(bytes).next_multiple_of(page),
+        None if wanted >= LOG_BYTES_MIN => LOG_SEGMENT_BYTES_MAX,
+        None if options.log_bytes.is_some() => {
+            return Err(refuse(format!(
+                "a log of {wanted} bytes has segments that are too small for a write of 1 MiB, which would fail: use a \
+                 log of at least {LOG_BYTES_MIN}"
+            )));
+        }
+        // All that the device has room for.
+        None => (wanted / 16).clamp(128 << 10, LOG_SEGMENT_BYTES_MAX).next_power_of_two(),
+    };
     // One log segment must fit what a full capacity device keeps free for cleaning.
     let segment = segment.min(u64::from(options.segment_bytes));
     let log_bytes = wanted / segment * segment;
@@ -168,7 +183,11 @@ pub(crate) fn capacity_regions(
 
 #[cfg(test)]
 mod tests {
+    use cairn_format::LogRecord;
+    use cairn_types::{BLOCK_BYTES, ClientTag, ComponentId, OpId};
+
     use super::*;
+    use crate::queue::record_bytes_bound;
 
     /// Goal: memory has a bound however large a log somebody asks for. Method: the largest log that does, and one that is larger.
     #[test]
@@ -181,5 +200,29 @@ mod tests {
         assert!(most.log_bytes > INDEXED_LOG_BYTES_MAX - (4 << 20));
         let error = regions(INDEXED_LOG_BYTES_MAX + 4096).expect_err("too large");
         assert!(error.text.contains("2147483648") && error.text.contains("use a log of at most"), "{error}");
+    }
+
+    /// Goal: no write of 1 MiB fails because somebody asked for a small log. Method: the smallest log that does has segments of which
+    /// half holds such a write with its header; a smaller one is refused, unless its segments are asked for as well.
+    #[test]
+    fn a_log_that_is_too_small_for_a_large_write_is_refused() {
+        let regions = |log_bytes, log_segment_bytes| {
+            let options = StoreOptions { log_bytes: Some(log_bytes), log_segment_bytes, ..StoreOptions::default() };
+            cache_regions(&options, "nvme0", 1 << 30, 1 << 30, 1)
+        };
+        let least = regions(32 << 20, None).expect("it is large enough");
+        let write = LogRecord::Write {
+            component: ComponentId(1),
+            op: OpId::ZERO,
+            settled: OpId::ZERO,
+            client: ClientTag::default(),
+            first_block: 0,
+            crcs: std::iter::repeat_n(0, 256).collect(),
+        };
+        let header_bytes = record_bytes_bound(&write).next_multiple_of(u64::from(BLOCK_BYTES));
+        assert!((1 << 20) + header_bytes <= u64::from(least.log_segment_bytes) / 2);
+        let error = regions((32 << 20) - 4096, None).expect_err("too small");
+        assert!(error.text.contains("a write of 1 MiB") && error.text.contains("at least 33554432"), "{error}");
+        assert_eq!(regions(512 << 10, Some(64 << 10)).expect("as it was asked for").log_segment_bytes, 64 << 10);
     }
 }

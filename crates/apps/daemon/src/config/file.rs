@@ -121,7 +121,7 @@ pub struct EtcdMember {
 pub struct TuningConfig {
     /// Memory for cached reads, per disk group.
     pub read_cache: Size,
-    /// Bytes of the log of a disk group that is being made; 0: chosen from the devices' sizes.
+    /// Bytes of the log of a disk group that is being made, at least 32 MiB; 0: chosen from the devices' sizes.
     pub log: Size,
     /// Fill of the log, in per cent, from which on acknowledgements are delayed, more and more.
     pub congestion_low_percent: u8,
