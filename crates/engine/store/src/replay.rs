@@ -30,6 +30,7 @@ use futures::future::join_all;
 use crate::{
     error::StoreError,
     log::Log,
+    ring::Ring,
     rows::StateRow,
     state::{At, State},
 };
@@ -78,7 +79,9 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
     let limit = state.log.ring.tail() + state.log.ring.size();
     let mut at = state.log.ring.tail();
     loop {
-        let Some(next) = find_next(disk, &state.log, &mut segment, at, chain.as_ref()).await? else {
+        let (log, before) = (&state.log, chain.as_ref());
+        let batch = |segment: &Segment, position| segment.batch_at(position, log, before);
+        let Some(next) = look_ahead(disk, &log.ring, &mut segment, at, batch).await? else {
             break;
         };
         if next.header.end() > limit {
@@ -94,7 +97,10 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
     }
     let evidence = durable_evidence(disk, &state.log, held.front().map_or(at, |first| first.header.position)).await;
     let durable = evidence.durable.max(stored.durable_position);
-    let mut damaged = damaged_end(disk, &state.log, &mut segment, at, chain.as_ref()).await?;
+    // Where a batch stands behind the last readable one that was damaged rather than torn.
+    let (log, before) = (&state.log, chain.as_ref());
+    let damage = |segment: &Segment, position| segment.is_damaged_header(position, log, before).then_some(position);
+    let mut damaged = look_ahead(disk, &log.ring, &mut segment, at, damage).await?;
     for last in held {
         if last.data != Data::Sound && durable < last.header.end() && !Canary::TornTailBelieved.sings() {
             at = last.header.position;
@@ -116,23 +122,6 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
     Ok(Replayed::Damaged { jump_to: (last + 1).next_multiple_of(state.log.ring.segment_bytes()) })
 }
 
-/// Where a batch stands behind the last readable one that was damaged rather than torn: here, or at the next segment's start.
-async fn damaged_end<D: Disk>(
-    disk: &D,
-    log: &Log,
-    segment: &mut Segment,
-    at: u64,
-    before: Option<&BatchHeader>,
-) -> Result<Option<u64>, StoreError> {
-    for position in [at, at.next_multiple_of(log.ring.segment_bytes())] {
-        segment.load(disk, log, position).await?;
-        if segment.is_damaged_header(position, log, before) {
-            return Ok(Some(position));
-        }
-    }
-    Ok(None)
-}
-
 fn apply(state: &mut State, held: Held) {
     let header = held.header;
     let mut data = header.position + u64::from(header.header_bytes);
@@ -144,22 +133,20 @@ fn apply(state: &mut State, held: Held) {
     }
 }
 
-/// The batch that follows: right here, or at the next segment's start when the writer left this one.
-async fn find_next<D: Disk>(
+/// What `look` finds where a batch may follow: right here, or at the next segment's start when the writer left this one.
+async fn look_ahead<D: Disk, R>(
     disk: &D,
-    log: &Log,
+    ring: &Ring,
     segment: &mut Segment,
     at: u64,
-    before: Option<&BatchHeader>,
-) -> Result<Option<Held>, StoreError> {
-    let next_start = at.next_multiple_of(log.ring.segment_bytes());
+    look: impl Fn(&Segment, u64) -> Option<R>,
+) -> Result<Option<R>, StoreError> {
+    let next_start = at.next_multiple_of(ring.segment_bytes());
     for position in [at, next_start] {
-        segment.load(disk, log, position).await?;
-        if let Some(held) = segment.batch_at(position, log, before) {
-            return Ok(Some(held));
-        }
-        if position == next_start {
-            break;
+        segment.load(disk, ring, position).await?;
+        let found = look(segment, position);
+        if found.is_some() || position == next_start {
+            return Ok(found);
         }
     }
     Ok(None)
@@ -175,13 +162,13 @@ struct Segment {
 }
 
 impl Segment {
-    async fn load<D: Disk>(&mut self, disk: &D, log: &Log, position: u64) -> Result<(), StoreError> {
-        let len = log.ring.segment_bytes();
+    async fn load<D: Disk>(&mut self, disk: &D, ring: &Ring, position: u64) -> Result<(), StoreError> {
+        let len = ring.segment_bytes();
         let start = position / len * len;
         if self.start == Some(start) {
             return Ok(());
         }
-        let offset = log.ring.device_offset(start);
+        let offset = ring.device_offset(start);
         (self.data, self.unread) = match disk.read(offset, len as u32).await {
             Ok(data) => (data, BTreeSet::new()),
             // One bad sector must not hide the rest of the segment.
