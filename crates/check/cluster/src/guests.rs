@@ -462,17 +462,18 @@ impl Guests {
         Ok(self.errors.get() == before)
     }
 
-    /// Writes the disk from its beginning until the first error, or to its end. The sectors that have data now.
-    pub async fn fill(&self, at: usize) -> Result<u64, String> {
+    /// Writes the disk from its beginning, or from its end, until the first error or all of it. How many sectors have data now.
+    pub async fn fill(&self, at: usize, from_end: bool) -> Result<u64, String> {
         let all = self.model.borrow().len_sectors();
         let client = self.cluster.client(at, &self.disk).await;
         let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
-        for first in (0..all).step_by(512) {
-            let before = self.errors.get();
-            let written = self.change(at, &client, first, (all - first).min(512), Act::Write).await;
+        for done in (0..all).step_by(512) {
+            let (before, count) = (self.errors.get(), (all - done).min(512));
+            let first = if from_end { all - done - count } else { done };
+            let written = self.change(at, &client, first, count, Act::Write).await;
             written.map_err(|lost| format!("h{at} does not write: {lost:?}"))?;
             if self.errors.get() > before {
-                return Ok(first);
+                return Ok(done);
             }
         }
         Ok(all)
