@@ -305,7 +305,26 @@ async fn limits(stage: Stage) -> Result<(), String> {
     expect(at, Kind::Write, 120..=136).await?;
     stage.start(copies[0]);
     stage.ms(5000).await;
-    set(None, Some(0)).await?;
+    // Under the first of these limits they would take 40 s.
+    set(Some(1), Some(0)).await?;
+    let client = stage.cluster.client(at, &name).await.ok_or("the disk does not open")?;
+    let block = bytes::Bytes::from(vec![0x5A; 64 << 10]);
+    let writes = (0..20).map(|_| stage.cluster.run_on(at, PATIENCE * 2, client.write(0, block.clone())));
+    let (writes, began) = (futures::future::join_all(writes), stage.cluster.world.now());
+    let raised = async {
+        stage.ms(500).await;
+        set(Some(1000), None).await
+    };
+    let (done, raised) = futures::future::join(writes, raised).await;
+    raised?;
+    for written in done {
+        written.map_err(|lost| format!("{lost:?}"))?.map_err(|error| error.to_string())?;
+    }
+    let took = stage.cluster.world.now() - began;
+    if took.as_millis() > 2000 {
+        return Err(format!("P6: requests that waited when their limit was raised took {took:?}"));
+    }
+    set(Some(0), None).await?;
     expect(at, Kind::Write, 400..=u64::MAX).await?;
     stage.rest(false).await
 }
