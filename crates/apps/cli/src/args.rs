@@ -226,18 +226,18 @@ pub enum Disk {
         #[command(flatten)]
         limits: Limits,
     },
-    /// Delete a disk and what it holds; refused while a guest uses it
+    /// Delete a disk and what it holds; refused while a guest has it open
     Delete {
         /// Name or id
         disk: String,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
-        /// Delete it although guests use it
+        /// Delete it although guests have it open: their requests fail from then on
         #[arg(long)]
         force: bool,
     },
-    /// Grow a disk; a guest sees it when it connects anew (QEMU refuses `block_resize` of an NBD disk)
+    /// Grow a disk; a guest sees it when its machine is started anew, or the disk plugged in anew
     Resize {
         /// Name or id
         disk: String,

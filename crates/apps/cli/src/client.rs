@@ -2,13 +2,14 @@
 //!
 //! Promises    every call of the API's list is here, made from it; nothing else knows a path
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use cairn_api::ApiError;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{address::ApiAddress, fail::Fail, progress};
@@ -160,7 +161,13 @@ macro_rules! functions {
                 $(let path = path.replace(concat!("{", stringify!($place), "}"), &segment(&$place.to_string()));)?
                 let sent: Option<Bytes> = None;
                 $(let sent = sent.or(Some(encode($body)?));)?
-                self.ask(method!($method), &path, sent).await
+                let method = method!($method);
+                match sent {
+                    Some(body) if [Method::GET, Method::DELETE].contains(&method) => {
+                        self.ask(method, &format!("{path}{}", query(&body)), None).await
+                    }
+                    sent => self.ask(method, &path, sent).await,
+                }
             })*
         }
     };
@@ -172,6 +179,18 @@ fn encode(body: &impl Serialize) -> Result<Bytes, Fail> {
     serde_json::to_vec(body)
         .map(Bytes::from)
         .map_err(|error| Fail::usage(format!("the request cannot be written: {error}")))
+}
+
+/// The fields of a flat JSON object as a query.
+fn query(body: &[u8]) -> String {
+    let fields: BTreeMap<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    let one = |(name, value): (&String, &Value)| match value {
+        Value::Null => None,
+        Value::String(text) => Some(format!("{name}={}", segment(text))),
+        other => Some(format!("{name}={other}")),
+    };
+    let fields: Vec<String> = fields.iter().filter_map(one).collect();
+    if fields.is_empty() { String::new() } else { format!("?{}", fields.join("&")) }
 }
 
 /// One segment of a path, so that a name with odd characters cannot name another path.
@@ -191,7 +210,13 @@ fn segment(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::segment;
+    use super::{query, segment};
+
+    #[test]
+    fn a_flat_body_is_a_query() {
+        assert_eq!(query(br#"{"force":true,"none":null,"name":"a b"}"#), "?force=true&name=a%20b");
+        assert_eq!(query(b"{}"), "");
+    }
 
     #[test]
     fn odd_names_stay_one_segment() {

@@ -76,6 +76,9 @@ fn a_life_of_a_disk() {
         "disk watch vm-1",
         "disk delete vm-1",
         "disk delete vm-1 --yes",
+        "disk delete wounded --yes",
+        "disk delete wounded --force",
+        "disk delete wounded --force --yes",
         "disk show vm-1",
     ];
     let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();

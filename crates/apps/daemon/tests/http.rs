@@ -58,6 +58,9 @@ fn every_kind_of_error_has_its_status_and_says_what_and_why() {
         ("POST", "/api/v1/disks", json!({"name": "b", "size_bytes": -1}), 400, "invalid", "size_bytes"),
         ("POST", "/api/v1/policies", json!({"name": "ec", "rules": {"ftm": "erasure-coding"}}), 422, "refused", "erasure coding"),
         ("PATCH", "/api/v1/cluster/settings", json!({"lease_ms": 5}), 400, "invalid", "lease_ms"),
+        ("DELETE", "/api/v1/disks/wounded", Value::Null, 409, "conflict", "in use: nbd at host-1 from 10.0.0.9:50000"),
+        ("DELETE", "/api/v1/disks/wounded?force=perhaps", Value::Null, 400, "invalid", "force"),
+        ("DELETE", "/api/v1/disks/wounded?froce=true", Value::Null, 400, "invalid", "froce"),
         ("GET", "/api/v1/disk-groups/xyz", Value::Null, 400, "invalid", "hexadecimal"),
         ("POST", "/api/v1/disk-groups", json!({"host": "host-4", "cache": "/a", "capacity": ["/b"]}), 503, "unavailable", "host-4"),
         ("POST", "/api/v1/hosts/host-1/maintenance", json!({"enter": true}), 422, "refused", "maintenance"),
@@ -73,6 +76,8 @@ fn every_kind_of_error_has_its_status_and_says_what_and_why() {
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(words), "{method} {path}: {message}");
     }
+    assert_eq!(ask(&server, "DELETE", "/api/v1/disks/wounded?force=true", ""), (204, String::new()));
+    assert_eq!(ask(&server, "GET", "/api/v1/disks/wounded", "").0, 404);
 }
 
 #[test]

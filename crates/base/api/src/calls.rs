@@ -9,7 +9,8 @@
 /// `docs METHOD "PATH" STATUS WHO "SECTION" fn name[argument in the path: Type](body: Type) -> Answer;`
 ///
 /// `STATUS` is that of success; 204 has no answer. `WHO` is a [`crate::Access`] in lower case. The argument in the path has
-/// the name that the path gives it. A body implements [`crate::Request`]. An answer that is a bare `String` is sent as text.
+/// the name that the path gives it. A body implements [`crate::Request`]; that of a `get` or `delete` travels as the query, and is
+/// flat. An answer that is a bare `String` is sent as text.
 /// `disk`, `host`, `policy` arguments are a name or an id; `disk_group` is an id. Types are paths from the crate root.
 #[macro_export]
 macro_rules! management_calls {
@@ -61,9 +62,10 @@ macro_rules! management_calls {
             /// reserves.
             post "/api/v1/disks" 201 operator "disk"
             fn disk_create[](request: $crate::v1::DiskCreate) -> $crate::v1::Disk;
-            /// Deletes a virtual disk. Returns when the deletion is decided; space comes back afterwards.
+            /// Deletes a virtual disk; refused while a session has it open, unless forced. Returns when the deletion is decided;
+            /// space comes back afterwards.
             delete "/api/v1/disks/{disk}" 204 operator "disk"
-            fn disk_delete[disk: String]() -> ();
+            fn disk_delete[disk: String](how: $crate::v1::DiskDelete) -> ();
             /// Grows a virtual disk.
             post "/api/v1/disks/{disk}/resize" 200 operator "disk"
             fn disk_resize[disk: String](request: $crate::v1::DiskResize) -> $crate::v1::Disk;

@@ -17,7 +17,7 @@ pub enum ApiErrorKind {
     Refused,
     /// Nothing of that name or id (HTTP 404).
     NotFound,
-    /// It exists already, or somebody changed it meanwhile (HTTP 409).
+    /// It exists already, somebody has it open, or changed it meanwhile (HTTP 409).
     Conflict,
     /// Not possible now, perhaps later: too few hosts reachable, directory away (HTTP 503).
     Unavailable,
@@ -32,7 +32,7 @@ pub enum ApiErrorKind {
 pub struct ApiError {
     /// What kind of failure it is.
     pub kind: ApiErrorKind,
-    /// What happened and why, a sentence without full stop: "disk vm-1 is attached on host-2".
+    /// What happened and why, a sentence without full stop: "disk vm-1 is in use: nbd at host-2 from unix".
     pub message: String,
     /// What to do about it, a sentence without full stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]

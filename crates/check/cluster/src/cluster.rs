@@ -21,6 +21,7 @@ use cairn_object::{DiskClient, LeaseOptions, ObjectEvent, ObjectOptions};
 use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
 use cairn_store::StoreOptions;
 use cairn_types::{ClusterId, HostId, ObjectId, Policy};
+use cairn_volume::Session;
 use futures::{
     channel::oneshot,
     future::{Either, LocalBoxFuture, select},
@@ -115,6 +116,8 @@ struct Seen {
     arrived_changed: u64,
     /// Who waits for somebody to tell of a moment.
     waiting: Vec<(Moment, oneshot::Sender<usize>)>,
+    /// Sessions of front ends, which these hosts do not have, with the number of their host.
+    sessions: Vec<(usize, Session)>,
     violations: Vec<String>,
 }
 
@@ -204,6 +207,11 @@ impl Outside<SimEnv> for SimOutside {
                     .push(format!("I1: epoch {epoch_number} of {object} has two owners: {before:?} and {me:?}"));
             }
         }
+    }
+
+    fn sessions(&self) -> Vec<Session> {
+        let seen = self.seen.borrow();
+        seen.sessions.iter().filter(|(at, _)| *at == self.number).map(|(_, session)| session.clone()).collect()
     }
 
     fn warn(&self, text: String) {
@@ -536,10 +544,15 @@ impl Cluster {
         self.manage(at, async move |node| node.disk_create(request).await).await
     }
 
+    /// From now on front ends of a host tell of this session.
+    pub fn tell_session(&self, at: usize, session: Session) {
+        self.seen.borrow_mut().sessions.push((at, session));
+    }
+
     /// Asks a host to delete a disk.
     pub async fn delete_disk(&self, at: usize, disk: &str) -> ApiResult<()> {
         let name = disk.to_owned();
-        self.manage(at, async move |node| node.disk_delete(name).await).await
+        self.manage(at, async move |node| node.disk_delete(name, v1::DiskDelete::default()).await).await
     }
 
     /// Asks a host to let one of the shape's disks grow; keeps account of the answer.

@@ -1,8 +1,8 @@
 //! `cairn disk`.
 
-use cairn_api::ApiError;
 use cairn_api::v1::{
-    Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskLimits, DiskResize, DiskSummary, ObjectRecord, Session,
+    Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskDelete, DiskLimits, DiskResize, DiskSummary,
+    ObjectRecord, Session, check_not_in_use,
 };
 use cairn_types::format_bytes;
 
@@ -58,14 +58,17 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 /// Looks first: the question names what would be lost.
 async fn delete(context: &Context, disk: &str, yes: bool, force: bool) -> Result<(), Fail> {
     let shown = context.client.disk_show(disk).await?;
-    if !shown.sessions.is_empty() && !force {
-        let text = format!("disk {} is in use: {}", shown.summary.name, sessions(&shown, ", "));
-        return Err(Fail::from(ApiError::refused(text).remedy("Disconnect its guests first, or give --force")));
+    if !force {
+        check_not_in_use(&shown.summary.name, &shown.sessions)?;
     }
+    let in_use = match sessions(&shown, ", ") {
+        none if none.is_empty() => none,
+        sessions => format!(", though it is in use ({sessions})"),
+    };
     let found = shown.summary;
     let size = format_bytes(found.size_bytes);
-    confirm(&format!("Delete disk {} ({size}) and everything on it?", found.name), yes)?;
-    context.client.disk_delete(&found.name).await?;
+    confirm(&format!("Delete disk {} ({size}) and everything on it{in_use}?", found.name), yes)?;
+    context.client.disk_delete(&found.name, &DiskDelete { force }).await?;
     output::note(context.format, &format!("disk {} deleted", found.name));
     Ok(())
 }

@@ -10,8 +10,8 @@ use utoipa::{
     openapi::{
         PathItem, RefOr, Required,
         extensions::ExtensionsBuilder,
-        path::{Operation, ParameterBuilder, ParameterIn},
-        schema::{ObjectBuilder, Type},
+        path::{Operation, Parameter, ParameterBuilder, ParameterIn},
+        schema::{ObjectBuilder, Schema, Type},
     },
 };
 
@@ -37,7 +37,17 @@ pub fn openapi_json() -> String {
     document.merge(super::routes::described().into_openapi());
     for call in CALLS {
         let operation = document.paths.paths.get_mut(call.path).and_then(|item| operation(item, call));
-        complete(operation.expect("every call has its route"), call);
+        let operation = operation.expect("every call has its route");
+        complete(operation, call);
+        if ["get", "delete"].contains(&call.method)
+            && let Some(RefOr::T(body)) = operation.request_body.take()
+        {
+            let schemas = &document.components.as_ref().expect("types are described").schemas;
+            let Some(RefOr::T(json)) = body.content.get("application/json") else { panic!("{} takes JSON", call.name) };
+            let Some(RefOr::Ref(body)) = &json.schema else { panic!("{} has a named type", call.name) };
+            let name = body.ref_location.rsplit('/').next().unwrap_or_default();
+            operation.parameters.get_or_insert_default().extend(query(&schemas[name]));
+        }
     }
     let mut text = document.to_pretty_json().expect("made of JSON");
     text.push('\n');
@@ -69,6 +79,18 @@ fn complete(operation: &mut Operation, call: &Call) {
     if !answers {
         success.content.clear();
     }
+}
+
+/// The fields of a flat body as parameters of the query.
+fn query(body: &RefOr<Schema>) -> Vec<RefOr<Parameter>> {
+    let RefOr::T(Schema::Object(body)) = body else { panic!("a query is an object") };
+    let parameter = |(name, field): (&String, &RefOr<Schema>)| {
+        let RefOr::T(Schema::Object(field)) = field else { panic!("{name} is no plain value") };
+        let place = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).required(Required::False);
+        let value = ObjectBuilder::new().schema_type(field.schema_type.clone()).build();
+        RefOr::T(place.description(field.description.clone()).schema(Some(value)).build())
+    };
+    body.properties.iter().map(parameter).collect()
 }
 
 /// GET /openapi.json.

@@ -334,7 +334,10 @@ impl MemoryCluster {
         Ok(self.0.borrow().disks.values().map(|disk| disk.summary.clone()).collect())
     }
     async fn disk_show(&self, disk: String) -> ApiResult<Disk> {
-        self.0.borrow_mut().disk_named(&disk).cloned()
+        let mut disk = self.0.borrow_mut().disk_named(&disk)?.clone();
+        disk.sessions = self.session_list().await?.sessions;
+        disk.sessions.retain(|session| session.disk == disk.summary.name);
+        Ok(disk)
     }
     async fn disk_create(&self, request: DiskCreate) -> ApiResult<Disk> {
         let mut state = self.0.borrow_mut();
@@ -355,9 +358,11 @@ impl MemoryCluster {
         state.disks.insert(request.name, disk.clone());
         Ok(disk)
     }
-    async fn disk_delete(&self, disk: String) -> ApiResult<()> {
-        let mut state = self.0.borrow_mut();
+    async fn disk_delete(&self, disk: String, how: DiskDelete) -> ApiResult<()> {
+        let (mut sessions, mut state) = (self.session_list().await?.sessions, self.0.borrow_mut());
         let name = state.disk_named(&disk)?.summary.name.clone();
+        sessions.retain(|session| session.disk == name && !how.force);
+        cairn_api::v1::check_not_in_use(&name, &sessions)?;
         state.disks.remove(&name);
         Ok(())
     }

@@ -178,6 +178,29 @@ pub struct DiskResize {
     pub size_bytes: u64,
 }
 
+/// How a disk is deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskDelete {
+    /// Although sessions have it open: their requests fail from then on.
+    pub force: bool,
+}
+
+impl crate::Request for DiskDelete {}
+
+/// The refusal of what must not happen to a disk while sessions have it open; it names them.
+///
+/// # Errors
+/// [`crate::ApiErrorKind::Conflict`] when there are any.
+pub fn check_not_in_use(disk: &str, sessions: &[Session]) -> crate::ApiResult<()> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let sessions: Vec<String> = sessions.iter().map(Session::to_string).collect();
+    Err(crate::ApiError::conflict(format!("disk {disk} is in use: {}", sessions.join(", ")))
+        .remedy("Disconnect its guests first, or use force"))
+}
+
 /// Who is to own a disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,7 @@
 //! The story of what is refused: it says why, and leaves nothing behind (P7, I9).
 
 use cairn_api::{ApiErrorKind, ApiResult, LocalManagement, v1};
+use cairn_volume::{Session, SessionCounters};
 
 use super::{Scenario, Stage};
 use crate::{bad_blocks::spoil_copies, rest, shape::Shape};
@@ -16,7 +17,7 @@ pub fn all() -> Vec<Scenario> {
             (
                 "whoever is refused reads what is missing, where, and what to do; nothing of it is left behind, and guests go on",
                 "a policy that needs more hosts than there are; two of four hosts down; more room than any device has; more components than a record can name; names that are \
-             taken, unknown or no names; sizes that cannot be",
+             taken, unknown or no names; sizes that cannot be; a deletion of a disk that a session has open",
             ),
             (Shape::plain(4), 2),
             refusals,
@@ -77,6 +78,7 @@ async fn refusals(stage: Stage) -> Result<(), String> {
     let request = v1::DiskResize { size_bytes: 1 << 20 };
     let less = stage.cluster.manage(at, async move |node| node.disk_resize(Shape::disk_name(0), request).await).await;
     explained("to shrink a disk", less, ApiErrorKind::Refused, &["cannot shrink", "copy it to a smaller one"])?;
+    in_use(&stage, at).await?;
     two_hosts_down(&stage, at).await?;
     stage.goes_on(20, 5000).await?;
     stage.healthy().await?;
@@ -88,6 +90,40 @@ async fn refusals(stage: Stage) -> Result<(), String> {
         1 => stage.rest(false).await,
         n => Err(format!("I9: {n} disks are listed after all that was refused, not 1")),
     }
+}
+
+/// A disk that a session has open is deleted by force only. What is left of the session then is none with the next disk of that name.
+async fn in_use(stage: &Stage, at: usize) -> Result<(), String> {
+    const DISK: &str = "used";
+    let elsewhere = (at + 1) % stage.hosts();
+    let made = stage.cluster.create_disk(at, DISK, 1 << 20, None).await.map_err(|e| e.to_string())?;
+    let session = Session {
+        disk_id: made.summary.id,
+        disk: DISK.into(),
+        front_end: "nbd",
+        peer: "10.0.0.9:50000".into(),
+        since_unix_ms: 1,
+        counters: SessionCounters::default(),
+    };
+    stage.cluster.tell_session(elsewhere, session);
+    let show = async || stage.cluster.manage(at, async |node| node.disk_show(DISK.into()).await).await;
+    let named = format!("nbd at h{elsewhere} from 10.0.0.9:50000");
+    let refused = stage.cluster.delete_disk(at, DISK).await;
+    explained("to delete a disk in use", refused, ApiErrorKind::Conflict, &[DISK, "in use", &named, "force"])?;
+    let shown: Vec<String> =
+        show().await.map_err(|e| e.to_string())?.sessions.iter().map(ToString::to_string).collect();
+    if shown != [named] {
+        return Err(format!("P7: a disk that was not deleted is shown with the sessions {shown:?}"));
+    }
+    let how = v1::DiskDelete { force: true };
+    let forced = stage.cluster.manage(at, async move |node| node.disk_delete(DISK.into(), how).await).await;
+    forced.map_err(|e| e.to_string())?;
+    stage.cluster.create_disk(at, DISK, 1 << 20, None).await.map_err(|e| e.to_string())?;
+    let left = show().await.map_err(|e| e.to_string())?.sessions;
+    if !left.is_empty() {
+        return Err(format!("the sessions of a deleted disk are those of the next of its name: {left:?}"));
+    }
+    stage.cluster.delete_disk(at, DISK).await.map_err(|e| e.to_string())
 }
 
 /// Who is missing is named.

@@ -278,8 +278,7 @@ async fn large_cluster_fails_over(stage: Stage) -> Result<(), String> {
 }
 
 async fn delete(stage: &Stage, at: usize) -> Result<(), String> {
-    let delete = async |node: Node<SimEnv>| node.disk_delete(Shape::disk_name(0)).await;
-    stage.cluster.manage(at, delete).await.map_err(|e| e.to_string())
+    stage.cluster.delete_disk(at, &Shape::disk_name(0)).await.map_err(|e| e.to_string())
 }
 
 async fn deleted_while_away(stage: Stage) -> Result<(), String> {

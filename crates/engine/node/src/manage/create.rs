@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::{CatalogueEntry, ComponentPlace, DirectoryError, NewDisk, names::Name};
+use cairn_directory::{CatalogueEntry, ComponentPlace, DirectoryError, DiskState, NewDisk, names::Name};
 use cairn_env::Env;
 use cairn_object::Command;
 use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
@@ -155,8 +155,12 @@ impl<E: Env> Node<E> {
         }
     }
 
-    pub(crate) async fn disk_delete(&self, disk: String) -> ApiResult<()> {
+    pub(crate) async fn disk_delete(&self, disk: String, how: v1::DiskDelete) -> ApiResult<()> {
         let (object, entry) = self.known_disk(&disk).await?;
+        // One that has begun goes on: sessions that it was forced on may still be there.
+        if !how.force && entry.state != DiskState::Deleting {
+            v1::check_not_in_use(entry.name.as_str(), &self.sessions(Some(object)).await.sessions)?;
+        }
         // On record first: where the directory takes no changes nothing is destroyed, and what is begun is finished by whoever sees it.
         self.inner.registry.begin_delete(object).await.map_err(directory_error)?;
         self.go_on_deleting(object, &entry.hint_hosts).await.map_err(|error| {
