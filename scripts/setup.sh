@@ -10,7 +10,7 @@ set -euo pipefail
 # e2fsprogs make the guests of the VM tests, and its storage daemon (qemu-system-common) is another server of vhost-user; etcd is the
 # directory of a real cluster; protoc compiles the etcd client's messages; iproute2 makes the network namespaces; python3 runs the
 # benchmark; chromium, with a font, shows the reports of studies and measures whether their pictures can be read;
-# prometheus has promtool, which checks the metrics.
+# prometheus has promtool, which checks the metrics; libvirt runs machines on what `cairn disk xml` prints.
 packages=(
     make gcc
     fio libnbd-bin nbdkit qemu-utils qemu-system-x86 qemu-system-common
@@ -18,6 +18,7 @@ packages=(
     e2fsprogs iproute2 busybox-static linux-image-cloud-amd64 python3
     chromium fonts-dejavu-core
     prometheus
+    libvirt-daemon-system libvirt-clients
 )
 
 missing=()
@@ -44,10 +45,12 @@ if ((${#missing[@]} > 0)); then
         fi
     fi
     rm -f "/tmp/cairn-setup.$$.log"
-    # The packages start services where there is an init; the tests start their own members of etcd, and no Prometheus.
+    # The packages start services where there is an init; the tests start their own members of etcd, their own
+    # libvirt, and no Prometheus.
     if command -v systemctl >/dev/null && systemctl is-system-running >/dev/null 2>&1; then
         [[ " ${missing[*]} " == *" etcd-server "* ]] && systemctl disable --now etcd >/dev/null 2>&1 || true
         [[ " ${missing[*]} " == *" prometheus "* ]] && systemctl disable --now prometheus >/dev/null 2>&1 || true
+        [[ " ${missing[*]} " == *" libvirt-daemon-system "* ]] && systemctl disable --now libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd >/dev/null 2>&1 || true
     fi
 fi
 

@@ -264,6 +264,8 @@ pub enum Disk {
         #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
         seconds: u64,
     },
+    /// What libvirt is told of a disk: its `<disk>` for a domain
+    Xml(DiskXml),
     /// Say each change of a disk's state, until it is healthy
     Watch {
         /// Name or id
@@ -280,6 +282,25 @@ pub enum Disk {
         /// Name or id
         disk: String,
     },
+}
+
+/// By which door a machine reaches a disk.
+#[derive(Debug, clap::Args)]
+pub struct DiskXml {
+    /// Name or id
+    pub disk: String,
+    /// By NBD, from any server; the default
+    #[arg(long, conflicts_with = "vhost_user")]
+    pub nbd: bool,
+    /// By vhost-user-blk, for a machine on the host itself
+    #[arg(long)]
+    pub vhost_user: bool,
+    /// Through this host, by name or id [default: the host that answers]
+    #[arg(long)]
+    pub host: Option<String>,
+    /// The disk's name in the domain
+    #[arg(long, value_name = "DEVICE", default_value = "vda")]
+    pub target: String,
 }
 
 /// What guests may do with a disk.

@@ -85,6 +85,23 @@ fn a_life_of_a_disk() {
     insta::assert_snapshot!("life_of_a_disk", all.join("\n"));
 }
 
+/// Both doors, and what is said where there is none. That libvirt takes what is printed is for the tests of real processes.
+#[test]
+fn libvirt_is_told_of_a_disk() {
+    let server = TestServer::start(None);
+    let lines = [
+        "disk xml wounded",
+        "disk xml wounded --nbd --host host-2 --target vdb",
+        "disk xml wounded --vhost-user",
+        "disk xml wounded --host host-3",
+        "disk xml wounded --vhost-user --host host-2",
+        "disk xml wounded --nbd --vhost-user",
+        "disk xml nothing",
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    insta::assert_snapshot!("libvirt", all.join("\n"));
+}
+
 #[test]
 fn refusals_say_cause_and_remedy() {
     let server = TestServer::start(None);

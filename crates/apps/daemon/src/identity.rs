@@ -68,6 +68,12 @@ struct Stored {
     cluster: Option<ClusterId>,
 }
 
+/// Whether another process holds the data directory.
+pub(crate) fn is_in_use(dir: &Path) -> bool {
+    let lock = File::options().write(true).open(dir.join(LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 /// A data directory that this process holds, and the identity in it.
 #[derive(Debug)]
 pub struct Identity {

@@ -6,6 +6,7 @@
 //! Not here    what management calls do (`node`); threads of shards and devices (`env-linux`)
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod bridge;
 pub mod config;
 pub mod engine;

@@ -86,6 +86,8 @@ pub struct HostPlan {
     pub nbd_socket: Option<PathBuf>,
     /// vhost-user, a socket a disk in this folder.
     pub vhost_user_dir: Option<PathBuf>,
+    /// The group that guests' sockets belong to; none: the daemon's.
+    pub socket_group: Option<u32>,
     /// Disk groups to open, or to make where the devices are empty.
     pub disk_groups: Vec<DiskGroupConfig>,
     /// Files whose requests take what they would on a medium that is not there.
@@ -119,6 +121,7 @@ fn single(config: &Config) -> Result<Plan, ConfigError> {
         nbd: address(&listen.nbd),
         nbd_socket: path(&listen.nbd_socket),
         vhost_user_dir: path(&listen.vhost_user_dir),
+        socket_group: listen.socket_group_id()?,
         disk_groups: config.disk_group.clone(),
         media: media(config, &config.disk_group)?,
     };
@@ -149,6 +152,7 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
         ));
     }
     let data_dir = &config.host.data_dir;
+    let socket_group = config.listen.socket_group_id()?;
     let mut api = api(config);
     // The packaged socket belongs to the packaged host: a trial cluster keeps to its own directory.
     if flags.api_socket.is_none() {
@@ -177,6 +181,7 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
                 nbd: address(&config.listen.nbd).map(|nbd| nth(nbd, number - 1)),
                 nbd_socket: Some(dir.join("nbd.sock")),
                 vhost_user_dir: path(&config.listen.vhost_user_dir).map(|folder| folder.join(format!("host-{number}"))),
+                socket_group,
                 media: media(config, &disk_groups)?,
                 disk_groups,
                 data_dir: dir,

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use cairn_api::{BoxFuture, Management};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{exit::Exit, http::ApiServer, notify, plan::Plan};
+use crate::{addresses, exit::Exit, http::ApiServer, notify, plan::Plan};
 
 /// How long a shard may take for a pulse before the watchdog goes without.
 const PULSE_WAIT: Duration = Duration::from_secs(10);
@@ -52,6 +52,7 @@ where
     // Before anything is started: a signal during a long start must not kill it half way.
     let mut terminate = signal(SignalKind::terminate()).map_err(StartError::refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::refused)?;
+    addresses::check_free(plan).map_err(StartError::refused)?;
     let running = tokio::select! {
         running = start(plan) => running?,
         _ = terminate.recv() => return Ok(()),

@@ -60,6 +60,7 @@ fn each_wrong_value_names_its_key_and_what_to_write() {
         ("[[disk_group]]\ncache = \"/dev/a\"\ncapacity = [\"/dev/a\"]", "disk_group", "named twice"),
         ("[[disk_group]]\ncache = \"/a\"\ncapacity = [\"/b\"]\ncache_medium = \"tape\"", "cache_medium", "hdd10k, sata-ssd"),
         ("[[disk_group]]\ncache = \"/a\"\ncapacity = [\"/b\"]\ncapacity_medium = \"optane\"\nmedium_dilation = 0.1", "optane", "dilation"),
+        ("[listen]\nsocket_group = \"nobodys-group\"", "listen.socket_group", "no group \"nobodys-group\""),
         ("[log]\nformat = \"xml\"", "line 2", "`json`"),
         ("name = ", "line 1", ""),
         ("[cluster]\nname = \"a\"\nname = \"b\"", "line 3", "duplicate"),

@@ -356,6 +356,7 @@ fn node_options(number: usize, hosts: &[HostId], shape: &Shape) -> NodeOptions {
             peer_address: SocketAddr::from(([127, 0, 0, 1], 0)),
             api_address: None,
             nbd_addresses: Vec::new(),
+            vhost_user_dir: None,
             shard_of: (server.start != number).then(|| hosts[server.start]),
         },
         shards: hosts[server].to_vec(),

@@ -17,6 +17,7 @@ pub mod guests;
 pub mod history;
 pub mod host;
 pub mod inject;
+pub mod libvirt;
 pub mod load;
 pub mod nbd;
 pub mod network;

@@ -31,6 +31,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("debugfs", "e2fsprogs"),
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
+    ("libvirtd", "libvirt-daemon-system"),
+    ("virsh", "libvirt-clients"),
+    ("nsenter", "util-linux"),
     ("ldd", "libc-bin"),
 ];
 

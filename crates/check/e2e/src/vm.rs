@@ -134,8 +134,7 @@ impl Guest {
     /// # Errors
     /// When the kernel is missing or QEMU cannot be started.
     pub fn boot(disk: Attached<'_>, folder: &Path, logs: &Path) -> Outcome<Self> {
-        let (kernel, version) = kernel()?;
-        let initramfs = initramfs(&version, folder)?;
+        let (kernel, initramfs) = boot_files(folder)?;
         let console = logs.join("console.log");
         let _ = fs::remove_file(&console);
         let mut command = tool("qemu-system-x86_64");
@@ -154,33 +153,8 @@ impl Guest {
     /// # Errors
     /// When it failed, QEMU ended, or `limit` has passed: the end of the console.
     pub fn wait_said(&mut self, words: &str, limit: Duration) -> Outcome<()> {
-        let wanted = format!("{MARK} {words}");
-        let console = self.console.clone();
-        let mut dead = None;
-        let heard = wait_until(&format!("the guest says {words:?}"), limit, || {
-            let text = fs::read(&console).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-            if text.contains(&wanted) {
-                return Ok(true);
-            }
-            if text.contains("GUEST: failed") {
-                return Ok(false);
-            }
-            // What a dying QEMU wrote last may still be on its way to the file.
-            if dead.is_some() {
-                return Ok(false);
-            }
-            dead = self.process.ended();
-            Err("it has not".into())
-        });
-        match heard {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(format!(
-                "the guest failed before {words:?}: {dead:?}\n{}\n{}",
-                tail(&console, 15),
-                tail(&self.process.log, 5)
-            )),
-            Err(error) => Err(format!("{error}\n{}", tail(&console, 15))),
-        }
+        let heard = wait_console(&self.console, words, limit, || self.process.ended());
+        heard.map_err(|error| format!("{error}\n{}", tail(&self.process.log, 5)))
     }
 
     /// Waits until QEMU has ended by itself, since the guest has powered off.
@@ -206,6 +180,46 @@ impl Guest {
             }
         }
         Err("QEMU holds no table of requests under way".into())
+    }
+}
+
+/// Kernel and initramfs of the guest; the latter is made in `folder`.
+///
+/// # Errors
+/// When the kernel is missing.
+pub fn boot_files(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
+    let (kernel, version) = kernel()?;
+    Ok((kernel, initramfs(&version, folder)?))
+}
+
+/// Waits until the guest has said `words` on the console in this file; `ended` tells when nobody will write to it any more.
+///
+/// # Errors
+/// When it failed, has ended, or `limit` has passed: the end of the console.
+pub fn wait_console(
+    console: &Path,
+    words: &str,
+    limit: Duration,
+    mut ended: impl FnMut() -> Option<String>,
+) -> Outcome<()> {
+    let wanted = format!("{MARK} {words}");
+    let mut dead = None;
+    let heard = wait_until(&format!("the guest says {words:?}"), limit, || {
+        let text = fs::read(console).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        if text.contains(&wanted) {
+            return Ok(true);
+        }
+        // What a dying QEMU wrote last may still be on its way to the file.
+        if text.contains("GUEST: failed") || dead.is_some() {
+            return Ok(false);
+        }
+        dead = ended();
+        Err("it has not".into())
+    });
+    match heard {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("the guest failed before {words:?}: {dead:?}\n{}", tail(console, 15))),
+        Err(error) => Err(format!("{error}\n{}", tail(console, 15))),
     }
 }
 

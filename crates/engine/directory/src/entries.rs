@@ -98,6 +98,9 @@ pub struct HostEntry {
     /// Where guests reach its NBD exports: `nbd://10.0.0.1:10809`, `nbd+unix:///?socket=/run/cairn/nbd.sock`.
     #[serde(default)]
     pub nbd_addresses: Vec<String>,
+    /// The folder of its vhost-user sockets, where it has one: `/run/cairn/vhost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vhost_user_dir: Option<String>,
     /// The first shard of its server, where it is another one: people know the server by that one's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_of: Option<HostId>,

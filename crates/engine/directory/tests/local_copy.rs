@@ -18,6 +18,7 @@ fn host(name: &str) -> HostEntry {
         peer_address: "10.0.0.1:7000".parse().unwrap(),
         api_address: None,
         nbd_addresses: Vec::new(),
+        vhost_user_dir: None,
         shard_of: None,
     }
 }

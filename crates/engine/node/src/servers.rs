@@ -115,6 +115,7 @@ mod tests {
             peer_address: SocketAddr::from(([10, 0, 0, 1], 9600)),
             api_address: None,
             nbd_addresses: Vec::new(),
+            vhost_user_dir: None,
             shard_of: shard_of.map(HostId),
         };
         (HostId(id), entry)

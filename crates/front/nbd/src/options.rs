@@ -11,6 +11,8 @@ pub struct Options {
     pub limits: Limits,
     /// Permission bits of a unix socket's file: who may connect. Owner and group by default.
     pub unix_mode: u32,
+    /// The group that it belongs to; none: the process's.
+    pub unix_group: Option<u32>,
     /// How long [`crate::Server::stop`] waits for answers to leave, at most.
     pub stop_grace: Duration,
     /// Where clients go whose disks another shard of the process serves.
@@ -22,6 +24,7 @@ impl Default for Options {
         Self {
             limits: Limits::default(),
             unix_mode: 0o660,
+            unix_group: None,
             stop_grace: Duration::from_secs(5),
             doors: Doors::default(),
         }

@@ -10,7 +10,7 @@ use std::{
     net::SocketAddr,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::fs::{FileTypeExt, PermissionsExt},
+        unix::fs::{FileTypeExt, PermissionsExt, chown},
     },
     path::{Path, PathBuf},
     pin::Pin,
@@ -64,6 +64,7 @@ pub async fn serve_unix<E: Exports>(
     let path = path.as_ref();
     let fail = |cause| ServeError { act: format!("listen for NBD clients on {}", path.display()), cause };
     let listener = bind_unix(path).await.map_err(fail)?;
+    chown(path, None, options.unix_group).map_err(fail)?;
     fs::set_permissions(path, fs::Permissions::from_mode(options.unix_mode)).map_err(fail)?;
     let mut server = Server::new(options, None, Some(path.to_owned()));
     server.accept_from(Listener::Unix(listener), exports);

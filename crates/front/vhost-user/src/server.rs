@@ -13,7 +13,7 @@ use std::{
     os::{
         fd::AsFd as _,
         unix::{
-            fs::{FileTypeExt as _, PermissionsExt as _},
+            fs::{FileTypeExt as _, PermissionsExt as _, chown},
             net::UnixStream,
         },
     },
@@ -193,6 +193,7 @@ impl<E: Exports> Folder<E> {
             )));
         }
         let listener = UnixListener::bind(&path)?;
+        chown(&path, None, self.options.unix_group)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(self.options.unix_mode))?;
         let sessions: Rc<RefCell<Option<JoinHandle<()>>>> = Rc::default();
         let begin = Begin {

@@ -7,7 +7,7 @@ use cairn_api::v1::{
 use cairn_types::format_bytes;
 
 use super::{
-    Context, latency, watch,
+    Context, latency, libvirt, watch,
     words::{health, state},
 };
 use crate::{
@@ -29,6 +29,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let record = client.disk_record(disk).await?;
             return output::show(context.format, &record, show_record);
         }
+        Verb::Xml(wanted) => return libvirt::run(context, wanted).await,
         Verb::Delete { disk, yes, force } => return delete(context, &disk, yes, force).await,
         Verb::Watch { disk, forever, interval_ms } => {
             return watch::disk(context, &disk, forever, interval_ms).await;

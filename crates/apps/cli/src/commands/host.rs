@@ -67,6 +67,8 @@ fn show(host: &Host) -> String {
         ("state", state(host).into()),
         ("fault domain", host.fault_domain.clone()),
         ("address", host.address.clone()),
+        ("nbd", host.nbd_addresses.join("\n")),
+        ("vhost-user", host.vhost_user_dir.clone().unwrap_or_default()),
         ("incarnation", host.incarnation.to_string()),
         ("shards", host.shards.map_or(String::new(), |n| n.to_string())),
         ("raw", format_bytes(host.capacity.raw_bytes)),

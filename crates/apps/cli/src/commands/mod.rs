@@ -11,6 +11,7 @@ mod health;
 mod host;
 mod inspect;
 mod latency;
+mod libvirt;
 mod policy;
 mod reference;
 mod resync;

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 
 use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, check_name};
 
-use super::{Config, ConfigError, DirectoryKind, DiskGroupConfig};
+use super::{Config, ConfigError, DirectoryKind, DiskGroupConfig, ListenConfig};
 
 /// Shards of a server, at most. Each keeps a connection to every other of the cluster, and asks it twice a second.
 pub const SHARDS_MAX: u32 = 8;
+/// The groups of this machine.
+const GROUPS: &str = "/etc/group";
 /// Disk groups of one host, at most: as vSAN has it.
 const DISK_GROUPS_MAX: usize = 5;
 /// Above it there is no room left for what may always be written: marks, trims, what settles.
@@ -65,6 +67,7 @@ impl Config {
         let advertise = address("listen.advertise", &listen.advertise)?;
         let api = address("listen.api", &listen.api)?;
         address("listen.nbd", &listen.nbd)?;
+        listen.socket_group_id()?;
         if let Some(api) = api
             && !api.ip().is_loopback()
             && !listen.api_trusted_network
@@ -209,6 +212,30 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+impl ListenConfig {
+    /// The number of the group that guests' sockets are to belong to.
+    ///
+    /// # Errors
+    /// There is no group of that name.
+    pub fn socket_group_id(&self) -> Result<Option<u32>, ConfigError> {
+        let (key, name) = ("listen.socket_group", self.socket_group.as_str());
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let groups = std::fs::read_to_string(GROUPS).map_err(|e| bad(key, &format!("cannot read {GROUPS}: {e}")))?;
+        let named = |line: &str| {
+            let mut fields = line.split(':');
+            (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+        };
+        match groups.lines().find_map(named) {
+            Some(id) => Ok(Some(id)),
+            None => {
+                Err(bad(key, &format!("there is no group {name:?} in {GROUPS}. Name one, or \"\" for the daemon's")))
+            }
+        }
     }
 }
 

@@ -76,6 +76,8 @@ pub struct ListenConfig {
     pub nbd_socket: String,
     /// Folder of the vhost-user sockets, one a disk.
     pub vhost_user_dir: String,
+    /// The group that guests' sockets belong to; empty: the daemon's.
+    pub socket_group: String,
 }
 
 /// Which directory.
@@ -294,6 +296,7 @@ impl Default for ListenConfig {
             nbd_socket: "/run/cairn/nbd.sock".into(),
             // A socket for each disk of the cluster: for hosts whose machines want it.
             vhost_user_dir: String::new(),
+            socket_group: String::new(),
         }
     }
 }

@@ -21,6 +21,7 @@ const NOTES: &[(&str, &str)] = &[
     ("listen.nbd", "guests' disks; \"\": off"),
     ("listen.nbd_socket", "guests' disks; \"\": off"),
     ("listen.vhost_user_dir", "guests' disks by vhost-user-blk, a socket a disk: DIR/DISK.sock; \"\": off"),
+    ("listen.socket_group", "the group of nbd_socket and of what is in vhost_user_dir; \"\": the daemon's"),
     ("directory.kind", "embedded (one process) or etcd"),
     ("directory.endpoints", "client URLs of an etcd that exists"),
     ("directory.members", "etcd members that the cluster runs: [{ host, peer_url, client_url }]"),

@@ -158,7 +158,11 @@ fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Resul
     let name = |text: &str| Name::new(text).map_err(|e| StartError::refused(e.to_string()));
     let lease = Duration::from_millis(plan.settings.lease_ms);
     let mut nbd_addresses = Vec::new();
-    if let Some(nbd) = host_plan.nbd {
+    if let Some(mut nbd) = host_plan.nbd {
+        // "Everywhere" is no address to go to: the one that peers use is one of this machine.
+        if let Some(advertised) = host_plan.advertise.filter(|_| nbd.ip().is_unspecified()) {
+            nbd.set_ip(advertised.ip());
+        }
         nbd_addresses.push(format!("nbd://{nbd}"));
     }
     if let Some(socket) = &host_plan.nbd_socket {
@@ -173,6 +177,7 @@ fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Resul
             peer_address: host_plan.advertise.or(host.address()).unwrap_or(nowhere),
             api_address: plan.api.tcp,
             nbd_addresses,
+            vhost_user_dir: host_plan.vhost_user_dir.as_ref().map(|folder| folder.display().to_string()),
             shard_of: siblings.first_beside(host.id()),
         },
         shards: siblings.ids.clone(),

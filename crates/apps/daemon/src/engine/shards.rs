@@ -123,6 +123,7 @@ mod tests {
             nbd: Some(([10, 0, 0, 1], 10809).into()),
             nbd_socket: None,
             vhost_user_dir: None,
+            socket_group: None,
             disk_groups: groups.iter().map(|cache| group(cache)).collect(),
             media: Vec::new(),
         }

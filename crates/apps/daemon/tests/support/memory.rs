@@ -34,6 +34,12 @@ impl MemoryCluster {
             name: format!("host-{n}"),
             fault_domain: format!("rack-{}", n.div_ceil(2)),
             address: format!("10.0.0.{n}:9600"),
+            nbd_addresses: if n == 3 {
+                Vec::new()
+            } else {
+                vec![format!("nbd://10.0.0.{n}:10809"), "nbd+unix:///?socket=/run/cairn/nbd.sock".into()]
+            },
+            vhost_user_dir: (n == 1).then(|| "/run/cairn/vhost".into()),
             up: n < 4,
             incarnation: 1,
             maintenance: false,

@@ -18,6 +18,12 @@ pub struct Host {
     pub fault_domain: String,
     /// Where its peers reach it, "address:port".
     pub address: String,
+    /// Where guests reach its NBD server: "nbd://10.0.0.1:10809", "nbd+unix:///?socket=/run/cairn/nbd.sock".
+    #[serde(default)]
+    pub nbd_addresses: Vec<String>,
+    /// The folder on it with its vhost-user sockets, DISK.sock; none where it serves no vhost-user.
+    #[serde(default)]
+    pub vhost_user_dir: Option<String>,
     /// Whether it answers heartbeats, with all its shards.
     pub up: bool,
     /// How many times its process was started.

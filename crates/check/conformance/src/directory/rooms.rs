@@ -128,6 +128,7 @@ fn host(text: &str) -> HostEntry {
         peer_address: "10.0.0.1:7000".parse().expect("an address"),
         api_address: None,
         nbd_addresses: vec!["nbd://10.0.0.1:10809".into()],
+        vhost_user_dir: None,
         shard_of: None,
     }
 }

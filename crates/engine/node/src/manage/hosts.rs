@@ -64,6 +64,8 @@ impl<E: Env> Node<E> {
                 name: entry.name.as_str().to_owned(),
                 fault_domain: entry.fault_domain.as_str().to_owned(),
                 address: entry.peer_address.to_string(),
+                nbd_addresses: entry.nbd_addresses,
+                vhost_user_dir: entry.vhost_user_dir,
                 up: shards.iter().all(|shard| self.inner.rpc.is_up(*shard)),
                 incarnation: incarnation.0,
                 maintenance: self.intent_for(id).maintenance,
