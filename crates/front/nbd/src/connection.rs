@@ -13,8 +13,8 @@ use tokio::{
 use crate::{
     execute::execute,
     handshake::{Chosen, Ended, Handover, Outcome, go_on, negotiate},
-    options::Limits,
     session::Session,
+    settings::Limits,
     stats::SessionRecord,
 };
 

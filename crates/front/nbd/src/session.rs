@@ -25,9 +25,9 @@ use crate::{
     decode::{Decoder, Incoming, Next},
     execute::Done,
     option::NotNbd,
-    options::Limits,
     reply::{Address, Output},
     request::{Plan, Request, Terms},
+    settings::Limits,
     stats::SessionRecord,
     wire::PAYLOAD_BYTES_MAX,
 };
