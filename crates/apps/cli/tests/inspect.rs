@@ -82,11 +82,8 @@ fn cache(dir: &Path, count: u64) -> (PathBuf, Vec<BatchHeader>) {
             previous_crc: headers.last().map_or(0, |h| h.crc),
             durable_position: position,
             open_count: 3,
-            header_bytes: 0,
             data_bytes: 4096,
-            record_bytes: 0,
-            record_count: 0,
-            crc: 0,
+            ..BatchHeader::default()
         };
         let (header, bytes) = encode_batch(header, &[record]);
         let at = LOG_OFFSET + position % LOG_BYTES;

@@ -25,8 +25,9 @@ pub const BATCH_RECORDS_OFFSET: usize = 72;
 /// Bytes of one batch header, at most. Bounds what a reader allocates for bytes it does not trust yet.
 pub const BATCH_HEADER_BYTES_MAX: u32 = 1 << 20;
 
-/// The fixed part of a batch header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The fixed part of a batch header. [`encode_batch`] fills in the lengths, the count and the CRC: whoever begins one leaves these as
+/// they are by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BatchHeader {
     /// Random per format: batches of an earlier life of the device are not of this log.
     pub log_id: u64,
@@ -211,11 +212,7 @@ mod tests {
             previous_crc: 0xdead_beef,
             durable_position: 0x0010_0000,
             open_count: 3,
-            header_bytes: 0,
-            data_bytes: 0,
-            record_bytes: 0,
-            record_count: 0,
-            crc: 0,
+            ..BatchHeader::default()
         }
     }
 

@@ -93,11 +93,7 @@ mod tests {
             previous_crc: 0xdead_beef,
             durable_position: 0x000f_e000,
             open_count: 3,
-            header_bytes: 0,
-            data_bytes: 0,
-            record_bytes: 0,
-            record_count: 0,
-            crc: 0,
+            ..BatchHeader::default()
         };
         encode_batch(header, &records)
     }

@@ -196,11 +196,7 @@ fn forge(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
             previous_crc: previous.1,
             durable_position: if input.below(16) == 15 { input.u64() } else { position },
             open_count: regions.open_count,
-            header_bytes: 0,
-            data_bytes: 0,
-            record_bytes: 0,
-            record_count: 0,
-            crc: 0,
+            ..BatchHeader::default()
         };
         let (finished, _) = encode_batch(header, &records);
         let bytes = finished.end() - position;

@@ -125,11 +125,7 @@ impl Ring {
             previous_crc: self.previous_crc,
             durable_position: self.durable,
             open_count,
-            header_bytes: 0,
-            data_bytes: 0,
-            record_bytes: 0,
-            record_count: 0,
-            crc: 0,
+            ..BatchHeader::default()
         }
     }
     /// A batch is being written: the next one goes behind it.
