@@ -123,9 +123,19 @@ fn spoil_now(cluster: &Cluster, spoil: Spoil, config: &ObjectConfig) -> usize {
     count
 }
 
-/// Spoils blocks of the first disk at two hosts that hold the same versions of them: each at both, or each at one, in turn.
-/// Returns them.
-pub fn spoil_copies(cluster: &Cluster, hosts: [usize; 2], (count, at_both): (usize, bool)) -> Vec<u64> {
+/// Where blocks of two copies are spoiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// Each at both.
+    Both,
+    /// Each at one of them, in turn.
+    InTurn,
+    /// Each at the first.
+    First,
+}
+
+/// Spoils blocks of the first disk at two hosts that hold the same versions of them. Returns them.
+pub fn spoil_copies(cluster: &Cluster, hosts: [usize; 2], (count, at): (usize, Where)) -> Vec<u64> {
     let Some(model) = cluster.models.borrow().get(&0).cloned() else { return Vec::new() };
     let [one, other] = hosts.map(|n| pages(cluster, n, model.borrow().id()));
     let mut both: Vec<u64> =
@@ -134,12 +144,13 @@ pub fn spoil_copies(cluster: &Cluster, hosts: [usize; 2], (count, at_both): (usi
     while spoiled.len() < count && !both.is_empty() {
         let block = both.swap_remove(cluster.world.random_below(both.len() as u64) as usize);
         let n = spoiled.len();
-        [&one, &other]
-            .into_iter()
-            .enumerate()
-            .filter(|(at, _)| at_both || n % 2 == *at)
-            .for_each(|(_, pages)| pages[&block].spoil());
-        if at_both {
+        let pages: &[_] = match at {
+            Where::Both => &[&one, &other],
+            Where::InTurn => &[[&one, &other][n % 2]],
+            Where::First => &[&one],
+        };
+        pages.iter().for_each(|pages| pages[&block].spoil());
+        if at == Where::Both {
             model.borrow_mut().spoil(block);
         }
         spoiled.push(block);

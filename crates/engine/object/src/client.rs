@@ -88,6 +88,7 @@ impl From<OpError> for Try {
             OpError::NoSpace => Self::Fail(VolumeError::NoSpace(
                 "a disk group that holds this disk is full: add capacity, or delete or trim disks".into(),
             )),
+            OpError::Unreadable(lost) => Self::Fail(VolumeError::Io(lost.to_string())),
             OpError::Io(text) => Self::Fail(VolumeError::Io(text)),
         }
     }

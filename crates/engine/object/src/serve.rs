@@ -125,6 +125,7 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
             OpError::Ended(Ended::Inaccessible(text)) => Refusal::Inaccessible(text),
             OpError::Ended(_) => self.not_owner(object),
             OpError::NoSpace => Refusal::NoSpace,
+            OpError::Unreadable(lost) => Refusal::Media(lost.to_string()),
             OpError::Io(text) => Refusal::Media(text),
         })
     }

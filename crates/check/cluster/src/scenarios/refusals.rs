@@ -4,7 +4,11 @@ use cairn_api::{ApiErrorKind, ApiResult, LocalManagement, v1};
 use cairn_volume::{Session, SessionCounters};
 
 use super::{Scenario, Stage};
-use crate::{bad_blocks::spoil_copies, rest, shape::Shape};
+use crate::{
+    bad_blocks::{Where, spoil_copies},
+    rest,
+    shape::Shape,
+};
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
@@ -214,7 +218,7 @@ async fn bad_on_both(stage: Stage) -> Result<(), String> {
     stage.ms(3000).await;
     let (copies, _) = stage.copies_and_witnesses().await?;
     stage.guests[0].media_errors_judged.set(true);
-    let spoiled = spoil_copies(&stage.cluster, [copies[0], copies[1]], (BLOCKS, true));
+    let spoiled = spoil_copies(&stage.cluster, [copies[0], copies[1]], (BLOCKS, Where::Both));
     stage.guests[0].verify_what_is_left().await?;
     // Of some, what was spoiled is older than what the log has, or was trimmed since.
     let words = |count: u64| format!("disk {}: {count} blocks", Shape::disk_name(0));

@@ -8,7 +8,7 @@ use cairn_sim::{Fault, Medium};
 
 use super::{Scenario, Stage};
 use crate::{
-    bad_blocks::{Spoil, spoil_copies, spoil_only_source},
+    bad_blocks::{Spoil, Where, spoil_copies, spoil_only_source},
     cluster::{Cluster, LOG_SEGMENT_BYTES},
     plan::REPAIR_DELAY_MS,
     shape::Shape,
@@ -161,6 +161,16 @@ fn short_of_sources() -> Vec<Scenario> {
             ),
             (Shape::plain(3), 4),
             bad_in_turn,
+        ),
+        Scenario::new(
+            "P4. a copy with bad blocks is back before the other one",
+            (
+                "a read of such a block waits for the other copy, which has it, and is not refused",
+                "guests stop; blocks of one copy cannot be read; all hosts lose power; that copy and the witness are back, the other one \
+                 a moment after it is recorded absent; all is read meanwhile",
+            ),
+            (Shape::plain(3), 4),
+            bad_and_first,
         ),
     ]
 }
@@ -412,7 +422,7 @@ async fn bad_in_turn(stage: Stage) -> Result<(), String> {
     stage.ms(3000).await;
     let (copies, _) = stage.copies_and_witnesses().await?;
     stage.guests[0].media_errors_judged.set(true);
-    let spoiled = spoil_copies(&stage.cluster, [copies[0], copies[1]], (40, false));
+    let spoiled = spoil_copies(&stage.cluster, [copies[0], copies[1]], (40, Where::InTurn));
     if spoiled.len() < 40 {
         return Err(format!("only {} blocks are on the capacity devices of both copies", spoiled.len()));
     }
@@ -430,6 +440,30 @@ async fn bad_in_turn(stage: Stage) -> Result<(), String> {
         0 => Err("R3: no block was repaired".into()),
         _ => stage.rest(true).await,
     }
+}
+
+async fn bad_and_first(stage: Stage) -> Result<(), String> {
+    stage.ms(3000).await;
+    stage.guests[0].stop().await;
+    stage.ms(3000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let (first, late) = (copies[0], copies[1]);
+    let spoiled = spoil_copies(&stage.cluster, [first, late], (12, Where::First));
+    if spoiled.len() < 12 {
+        return Err(format!("only {} blocks are on the capacity devices of both copies", spoiled.len()));
+    }
+    (0..stage.hosts()).for_each(|n| stage.crash(n));
+    (0..stage.hosts()).filter(|n| *n != late).for_each(|n| stage.start(n));
+    let comes = async {
+        stage.told(Moment::Absent, 15_000).await?;
+        stage.ms(stage.below(2000)).await;
+        stage.start(late);
+        Ok::<(), String>(())
+    };
+    let (read, came) = futures::future::join(stage.guests[0].verify_at(first), comes).await;
+    came?;
+    read?;
+    stage.rest(true).await
 }
 
 async fn bits_rot(stage: Stage) -> Result<(), String> {

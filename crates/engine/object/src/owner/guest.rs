@@ -60,9 +60,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.pace(u64::from(len_bytes)).await;
         let _budget = self.context.admit(u64::from(len_bytes)).await;
         mark(&mut watch, Stage::Admission);
-        let _guard = self.locks.lock(blocks, false).await;
-        mark(&mut watch, Stage::Lock);
-        let parts = self.read_blocks(blocks, watch.as_ref()).await?;
+        let since = self.context.env.now();
+        let (_guard, parts) = loop {
+            let guard = self.locks.lock(blocks, false).await;
+            mark(&mut watch, Stage::Lock);
+            match self.read_blocks(blocks, watch.as_ref()).await {
+                Err(OpError::Unreadable(lost)) => {
+                    drop(guard);
+                    self.wait_for_another_copy(lost, since).await?;
+                }
+                read => break (guard, read?),
+            }
+        };
         mark(&mut watch, Stage::Copies);
         if self.check_lease().await? {
             mark(&mut watch, Stage::Lease);
@@ -82,14 +91,24 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.not_draining().await?;
         let _budget = self.context.admit(blocks.bytes()).await;
         mark(&mut watch, Stage::Admission);
-        let lock = Rc::new(self.locks.lock(blocks, true).await);
-        mark(&mut watch, Stage::Lock);
-        let data = if offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes() {
-            aligned(data)
-        } else {
-            let whole = self.with_edges(blocks, offset, &data).await?;
-            mark(&mut watch, Stage::Edges);
-            whole
+        let whole = offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes();
+        let since = self.context.env.now();
+        let (lock, data) = loop {
+            let lock = Rc::new(self.locks.lock(blocks, true).await);
+            mark(&mut watch, Stage::Lock);
+            if whole {
+                break (lock, aligned(data));
+            }
+            match self.with_edges(blocks, offset, &data).await {
+                Err(OpError::Unreadable(lost)) => {
+                    drop(lock);
+                    self.wait_for_another_copy(lost, since).await?;
+                }
+                read => {
+                    mark(&mut watch, Stage::Edges);
+                    break (lock, read?);
+                }
+            }
         };
         self.write_blocks(blocks, data, origin, &lock, watch.as_ref()).await?;
         mark(&mut watch, Stage::Copies);

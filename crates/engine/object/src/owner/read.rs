@@ -4,14 +4,16 @@
 //!             R2  the lease is checked after the data arrived and before they are answered                  (P3)
 //!             R3  a bad copy is answered from a good one and repaired under the lock; where each copy has bad blocks of its own, block by
 //!                 block: a read fails only for a block that no copy can give
+//!             R4  a guest's read of a block that the copies in sync have lost waits for one that is away and may have it
 //! Assumes     the caller holds a range lock over the blocks
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, Contents, ReplicaSetIndex, Run};
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, Contents, ReplicaSetIndex, Run, Time};
 use cairn_wire::{Answer, Refusal, Request};
+use futures::future::select;
 
 use crate::{
     arrived::{Changed, compare},
@@ -20,6 +22,7 @@ use crate::{
     owner::{
         Owned,
         state::Leg,
+        unreadable::Lost,
         write::{Body, OpError},
     },
     stages::Watch,
@@ -36,6 +39,12 @@ fn check(contents: &Contents, blocks: u32, verify: bool) -> Result<(), Changed> 
     let crcs = contents.runs.iter().flat_map(Run::crcs);
     compare(crcs, contents.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize)))
 }
+
+/// How long a guest's read waits for a copy that is away, where the copies that are there have lost a block. A start after all hosts were
+/// down takes seconds, and one copy is there first; a dead host's copy must not hold up each read for longer.
+const ANOTHER_COPY_MAX: Duration = Duration::from_secs(5);
+/// How soon it is looked again for such a copy, if nothing is heard of it.
+const ANOTHER_COPY_LOOK: Duration = Duration::from_millis(100);
 
 /// What came of reading a piece from one copy.
 enum Whole {
@@ -66,8 +75,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let lost = on_every(&bad);
         if !lost.is_empty() {
-            self.note_unreadable(piece.set, &lost, &bad);
-            return Err(self.no_copy(piece.set, &lost));
+            return Err(self.unreadable(piece.set, lost, &bad));
         }
         // Each block is good somewhere.
         let mut contents = Contents::default();
@@ -79,10 +87,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     contents.runs.extend(one.runs);
                     contents.data.extend(one.data);
                 }
-                Whole::Bad(bad) => {
-                    self.note_unreadable(piece.set, &[range], &bad);
-                    return Err(self.no_copy(piece.set, &[range]));
-                }
+                Whole::Bad(bad) => return Err(self.unreadable(piece.set, vec![range], &bad)),
             }
         }
         Ok(contents)
@@ -95,7 +100,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         loop {
             let Some(leg) = self.choose(piece, &tried) else {
                 return match bad.is_empty() {
-                    true => Err(self.no_copy(piece.set, &[])),
+                    true => Err(self.no_copy(piece.set)),
                     false => Ok(Whole::Bad(bad)),
                 };
             };
@@ -159,29 +164,47 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Some(legs[at])
     }
 
-    /// Blocks that every copy that was asked has lost: told once, until they are whole again.
-    fn note_unreadable(&self, set: ReplicaSetIndex, lost: &[BlockRange], bad: &[(Leg, Vec<BlockRange>)]) {
+    /// Blocks that every copy in sync has lost: told once, until they are whole again.
+    pub(crate) fn note_unreadable(&self, lost: &Lost) {
         if self.state.borrow().ended.is_some() {
             return;
         }
-        let new = self.unreadable.borrow_mut().lost(set, lost.iter().copied());
+        let new = self.unreadable.borrow_mut().lost(lost.set, lost.blocks.iter().copied());
         if new > 0 {
-            let copies = bad.iter().map(|(leg, _)| (leg.link.host, leg.link.target.disk_group)).collect();
-            self.context.tell(ObjectEvent::Unreadable { object: self.id, name: self.name(), blocks: new, copies });
+            let (name, copies) = (self.name(), lost.copies.clone());
+            self.context.tell(ObjectEvent::Unreadable { object: self.id, name, blocks: new, copies });
         }
     }
 
-    fn no_copy(&self, set: ReplicaSetIndex, lost: &[BlockRange]) -> OpError {
-        if let Some(ended) = &self.state.borrow().ended {
-            return OpError::Ended(ended.clone());
+    fn unreadable(&self, set: ReplicaSetIndex, blocks: Vec<BlockRange>, bad: &[(Leg, Vec<BlockRange>)]) -> OpError {
+        let copies = bad.iter().map(|(leg, _)| (leg.link.host, leg.link.target.disk_group)).collect();
+        match &self.state.borrow().ended {
+            Some(ended) => OpError::Ended(ended.clone()),
+            None => OpError::Unreadable(Lost { set, blocks, copies }),
         }
-        match lost.is_empty() {
-            true => OpError::Ended(super::Ended::Inaccessible(format!("no reachable copy of replica set {set}"))),
-            false => OpError::Io(format!(
-                "{} blocks of replica set {set} are bad on every reachable copy",
-                lost.iter().map(|range| range.count).sum::<u32>()
-            )),
+    }
+
+    fn no_copy(&self, set: ReplicaSetIndex) -> OpError {
+        match &self.state.borrow().ended {
+            Some(ended) => OpError::Ended(ended.clone()),
+            None => OpError::Ended(super::Ended::Inaccessible(format!("no reachable copy of replica set {set}"))),
         }
+    }
+
+    /// R4: waits a moment for a copy that is away, since `began`. The caller holds no lock: that copy may need it to be in sync.
+    ///
+    /// # Errors
+    /// No copy can have the blocks, or none came within [`ANOTHER_COPY_MAX`]: this is noted, and later reads of them do not wait.
+    pub(crate) async fn wait_for_another_copy(&self, lost: Lost, began: Time) -> Result<(), OpError> {
+        let env = &self.context.env;
+        let known = lost.blocks.iter().all(|range| self.unreadable.borrow().has(lost.set, *range));
+        let may_come = self.state.borrow().may_come_back(lost.set);
+        if known || !may_come || env.now().since(began) >= ANOTHER_COPY_MAX {
+            self.note_unreadable(&lost);
+            return Err(OpError::Io(lost.to_string()));
+        }
+        select(self.progressed.wait(), env.sleep(ANOTHER_COPY_LOOK)).await;
+        Ok(())
     }
 
     /// Rewrites blocks of a bad copy from a good one, as an ordinary operation under the exclusive lock.

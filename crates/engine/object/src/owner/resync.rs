@@ -277,7 +277,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Option<bool> {
         let contents = match self.read_piece(piece, None).await {
             Ok(contents) => contents,
-            Err(OpError::Io(_)) => return Some(false),
+            Err(OpError::Unreadable(lost)) => {
+                self.note_unreadable(&lost);
+                return Some(false);
+            }
             Err(_) => return None,
         };
         let body = Body::copy(piece.range, contents);

@@ -259,6 +259,17 @@ impl State {
             .collect()
     }
 
+    /// Whether a copy that is not read now may be in sync again with what it holds: it is away, or misses a known part only.
+    pub(crate) fn may_come_back(&self, set: ReplicaSetIndex) -> bool {
+        self.config.replica_set(set).any(|m| match m.state {
+            ComponentState::Active => self.failed.get(&m.component) == Some(&false),
+            ComponentState::Absent { stale_since } | ComponentState::Resyncing { stale_since } => {
+                stale_since != OpId::ZERO
+            }
+            ComponentState::Degraded => false,
+        })
+    }
+
     /// The next configuration: failures recorded. Returns the failures taken in.
     pub(crate) fn config_with_failures(&self) -> (ObjectConfig, BTreeMap<ComponentId, bool>) {
         let mut config = (*self.config).clone();

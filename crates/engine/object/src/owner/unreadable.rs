@@ -3,12 +3,28 @@
 //! Promises    a block is counted from the read that failed until one succeeds or somebody writes it
 //! Assumes     an owner that takes over learns of them by the next read: nothing of it is kept
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
-use cairn_types::{BlockRange, ReplicaSetIndex};
+use cairn_types::{BlockRange, DiskGroupId, HostId, ReplicaSetIndex};
 
 /// Blocks that are remembered, at most: a device that is gone is told otherwise, and memory is bounded.
 const BLOCKS_MAX: usize = 65_536;
+
+/// Blocks that no copy in sync can give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) set: ReplicaSetIndex,
+    pub(crate) blocks: Vec<BlockRange>,
+    /// Where the copies are that were asked.
+    pub(crate) copies: Vec<(HostId, DiskGroupId)>,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blocks: u32 = self.blocks.iter().map(|range| range.count).sum();
+        write!(f, "{blocks} blocks of replica set {} are bad on every reachable copy", self.set)
+    }
+}
 
 /// The blocks, by replica set.
 #[derive(Debug, Default)]
@@ -26,6 +42,11 @@ impl Unreadable {
             }
         }
         (self.blocks.len() - before) as u64
+    }
+
+    /// Whether all of these are known.
+    pub(crate) fn has(&self, set: ReplicaSetIndex, range: BlockRange) -> bool {
+        (range.first..range.end()).all(|block| self.blocks.contains(&(set, block)))
     }
 
     /// These were written, or read.
@@ -46,6 +67,8 @@ mod tests {
         let mut unreadable = Unreadable::default();
         assert_eq!(unreadable.lost(1, [BlockRange::new(10, 4), BlockRange::new(12, 4)].into_iter()), 6);
         assert_eq!(unreadable.lost(1, [BlockRange::new(10, 4)].into_iter()), 0);
+        assert!(unreadable.has(1, BlockRange::new(15, 1)) && !unreadable.has(1, BlockRange::new(15, 2)));
+        assert!(!unreadable.has(2, BlockRange::new(15, 1)));
         unreadable.whole_again(2, BlockRange::new(10, 4));
         unreadable.whole_again(1, BlockRange::new(0, 12));
         assert_eq!(unreadable.blocks.len(), 4);

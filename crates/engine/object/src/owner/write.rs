@@ -24,7 +24,7 @@ use crate::{
     context::PartsReply,
     local_store::LocalStore,
     locks::Guard,
-    owner::{Ended, Owned, state::Leg},
+    owner::{Ended, Owned, state::Leg, unreadable::Lost},
     stages::{CopyWatch, Watch},
 };
 
@@ -71,7 +71,9 @@ pub(crate) enum OpError {
     Ended(Ended),
     /// A device had no room; nothing of the operation is left.
     NoSpace,
-    /// No readable copy, or a request that the components refuse.
+    /// Blocks that no copy in sync can give. Another copy may have them.
+    Unreadable(Lost),
+    /// A request that the components refuse, or blocks that nobody has.
     Io(String),
 }
 
