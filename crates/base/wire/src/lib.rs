@@ -26,8 +26,8 @@ use bytes::Bytes;
 /// ones are answered. 6: seats that may have forgotten are told what was decided without them. 7: copies tell what they took last as a
 /// write. 8: hosts tell their clock of the day, and records have no time of an absence. 9: one request carries
 /// every operation on a component. 10: heartbeats tell the room of each capacity device, policies have a limit of
-/// bytes per second.
-pub const PROTOCOL_VERSION: u32 = 10;
+/// bytes per second. 11: heartbeats tell how fast resyncs may go beside a host's guests, and reads for a resync say so.
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;

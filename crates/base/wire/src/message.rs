@@ -68,6 +68,8 @@ pub enum Request {
         to: Target,
         /// Component-relative.
         range: BlockRange,
+        /// For a resync: no guest waits for it.
+        for_resync: bool,
     },
     /// Which regions were touched after an operation.
     Regions {

@@ -52,6 +52,8 @@ pub struct HostSummary {
     pub unix_ms: u64,
     /// Its disk groups.
     pub disk_groups: Vec<DiskGroupSummary>,
+    /// Bytes per second that a resync may read or write here beside the guests that it serves; none: it serves none.
+    pub resync_bytes_per_s_max: Option<u64>,
 }
 
 /// Sent every heartbeat interval to every peer.

@@ -167,6 +167,7 @@ impl<E: Env> Node<E> {
             Some(inner) => HostSummary {
                 unix_ms: inner.env.unix_ms(),
                 disk_groups: inner.seats.stores().iter().map(cairn_object::LocalStore::summary).collect(),
+                resync_bytes_per_s_max: inner.objects.resync_allowed(),
             },
             None => HostSummary::default(),
         });

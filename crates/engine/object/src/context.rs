@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_metrics::OwnerCounters;
-use cairn_pace::Throttle;
+use cairn_pace::{Lanes, Throttle};
 use cairn_types::{DiskGroupId, Epoch, HostId, ObjectId, Seat, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, future::LocalBoxFuture};
@@ -45,6 +45,10 @@ pub(crate) struct Context<E: Env, S: LocalStore> {
     in_flight_bytes: Cell<u64>,
     in_flight_less: Signal,
     pub(crate) throttle: RefCell<Throttle>,
+    /// The same for what this host's seats do for owners of other hosts.
+    pub(crate) seats_throttle: RefCell<Throttle>,
+    /// Copies from and to other hosts.
+    pub(crate) lanes: RefCell<Lanes>,
     /// Region copies under way.
     pub(crate) copies: Rc<Window>,
     /// How long the stages of requests took here, of disks that had any and are not deleted.
@@ -70,6 +74,8 @@ impl<E: Env, S: LocalStore> Context<E, S> {
             in_flight_bytes: Cell::new(0),
             in_flight_less: Signal::default(),
             throttle: RefCell::default(),
+            seats_throttle: RefCell::default(),
+            lanes: RefCell::default(),
             copies: Rc::default(),
             stages: AllStages::default(),
             counted: Cell::default(),

@@ -194,6 +194,11 @@ impl<E: Env> Leases<E> {
         }))
     }
 
+    /// Bytes per second that a peer lets resyncs read or write there, as it told last; none is no bound.
+    pub(crate) fn resync_allowed(&self, host: HostId) -> Option<u64> {
+        self.inner.peers.borrow().get(&host).and_then(|peer| peer.summary.resync_bytes_per_s_max)
+    }
+
     /// A connection came up: it counts at once, and is asked for a session at once.
     pub fn on_peer_up(&self, host: HostId, incarnation: Incarnation) {
         let connected = Connected { incarnation, heard: self.inner.env.now(), silent: false };

@@ -118,8 +118,7 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
 
     /// Carries another host's request out and answers it.
     pub(crate) fn carry_out(&self, asked: Asked) {
-        let context = self.context();
-        self.inner.serving.add(&context.env, &context.rpc, asked);
+        self.inner.serving.add(self.context(), asked);
     }
 
     /// Ends an ownership that has outlived its object: the catalogue has a tombstone, so a majority has seen it deleted, and an
@@ -264,6 +263,11 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
                 owned.doubt(*seat);
             }
         }
+    }
+
+    /// Bytes per second that other hosts' resyncs may read or write here, beside the guests that this host serves.
+    pub fn resync_allowed(&self) -> Option<u64> {
+        self.context().resync_allowed()
     }
 
     /// Whether what the seat holds is to be recorded absent though nobody misses it. When so many hosts are gone that it must be

@@ -56,6 +56,8 @@ struct Group<S> {
     /// Components whose seat was told, since this group was opened, a record that was decided without it, witnesses or filled anew: a damaged
     /// log says nothing against them.
     refilled: BTreeSet<ComponentId>,
+    /// Components that are in sync, as far as the records here know: guests wait for what is written to them.
+    in_sync: BTreeSet<ComponentId>,
 }
 
 /// Who may write to a component: set by Seize, ended by the next promise.
@@ -125,8 +127,9 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             }
         }
         let unreadable = bad.iter().copied().collect();
-        let (admitted, refilled) = (BTreeMap::new(), BTreeSet::new());
-        let group = Group { store: store.clone(), seats, unreadable, admitted, refilled };
+        let (admitted, refilled, in_sync) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let mut group = Group { store: store.clone(), seats, unreadable, admitted, refilled, in_sync };
+        group.seats.keys().copied().collect::<Vec<_>>().into_iter().for_each(|object| group.note_in_sync(object));
         self.inner.groups.borrow_mut().insert(store.disk_group(), group);
         bad
     }
@@ -134,6 +137,11 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     /// Whether the object has a record here that cannot be read: its components are not without an owner, only without a word.
     pub fn is_unreadable(&self, disk_group: DiskGroupId, object: ObjectId) -> bool {
         self.inner.groups.borrow().get(&disk_group).is_some_and(|group| group.unreadable.contains(&object))
+    }
+
+    /// Whether a component is in sync, as far as its seat here knows.
+    pub(crate) fn is_in_sync(&self, to: Target) -> bool {
+        self.inner.groups.borrow().get(&to.disk_group).is_some_and(|group| group.in_sync.contains(&to.component))
     }
 
     /// Serves it no longer.
@@ -258,7 +266,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     /// Questions to one component.
     fn serve_component(&self, request: Request) -> LocalBoxFuture<'static, Served> {
         match request {
-            Request::Read { to, range } => self.with_admitted(to, |store| {
+            Request::Read { to, range, .. } => self.with_admitted(to, |store| {
                 Box::pin(async move {
                     let Contents { runs, data } = store.read(to.component, range).await?;
                     Ok((Answer::Data { runs }, data))
@@ -519,6 +527,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             return refuse(Refusal::Invalid("the object's record still names the component".into()));
         }
         group.admitted.remove(&component);
+        group.in_sync.remove(&component);
         let durable = group.store.append(Change::DeleteComponent { component });
         Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
     }
@@ -546,6 +555,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let mut durable = Vec::new();
         for component in group.store.components_of(object).into_iter().map(|c| c.component) {
             group.admitted.remove(&component);
+            group.in_sync.remove(&component);
             durable.push(group.store.append(Change::DeleteComponent { component }).boxed());
         }
         if group.seats.remove(&object).is_some() {
@@ -592,8 +602,21 @@ impl<S: LocalStore> Group<S> {
         // Nothing is taken that this disk group cannot write down: who asks next would be told of it.
         too_large(&self.store, &bytes)?;
         self.seats.insert(object, record);
+        self.note_in_sync(object);
         let durable = self.store.append(Change::Record { object, bytes });
         Ok(Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) }))
+    }
+
+    fn note_in_sync(&mut self, object: ObjectId) {
+        let accepted = self.seats.get(&object).and_then(|record| record.accepted.as_ref());
+        for here in self.store.components_of(object) {
+            let member = accepted.and_then(|accepted| accepted.config.member(here.component));
+            if member.is_some_and(|member| member.state.in_sync()) {
+                self.in_sync.insert(here.component);
+            } else {
+                self.in_sync.remove(&here.component);
+            }
+        }
     }
 
     fn refusal(&self, to: Target) -> Refusal {

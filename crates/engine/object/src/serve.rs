@@ -47,6 +47,7 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
 
     fn on_request(&self, from: HostId, incarnation: Incarnation, id: u64, request: Request, payload: Bytes) {
         let objects = self.clone();
+        let began = self.context().seat_is_asked(&request);
         let served: LocalBoxFuture<'static, Served> = match request {
             Request::Guest { object, request } => {
                 Box::pin(async move { objects.serve_guest(from, object, request, payload).await })
@@ -71,7 +72,7 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
                 }
             },
         };
-        self.carry_out(Asked { from, id, served });
+        self.carry_out(Asked { from, id, began, served });
     }
 
     fn not_owner(&self, object: ObjectId) -> Refusal {

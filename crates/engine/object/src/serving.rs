@@ -10,18 +10,18 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker, ready},
+    task::{self, Poll, Waker, ready},
 };
 
 use cairn_env::Env;
-use cairn_types::HostId;
+use cairn_types::{HostId, Time};
 use cairn_wire::Answer;
 use futures::{
     future::LocalBoxFuture,
     stream::{FuturesUnordered, StreamExt},
 };
 
-use crate::{rpc::Rpc, seats::Served};
+use crate::{context::Context, local_store::LocalStore, rpc::Rpc, seats::Served};
 
 /// Requests that one message answers, at most.
 const IDS_MAX: usize = 256;
@@ -30,14 +30,16 @@ const IDS_MAX: usize = 256;
 pub(crate) struct Asked {
     pub(crate) from: HostId,
     pub(crate) id: u64,
+    /// When it came, if a guest waits for a seat of this host.
+    pub(crate) began: Option<Time>,
     pub(crate) served: LocalBoxFuture<'static, Served>,
 }
 
 impl Future for Asked {
-    type Output = (HostId, u64, Served);
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    type Output = (HostId, u64, Option<Time>, Served);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let served = ready!(self.served.as_mut().poll(cx));
-        Poll::Ready((self.from, self.id, served))
+        Poll::Ready((self.from, self.id, self.began, served))
     }
 }
 
@@ -56,17 +58,18 @@ struct Inner {
 
 impl Serving {
     /// Carries a request out and answers it.
-    pub(crate) fn add<E: Env>(&self, env: &E, rpc: &Rpc<E>, asked: Asked) {
+    pub(crate) fn add<E: Env, S: LocalStore>(&self, context: &Rc<Context<E, S>>, asked: Asked) {
         self.0.new.borrow_mut().push(asked);
         if !self.0.runs.replace(true) {
-            let (serving, rpc) = (self.clone(), rpc.clone());
-            env.spawn(async move { serving.run(&rpc).await });
+            let (serving, run_in) = (self.clone(), context.clone());
+            context.env.spawn(async move { serving.run(&run_in).await });
         } else if let Some(waker) = &*self.0.waker.borrow() {
             waker.wake_by_ref();
         }
     }
 
-    async fn run<E: Env>(&self, rpc: &Rpc<E>) {
+    async fn run<E: Env, S: LocalStore>(&self, context: &Context<E, S>) {
+        let rpc = &context.rpc;
         let mut under_way = FuturesUnordered::new();
         let mut done = Done::default();
         poll_fn(|cx| {
@@ -80,9 +83,13 @@ impl Serving {
                 if !matches!(next, Poll::Ready(Some(_))) {
                     done.send(rpc);
                 }
-                match ready!(next) {
-                    Some((from, id, Ok((Answer::Done, _)))) => done.add(rpc, from, id),
-                    Some((from, id, served)) => rpc.answer(from, id, served),
+                let next = ready!(next);
+                if let Some((_, _, Some(began), Ok(_))) = &next {
+                    context.seat_answers(*began);
+                }
+                match next {
+                    Some((from, id, _, Ok((Answer::Done, _)))) => done.add(rpc, from, id),
+                    Some((from, id, _, served)) => rpc.answer(from, id, served),
                     None if self.0.new.borrow().is_empty() => return Poll::Ready(()),
                     None => {}
                 }

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod lanes;
 mod throttle;
 
 pub use backoff::Backoff;
+pub use lanes::Lanes;
 pub use throttle::{PIECE_BYTES, Throttle};

@@ -4,7 +4,8 @@
 //! Promises    guests idle: no pause, as many bytes on the way as the bound allows
 //!             guests there: two pieces on the way, and a rate that falls by a third whenever guests are slow and rises
 //!             by a twelfth otherwise; never below 8 MiB/s
-//! Assumes     `on_guest` for every answer of an owner here, `next` before every piece
+//! Assumes     `on_guest` for every answer of an owner here, `next` before every piece; or, at seats that serve the owners of others,
+//!             `on_guest` for every answer of a seat, `on_copy` for every piece, and `allowed` for whoever copies from or to them
 //!
 //! Guests are slow when their mean is above twice what it is without resync, or when more than one answer in a hundred takes
 //! longer than one and a half times what 99 of 100 take without it: a rebuild fills the queues of devices and processors in
@@ -145,7 +146,32 @@ impl Throttle {
     }
 
     fn has_guests(&self, now: Time) -> bool {
-        self.last_guest > Time(0) && now.since(self.last_guest) < IDLE_AFTER
+        self.had_guests(now, IDLE_AFTER)
+    }
+
+    fn had_guests(&self, now: Time, within: Duration) -> bool {
+        self.last_guest > Time(0) && now.since(self.last_guest) < within
+    }
+
+    /// Another host's resync moves a piece here.
+    pub fn on_copy(&mut self, now: Time) {
+        self.last_copy = now;
+    }
+
+    /// Bytes per second that other hosts' resyncs may move here; none where no guest was answered for `within`: as many as they can.
+    ///
+    /// It is told now and then, and judged no more often: what one telling changes is to be seen before the next.
+    pub fn allowed(&mut self, now: Time, within: Duration) -> Option<u64> {
+        if !self.had_guests(now, within) {
+            return None;
+        }
+        if self.last_copy > Time(0) && now.since(self.last_copy) < within {
+            self.judge(now);
+        } else {
+            // What the last resync found out is old.
+            self.rate = if self.used_to.is_known() { RATE_START } else { RATE_MIN };
+        }
+        Some(self.rate)
     }
 
     fn judge(&mut self, now: Time) {
@@ -283,6 +309,37 @@ mod tests {
         throttle.on_guest(at(1000), Duration::from_micros(200));
         assert_eq!(throttle.window(at(1100), 16 * MIB), WINDOW_BESIDE_GUESTS);
         assert_eq!(throttle.window(at(1300), 16 * MIB), 16 * MIB);
+    }
+
+    /// Copies at the rate that a host tells each half second, for `seconds`; returns the rates in MiB/s.
+    fn told(throttle: &mut Throttle, from_ms: u64, seconds: u64, latency_us: impl Fn(u64) -> u64) -> Vec<u64> {
+        let mut rates = Vec::new();
+        for n in from_ms..from_ms + seconds * 1000 {
+            throttle.on_guest(at(n), Duration::from_micros(latency_us(n)));
+            throttle.on_copy(at(n));
+            if n.is_multiple_of(500) {
+                rates.push(throttle.allowed(at(n), Duration::from_secs(1)).expect("there are guests") / MIB);
+            }
+        }
+        rates
+    }
+
+    /// Goal: who copies here hears of no bound without guests, of the first rate before a resync, and of less while they are slow.
+    #[test]
+    fn what_others_are_told_follows_the_guests_here() {
+        let mut throttle = Throttle::default();
+        let told_now = |throttle: &mut Throttle, ms| throttle.allowed(at(ms), Duration::from_secs(1));
+        assert_eq!(told_now(&mut throttle, 1), None, "nobody is here");
+        calm(&mut throttle, 2, 100, |_| 200);
+        assert_eq!(told_now(&mut throttle, 102), Some(RATE_MIN), "guests that nobody knows yet");
+        calm(&mut throttle, 103, 897, |_| 200);
+        assert_eq!(told_now(&mut throttle, 1000), Some(RATE_START));
+        assert_eq!(told_now(&mut throttle, 1400), Some(RATE_START), "it does not grow while nobody copies");
+        let slow = told(&mut throttle, 1500, 5, |_| 2000);
+        assert!(slow.is_sorted_by(|a, b| a >= b) && slow.last() == Some(&8), "slow guests: {slow:?}");
+        let calm = told(&mut throttle, 6500, 10, |_| 210);
+        assert!(calm.last() > Some(&64), "and back: {calm:?}");
+        assert_eq!(told_now(&mut throttle, 17_500), None, "they are gone");
     }
 
     #[test]

@@ -5,18 +5,19 @@ use std::time::Duration;
 use cairn_api::LocalManagement as _;
 use cairn_faults::Moment;
 use cairn_sim::{Fault, Medium};
+use cairn_types::ComponentState;
 
 use super::{Scenario, Stage};
 use crate::{
     bad_blocks::{Spoil, Where, spoil_copies, spoil_only_source},
     cluster::{Cluster, LOG_SEGMENT_BYTES},
     plan::REPAIR_DELAY_MS,
-    shape::Shape,
+    shape::{DiskShape, Shape},
 };
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    [away(), spoiled(), short_of_sources()].into_iter().flatten().collect()
+    [away(), spoiled(), short_of_sources(), beside_guests()].into_iter().flatten().collect()
 }
 
 /// A copy was away.
@@ -139,6 +140,24 @@ fn spoiled() -> Vec<Scenario> {
             bits_rot,
         ),
     ]
+}
+
+/// Guests are at the hosts that copies go to.
+fn beside_guests() -> Vec<Scenario> {
+    let mut shape = Shape::plain(3);
+    shape.disks[0].guests = 0;
+    let size_bytes = FILLED_MIB << 20;
+    shape.disks.push(DiskShape { size_bytes, ..shape.disks[0].clone() });
+    vec![Scenario::new(
+        "a resync to a host that owns nothing",
+        (
+            "it slows for the guests whose writes that host's copies take, and goes at full speed without them",
+            "a copy is cut off from its owner, all is written, the cut is healed; once with nobody there, once while another owner's \
+             guests write to that host",
+        ),
+        (shape, 4),
+        slows_for_others,
+    )]
 }
 
 /// What is to be copied cannot be had.
@@ -376,6 +395,49 @@ async fn blocks_change(stage: Stage) -> Result<(), String> {
         return Err(format!("{changed} messages had changed blocks, and {told} were told of"));
     }
     stage.rest(false).await
+}
+
+/// MiB that each resync of that story copies.
+const FILLED_MIB: u64 = 48;
+/// MiB a second that it may have beside guests, at most: what a resync begins with (64), and more by a third each time it is told.
+const BESIDE_GUESTS_MIB_PER_S: u64 = 96;
+
+async fn slows_for_others(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (of_guests, filled) = (stage.copies_of(0).await?, stage.copies_of(1).await?);
+    let target = *of_guests.iter().find(|n| filled.contains(n)).ok_or("no host has a copy of both")?;
+    let [guests_at, owner] = [1, 2].map(|step| (target + step) % 3);
+    stage.attach_disk(0, guests_at).await?;
+    stage.attach_disk(1, owner).await?;
+    let free = filled_again(&stage, owner, target).await?;
+    stage.guests[0].start_at(guests_at, 4, 4);
+    stage.ms(3000).await;
+    let beside = filled_again(&stage, owner, target).await?;
+    let rate = |took: Duration| u128::from(FILLED_MIB) * 1000 / took.as_millis().max(1);
+    stage.count("MiB a second without guests", rate(free) as u64);
+    stage.count("MiB a second beside them", rate(beside) as u64);
+    if rate(beside) > u128::from(BESIDE_GUESTS_MIB_PER_S) {
+        return Err(format!("a resync had {} MiB a second beside guests, {} without", rate(beside), rate(free)));
+    }
+    if rate(free) < 2 * u128::from(BESIDE_GUESTS_MIB_PER_S) {
+        return Err(format!("a resync had {} MiB a second where nobody else was", rate(free)));
+    }
+    stage.rest(false).await
+}
+
+/// How long the resync of the second disk's copy at `target` takes, of which all was written while `owner` did not reach it.
+async fn filled_again(stage: &Stage, owner: usize, target: usize) -> Result<Duration, String> {
+    stage.cut(owner, target);
+    stage.guests[1].fill(owner).await?;
+    // Whoever filled it is no guest any more.
+    stage.ms(1500).await;
+    stage.heal_links();
+    let began = stage.state_of(1, target, |state| !matches!(state, ComponentState::Absent { .. })).await?;
+    let ended = stage.state_of(1, target, ComponentState::in_sync).await?;
+    match stage.cluster.node(target).map(|node| node.objects().all_owned().len()) {
+        Some(0) => Ok(ended - began),
+        owned => Err(format!("h{target} owns {owned:?} disks, and was to own none")),
+    }
 }
 
 async fn bad_only_source(stage: Stage) -> Result<(), String> {

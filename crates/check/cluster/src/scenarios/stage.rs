@@ -6,7 +6,7 @@ use cairn_api::{LocalManagement, v1};
 use cairn_faults::{At, Moment};
 use cairn_node::Node;
 use cairn_sim::{Fault, Host, Medium, SimDisk, SimEnv};
-use cairn_types::{HostId, Member, ObjectConfig};
+use cairn_types::{ComponentState, HostId, Member, ObjectConfig};
 use futures::future::{Either, select};
 
 use super::Told;
@@ -165,10 +165,16 @@ impl Stage {
 
     /// A host becomes owner of the first disk. Whoever is at it just then is waited for.
     pub async fn attach(&self, n: usize) -> Result<(), String> {
+        self.attach_disk(0, n).await
+    }
+
+    /// The same of any disk.
+    pub async fn attach_disk(&self, disk: usize, n: usize) -> Result<(), String> {
         let mut last = String::new();
         for _ in 0..10 {
             let request = v1::DiskAttach { host: None };
-            let attach = async move |node: Node<SimEnv>| node.disk_attach(Shape::disk_name(0), request).await.map(drop);
+            let name = Shape::disk_name(disk);
+            let attach = async move |node: Node<SimEnv>| node.disk_attach(name, request).await.map(drop);
             match self.cluster.manage(n, attach).await {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error.to_string(),
@@ -198,6 +204,30 @@ impl Stage {
     /// Hosts with a component of a disk.
     pub async fn hosts_of(&self, disk: usize) -> Result<Vec<usize>, String> {
         Ok(self.config(disk).await?.members.iter().map(|m| self.number(m.host)).collect())
+    }
+
+    /// Hosts with a copy of a disk.
+    pub async fn copies_of(&self, disk: usize) -> Result<Vec<usize>, String> {
+        let config = self.config(disk).await?;
+        Ok(config.members.iter().filter(|m| m.set().is_some()).map(|m| self.number(m.host)).collect())
+    }
+
+    /// Waits until the copy of a disk at a host is in such a state. When it was seen so.
+    pub async fn state_of(
+        &self,
+        disk: usize,
+        n: usize,
+        is: impl Fn(ComponentState) -> bool,
+    ) -> Result<Duration, String> {
+        for _ in 0..10_000 {
+            let config = self.config(disk).await?;
+            let here = config.members.iter().find(|m| m.set().is_some() && self.number(m.host) == n);
+            if here.is_some_and(|member| is(member.state)) {
+                return Ok(self.cluster.world.now());
+            }
+            self.ms(2).await;
+        }
+        Err(format!("the copy of disk {disk} at h{n} does not come to that state"))
     }
 
     /// Hosts with a copy of the first disk, and those with a witness of it.

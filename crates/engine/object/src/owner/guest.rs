@@ -14,6 +14,7 @@ use cairn_wire::{AllocatedPiece, Answer, Request, block_crc};
 use futures::future::join_all;
 
 use crate::{
+    copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
     owner::{
@@ -208,9 +209,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let first = pieces.next().expect("a range of at least one block");
         let rest: Vec<Piece> = pieces.collect();
         if rest.is_empty() {
-            return Ok(self.read_piece(first, watch).await?.into_bytes());
+            return Ok(self.read_piece(first, For::Guest, watch).await?.into_bytes());
         }
-        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece, watch));
+        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece, For::Guest, watch));
         let mut parts = Vec::new();
         for read in join_all(reads).await {
             parts.extend(read.map(Contents::into_bytes)?);

@@ -11,12 +11,13 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, Contents, ReplicaSetIndex, Run, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, Contents, ReplicaSetIndex, Run, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::future::select;
 
 use crate::{
     arrived::{Changed, compare},
+    copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
     owner::{
@@ -67,9 +68,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(crate) async fn read_piece(
         self: &Rc<Self>,
         piece: Piece,
+        by: For,
         watch: Option<&Watch<E>>,
     ) -> Result<Contents, OpError> {
-        let bad = match self.read_whole_piece(piece, watch).await? {
+        let bad = match self.read_whole_piece(piece, by, watch).await? {
             Whole::Read(contents) => return Ok(contents),
             Whole::Bad(bad) => bad,
         };
@@ -82,7 +84,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for n in 0..u64::from(piece.range.count) {
             let range = BlockRange::new(piece.range.first + n, 1);
             let block = Piece { range, object_first: piece.object_first + n, ..piece };
-            match self.read_whole_piece(block, watch).await? {
+            match self.read_whole_piece(block, by, watch).await? {
                 Whole::Read(one) => {
                     contents.runs.extend(one.runs);
                     contents.data.extend(one.data);
@@ -94,18 +96,23 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Reads one piece from one copy that has all of it; what was bad, where none has.
-    async fn read_whole_piece(self: &Rc<Self>, piece: Piece, watch: Option<&Watch<E>>) -> Result<Whole, OpError> {
+    async fn read_whole_piece(
+        self: &Rc<Self>,
+        piece: Piece,
+        by: For,
+        watch: Option<&Watch<E>>,
+    ) -> Result<Whole, OpError> {
         let mut bad: Vec<(Leg, Vec<BlockRange>)> = Vec::new();
         let mut tried = Vec::new();
         loop {
-            let Some(leg) = self.choose(piece, &tried) else {
+            let Some(leg) = self.choose(piece.set, piece.range.first, &tried) else {
                 return match bad.is_empty() {
                     true => Err(self.no_copy(piece.set)),
                     false => Ok(Whole::Bad(bad)),
                 };
             };
             tried.push(leg.component);
-            let contents = self.read_leg(leg, piece.range).await;
+            let contents = self.read_leg(leg, piece.range, by).await;
             if let Some(watch) = watch {
                 watch.copy_was_read((leg.link.host, leg.link.target.disk_group));
             }
@@ -130,8 +137,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Reads one copy, checked.
-    pub(crate) async fn read_leg(&self, leg: Leg, range: BlockRange) -> Result<Contents, Refusal> {
-        let request = Request::Read { to: leg.link.target, range };
+    async fn read_leg(&self, leg: Leg, range: BlockRange, by: For) -> Result<Contents, Refusal> {
+        let request = Request::Read { to: leg.link.target, range, for_resync: by == For::Resync };
         let local = leg.link.host == self.context.env.host();
         let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
         let (Answer::Data { runs }, data) = reply? else {
@@ -151,16 +158,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// The copy to read: a local one, else spread by address.
-    fn choose(&self, piece: Piece, tried: &[cairn_types::ComponentId]) -> Option<Leg> {
+    pub(super) fn choose(&self, set: ReplicaSetIndex, first_block: u64, tried: &[ComponentId]) -> Option<Leg> {
         let state = self.state.borrow();
         if state.ended.is_some() {
             return None;
         }
-        let mut legs = state.readable(piece.set);
+        let mut legs = state.readable(set);
         legs.retain(|l| !tried.contains(&l.component));
         let me = self.context.env.host();
         let local = legs.iter().position(|l| l.link.host == me);
-        let at = local.or_else(|| (!legs.is_empty()).then(|| (piece.range.first >> 8) as usize % legs.len()))?;
+        let at = local.or_else(|| (!legs.is_empty()).then(|| (first_block >> 8) as usize % legs.len()))?;
         Some(legs[at])
     }
 
@@ -225,7 +232,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 continue;
             };
             // Somebody may have written it meanwhile: then there is nothing to repair.
-            if self.read_leg(leg, piece.range).await.is_ok() {
+            if self.read_leg(leg, piece.range, For::Guest).await.is_ok() {
                 continue;
             }
             let Ok(contents) = self.read_piece_but(piece, leg).await else {
@@ -244,7 +251,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn read_piece_but(&self, piece: Piece, bad: Leg) -> Result<Contents, ()> {
         let legs = self.state.borrow().readable(piece.set);
         for leg in legs.into_iter().filter(|l| l.component != bad.component) {
-            if let Ok(contents) = self.read_leg(leg, piece.range).await {
+            if let Ok(contents) = self.read_leg(leg, piece.range, For::Guest).await {
                 return Ok(contents);
             }
         }

@@ -25,6 +25,7 @@ use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
 
 use crate::{
+    copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
     owner::{
@@ -224,13 +225,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut at = first;
         let mut unreadable = Vec::new();
         while at < end {
-            let place = self.context.admit_copy((end - at) * u64::from(BLOCK_BYTES)).await;
+            let between = self.between(component, set, at)?;
+            let place = self.context.admit_copy((end - at) * u64::from(BLOCK_BYTES), between).await;
             let range = BlockRange::new(at, (place.bytes / u64::from(BLOCK_BYTES)) as u32);
             unreadable.extend(self.copy_range(component, session, set, range).await?);
             at = range.end();
         }
         self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
         Some(unreadable)
+    }
+
+    /// The host that blocks from `at` on come from, and the one that they go to.
+    fn between(&self, component: ComponentId, set: ReplicaSetIndex, at: u64) -> Option<[HostId; 2]> {
+        let target = self.state.borrow().link_of(component)?.host;
+        // Without a source the read says so.
+        let source = self.choose(set, at, &[]).map_or(target, |leg| leg.link.host);
+        Some([source, target])
     }
 
     /// Copies some blocks, and returns those that no copy could give. `None`: the component or a source failed, or the owner ended.
@@ -275,7 +285,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         piece: Piece,
         lock: &Lock,
     ) -> Option<bool> {
-        let contents = match self.read_piece(piece, None).await {
+        let contents = match self.read_piece(piece, For::Resync, None).await {
             Ok(contents) => contents,
             Err(OpError::Unreadable(lost)) => {
                 self.note_unreadable(&lost);
