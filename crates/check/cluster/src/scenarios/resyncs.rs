@@ -428,7 +428,7 @@ async fn slows_for_others(stage: Stage) -> Result<(), String> {
 /// How long the resync of the second disk's copy at `target` takes, of which all was written while `owner` did not reach it.
 async fn filled_again(stage: &Stage, owner: usize, target: usize) -> Result<Duration, String> {
     stage.cut(owner, target);
-    stage.guests[1].fill(owner).await?;
+    stage.guests[1].fill(owner, false).await?;
     // Whoever filled it is no guest any more.
     stage.ms(1500).await;
     stage.heal_links();
