@@ -118,6 +118,7 @@ fn a_record_that_is_too_large_changes_nothing() {
         seats: BTreeMap::from([(ObjectId(1), seat)]),
         admitted: BTreeMap::new(),
         refilled: BTreeSet::new(),
+        in_sync: BTreeSet::new(),
     };
     assert!(group.take(first.clone(), cairn_record::accept).is_ok());
     let refused = group.take(accepted(2, 30), cairn_record::accept);
