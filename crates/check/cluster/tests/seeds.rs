@@ -26,7 +26,7 @@ const SEEDS: std::ops::Range<u64> = 1..121;
 const SEEDS_OF_SHARDS: std::ops::Range<u64> = 1..31;
 
 /// Seeds that failed once, each with what was wrong. They stay, whatever the plan of the seed has become since.
-const FAILED_ONCE: [(u64, &str); 20] = [
+const FAILED_ONCE: [(u64, &str); 21] = [
     (69, "a component that was replaced while its host's devices were rolled back stayed there for ever"),
     (109, "slots of a component that was deleted while its device had failed stayed counted as in use"),
     (
@@ -41,6 +41,10 @@ const FAILED_ONCE: [(u64, &str); 20] = [
     (165, "a seat that missed a change of members never heard of it, while its promise to the owner stood"),
     (184, "a component whose making failed after it was on the medium had no seat, and nobody looked at it"),
     (192, "slots of pending rows of a failed device stayed counted as in use"),
+    (
+        1464,
+        "a bad last block that the disk's end cuts short could not be written over: what is past the end was read first",
+    ),
     (1025, "an idle copy whose devices had gone back in time counted as in sync while its owner lived"),
     (3118, "the same"),
     (2125, "a copy that had no room for a resync's data became active without them"),

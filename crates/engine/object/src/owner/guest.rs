@@ -225,11 +225,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let from = (offset - blocks.first * BLOCK) as usize;
         let to = from + data.len();
         let last = blocks.end() - 1;
+        // Past the end of the disk is nobody's: zeroes, whatever stood there.
+        let short_of_end = to < whole.len() && offset + (data.len() as u64) < self.size_bytes();
+        whole[to..].fill(0);
         let mut edges = Vec::new();
-        if from > 0 || (to < BLOCK as usize && blocks.count == 1) {
+        if from > 0 || (short_of_end && blocks.count == 1) {
             edges.push(blocks.first);
         }
-        if to < whole.len() && edges.last() != Some(&last) {
+        if short_of_end && edges.last() != Some(&last) {
             edges.push(last);
         }
         for block in edges {
