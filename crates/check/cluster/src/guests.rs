@@ -410,9 +410,14 @@ impl Guests {
         self.first_failure()
     }
 
+    /// A session of its own: one from before a host stood still is refused what it asks.
+    async fn connect_anew(&self, at: usize) -> Result<Client, String> {
+        self.cluster.forget_client(at, &self.disk);
+        self.cluster.client(at, &self.disk).await.ok_or_else(|| format!("h{at} does not open the disk"))
+    }
+
     async fn read_all(&self, at: usize, all: u64) -> Result<(), String> {
-        let client = self.cluster.client(at, &self.disk).await;
-        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        let client = self.connect_anew(at).await?;
         for first in (0..all).step_by(2048) {
             let (count, before) = ((all - first).min(2048), self.errors.get());
             let read = self.read(at, &client, first, count).await;
@@ -427,8 +432,7 @@ impl Guests {
     /// Writes over every block that no copy can give, or trims it; with `all`, every one that was spoiled. How many these were.
     pub async fn restore(&self, at: usize, all: bool) -> Result<u64, String> {
         let (end, mut bad) = (self.known_sectors(), Vec::new());
-        let client = self.cluster.client(at, &self.disk).await;
-        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        let client = self.connect_anew(at).await?;
         for first in (0..end).step_by(512) {
             let last = (first + 512).min(end);
             if !self.can_read(at, &client, first, last - first).await? {
@@ -465,8 +469,7 @@ impl Guests {
     /// Writes the disk from its beginning, or from its end, until the first error or all of it. How many sectors have data now.
     pub async fn fill(&self, at: usize, from_end: bool) -> Result<u64, String> {
         let all = self.model.borrow().len_sectors();
-        let client = self.cluster.client(at, &self.disk).await;
-        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        let client = self.connect_anew(at).await?;
         for done in (0..all).step_by(512) {
             let (before, count) = (self.errors.get(), (all - done).min(512));
             let first = if from_end { all - done - count } else { done };
@@ -482,8 +485,7 @@ impl Guests {
     /// Trims the whole disk.
     pub async fn trim_all(&self, at: usize) -> Result<(), String> {
         let all = self.known_sectors();
-        let client = self.cluster.client(at, &self.disk).await;
-        let client = client.ok_or_else(|| format!("h{at} does not open the disk"))?;
+        let client = self.connect_anew(at).await?;
         let before = self.errors.get();
         let changed = self.change(at, &client, 0, all, Act::Trim).await;
         match changed.is_err() || self.errors.get() > before {
