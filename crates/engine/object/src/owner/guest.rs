@@ -59,18 +59,19 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let mut watch = self.watch(IoKind::Read, Some(began));
         self.pace(u64::from(len_bytes)).await;
-        let _budget = self.context.admit(u64::from(len_bytes)).await;
-        mark(&mut watch, Stage::Admission);
         let since = self.context.env.now();
-        let (_guard, parts) = loop {
+        let (_held, parts) = loop {
+            let budget = self.context.admit(u64::from(len_bytes)).await;
+            mark(&mut watch, Stage::Admission);
             let guard = self.locks.lock(blocks, false).await;
             mark(&mut watch, Stage::Lock);
             match self.read_blocks(blocks, watch.as_ref()).await {
                 Err(OpError::Unreadable(lost)) => {
-                    drop(guard);
+                    // Nor room in memory, which other disks may wait for.
+                    drop((guard, budget));
                     self.wait_for_another_copy(lost, since).await?;
                 }
-                read => break (guard, read?),
+                read => break ((guard, budget), read?),
             }
         };
         mark(&mut watch, Stage::Copies);
@@ -104,6 +105,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Err(OpError::Unreadable(lost)) => {
                     drop(lock);
                     self.wait_for_another_copy(lost, since).await?;
+                    self.not_draining().await?;
                 }
                 read => {
                     mark(&mut watch, Stage::Edges);
