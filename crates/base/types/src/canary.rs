@@ -37,6 +37,8 @@ pub enum Canary {
     LeaseUnchecked,
     /// What is new of a disk that grows takes no writes, and acknowledges them.
     LegMissing,
+    /// A read of a block that the copies in sync have lost fails at once, though another copy may come.
+    CopyNotAwaited,
     /// A component that is being filled is read like one in sync.
     ResyncingRead,
     /// A delta resync leaves out one region.
@@ -83,7 +85,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -99,6 +101,7 @@ impl Canary {
         Self::EpochUnchecked,
         Self::LeaseUnchecked,
         Self::LegMissing,
+        Self::CopyNotAwaited,
         Self::ResyncingRead,
         Self::RegionForgotten,
         Self::NoBarrier,

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
-use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, Contents, ReplicaSetIndex, Run, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, Contents, ReplicaSetIndex, Run, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::future::select;
 
@@ -206,7 +206,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let env = &self.context.env;
         let known = lost.blocks.iter().all(|range| self.unreadable.borrow().has(lost.set, *range));
         let may_come = self.state.borrow().may_come_back(lost.set);
-        if known || !may_come || env.now().since(began) >= ANOTHER_COPY_MAX {
+        if known || !may_come || Canary::CopyNotAwaited.sings() || env.now().since(began) >= ANOTHER_COPY_MAX {
             self.note_unreadable(&lost);
             return Err(OpError::Io(lost.to_string()));
         }
