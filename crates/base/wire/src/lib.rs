@@ -8,11 +8,13 @@
 #![forbid(unsafe_code)]
 
 mod io;
+mod manage;
 mod message;
 mod peer;
 mod record;
 
 pub use io::{AllocatedPiece, GuestRequest, Target};
+pub use manage::{Api, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, ResyncStatus};
 pub use message::{Answer, Message, Refusal, Request};
 pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession};
 pub use record::{ComponentAnswer, SeizeAnswer};
@@ -27,13 +29,18 @@ use bytes::Bytes;
 /// write. 8: hosts tell their clock of the day, and records have no time of an absence. 9: one request carries
 /// every operation on a component. 10: heartbeats tell the room of each capacity device, policies have a limit of
 /// bytes per second. 11: heartbeats tell how fast resyncs may go beside a host's guests, and reads for a resync say so.
-pub const PROTOCOL_VERSION: u32 = 11;
+/// 12: management work has types of its own.
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of a payload, at most: the largest guest request and the edges of its blocks.
 pub const PAYLOAD_BYTES_MAX: usize = (32 << 20) + 2 * 4096;
+
+/// Bytes of one operation on one replica set, at most: larger writes of guests are split. Each host splits a request in the same
+/// places, so that a retry at another owner names the same parts: a change of it is a new version of the protocol.
+pub const OP_BYTES_MAX: u32 = 1 << 20;
 
 /// A body that is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

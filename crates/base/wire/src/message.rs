@@ -6,7 +6,10 @@ use cairn_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{AllocatedPiece, GuestRequest, Heartbeat, HeartbeatAnswer, SeizeAnswer, Target};
+use crate::{
+    AllocatedPiece, GuestRequest, Heartbeat, HeartbeatAnswer, HostAnswer, HostCommand, ObjectStatus, OwnerCommand,
+    SeizeAnswer, Target,
+};
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,17 +185,17 @@ pub enum Request {
         /// The object.
         object: ObjectId,
     },
-    /// Management work for one host, as JSON of the admin API's types.
+    /// Management work for one host.
     ManageHost {
         /// The command.
-        command: Vec<u8>,
+        command: HostCommand,
     },
-    /// An owner's management work, as JSON of the admin API's types: resize, delete, status.
+    /// An owner's management work.
     Manage {
         /// The object.
         object: ObjectId,
         /// The command.
-        command: Vec<u8>,
+        command: OwnerCommand,
     },
 }
 
@@ -227,8 +230,10 @@ pub enum Answer {
         /// The owner that the host knows to hold a lease now.
         owner: Option<HostId>,
     },
-    /// To Manage: JSON.
-    Managed(Vec<u8>),
+    /// To ManageHost.
+    Managed(Box<HostAnswer>),
+    /// To Manage: the object after the command.
+    Status(Box<ObjectStatus>),
 }
 
 /// Why a request was not carried out. It left no trace.

@@ -13,9 +13,9 @@ use std::{
 
 use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskState};
 use cairn_env::Env;
-use cairn_object::{Command, LocalStore, ObjectStatus};
+use cairn_object::LocalStore;
 use cairn_types::{Accepted, Canary, ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectId, SeatRecord};
-use cairn_wire::{Refusal, Request};
+use cairn_wire::{ObjectStatus, OwnerCommand, Refusal, Request};
 
 use crate::{
     node::Node,
@@ -199,11 +199,11 @@ impl<E: Env> Node<E> {
     /// a need for this seat.
     async fn ask_owner(&self, object: ObjectId, holder: HostId) -> Option<ObjectStatus> {
         let objects = &self.inner.objects;
-        if let Ok(status) = objects.command(holder, object, &Command::Status).await {
+        if let Ok(status) = objects.command(holder, object, OwnerCommand::Status).await {
             return Some(status);
         }
         let (_, owner) = objects.look_up(object, &[]).await?;
-        objects.command(owner?, object, &Command::Status).await.ok()
+        objects.command(owner?, object, OwnerCommand::Status).await.ok()
     }
 
     /// Gives the seat a record that others have accepted: it accepts it like from the owner that proposed it, or refuses it.
@@ -385,7 +385,7 @@ impl<E: Env> Node<E> {
         let wanted = match inner.objects.look_up(object, &[]).await {
             None => None,
             // The object is there, and went on without them, or its owner is about to name them.
-            Some((_, Some(owner))) => match inner.objects.command(owner, object, &Command::Status).await {
+            Some((_, Some(owner))) => match inner.objects.command(owner, object, OwnerCommand::Status).await {
                 Ok(status) => Some(status),
                 Err(_) => return,
             },

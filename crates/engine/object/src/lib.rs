@@ -53,7 +53,7 @@ pub use leases::{GroupTold, LeaseOptions, Leases};
 pub use local_store::{LocalComponent, LocalStore};
 pub use objects::Objects;
 pub use options::ObjectOptions;
-pub use owner::{Command, Ended, ObjectStatus, Owned, ResyncStatus, SeizeError};
+pub use owner::{Ended, Owned, SeizeError};
 pub use placer::{MemberChange, Placer};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};

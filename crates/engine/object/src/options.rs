@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Times and bounds of the object layer.
+/// Times and bounds of the object layer of one host; each may change while it runs.
 #[derive(Debug, Clone)]
 pub struct ObjectOptions {
     /// A component absent for longer is replaced. Default 60 min, as vSAN has it.
     pub repair_delay: Duration,
-    /// A disk group of which no host has told for longer that it is open is away: what it holds is recorded absent also where
-    /// nobody writes, so that the time to its repair runs. Default 30 s: a host that starts anew is back before.
+    /// A disk group that no host has reported open for this long counts as away. Its components are recorded absent even without
+    /// writes, so that the repair delay starts. Default 30 s: a host that restarts is back before.
     pub absent_after: Duration,
     /// How long a guest's request waits for an object that cannot be served, before it fails.
     ///
@@ -18,8 +18,6 @@ pub struct ObjectOptions {
     pub cold_start_grace: Duration,
     /// Guest bytes in flight per host, at most; more wait at the front end.
     pub in_flight_bytes_max: u64,
-    /// Bytes of one operation on one replica set, at most: larger guest writes are split.
-    pub op_bytes_max: u32,
     /// Resync bytes per second and host, at most; 0 is no limit beyond the closed loop.
     pub resync_bytes_per_s_max: u64,
     /// Bytes of region copies under way per host, at most, however many objects are resynced; far fewer beside guests.
@@ -37,7 +35,6 @@ impl Default for ObjectOptions {
             guest_patience: Duration::from_secs(25),
             cold_start_grace: Duration::from_secs(10),
             in_flight_bytes_max: 64 << 20,
-            op_bytes_max: 1 << 20,
             resync_bytes_per_s_max: 0,
             resync_bytes_in_flight_max: 16 << 20,
         }

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_types::{Accepted, BLOCK_BYTES, Canary, HostId, Incarnation, ObjectId, Run};
-use cairn_wire::{Answer, GuestRequest, Message, Refusal, Request, block_crc};
+use cairn_wire::{Answer, GuestRequest, Message, ObjectStatus, OwnerCommand, Refusal, Request, block_crc};
 use futures::future::{LocalBoxFuture, join_all, ready};
 
 use crate::{
     arrived::{Changed, compare, compare_request},
     local_store::LocalStore,
     objects::Objects,
-    owner::{Command, Ended, OpError, Origin, SeizeError},
+    owner::{Ended, OpError, Origin, SeizeError},
     seats::Served,
     serving::Asked,
     stages::IoKind,
@@ -60,9 +60,10 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
                 let attached = objects.attach(object, &[], true).await.map_err(Refusal::Inaccessible);
                 attached.map(|()| (Answer::Done, Vec::new()))
             }),
-            Request::Manage { object, command } => {
-                Box::pin(async move { objects.serve_command(object, &command).await })
-            }
+            Request::Manage { object, command } => Box::pin(async move {
+                let status = objects.serve_command(object, command).await?;
+                Ok((Answer::Status(Box::new(status)), Vec::new()))
+            }),
             request => match compare_request(&request, &payload) {
                 Ok(()) => self.context().seats.serve(from, incarnation, request, payload),
                 // As if it had not arrived: whoever asked does without this copy, and fills it again.
@@ -131,16 +132,14 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         })
     }
 
-    async fn serve_command(&self, object: ObjectId, command: &[u8]) -> Served {
+    async fn serve_command(&self, object: ObjectId, command: OwnerCommand) -> Result<ObjectStatus, Refusal> {
         let Some(owned) = self.owned(object) else {
             return Err(self.not_owner(object));
         };
-        let command: Command = serde_json::from_slice(command).map_err(|e| Refusal::Invalid(e.to_string()))?;
-        if command != Command::Status {
+        if command != OwnerCommand::Status {
             owned.command(command).await.map_err(Refusal::Invalid)?;
         }
-        let status = serde_json::to_vec(&owned.status()).map_err(|e| Refusal::Invalid(e.to_string()))?;
-        Ok((Answer::Managed(status), Vec::new()))
+        Ok(owned.status())
     }
 
     /// The highest record of an object that this host or any of `hints` has, and who is said to own it now.
@@ -233,18 +232,13 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         &self,
         owner: HostId,
         object: ObjectId,
-        command: &Command,
-    ) -> Result<crate::ObjectStatus, Refusal> {
-        let bytes = serde_json::to_vec(command).expect("commands have no unencodable values");
-        let answer = match self.owned(object) {
-            Some(_) => self.serve_command(object, &bytes).await?.0,
-            None => {
-                let request = Request::Manage { object, command: bytes };
-                self.context().rpc.call(owner, request, Vec::new()).await?.0
-            }
-        };
-        match answer {
-            Answer::Managed(status) => serde_json::from_slice(&status).map_err(|e| Refusal::Invalid(e.to_string())),
+        command: OwnerCommand,
+    ) -> Result<ObjectStatus, Refusal> {
+        if self.owned(object).is_some() {
+            return self.serve_command(object, command).await;
+        }
+        match self.context().rpc.call(owner, Request::Manage { object, command }, Vec::new()).await?.0 {
+            Answer::Status(status) => Ok(*status),
             _ => Err(Refusal::Invalid("not an answer to a command".into())),
         }
     }

@@ -11,13 +11,10 @@ use cairn_env::Env;
 use cairn_object::LocalStore;
 use cairn_store::StoreError;
 use cairn_types::{DiskGroupId, HostId, format_bytes};
+use cairn_wire::{Api, HostAnswer, HostCommand};
 use futures::future::join_all;
 
-use crate::{
-    adapter::GroupStore,
-    manage::remote::{HostAnswer, HostCommand},
-    node::Node,
-};
+use crate::{adapter::GroupStore, node::Node};
 
 /// How long a host works on one round, at most. A call between hosts is given up after 10 s; progress is seen in between.
 const ROUND: Duration = Duration::from_secs(2);
@@ -73,7 +70,7 @@ impl<E: Env> Node<E> {
         let asked = hosts.iter().map(|host| self.on_host(*host, HostCommand::ClearCaches { only, wait_ms }));
         for (host, answer) in hosts.iter().zip(join_all(asked).await) {
             let groups = match answer {
-                Ok(HostAnswer::Cleared(groups)) => groups,
+                Ok(HostAnswer::Cleared(Api(groups))) => groups,
                 Ok(_) => self.silent_groups(*host, only, "its host answered something else"),
                 Err(error) => self.silent_groups(*host, only, &error.message),
             };

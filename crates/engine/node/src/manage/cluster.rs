@@ -3,14 +3,10 @@
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{ClusterSettings, DiskGroupEntry, TheCluster};
 use cairn_env::Env;
-use cairn_object::ResyncStatus;
+use cairn_wire::{HostAnswer, HostCommand, ResyncStatus};
 
 use crate::{
-    manage::{
-        directory_error,
-        hosts::capacity_of,
-        remote::{HostAnswer, HostCommand},
-    },
+    manage::{directory_error, hosts::capacity_of},
     node::Node,
 };
 

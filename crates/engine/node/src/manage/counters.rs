@@ -11,12 +11,9 @@ use cairn_measure::Latencies;
 use cairn_metrics::Exposition;
 use cairn_object::{DiskLatencies, IoKind, LocalStore, Stage};
 use cairn_types::ObjectId;
+use cairn_wire::{Api, HostAnswer, HostCommand};
 
-use crate::{
-    adapter::GroupStore,
-    manage::remote::{HostAnswer, HostCommand},
-    node::Node,
-};
+use crate::{adapter::GroupStore, node::Node};
 
 impl<E: Env> Node<E> {
     /// Of every host that answers.
@@ -27,7 +24,7 @@ impl<E: Env> Node<E> {
         let mut all = v1::Counters::default();
         for ((_, entry), answer) in hosts.iter().zip(futures::future::join_all(asked).await) {
             match answer {
-                Ok(HostAnswer::Counters(counters)) => all.hosts.push(*counters),
+                Ok(HostAnswer::Counters(Api(counters))) => all.hosts.push(counters),
                 _ => all.hosts_silent.push(entry.name.as_str().to_owned()),
             }
         }
@@ -108,7 +105,7 @@ impl<E: Env> Node<E> {
         let mut text = Exposition::default();
         // A shard that does not answer is missing there, as a host is that is down.
         for answer in futures::future::join_all(asked).await {
-            if let Ok(HostAnswer::Counters(counters)) = answer {
+            if let Ok(HostAnswer::Counters(Api(counters))) = answer {
                 expose(&mut text, &counters);
             }
         }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{CatalogueEntry, ComponentPlace, DirectoryError, DiskState, NewDisk, names::Name};
 use cairn_env::Env;
-use cairn_object::Command;
 use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
-use cairn_wire::Request;
+use cairn_wire::{OwnerCommand, Request};
 use futures::future::join_all;
 
 use crate::{manage::directory_error, node::Node, servers::serving_shard};
@@ -192,7 +191,7 @@ impl<E: Env> Node<E> {
         {
             return Ok(known.config);
         }
-        Ok(self.to_owner(object, hints, &Command::Delete).await?.config)
+        Ok(self.to_owner(object, hints, OwnerCommand::Delete).await?.config)
     }
 }
 

@@ -5,16 +5,12 @@ use std::collections::BTreeMap;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{CatalogueEntry, DiskState, HostEntry};
 use cairn_env::Env;
-use cairn_object::{Command, GroupTold, ObjectStatus};
+use cairn_object::GroupTold;
 use cairn_placement::ClusterPicture;
 use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role, Seat};
-use cairn_wire::{Answer, Request};
+use cairn_wire::{Answer, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, Request};
 
-use crate::{
-    manage::remote::{HostAnswer, HostCommand},
-    node::Node,
-    servers::serving_shard,
-};
+use crate::{node::Node, servers::serving_shard};
 
 impl<E: Env> Node<E> {
     pub(crate) async fn known_disk(&self, name: &str) -> ApiResult<(ObjectId, CatalogueEntry)> {
@@ -175,7 +171,7 @@ impl<E: Env> Node<E> {
     async fn status_and_record(&self, object: ObjectId, hints: &[HostId]) -> (Option<ObjectStatus>, Option<Accepted>) {
         let looked_up = self.inner.objects.look_up(object, hints).await;
         if let Some((known, Some(owner))) = &looked_up
-            && let Ok(status) = self.inner.objects.command(*owner, object, &Command::Status).await
+            && let Ok(status) = self.inner.objects.command(*owner, object, OwnerCommand::Status).await
             && status.epoch >= known.epoch
         {
             return (Some(status), looked_up.map(|(known, _)| known));
@@ -265,7 +261,7 @@ impl<E: Env> Node<E> {
     pub(crate) async fn disk_resize(&self, disk: String, request: v1::DiskResize) -> ApiResult<v1::Disk> {
         request.validate()?;
         let (object, entry) = self.known_disk(&disk).await?;
-        self.to_owner(object, &entry.hint_hosts, &Command::Grow { size_bytes: request.size_bytes }).await?;
+        self.to_owner(object, &entry.hint_hosts, OwnerCommand::Grow { size_bytes: request.size_bytes }).await?;
         let update = self.inner.registry.update::<CatalogueEntry>(&object, |entry| {
             Ok(entry.map(|e| CatalogueEntry { size_bytes: request.size_bytes, ..e.clone() }))
         });
@@ -278,11 +274,11 @@ impl<E: Env> Node<E> {
     pub(crate) async fn disk_set(&self, disk: String, limits: v1::DiskLimits) -> ApiResult<v1::Disk> {
         limits.validate()?;
         let (object, entry) = self.known_disk(&disk).await?;
-        let command = Command::Limit {
+        let command = OwnerCommand::Limit {
             iops_limit: limits.iops_limit,
             bandwidth_limit_bytes_per_s: limits.bandwidth_limit_bytes_per_s,
         };
-        self.to_owner(object, &entry.hint_hosts, &command).await?;
+        self.to_owner(object, &entry.hint_hosts, command).await?;
         self.show_disk(&disk).await
     }
 

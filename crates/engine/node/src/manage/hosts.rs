@@ -5,14 +5,10 @@ use cairn_directory::{DiskGroupEntry, HostEntry};
 use cairn_env::Env;
 use cairn_object::LocalStore;
 use cairn_types::{DiskGroupId, HostId};
-use cairn_wire::DiskGroupSummary;
+use cairn_wire::{Api, DiskGroupSummary, HostAnswer, HostCommand};
 use futures::future::join_all;
 
-use crate::{
-    manage::remote::{HostAnswer, HostCommand},
-    node::Node,
-    servers::Server,
-};
+use crate::{node::Node, servers::Server};
 
 impl<E: Env> Node<E> {
     /// The name of a host's server, or its id where the local copy does not know it.
@@ -169,7 +165,7 @@ impl<E: Env> Node<E> {
         hosts.push(self.me());
         let asked = hosts.into_iter().map(|host| self.on_host(host, HostCommand::Groups));
         for answer in join_all(asked).await {
-            if let Ok(HostAnswer::Groups(groups)) = answer {
+            if let Ok(HostAnswer::Groups(Api(groups))) = answer {
                 all.extend(groups);
             }
         }
@@ -196,7 +192,7 @@ impl<E: Env> Node<E> {
         // The shard with the fewest: each of them has its own thread.
         let shards = self.shards_of(server).into_iter();
         let host = shards.min_by_key(|shard| self.told_groups(*shard).len()).expect("a server has a shard");
-        let HostAnswer::Created(id) = self.on_host(host, HostCommand::CreateGroup(request)).await? else {
+        let HostAnswer::Created(id) = self.on_host(host, HostCommand::CreateGroup(Api(request))).await? else {
             return Err(ApiError::internal("the host answered something else"));
         };
         let found = self.disk_group_list().await?.into_iter().find(|g| g.id == id);

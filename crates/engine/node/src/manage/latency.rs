@@ -10,12 +10,9 @@ use cairn_measure::Latencies;
 use cairn_object::{CopyLatencies, DiskLatencies, IoKind, LocalStore, Stage};
 use cairn_store::{ReadLatencies, ReadSource};
 use cairn_types::{HostId, ObjectId};
+use cairn_wire::{Api, HostAnswer, HostCommand};
 
-use crate::{
-    adapter::GroupStore,
-    manage::remote::{HostAnswer, HostCommand},
-    node::Node,
-};
+use crate::{adapter::GroupStore, node::Node};
 
 /// Stages that a host tells in an overview, at most.
 ///
@@ -59,7 +56,7 @@ impl<E: Env> Node<E> {
         let mut all = v1::Latencies::default();
         for ((_, entry), answer) in hosts.iter().zip(futures::future::join_all(asked).await) {
             match answer {
-                Ok(HostAnswer::Latencies(latencies)) => all.hosts.push(*latencies),
+                Ok(HostAnswer::Latencies(Api(latencies))) => all.hosts.push(latencies),
                 _ => all.hosts_silent.push(entry.name.as_str().to_owned()),
             }
         }

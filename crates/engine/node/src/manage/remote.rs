@@ -1,54 +1,11 @@
 //! Management work that another host has to do, and what it answers.
 
-use cairn_api::{ApiError, ApiResult, v1};
+use cairn_api::{ApiError, ApiResult};
 use cairn_env::Env;
-use cairn_object::{Command, ObjectStatus, ResyncStatus};
-use cairn_types::{DiskGroupId, HostId, ObjectId};
-use cairn_wire::{Answer, Refusal, Request};
-use serde::{Deserialize, Serialize};
+use cairn_types::{HostId, ObjectId};
+use cairn_wire::{Answer, Api, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, Refusal, Request};
 
 use crate::node::Node;
-
-/// A command to a host, as JSON between hosts.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum HostCommand {
-    CreateGroup(v1::DiskGroupCreate),
-    RemoveGroup(DiskGroupId),
-    Groups,
-    Resyncs,
-    Owned,
-    OwnedCount,
-    ResyncLimit(u64),
-    Counters,
-    /// Those of all disks where none is named.
-    Sessions {
-        only: Option<ObjectId>,
-    },
-    /// An overview of all disks where none is named.
-    Latencies {
-        only: Option<ObjectId>,
-    },
-    /// All disk groups where none is named.
-    ClearCaches {
-        only: Option<DiskGroupId>,
-        wait_ms: u64,
-    },
-}
-
-/// Its answer.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum HostAnswer {
-    Created(DiskGroupId),
-    Done,
-    Groups(Vec<v1::DiskGroup>),
-    Resyncs(Vec<ResyncStatus>),
-    Owned(Vec<ObjectStatus>),
-    OwnedCount(u32),
-    Counters(Box<v1::HostCounters>),
-    Sessions(Vec<v1::Session>),
-    Latencies(Box<v1::HostLatencies>),
-    Cleared(Vec<v1::DiskGroupCache>),
-}
 
 /// A refusal between hosts in words for a person.
 pub(crate) fn words(refusal: &Refusal) -> String {
@@ -71,53 +28,47 @@ impl<E: Env> Node<E> {
         if host == self.me() {
             return self.carry_out(command).await;
         }
-        let bytes = serde_json::to_vec(&command).expect("commands have no unencodable values");
-        let request = Request::ManageHost { command: bytes };
-        let reply = self.inner.rpc.call(host, request, Vec::new()).await;
+        let reply = self.inner.rpc.call(host, Request::ManageHost { command }, Vec::new()).await;
         let name = self.shard_name(host);
         match reply {
-            Ok((Answer::Managed(bytes), _)) => {
-                let answer: Result<ApiResult<HostAnswer>, _> = serde_json::from_slice(&bytes);
-                answer.unwrap_or_else(|e| {
-                    Err(ApiError::internal(format!("host {name} answered what cannot be read: {e}")))
-                })
-            }
+            Ok((Answer::Managed(answer), _)) => match *answer {
+                HostAnswer::Refused(Api(error)) => Err(error),
+                answer => Ok(answer),
+            },
             Ok(_) => Err(ApiError::internal(format!("host {name} answered something else"))),
             Err(refusal) => Err(ApiError::unavailable(format!("host {name} cannot be asked: {}", words(&refusal)))),
         }
     }
 
     /// Another host's command.
-    pub(crate) fn on_host_command(&self, from: HostId, id: u64, command: Vec<u8>) {
+    pub(crate) fn on_host_command(&self, from: HostId, id: u64, command: HostCommand) {
         let node = self.clone();
         self.inner.env.spawn(async move {
-            let result = match serde_json::from_slice(&command) {
-                Ok(command) => node.carry_out(command).await,
-                Err(error) => Err(ApiError::invalid(format!("a command that cannot be read: {error}"))),
-            };
-            let bytes = serde_json::to_vec(&result).expect("answers have no unencodable values");
-            node.inner.rpc.answer(from, id, Ok((Answer::Managed(bytes), Vec::new())));
+            let answer = node.carry_out(command).await.unwrap_or_else(|error| HostAnswer::Refused(Api(error)));
+            node.inner.rpc.answer(from, id, Ok((Answer::Managed(Box::new(answer)), Vec::new())));
         });
     }
 
     async fn carry_out(&self, command: HostCommand) -> ApiResult<HostAnswer> {
         let objects = &self.inner.objects;
         Ok(match command {
-            HostCommand::CreateGroup(request) => HostAnswer::Created(self.create_group_here(&request).await?),
+            HostCommand::CreateGroup(Api(request)) => HostAnswer::Created(self.create_group_here(&request).await?),
             HostCommand::RemoveGroup(disk_group) => {
                 self.remove_group_here(disk_group).await?;
                 HostAnswer::Done
             }
-            HostCommand::Groups => HostAnswer::Groups(self.groups_here()),
+            HostCommand::Groups => HostAnswer::Groups(Api(self.groups_here())),
             HostCommand::Resyncs => {
                 HostAnswer::Resyncs(objects.all_owned().iter().flat_map(|o| o.resync_status()).collect())
             }
             HostCommand::Owned => HostAnswer::Owned(objects.all_owned().iter().map(|o| o.status()).collect()),
             HostCommand::OwnedCount => HostAnswer::OwnedCount(objects.all_owned().len() as u32),
-            HostCommand::Sessions { only } => HostAnswer::Sessions(self.sessions_here(only)),
-            HostCommand::Counters => HostAnswer::Counters(Box::new(self.counters_here())),
-            HostCommand::Latencies { only } => HostAnswer::Latencies(Box::new(self.latencies_here(only))),
-            HostCommand::ClearCaches { only, wait_ms } => HostAnswer::Cleared(self.clear_here(only, wait_ms).await),
+            HostCommand::Sessions { only } => HostAnswer::Sessions(Api(self.sessions_here(only))),
+            HostCommand::Counters => HostAnswer::Counters(Api(self.counters_here())),
+            HostCommand::Latencies { only } => HostAnswer::Latencies(Api(self.latencies_here(only))),
+            HostCommand::ClearCaches { only, wait_ms } => {
+                HostAnswer::Cleared(Api(self.clear_here(only, wait_ms).await))
+            }
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = objects.options();
                 options.resync_bytes_per_s_max = bytes_per_s;
@@ -132,7 +83,7 @@ impl<E: Env> Node<E> {
         &self,
         object: ObjectId,
         hints: &[HostId],
-        command: &Command,
+        command: OwnerCommand,
     ) -> ApiResult<ObjectStatus> {
         let mut why = String::new();
         for _ in 0..10 {
@@ -149,7 +100,7 @@ impl<E: Env> Node<E> {
                 self.inner.env.sleep(std::time::Duration::from_millis(300)).await;
                 continue;
             }
-            match self.inner.objects.command(owner.unwrap_or(self.me()), object, command).await {
+            match self.inner.objects.command(owner.unwrap_or(self.me()), object, command.clone()).await {
                 Ok(status) => return Ok(status),
                 Err(Refusal::Invalid(text)) => return Err(ApiError::refused(text)),
                 Err(refusal) => why = words(&refusal),

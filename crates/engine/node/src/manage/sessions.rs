@@ -4,11 +4,9 @@ use cairn_api::{ApiResult, v1};
 use cairn_directory::HostEntry;
 use cairn_env::Env;
 use cairn_types::ObjectId;
+use cairn_wire::{Api, HostAnswer, HostCommand};
 
-use crate::{
-    manage::remote::{HostAnswer, HostCommand},
-    node::Node,
-};
+use crate::node::Node;
 
 impl<E: Env> Node<E> {
     pub(crate) async fn session_list(&self) -> ApiResult<v1::Sessions> {
@@ -23,7 +21,7 @@ impl<E: Env> Node<E> {
         let mut all = v1::Sessions::default();
         for ((_, entry), answer) in hosts.iter().zip(futures::future::join_all(asked).await) {
             match answer {
-                Ok(HostAnswer::Sessions(sessions)) => all.sessions.extend(sessions),
+                Ok(HostAnswer::Sessions(Api(sessions))) => all.sessions.extend(sessions),
                 _ => all.hosts_silent.push(entry.name.as_str().to_owned()),
             }
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, PageBuf};
 use cairn_geometry::Piece;
 use cairn_types::{BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, Contents, SECTOR_BYTES, Time};
-use cairn_wire::{AllocatedPiece, Answer, Request, block_crc};
+use cairn_wire::{AllocatedPiece, Answer, OP_BYTES_MAX, Request, block_crc};
 use futures::future::join_all;
 
 use crate::{
@@ -38,8 +38,8 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// The name of the part of the request that begins at the object's block `block`: one request may be several
-    /// operations, and each is asked for by itself. A retry is split in the same places only if `op_bytes_max`
-    /// stands, so that is a constant of the cluster.
+    /// operations, and each is asked for by itself. A retry is split in the same places, as [`OP_BYTES_MAX`] is the
+    /// protocol's.
     fn part(self, block: u64) -> ClientTag {
         self.client.part(block)
     }
@@ -259,7 +259,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         lock: &Lock,
         watch: Option<&Watch<E>>,
     ) -> Result<(), OpError> {
-        let op_blocks = self.context.options.borrow().op_bytes_max / BLOCK_BYTES;
+        let op_blocks = OP_BYTES_MAX / BLOCK_BYTES;
         let mut operations = Vec::new();
         for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
             let mut done = 0;

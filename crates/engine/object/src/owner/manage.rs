@@ -3,69 +3,14 @@
 use std::rc::Rc;
 
 use cairn_env::Env;
-use cairn_types::{ComponentId, ComponentOp, ComponentState, Epoch, HostId, ObjectConfig, ObjectId};
-use cairn_wire::Request;
+use cairn_types::{ComponentId, ComponentOp, ComponentState, ObjectConfig};
+use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
 use futures::channel::oneshot;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     local_store::LocalStore,
-    owner::{
-        Ended, OpError, Owned,
-        command::{Command, Queued},
-        resync::Progress,
-        state::State,
-    },
+    owner::{Ended, OpError, Owned, command::Queued, resync::Progress, state::State},
 };
-
-/// A resync as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResyncStatus {
-    /// The object.
-    pub object: ObjectId,
-    /// Its name.
-    pub name: String,
-    /// The component that is filled.
-    pub component: ComponentId,
-    /// Where.
-    pub host: HostId,
-    /// Everything is copied: a new component, not one that comes back.
-    pub full: bool,
-    /// Bytes to copy in all.
-    pub bytes_total: u64,
-    /// Of that, still to copy.
-    pub bytes_left: u64,
-    /// Blocks that no copy in sync can give: it waits until they are written.
-    pub blocks_unreadable: u64,
-    /// Since it began.
-    pub elapsed_ms: u64,
-}
-
-/// An object as its owner sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectStatus {
-    /// Its epoch; the host in it is the owner.
-    pub epoch: Epoch,
-    /// The configuration in effect.
-    pub config: ObjectConfig,
-    /// Its number.
-    pub csn: u64,
-    /// Resyncs under way.
-    pub resyncs: Vec<ResyncStatus>,
-    /// For how long components have been absent, in milliseconds, as this owner counts.
-    pub absent_ms: Vec<(ComponentId, u64)>,
-    /// Blocks that no copy could give and that nobody has written since.
-    pub unreadable_blocks: u64,
-    /// Components that are being made, which the next configuration may name.
-    pub admitting: Vec<ComponentId>,
-}
-
-impl ObjectStatus {
-    /// Whether the object has, or may soon have, this component. What is not wanted is never named again.
-    pub fn wants(&self, component: ComponentId) -> bool {
-        self.config.member(component).is_some() || self.admitting.contains(&component)
-    }
-}
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// The state now.
@@ -98,7 +43,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Carries out a command; `Status` is answered by [`Self::status`].
-    pub async fn command(self: &Rc<Self>, command: Command) -> Result<(), String> {
+    pub async fn command(self: &Rc<Self>, command: OwnerCommand) -> Result<(), String> {
         let (sender, receiver) = oneshot::channel();
         self.commands.borrow_mut().push(Queued::Command(command, sender));
         self.work.notify();
@@ -168,13 +113,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Queued::Activate(component, session) => self.propose_active(component, session).await,
                 Queued::Command(command, answer) => {
                     let result = match command {
-                        Command::Status => Ok(()),
-                        Command::Grow { size_bytes } => self.grow(size_bytes).await,
-                        Command::Limit { iops_limit, bandwidth_limit_bytes_per_s } => {
+                        OwnerCommand::Status => Ok(()),
+                        OwnerCommand::Grow { size_bytes } => self.grow(size_bytes).await,
+                        OwnerCommand::Limit { iops_limit, bandwidth_limit_bytes_per_s } => {
                             self.limit(iops_limit, bandwidth_limit_bytes_per_s).await
                         }
-                        Command::Delete => self.delete().await,
-                        Command::Degrade { component } => self.degrade_now(component).await,
+                        OwnerCommand::Delete => self.delete().await,
+                        OwnerCommand::Degrade { component } => self.degrade_now(component).await,
                     };
                     let _ = answer.send(result);
                 }

@@ -40,11 +40,9 @@ use crate::{
     stages::{IoKind, StagesCell, Watch},
 };
 
-pub use command::Command;
 use forwarded::Forwarded;
 pub(crate) use guest::Origin;
 pub(crate) use looks::TOGETHER;
-pub use manage::{ObjectStatus, ResyncStatus};
 pub use state::Ended;
 pub use takeover::SeizeError;
 pub(crate) use takeover::{Won, seize};
