@@ -1,6 +1,6 @@
 //! One job on a thread of its own, with the product's own way to devices.
 
-use cairn_env_linux::{ExecutorConfig, Host, HostConfig, LinuxEnv, ShardEnd, run_shard};
+use cairn_env_linux::{ExecutorConfig, Host, HostConfig, HostEnd, LinuxEnv, run_host};
 use cairn_types::{ClusterId, HostId, Incarnation};
 use futures::channel::oneshot;
 
@@ -85,14 +85,14 @@ where
     };
     let host = Host::new(config).map_err(|error| RunError::Job(error.to_string()))?;
     let (result, taken) = oneshot::channel();
-    let ended = run_shard(&host, ExecutorConfig::default(), |env| {
+    let ended = run_host(&host, ExecutorConfig::default(), |env| {
         let work = work(env);
         async move {
             let _ = result.send(work.await);
         }
     });
     match ended.map_err(|error| RunError::Job(format!("the system gives no thread: {error}")))? {
-        ShardEnd::Panicked(words) => Err(RunError::Job(format!("the load generator failed: {words}"))),
+        HostEnd::Panicked(words) => Err(RunError::Job(format!("the load generator failed: {words}"))),
         _ => futures::executor::block_on(taken).unwrap_or_else(|_| Err(RunError::Job("the run was ended".into()))),
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 
 pub(crate) struct FileBlocking {
     file: Arc<File>,
-    /// Keeps the lock while this handle lives: the metadata store may outlive the shard's own handle by a moment.
+    /// Keeps the lock while this handle lives: the metadata store may outlive the host's own handle by a moment.
     _locked: Arc<File>,
     dead: Arc<AtomicBool>,
     len_bytes: u64,

@@ -33,7 +33,7 @@ struct Inner {
 }
 
 impl LinuxDisk {
-    /// Opens and locks a device for the shard of `env`; blocks for a moment (start-up work).
+    /// Opens and locks a device for the host of `env`; blocks for a moment (start-up work).
     ///
     /// # Errors
     /// Says which path and why; [`OpenError::InUse`] where another live process has it.

@@ -183,7 +183,7 @@ impl Env for LinuxEnv {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        // The destructor of a task may spawn, also while its shard ends: then nothing of the shard runs any more.
+        // The destructor of a task may spawn, also while its host ends: then nothing of the host runs any more.
         if self.0.end.borrow().is_none() {
             tokio::task::spawn_local(guarded(task, self.0.end.clone()));
         }

@@ -1,12 +1,12 @@
-//! One thread: a tokio current-thread runtime, one ring, and the task sets of the shards that live on it.
+//! One thread: a tokio current-thread runtime, one ring, and the task sets of the hosts that live on it.
 //!
-//! Promises    X1  tasks of a shard run on one thread only, and end together: when its main task returns, when one of its
-//!                 tasks panics (an assertion of ours failed: the shard must not go on), or when it is killed
-//!             X2  a shard has ended only when neither the kernel nor another thread holds work of it
+//! Promises    X1  tasks of a host run on one thread only, and end together: when its main task returns, when one of its
+//!                 tasks panics (an assertion of ours failed: the host must not go on), or when it is killed
+//!             X2  a host has ended only when neither the kernel nor another thread holds work of it
 //!             X3  device requests of one turn enter the kernel at the end of the turn, unless they are many
 //!             X4  a thread that looks for work before it sleeps lets whoever else wants its processor have it meanwhile
 //! Assumes     nothing blocks this thread: blocking work goes through `Env::run_blocking`
-//! Not here    what a shard does; which host it belongs to (`host`)
+//! Not here    what a host does; what names it (`host`)
 
 use std::{
     future::Future,
@@ -67,9 +67,9 @@ pub struct ExecutorConfig {
     pub busy_poll_max: Duration,
 }
 
-/// How a shard ended.
+/// How a host ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ShardEnd {
+pub enum HostEnd {
     /// Its main task returned.
     Returned,
     /// Its host was killed.
@@ -78,7 +78,7 @@ pub enum ShardEnd {
     Panicked(String),
 }
 
-/// A thread that shards run on. Dropping it stops its shards and waits for the thread.
+/// A thread that hosts run on. Dropping it stops its hosts and waits for the thread.
 pub struct Executor {
     link: Arc<ExecutorLink>,
     mode: IoMode,
@@ -92,7 +92,7 @@ pub(crate) struct ExecutorLink {
     waker: AtomicWaker,
 }
 
-type Start = Box<dyn FnOnce(&Backend) -> ShardSlot + Send>;
+type Start = Box<dyn FnOnce(&Backend) -> HostSlot + Send>;
 
 enum Command {
     Start(Start),
@@ -105,39 +105,39 @@ impl ExecutorLink {
         self.commands.lock().unwrap().push(command);
         self.waker.wake();
     }
-    /// Ends the shard of this key as if its process had been killed.
+    /// Ends the host of this key as if its process had been killed.
     pub fn kill(&self, key: u64) {
         self.send(Command::Kill(key));
     }
 }
 
-/// A shard that was started. Dropping the handle leaves the shard running.
-pub struct ShardHandle {
-    ended: oneshot::Receiver<ShardEnd>,
+/// A host that was started. Dropping the handle leaves the host running.
+pub struct HostHandle {
+    ended: oneshot::Receiver<HostEnd>,
 }
 
-impl ShardHandle {
-    pub(crate) fn new(ended: oneshot::Receiver<ShardEnd>) -> Self {
+impl HostHandle {
+    pub(crate) fn new(ended: oneshot::Receiver<HostEnd>) -> Self {
         Self { ended }
     }
-    /// Waits until the shard has ended.
-    pub async fn ended(self) -> ShardEnd {
+    /// Waits until the host has ended.
+    pub async fn ended(self) -> HostEnd {
         // The executor is gone without a word only when its thread was dropped in the middle: as good as killed.
-        self.ended.await.unwrap_or(ShardEnd::Killed)
+        self.ended.await.unwrap_or(HostEnd::Killed)
     }
-    /// Waits, blocking this thread, until the shard has ended. Not for use on an executor's own thread.
-    pub fn wait(self) -> ShardEnd {
+    /// Waits, blocking this thread, until the host has ended. Not for use on an executor's own thread.
+    pub fn wait(self) -> HostEnd {
         futures::executor::block_on(self.ended())
     }
 }
 
-/// How a shard stands, as its own tasks tell it.
-pub(crate) type EndCell = Rc<std::cell::RefCell<Option<ShardEnd>>>;
+/// How a host stands, as its own tasks tell it.
+pub(crate) type EndCell = Rc<std::cell::RefCell<Option<HostEnd>>>;
 
-pub(crate) type OnEnd = Box<dyn FnOnce(&ShardEnd)>;
+pub(crate) type OnEnd = Box<dyn FnOnce(&HostEnd)>;
 
-/// One shard on its thread.
-pub(crate) struct ShardSlot {
+/// One host on its thread.
+pub(crate) struct HostSlot {
     pub key: u64,
     /// The tasks; `None` once they were dropped.
     pub tasks: Option<LocalSet>,
@@ -145,9 +145,9 @@ pub(crate) struct ShardSlot {
     pub in_flight: InFlight,
     /// Called once, right after the tasks were dropped: the host is told.
     pub on_end: Option<OnEnd>,
-    /// Fires, or is dropped, when nothing of the shard is left.
+    /// Fires, or is dropped, when nothing of the host is left.
     pub over: Option<oneshot::Sender<()>>,
-    pub ended: Option<oneshot::Sender<ShardEnd>>,
+    pub ended: Option<oneshot::Sender<HostEnd>>,
 }
 
 impl Executor {
@@ -170,7 +170,7 @@ impl Executor {
             };
             let _ = ready.send(Ok(backend.mode()));
             runtime.block_on(Turns::new(backend, thread_link, Patience::new(config.busy_poll_max)));
-            // Jobs of `run_blocking` were waited for, shard by shard (X2); nothing is left to wait for here.
+            // Jobs of `run_blocking` were waited for, host by host (X2); nothing is left to wait for here.
             runtime.shutdown_background();
         })?;
         let mode = started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended while it started")))?;
@@ -200,15 +200,15 @@ impl Drop for Executor {
     }
 }
 
-/// Runs one shard to its end: an executor for it alone, and the calling thread waits.
+/// Runs one host to its end: an executor for it alone, and the calling thread waits.
 ///
 /// # Errors
-/// The system refuses a thread, or the shard was started before.
-pub fn run_shard<F>(
+/// The system refuses a thread, or the host was started before.
+pub fn run_host<F>(
     host: &Host,
     config: ExecutorConfig,
     main: impl FnOnce(LinuxEnv) -> F + Send + 'static,
-) -> io::Result<ShardEnd>
+) -> io::Result<HostEnd>
 where
     F: Future<Output = ()> + 'static,
 {
@@ -242,26 +242,26 @@ fn prepare(choice: IoChoice) -> io::Result<(runtime::Runtime, Backend)> {
     Ok((runtime, backend))
 }
 
-/// The thread's root future: each poll is one turn over completions, shards and submissions.
+/// The thread's root future: each poll is one turn over completions, hosts and submissions.
 struct Turns {
-    slots: Vec<ShardSlot>,
+    slots: Vec<HostSlot>,
     backend: Backend,
     link: Arc<ExecutorLink>,
     stopping: bool,
-    /// Runs while a shard that ended waits for work that others still hold.
+    /// Runs while a host that ended waits for work that others still hold.
     recheck: Option<Pin<Box<time::Sleep>>>,
     patience: Patience,
     /// When the last turn that had work was over.
     idle_since: Instant,
     woken: Arc<Woken>,
-    /// That, as the shards have it.
-    shards_waker: Waker,
+    /// That, as the hosts have it.
+    hosts_waker: Waker,
 }
 
-/// Wakes the root future for the shards, and remembers that it was them.
+/// Wakes the root future for the hosts, and remembers that it was them.
 #[derive(Default)]
 struct Woken {
-    by_shards: AtomicBool,
+    by_hosts: AtomicBool,
     root: AtomicWaker,
 }
 
@@ -270,7 +270,7 @@ impl Wake for Woken {
         self.wake_by_ref();
     }
     fn wake_by_ref(self: &Arc<Self>) {
-        self.by_shards.store(true, Ordering::Release);
+        self.by_hosts.store(true, Ordering::Release);
         self.root.wake();
     }
 }
@@ -278,7 +278,7 @@ impl Wake for Woken {
 /// A processor that was given away came back later than this: somebody else had work for it. Giving it to nobody takes half a microsecond.
 const OTHERS_RAN: Duration = Duration::from_micros(5);
 
-/// How often a shard that ended looks whether its last work is done.
+/// How often a host that ended looks whether its last work is done.
 const RECHECK: Duration = Duration::from_millis(1);
 
 impl Turns {
@@ -292,7 +292,7 @@ impl Turns {
             recheck: None,
             patience,
             idle_since: Instant::now(),
-            shards_waker: woken.clone().into(),
+            hosts_waker: woken.clone().into(),
             woken,
         }
     }
@@ -304,21 +304,21 @@ impl Turns {
                 Command::Start(start) => self.slots.push(start(&self.backend)),
                 Command::Kill(key) => {
                     for slot in self.slots.iter_mut().filter(|slot| slot.key == key) {
-                        slot.end.borrow_mut().get_or_insert(ShardEnd::Killed);
+                        slot.end.borrow_mut().get_or_insert(HostEnd::Killed);
                     }
                 }
                 Command::Stop => {
                     self.stopping = true;
                     for slot in &self.slots {
-                        slot.end.borrow_mut().get_or_insert(ShardEnd::Killed);
+                        slot.end.borrow_mut().get_or_insert(HostEnd::Killed);
                     }
                 }
             }
         }
     }
 
-    fn poll_shards(&mut self) {
-        let mut cx = Context::from_waker(&self.shards_waker);
+    fn poll_hosts(&mut self) {
+        let mut cx = Context::from_waker(&self.hosts_waker);
         for slot in &mut self.slots {
             if let Some(tasks) = &mut slot.tasks
                 && slot.end.borrow().is_none()
@@ -329,7 +329,7 @@ impl Turns {
             if let Some(end) = end
                 && slot.tasks.is_some()
             {
-                // Dropping the set drops every task where it stands: as abrupt as a kill, for this shard.
+                // Dropping the set drops every task where it stands: as abrupt as a kill, for this host.
                 slot.tasks = None;
                 if let Some(tell) = slot.on_end.take() {
                     tell(&end);
@@ -343,7 +343,7 @@ impl Turns {
             if slot.tasks.is_some() || !slot.in_flight.is_idle() {
                 return true;
             }
-            let end = slot.end.borrow_mut().take().unwrap_or(ShardEnd::Killed);
+            let end = slot.end.borrow_mut().take().unwrap_or(HostEnd::Killed);
             if let Some(ended) = slot.ended.take() {
                 let _ = ended.send(end);
             }
@@ -362,12 +362,12 @@ impl Future for Turns {
         this.link.waker.register(cx.waker());
         this.obey();
         let began = Instant::now();
-        let mut worked = this.woken.by_shards.swap(false, Ordering::Acquire);
+        let mut worked = this.woken.by_hosts.swap(false, Ordering::Acquire);
         if let Backend::Ring(ring) = &this.backend {
             worked |= ring.poll_completions(cx);
         }
         this.woken.root.register(cx.waker());
-        this.poll_shards();
+        this.poll_hosts();
         if let Backend::Ring(ring) = &this.backend {
             ring.submit();
             // What completed within the submission itself is taken at once, not after a sleep in epoll.
@@ -403,7 +403,7 @@ impl Future for Turns {
     }
 }
 
-/// `task`, but a panic in it ends its shard instead of passing unseen.
+/// `task`, but a panic in it ends its host instead of passing unseen.
 pub(crate) fn guarded(task: impl Future<Output = ()> + 'static, end: EndCell) -> impl Future<Output = ()> + 'static {
     use futures::FutureExt;
     async move {
@@ -413,8 +413,8 @@ pub(crate) fn guarded(task: impl Future<Output = ()> + 'static, end: EndCell) ->
                 .map(|s| (*s).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_else(|| "a panic without words".to_owned());
-            tracing::error!(%words, "a task panicked: its shard ends");
-            end.borrow_mut().get_or_insert(ShardEnd::Panicked(words));
+            tracing::error!(%words, "a task panicked: its host ends");
+            end.borrow_mut().get_or_insert(HostEnd::Panicked(words));
         }
     }
 }

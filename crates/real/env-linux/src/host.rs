@@ -20,9 +20,9 @@ use futures::channel::oneshot;
 use tokio::task::LocalSet;
 
 use crate::{
-    Executor, Fabric, LinuxEnv, ShardEnd, ShardHandle,
+    Executor, Fabric, HostEnd, HostHandle, LinuxEnv,
     env::random_word,
-    executor::{EndCell, ExecutorLink, ShardSlot, guarded},
+    executor::{EndCell, ExecutorLink, HostSlot, guarded},
     inbox::{BYTES_MAX, Inbox},
     io::InFlight,
     net::{self, Command, Connections, Health, NetPort, PeerHealth, RefusedConnection},
@@ -120,8 +120,8 @@ impl HostShared {
     }
 
     /// Called on the host's thread when its tasks were dropped.
-    fn on_end(self: &Arc<Self>, end: &ShardEnd) {
-        if *end != ShardEnd::Returned {
+    fn on_end(self: &Arc<Self>, end: &HostEnd) {
+        if *end != HostEnd::Returned {
             self.dead.store(true, Ordering::Release);
         }
         if let Some(fabric) = &self.fabric {
@@ -222,7 +222,7 @@ impl Host {
         &self,
         executor: &Executor,
         main: impl FnOnce(LinuxEnv) -> F + Send + 'static,
-    ) -> Result<ShardHandle, StartError>
+    ) -> Result<HostHandle, StartError>
     where
         F: Future<Output = ()> + 'static,
     {
@@ -246,7 +246,7 @@ impl Host {
             let end = EndCell::default();
             // A kill that came before this start found nothing to kill.
             if shared.dead.load(Ordering::Acquire) {
-                end.borrow_mut().get_or_insert(ShardEnd::Killed);
+                end.borrow_mut().get_or_insert(HostEnd::Killed);
             }
             let in_flight = InFlight::default();
             let env = LinuxEnv::new(shared.clone(), backend.clone(), in_flight.clone(), end.clone());
@@ -258,10 +258,10 @@ impl Host {
             let main_end = end.clone();
             let main_task = async move {
                 main(env).await;
-                main_end.borrow_mut().get_or_insert(ShardEnd::Returned);
+                main_end.borrow_mut().get_or_insert(HostEnd::Returned);
             };
             tasks.spawn_local(guarded(main_task, end.clone()));
-            ShardSlot {
+            HostSlot {
                 key,
                 tasks: Some(tasks),
                 end,
@@ -271,7 +271,7 @@ impl Host {
                 ended: Some(ended),
             }
         }));
-        Ok(ShardHandle::new(handle))
+        Ok(HostHandle::new(handle))
     }
 
     /// Ends the host as `kill -9` would: its tasks are dropped where they stand, its sockets closed, its peers in the

@@ -1,8 +1,8 @@
-//! What waits for one shard: messages and the ups and downs of peers, from its own sockets and from other threads.
+//! What waits for one host: messages and the ups and downs of peers, from its own sockets and from other threads.
 //!
 //! Promises    events of one producer come out in the order they went in; one wake per batch
 //!             socket readers wait while more than [`BYTES_HIGH`] wait here, so the peer's TCP window closes
-//! Not here    which shard an event is for (`host`)
+//! Not here    for which host an event is (`host`)
 
 use std::{
     sync::{Mutex, MutexGuard},
@@ -11,10 +11,10 @@ use std::{
 
 use cairn_env::NetEvent;
 
-/// Bytes that wait for one shard before socket readers pause.
+/// Bytes that wait for one host before socket readers pause.
 ///
-/// Napkin: a shard that is away for 20 ms at 3 GB/s has 60 MB coming. Engines bound what they have in flight far
-/// below this; reaching it means that the shard is stuck. One read per connection may come on top.
+/// Napkin: a host that is away for 20 ms at 3 GB/s has 60 MB coming. Engines bound what they have in flight far
+/// below this; reaching it means that the host is stuck. One read per connection may come on top.
 pub(crate) const BYTES_HIGH: usize = 64 << 20;
 /// Bytes at which a message of another host *in this process* is dropped: there is no window to close there.
 pub(crate) const BYTES_MAX: usize = 256 << 20;

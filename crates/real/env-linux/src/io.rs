@@ -35,7 +35,7 @@ pub(crate) struct Answer {
     pub request: Request,
 }
 
-/// Counts the work of one shard that the kernel or another thread still holds, so that a shard which ends
+/// Counts the work of one host that the kernel or another thread still holds, so that a host which ends
 /// abruptly is over only when nothing of it can touch a disk any more.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight(Arc<AtomicUsize>);

@@ -7,7 +7,7 @@
 //! Not here    deciding anything: this room converts and reports
 //! Source      measured choices: a thread hop costs half a durable write, a ring in the same thread 0.6 us
 //!
-//! A process starts [`Executor`]s (threads), describes a [`Host`] for each shard, and starts them on executors with
+//! A process starts [`Executor`]s (threads), describes each [`Host`], and starts them on executors with
 //! [`Host::start`]. Several hosts in one process find each other through a [`Fabric`]; others through TCP.
 
 mod blocking_disk;
@@ -30,7 +30,7 @@ mod timer;
 pub use device::{DiskOptions, Fill, OpenError, create_disk_file};
 pub use disk::LinuxDisk;
 pub use env::LinuxEnv;
-pub use executor::{Executor, ExecutorConfig, IoChoice, IoMode, ShardEnd, ShardHandle, run_shard};
+pub use executor::{Executor, ExecutorConfig, HostEnd, HostHandle, IoChoice, IoMode, run_host};
 pub use fabric::Fabric;
 pub use host::{Host, HostConfig, StartError};
 pub use medium::{Medium, MediumError, Service};

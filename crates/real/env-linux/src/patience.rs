@@ -1,6 +1,6 @@
 //! How long a thread without work looks for more before it sleeps.
 //!
-//! Being woken takes a processor some 20 us where it had gone to sleep, and looking for as long as that is cheaper than sleeping where work
+//! Being woken takes a processor that had gone to sleep some 20 us. Looking for as long as that is cheaper than sleeping, where work
 //! comes sooner. Whether it does is told by the waits before: as of KVM's halt polling (Documentation/virt/kvm/halt-polling.rst), the
 //! window grows when a longer look would have found the work, and is given up when none would.
 //!

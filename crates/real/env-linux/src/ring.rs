@@ -29,7 +29,7 @@ use crate::{
     threads::SLICES_MAX,
 };
 
-/// Submission slots. Napkin: a shard drives at most six devices at a queue depth of 64; more wait in `backlog`.
+/// Submission slots. Napkin: a host drives at most six devices at a queue depth of 64; more wait in `backlog`.
 const ENTRIES: u32 = 512;
 /// Requests in the kernel at once, at most: the completion ring has this many slots, so that it cannot overflow.
 const IN_KERNEL_MAX: usize = 2 * ENTRIES as usize;

@@ -33,7 +33,7 @@ impl Job {
     fn carry_out(self) {
         let Self { file, request, guard, answer } = self;
         let result = perform(&file, request);
-        // The shard counts as busy until its file is let go: the lock on the disk goes with it.
+        // The host counts as busy until its file is let go: the lock on the disk goes with it.
         drop(file);
         drop(guard);
         let _ = answer.send(result);

@@ -1,7 +1,7 @@
 //! [`Timer`]: waits to the microsecond, for who measures. The runtime's own timers know milliseconds.
 //!
 //! Promises    never wakes before it is due; a wait for what is past returns at once
-//! Assumes     it is used on the thread of a shard, one wait at a time
+//! Assumes     it is used on the thread of a host, one wait at a time
 
 use std::{
     io,

@@ -5,7 +5,7 @@ mod common;
 use std::{sync::mpsc, time::Duration};
 
 use cairn_env::{Disk, Durability, Env, PageBuf};
-use cairn_env_linux::{DiskOptions, Fabric, Fill, Host, IoChoice, LinuxDisk, ShardEnd, StartError, create_disk_file};
+use cairn_env_linux::{DiskOptions, Fabric, Fill, Host, HostEnd, IoChoice, LinuxDisk, StartError, create_disk_file};
 use cairn_types::{HostId, Incarnation};
 use common::*;
 
@@ -29,7 +29,7 @@ fn messages_arrive_in_order_with_their_payload() {
         assert_eq!(got.payload.as_ptr() as usize % 4096, 0);
     }
     // A main task that returns ends its host: the process is gone for the others.
-    assert_eq!(sender.handle.wait(), ShardEnd::Returned);
+    assert_eq!(sender.handle.wait(), HostEnd::Returned);
     assert_eq!(wait_for(&events, as_gone), HostId(1));
     listener.host.kill_wait();
 }
@@ -97,7 +97,7 @@ fn a_killed_host_comes_back_with_its_disk() {
         std::thread::sleep(Duration::from_millis(20 + incarnation));
         running.host.kill_wait();
         assert_eq!(wait_for(&events, as_gone), HostId(2));
-        assert_eq!(running.handle.wait(), ShardEnd::Killed);
+        assert_eq!(running.handle.wait(), HostEnd::Killed);
     }
 }
 
@@ -131,10 +131,10 @@ fn a_panic_ends_its_host_and_no_other() {
         })
         .unwrap();
     let words = "an invariant of ours does not hold".to_owned();
-    assert_eq!(end.wait(), ShardEnd::Panicked(words));
+    assert_eq!(end.wait(), HostEnd::Panicked(words));
     assert_eq!(wait_for(&events, as_gone), HostId(2));
     drop(executor);
-    assert_eq!(watching.wait(), ShardEnd::Killed);
+    assert_eq!(watching.wait(), HostEnd::Killed);
 }
 
 #[test]
@@ -160,5 +160,5 @@ fn a_host_talks_to_itself() {
         let got = events.pop().and_then(as_message).expect("my own message");
         assert_eq!((&got.body[..], got.from), (&b"me"[..], HostId(1)));
     });
-    assert_eq!(host.handle.wait(), ShardEnd::Returned);
+    assert_eq!(host.handle.wait(), HostEnd::Returned);
 }

@@ -189,7 +189,7 @@ impl<E: Env> Node<E> {
             return Err(ApiError::refused(text).remedy("Use it there, or --overwrite and lose what it holds"));
         }
         if superblock.host != self.me() {
-            let owner = self.shard_name(superblock.host);
+            let owner = self.host_name(superblock.host);
             let text = format!("{path} belongs to disk group {id} of host {owner}");
             let remedy = format!(
                 "A host that lost its data directory gets its disk groups back when it starts with the name {owner} and \

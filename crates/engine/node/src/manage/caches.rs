@@ -100,7 +100,7 @@ impl<E: Env> Node<E> {
         v1::DiskGroupCache {
             id,
             host: self.server_of(host),
-            host_name: self.host_name(host),
+            host_name: self.server_name(host),
             state,
             reason,
             log_bytes: 0,

@@ -53,7 +53,7 @@ impl<E: Env> Node<E> {
         };
         v1::HostCounters {
             host: self.me(),
-            host_name: self.shard_name(self.me()),
+            host_name: self.host_name(self.me()),
             incarnation: inner.env.incarnation().0,
             started_unix_ms: inner.started_unix_ms,
             unix_ms: inner.env.unix_ms(),

@@ -131,7 +131,7 @@ impl<E: Env> Node<E> {
         });
         for (member, reply) in join_all(asked).await {
             reply.map_err(|refusal| {
-                let host = self.host_name(member.host);
+                let host = self.server_name(member.host);
                 ApiError::unavailable(format!(
                     "host {host} could not make a component: {}",
                     super::remote::words(&refusal)

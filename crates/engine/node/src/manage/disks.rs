@@ -93,7 +93,7 @@ impl<E: Env> Node<E> {
         let status = known.as_ref().and_then(|(_, s)| *s);
         let waiting = status.map(|s| &s.resyncs[..]).unwrap_or_default().iter().filter(|r| r.blocks_unreadable > 0);
         reasons.extend(waiting.map(|resync| {
-            let (host, blocks) = (self.host_name(resync.host), resync.blocks_unreadable);
+            let (host, blocks) = (self.server_name(resync.host), resync.blocks_unreadable);
             format!(
                 "the copy on host {host} waits for {blocks} blocks of 4 KiB that no copy in sync can give: write them over, or restore them \
                  from a backup"
@@ -104,7 +104,7 @@ impl<E: Env> Node<E> {
             name: entry.name.as_str().to_owned(),
             size_bytes: known.as_ref().map_or(entry.size_bytes, |(c, _)| c.size_bytes),
             policy: entry.policy_name.as_str().to_owned(),
-            owner: status.map(|s| self.host_name(s.epoch.host)),
+            owner: status.map(|s| self.server_name(s.epoch.host)),
             health,
             reasons,
             resync_bytes_left: status.map_or(0, |s| s.resyncs.iter().map(|r| r.bytes_left).sum()),
@@ -124,7 +124,7 @@ impl<E: Env> Node<E> {
         }
         let mut reasons = Vec::new();
         for member in &config.members {
-            let host = self.host_name(member.host);
+            let host = self.server_name(member.host);
             match member.state {
                 ComponentState::Active => reasons.extend(self.away_words(member)),
                 ComponentState::Absent { .. } => {
@@ -145,7 +145,7 @@ impl<E: Env> Node<E> {
     /// "a copy on host b: its disk group is closed there"; none where the component's place can be reached.
     fn away_words(&self, member: &Member) -> Option<String> {
         let why = self.why_away(member.seat())?;
-        Some(format!("{} on host {}: {why}", role_words(member), self.host_name(member.host)))
+        Some(format!("{} on host {}: {why}", role_words(member), self.server_name(member.host)))
     }
 
     /// Why a disk group cannot be used, as heartbeats have it.
@@ -222,7 +222,7 @@ impl<E: Env> Node<E> {
                 Role::Witness => v1::ComponentRole::Witness,
             },
             host: self.server_of(m.host),
-            host_name: self.host_name(m.host),
+            host_name: self.server_name(m.host),
             fault_domain: hosts.get(&m.host).map(|h| h.fault_domain.as_str().to_owned()).unwrap_or_default(),
             disk_group: m.disk_group,
             problem: self.why_away(m.seat()).map(str::to_owned),
@@ -303,7 +303,7 @@ impl<E: Env> Node<E> {
             call.await.map(drop).map_err(|refusal| super::remote::words(&refusal))
         };
         attached
-            .map_err(|text| ApiError::unavailable(format!("host {} cannot own it: {text}", self.host_name(host))))?;
+            .map_err(|text| ApiError::unavailable(format!("host {} cannot own it: {text}", self.server_name(host))))?;
         self.show_disk(&disk).await
     }
 
@@ -317,7 +317,7 @@ impl<E: Env> Node<E> {
             let reply = self.inner.objects.ask(seat.host, seat.disk_group, Request::WhoHas { object }).await;
             let mut report = v1::SeatReport {
                 host: self.server_of(seat.host),
-                host_name: self.host_name(seat.host),
+                host_name: self.server_name(seat.host),
                 disk_group: seat.disk_group,
                 votes: known.config.votes_at(seat),
                 promised: None,

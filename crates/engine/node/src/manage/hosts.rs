@@ -12,12 +12,12 @@ use crate::{node::Node, servers::Server};
 
 impl<E: Env> Node<E> {
     /// The name of a host's server, or its id where the local copy does not know it.
-    pub(crate) fn host_name(&self, host: HostId) -> String {
-        self.shard_name(self.server_of(host))
+    pub(crate) fn server_name(&self, host: HostId) -> String {
+        self.host_name(self.server_of(host))
     }
 
     /// The name of a host by itself, also where it is a shard among others of its server.
-    pub(crate) fn shard_name(&self, host: HostId) -> String {
+    pub(crate) fn host_name(&self, host: HostId) -> String {
         if host == self.me() {
             return self.inner.options.entry.name.as_str().to_owned();
         }
@@ -128,7 +128,7 @@ impl<E: Env> Node<E> {
             all.push(v1::DiskGroup {
                 id: store.disk_group(),
                 host: self.server_of(self.me()),
-                host_name: self.host_name(self.me()),
+                host_name: self.server_name(self.me()),
                 state: if stats.stopped.is_some() { v1::DiskGroupState::Failed } else { v1::DiskGroupState::Mounted },
                 reason: stats.stopped.clone().or_else(|| store.log_damage()),
                 cache: Some(device(0, &stats.cache)),
@@ -148,7 +148,7 @@ impl<E: Env> Node<E> {
         v1::DiskGroup {
             id,
             host: self.server_of(host),
-            host_name: self.host_name(host),
+            host_name: self.server_name(host),
             state,
             reason: Some(reason),
             cache: None,

@@ -86,7 +86,7 @@ impl<E: Env> Node<E> {
         disk_groups.sort_by_key(|group| group.id);
         v1::HostLatencies {
             host: self.me(),
-            host_name: self.shard_name(self.me()),
+            host_name: self.host_name(self.me()),
             incarnation: inner.env.incarnation().0,
             unix_ms: inner.env.unix_ms(),
             disks_left_out: left_out as u64,

@@ -29,7 +29,7 @@ impl<E: Env> Node<E> {
             return self.carry_out(command).await;
         }
         let reply = self.inner.rpc.call(host, Request::ManageHost { command }, Vec::new()).await;
-        let name = self.shard_name(host);
+        let name = self.host_name(host);
         match reply {
             Ok((Answer::Managed(answer), _)) => match *answer {
                 HostAnswer::Refused(Api(error)) => Err(error),

@@ -34,7 +34,7 @@ impl<E: Env> Node<E> {
         let one = |session: cairn_volume::Session| v1::Session {
             disk: session.disk,
             host: self.server_of(self.me()),
-            host_name: self.host_name(self.me()),
+            host_name: self.server_name(self.me()),
             front_end: session.front_end.to_owned(),
             peer: session.peer,
             since_unix_ms: session.since_unix_ms,

@@ -36,7 +36,7 @@ impl Drive {
     }
 }
 
-/// Timers of one shard's requests, kept for the next ones.
+/// Timers of one host's requests, kept for the next ones.
 #[derive(Default)]
 pub(crate) struct Timers(RefCell<Vec<Timer>>);
 

@@ -21,8 +21,8 @@ use tokio::time;
 
 use super::{
     frame::{GREETING_BYTES_MAX, Greeted, Greeting, Kind, frame_version, small_frame},
+    host::{Command, Inbound},
     link::read_small,
-    shard::{Command, Inbound},
     socket::Socket,
 };
 use crate::{LinuxEnv, env::unix_ms, host::HostShared};

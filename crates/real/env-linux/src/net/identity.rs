@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use cairn_types::{HostId, Incarnation};
 
-use super::{Greeting, Stop, shard::Command};
+use super::{Greeting, Stop, host::Command};
 use crate::host::HostShared;
 
 /// A live connection from a peer.

@@ -240,7 +240,7 @@ impl Dialer {
             state.queue.clear();
             state.up = true;
             state.overflowed = false;
-            // The peer's own link to us may not stand yet, and what it cannot answer over, it drops: the shard hears of the
+            // The peer's own link to us may not stand yet, and what it cannot answer over, it drops: the host hears of the
             // peer with the first pong.
             state.replies_lost = true;
         }

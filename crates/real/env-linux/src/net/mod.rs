@@ -22,17 +22,17 @@
 mod accept;
 mod frame;
 mod health;
+mod host;
 mod identity;
 mod link;
 mod queue;
 mod reader;
-mod shard;
 mod socket;
 
 pub(crate) use accept::run as accept;
 pub(crate) use frame::Greeting;
 pub(crate) use health::Health;
 pub use health::{PeerHealth, PeerState, RefusedConnection};
+pub(crate) use host::{Command, Links, NetPort, Stop, run};
 pub(crate) use identity::Connections;
 pub use reader::frames_in;
-pub(crate) use shard::{Command, Links, NetPort, Stop, run};

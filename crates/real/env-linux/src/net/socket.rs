@@ -1,4 +1,4 @@
-//! A connected TCP socket under the reactor of its shard.
+//! A connected TCP socket under the reactor of its host.
 //!
 //! Promises    reads and writes never block; readiness is given back after a short transfer, which saves the call that
 //!             would only have said "nothing more"
@@ -28,7 +28,7 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct Socket(AsyncFd<OwnedFd>);
 
 impl Socket {
-    /// Takes over a connected stream. Must be called on the shard's thread.
+    /// Takes over a connected stream. Must be called on the host's thread.
     pub fn adopt(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;

@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, path::Path, sync::mpsc, time::Duratio
 
 use bytes::Bytes;
 use cairn_env::{Env, InMessage, NetEvent, OutMessage};
-use cairn_env_linux::{Executor, ExecutorConfig, Fabric, Host, HostConfig, IoChoice, LinuxEnv, ShardEnd, ShardHandle};
+use cairn_env_linux::{Executor, ExecutorConfig, Fabric, Host, HostConfig, HostEnd, HostHandle, IoChoice, LinuxEnv};
 use cairn_types::{ClusterId, HostId, Incarnation};
 
 /// A directory on the repository's file system: tmpfs takes no O_DIRECT, and would prove nothing.
@@ -54,14 +54,14 @@ where
             let _ = sender.send(test(env).await);
         })
         .expect("a shard");
-    assert_eq!(handle.wait(), ShardEnd::Returned);
+    assert_eq!(handle.wait(), HostEnd::Returned);
     receiver.recv().expect("a result")
 }
 
 /// A host on a thread of its own that runs `main`.
 pub struct Running {
     pub host: Host,
-    pub handle: ShardHandle,
+    pub handle: HostHandle,
     pub executor: Executor,
 }
 

@@ -31,12 +31,12 @@ impl<E: Env> Node<E> {
 
     /// Clocks of servers, this one's first: all threads of a server have one clock.
     fn clocks_seen(&self) -> Vec<ClockSeen> {
-        let mut clocks = vec![ClockSeen { host: self.host_name(self.me()), ahead_ms: 0 }];
+        let mut clocks = vec![ClockSeen { host: self.server_name(self.me()), ahead_ms: 0 }];
         let peers = self.inner.leases.peers();
         for server in self.servers() {
             let told = peers.get(&server.id).filter(|_| self.inner.rpc.is_up(server.id));
             if let Some(told) = told.filter(|_| server.id != self.server_of(self.me())) {
-                clocks.push(ClockSeen { host: self.host_name(server.id), ahead_ms: told.clock_ahead_ms });
+                clocks.push(ClockSeen { host: self.server_name(server.id), ahead_ms: told.clock_ahead_ms });
             }
         }
         clocks
