@@ -1,7 +1,7 @@
 //! The architecture as a test: who may import whom, how long files and functions may be, what no file may say.
 //!
-//! Promises    an import against the tiers, a banned dependency, a file without a head, a file or a function that grew
-//!             past its mark, a new circle between files fails `make test` (tests/workspace.rs)
+//! Promises    an import against the tiers, a banned dependency, a file without a head, a head with a long sentence, a file
+//!             or a function that grew past its mark, a new circle between files fails `make test` (tests/workspace.rs)
 //!             the rules themselves are tested on made-up input
 //! Not here    bans of single functions of std (clippy.toml of each tier; scripts/bans-bite.sh shows that they bite)
 //! Source      TigerBeetle's tidy.zig (the ratchet), omicron's and restate's import rules

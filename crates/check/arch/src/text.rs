@@ -123,6 +123,51 @@ pub fn has_head(text: &str) -> bool {
     text.lines().next().is_some_and(|l| l.starts_with("//!") && l.len() > "//! ".len())
 }
 
+/// Whether a line opens a part of a head that has a label.
+fn labelled(line: &str) -> bool {
+    ["Promises ", "Assumes ", "Not here ", "Source ", "Memory "].iter().any(|label| line.starts_with(label))
+}
+
+/// Words of a sentence in a file's head, at most.
+pub const SENTENCE_WORDS_MAX: usize = 25;
+
+/// Sentences of the head that have more words, each with how many.
+///
+/// A sentence ends at a stop, a colon or a semicolon before a space; at an empty line; at an item of a list or a row of a table;
+/// and in an indented part (promises, drawings) with its line.
+pub fn long_sentences(text: &str) -> Vec<String> {
+    let mut sentences: Vec<Vec<&str>> = vec![Vec::new()];
+    let mut drawing = false;
+    for line in text.lines().map_while(|line| line.strip_prefix("//!")) {
+        let line = line.strip_prefix(' ').unwrap_or(line);
+        if line.starts_with("```") {
+            drawing = !drawing;
+            sentences.push(Vec::new());
+            continue;
+        }
+        if drawing {
+            continue;
+        }
+        if line.trim().is_empty() || line.starts_with([' ', '-', '*', '|']) || labelled(line) {
+            sentences.push(Vec::new());
+        }
+        // Three spaces and more: a label and what it stands for.
+        for (n, part) in line.split("   ").map(str::trim).filter(|part| !part.is_empty()).enumerate() {
+            if n > 0 {
+                sentences.push(Vec::new());
+            }
+            for word in part.split_whitespace() {
+                sentences.last_mut().expect("there is one from the start").push(word);
+                if word.ends_with(['.', ';', ':']) {
+                    sentences.push(Vec::new());
+                }
+            }
+        }
+    }
+    let long = sentences.into_iter().filter(|words| words.len() > SENTENCE_WORDS_MAX);
+    long.map(|words| format!("{} words: {}", words.len(), words.join(" "))).collect()
+}
+
 /// Lines that have `unsafe` in code and no comment with SAFETY within the lines just above, from 1.
 ///
 /// "Just above": in the same run of lines without a blank one between.
@@ -168,6 +213,10 @@ mod tests {
         assert!(has_head("//! The log.\n"));
         assert!(!has_head("use std;\n//! late"));
         assert!(!has_head("//!\n"));
+        let many = |words: usize| vec!["word"; words].join(" ");
+        assert!(long_sentences(&format!("//! {}:\n//! {}.\n//! {}\n", many(25), many(20), many(25))).is_empty());
+        assert_eq!(long_sentences(&format!("//! {}\n//! {}.\nuse std;\n// {}", many(13), many(13), many(40))).len(), 1);
+        assert!(long_sentences(&format!("//! Promises    {}\n//!             {}\n", many(20), many(20))).is_empty());
         let text = format!("fn f() {{ {}!() }} // {} later\n\"{}!()\"\n", "todo", "TODO", "dbg");
         assert_eq!(banned(&split(&text)).len(), 2);
         assert!(banned(&split("fn todo() {} // XXXL")).is_empty());

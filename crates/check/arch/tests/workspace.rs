@@ -63,6 +63,13 @@ fn every_source_file_opens_with_a_head() {
 }
 
 #[test]
+fn heads_are_easy_to_read() {
+    let long = |f: &File| text::long_sentences(&f.text).into_iter().map(|s| format!("{}: {s}", f.path)).collect();
+    let found: Vec<String> = sources().iter().flat_map(|f| -> Vec<String> { long(f) }).collect();
+    none(&found, "sentences of a head that are too long: make two of each");
+}
+
+#[test]
 fn nothing_is_left_half_done() {
     let found: Vec<String> = sources()
         .iter()

@@ -1,7 +1,7 @@
 //! fio's nbd engine as a client: mixed sizes, verified by CRC-32C, its errors and its slowest request.
 //!
-//! fio gives up when its connection breaks, so where a host that it talks to dies, QEMU's NBD driver stands between (qemu-nbd
-//! with reconnect-delay), as it does under a VM.
+//! fio gives up when its connection breaks. Where a host that it talks to dies, QEMU's NBD driver stands between (qemu-nbd with
+//! reconnect-delay), as it does under a VM.
 
 use std::{
     path::{Path, PathBuf},

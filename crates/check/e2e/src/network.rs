@@ -1,7 +1,7 @@
 //! Network namespaces on a bridge: one per host, with its own address, that can be cut and healed.
 //!
-//! Names carry the number of the test's process, so that two runs never meet, and so that what a crashed run left is
-//! known by a process that is no more.
+//! Names carry the number of the test's process. So two runs never meet, and what a crashed run left is known by a process
+//! that is no more.
 //!
 //!   test (root namespace) 10.77.N.254 ── bridge ceXb ── veth ceXv1 ══ eth0 10.77.N.1 in namespace cairn-e2e-X-1
 //!                                                    ├─ veth ceXv2 ══ eth0 10.77.N.2 in namespace cairn-e2e-X-2

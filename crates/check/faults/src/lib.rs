@@ -131,7 +131,7 @@ pub enum What {
     HalfOpen { knows: usize, other: usize },
     /// Messages take longer one way.
     SlowLink { from: usize, to: usize, by_ms: u64 },
-    /// One bit turns over in every so manyth message with blocks one way.
+    /// A bit flips in every n-th message that carries blocks, one way.
     ChangedBlocks { from: usize, to: usize, every: u64 },
     /// The directory, as these hosts see it.
     Directory { how: Directory, hosts: Vec<usize> },

@@ -93,7 +93,7 @@ struct Connection {
 struct Link {
     cut: bool,
     slower_by: u64,
-    /// One bit turns over in every so manyth message with blocks; 0 is none.
+    /// Flips a bit in every n-th message that carries blocks; 0 is never.
     changes_every: u64,
     /// Of those, how many there were.
     with_blocks: u64,
@@ -610,7 +610,7 @@ impl World {
         link.slower_by = slower_by.as_nanos() as u64;
     }
 
-    /// Turns over one bit of the block data of every so manyth message of `from` to `to` that has any, from now on; of none for 0.
+    /// Flips a bit of the blocks in every n-th message of `from` to `to` that carries any, from now on; 0 is never.
     pub fn change_blocks(&self, from: HostId, to: HostId, every: u64) {
         self.core().network.borrow_mut().links.entry((from, to)).or_default().changes_every = every;
     }

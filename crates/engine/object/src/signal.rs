@@ -28,7 +28,7 @@ impl Signal {
     pub(crate) fn wait(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.borrow_mut();
-        // Who waits again and again for what seldom comes (an object at rest) leaves one behind each time, at the end of the list.
+        // A waiter that keeps re-waiting (an idle object) would leave a dead entry each time, at the end of the list.
         while waiting.last().is_some_and(oneshot::Sender::is_canceled) {
             waiting.pop();
         }

@@ -408,7 +408,7 @@ fn batch(log: &mut Log, chosen: Vec<Queued>, position: u64, bytes_max: u64, open
         operations.push((since, data_bytes, class, charged, ticket, done));
     }
     let (header, bytes) = encode_batch(header, &records);
-    // Smaller it may be, perhaps so much that the rest of the segment before would have done: that stays unused.
+    // The batch may turn out smaller than its bound, even small enough for the previous segment's tail. That tail stays unused.
     assert!(header.end() - position <= bytes_max, "the bound of a batch's size holds");
     log.ring.begin(&header);
     parts[0] = PageBuf::copy_of(&bytes).freeze();

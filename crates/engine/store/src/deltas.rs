@@ -7,7 +7,7 @@
 //! Memory      [`BYTES_MAX`] at most; about 100 bytes an entry, and no more entries than half of the log's blocks
 //! Source      deferred, sorted application of updates: O'Neil et al., The log-structured merge-tree, Acta Informatica 33, 1996
 //!
-//! A round of random writes changes one block in nearly every leaf that it meets, and a leaf is 1.3 KB in a page of 4 KiB. So a
+//! A round of random writes changes one block in nearly every leaf that it meets. A leaf is 1.3 KB in a page of 4 KiB. So a
 //! transaction writes what changed, one row beside the other. When too many entries wait, some are taken up in the order of leaves, on
 //! from the last one: by the time that the hand comes by again a leaf has gathered several. With half of the log waiting and blocks
 //! spread evenly over four logs, a leaf is written for every 16 blocks or so.

@@ -8,10 +8,10 @@
 //! Not here    what of a round is still live when it commits (`fold.rs`)
 //! Source      log-structured writing: Rosenblum & Ousterhout, SOSP 1991
 //!
-//! A round has three stages: gather the live versions and read their log segments; write them in order of (device, component,
-//! block) as runs, and flush; look again what is still live, as undo and overwrites go on meanwhile, commit, make memory
-//! follow. Three rounds are under way at once, each in its stage, so that the cache device, the capacity devices and the metadata
-//! are busy at the same time. Between two steps, with no transaction under way, zeroed ranges leave the map and segments are cleaned.
+//! A round has three stages. It gathers the live versions and reads their log segments. It writes them in order of (device,
+//! component, block) as runs, and flushes. It looks again what is still live, as undo and overwrites go on meanwhile, commits, and
+//! makes memory follow. Three rounds are under way at once, each in its stage: cache device, capacity devices and metadata are all
+//! busy. Between two steps, with no transaction under way, zeroed ranges leave the map and segments are cleaned.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,7 +118,7 @@ impl<E: Env> Inner<E> {
             };
             match result {
                 Ok(true) => {}
-                // No room to write to: something must be freed first. Not at once again: that would be a spin.
+                // No room to write to: something must be freed first. A retry at once would spin.
                 Ok(false) => self.env.sleep(RETRY).await,
                 Err(error) => self.state.borrow_mut().stop(error),
             }

@@ -90,8 +90,8 @@ pub(crate) struct Records {
     free: FreeIds,
     /// Rounds that refer to records across waiting, by ticket.
     rounds: BTreeSet<u64>,
-    /// Ids that were freed meanwhile, with the youngest round of then: reused before that and all older ones are over, they would
-    /// name others there.
+    /// Freed ids, each with the newest round then active. An id that was reused before that round and all older ones ended would
+    /// make them refer to the wrong record.
     held: VecDeque<(u64, RecordId)>,
     /// Records that are pending rows.
     pub pending: BTreeSet<RecordId>,

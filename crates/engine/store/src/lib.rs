@@ -6,10 +6,10 @@
 //! Not here    who may write what, epochs, leases (`object`); deduplication, compression, encryption, a read cache on
 //!             the device: not in this release
 //!
-//! Memory: index (`index.rs`), region table and bits (100 bytes per MiB touched), map cache and read cache (options),
-//! metadata page cache (32 MiB), the blocks of two destage rounds (32 MiB),
-//! deltas of the map (`deltas.rs`: about 50 bytes for each block that the log has room for, 512 MiB at most). The index and the
-//! deltas bound the log: one that is asked for is refused above 37.2 GiB.
+//! Memory: the index (`index.rs`); the region table and bits (100 bytes per MiB touched); map cache and read cache (options); the
+//! metadata page cache (32 MiB); the blocks of two destage rounds (32 MiB). Deltas of the map (`deltas.rs`) take about 50 bytes for
+//! each block that the log has room for, 512 MiB at most. The index and the deltas bound the log: one that is asked for is refused
+//! above 37.2 GiB.
 #![forbid(unsafe_code)]
 
 mod admission;

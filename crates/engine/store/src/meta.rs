@@ -94,8 +94,7 @@ impl RedbMeta {
     }
 
     /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
-    /// keeps. A page that is damaged in its structure may lose rows without a word, and so may an old page in the place of
-    /// a new one. A lost leaf shows by itself, as the bits of its region say what it holds.
+    /// keeps. A structurally damaged or stale page can lose rows silently. A lost leaf shows by itself, as the bits of its region say what it holds.
     pub fn agrees(&self, rows: &Rows) -> Result<(), MetaError> {
         let stored = self.with(|database| {
             let transaction = database.begin_read().map_err(fail)?;

@@ -7,10 +7,10 @@
 //! Assumes     `on_guest` for every answer of an owner here, `next` before every piece; or, at seats that serve the owners of others,
 //!             `on_guest` for every answer of a seat, `on_copy` for every piece, and `allowed` for whoever copies from or to them
 //!
-//! Guests are slow when their mean is above twice what it is without resync, or when more than one answer in a hundred takes
-//! longer than one and a half times what 99 of 100 take without it: a rebuild fills the queues of devices and processors in
-//! bursts, and a mean over some answers does not see those. What guests are used to is learnt while no resync runs, and slowly
-//! while one runs at the lowest rate, as a resync takes hours and guests change.
+//! Guests are slow when their mean is above twice what it is without resync. They are slow, too, when more than one answer in a
+//! hundred takes longer than 1.5 times the 99th percentile without it. A rebuild fills the queues of devices and processors in
+//! bursts, and a mean does not see those. What guests are used to is learnt while no resync runs. It is learnt slowly while one
+//! runs at the lowest rate, as a resync takes hours and guests change.
 //!
 //! Source      additive increase, multiplicative decrease in the spirit of Jacobson, SIGCOMM 1988, the knee searched from
 //!             below; a percentile without a list of values: Robbins and Monro, Ann. Math. Stat. 22(3), 1951

@@ -5,9 +5,9 @@
 //! Not here    that there are enough domains (solve.rs adds witnesses)
 //!
 //! Why it holds: every voting domain gets the same weight w (at least 1), shared by its voting seats; one vote more
-//! makes an even total odd. With D >= 2F + 1 domains, F of them hold at most F w + 1 (with the odd vote, which is only
-//! given when D w is even) of D w + 1. If D is even, D >= 2F + 2, and 2 (F w + 1) < D w + 1. If D is odd and w even,
-//! w >= 2 and D w >= 2 F w + 2, so again 2 (F w + 1) < D w + 1. Without the odd vote 2 F w < D w.
+//! makes an even total odd. That odd vote is only given when D w is even. Let D be at least 2F + 1 domains. With the odd
+//! vote, F of them hold at most F w + 1 of D w + 1. If D is even: D >= 2F + 2, and 2 (F w + 1) < D w + 1. If D is odd and w even:
+//! w >= 2 and D w >= 2 F w + 2. So again 2 (F w + 1) < D w + 1. Without the odd vote 2 F w < D w.
 
 use std::collections::BTreeMap;
 

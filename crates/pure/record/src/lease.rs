@@ -7,14 +7,14 @@
 //!             L4  a seat that an owner no longer lists, or that a silent one held, is free after one lease
 //! Assumes     both clocks run, at rates within [`LEASE_MARGIN_PARTS`] of each other; a paused host's clock goes on.
 //!             The owner looks at [`PeerLeases::holds`] after the data has arrived and before it answers.
-//!             One `PeerLeases` per shard: a wedged shard sends no heartbeats, so its leases end.
+//!             One `PeerLeases` per host: a wedged host sends no heartbeats, so its leases end.
 //!             Not that a host's older process is dead when a newer one starts: a machine may have been cloned.
 //! Not here    fencing of writes: epochs and sessions of components do that
 //! Source      Gray and Cheriton, SOSP 1989
 //!
 //! How both sides agree. The grantor counts a lease from when it handled the last heartbeat that listed the object,
-//! or the confirmation that began it. The owner counts the same events from when it *sent* them, and only those that
-//! were answered in the session in which the object was confirmed: his lease ends first. Whoever stops listing an
+//! or the confirmation that began it. The owner counts the same events from when it *sent* them. Only those count
+//! that were answered in the session in which the object was confirmed: its lease ends first. Whoever stops listing an
 //! object has stopped serving it before.
 
 mod grants;

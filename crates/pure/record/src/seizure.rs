@@ -10,16 +10,16 @@
 //!    configurations. A crash here: the next seizer adopts it from us or from where we had it; the value is the same.
 //! 3. *Undo*, durably, what is not to stand. Before 4, since `decided` of 4 tells everyone later that nothing up to it
 //!    is ever undone. A crash here: an operation is undone only if it was never acknowledged, which stays true
-//!    whatever the next seizer adopts, and he undoes the rest or finds it gone.
+//!    whatever the next seizer adopts, and it undoes the rest or finds it gone.
 //! 4. *Write* the closed configuration: csn+1, what is unreachable absent, `decided` above every older epoch. Accepted
 //!    by a majority it is effective, and we have won. A crash here: the next seizer adopts it, then nothing older is
-//!    open any more, or does not see it, then he settles anew what we settled; he may keep what we kept.
+//!    open any more; or it does not see it, and settles again what we settled. It may keep what we kept.
 //!
 //! A component that fails in 3 is recorded absent in 4; what was decided is not decided again.
 //! The watermark of a component recorded absent is the one before this settling.
 //!
-//! *A copy in sync that lacks a decided write which another copy in sync proves has lost the end of its log*, whatever its host says: it is
-//! of an image too young for anyone to remember a later position of that log. It counts as one whose log is damaged.
+//! *A copy in sync may lack a decided write that another copy in sync proves. Then it has lost the end of its log*, whatever its
+//! host says: its image is too young for anyone to remember a later position of that log. It counts as one whose log is damaged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,9 +97,9 @@ pub enum SeizureFailure {
     Superseded(Epoch),
     /// Another owner's lease stands.
     LeaseHeld {
-        /// His epoch.
+        /// Its epoch.
         by: Epoch,
-        /// It ends in at most this time if he is silent.
+        /// It ends in at most this time if it is silent.
         for_ms: u64,
     },
     /// Votes or copies are missing.

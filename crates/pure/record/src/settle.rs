@@ -1,9 +1,9 @@
 //! Settling: which operations of a dead owner stand, which are undone.
 //!
 //! Why it is right. Let S be the highest operation that anyone proved decided. An acknowledged operation above S is
-//! held by every component that is in sync in the adopted configuration: it was in sync when the operation was
-//! acknowledged and promised us only after that, or it was activated since, and an activation is proposed only when
-//! the target has every operation above the `decided` that it carries. So one that lacks it proves that it was never
+//! held by every component that is in sync in the adopted configuration. Either it was in sync when the operation was
+//! acknowledged, and promised us only after that. Or it was activated since: an activation is proposed only when the
+//! target has every operation above the `decided` that it carries. So one that lacks it proves that it was never
 //! acknowledged, unless its log is damaged; and what all of them hold is kept, acknowledged or not.
 
 use std::collections::{BTreeMap, BTreeSet};

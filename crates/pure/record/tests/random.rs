@@ -1,6 +1,8 @@
-//! The whole protocol under random schedules: a hundred thousand runs of clusters with two or three contending owners,
-//! replacements by open and closed records, resync, leases on clocks that run apart, cuts, pauses, restarts, a damaged
-//! log, power cuts of all hosts with torn logs and a flipped bit in the last batches of one, messages lost, doubled and overtaken.
+//! The whole protocol under random schedules: a hundred thousand runs of clusters with two or three contending owners.
+//!
+//! Drawn are replacements by open and closed records, resyncs, and leases on clocks that run apart. Links are cut, hosts pause and
+//! restart, a log is damaged. Power goes at all hosts: logs are torn, and a bit flips in the last batches of one. Messages are
+//! lost, doubled and overtaken.
 //!
 //! Checked in every step: I2, I3, I4, I5, R1 (two owners never both hold leases), P3 (a read returns the last
 //! acknowledged write). A failure prints its seed; `RECORD_SEED=n` prints what happened in that run.

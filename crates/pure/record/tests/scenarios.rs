@@ -215,7 +215,7 @@ fn scenario_5_resync_target_at_owner_death() {
 }
 
 /// A reused seq. Goal: op 1 of the dead owner on B is not taken for op 1 of the next. Method: B alone has it, is
-/// unreachable while the next owner writes his, and comes back.
+/// unreachable while the next owner writes its own, and comes back.
 #[test]
 fn scenario_9_reused_seq() {
     let mut w = world("A1 B1 w1", "");

@@ -2,8 +2,8 @@
 //!
 //! Source      least squares with one change of level (change-point detection): Page, Biometrika 42, 1955, in its offline form
 //!
-//! The share of the fastest second that a rate falls to is no test for it: a fast buffer before a slower drive falls to a quarter, one that is
-//! hardly faster than the drive to nine tenths, and both are two plateaus.
+//! The share of the fastest second that a rate falls to is no test for it. A fast buffer before a slower drive falls to a quarter,
+//! one that is hardly faster than the drive to nine tenths. Both are two plateaus.
 
 /// A second level that is not below this share of the first is none.
 pub const SECOND_LEVEL_MAX: f64 = 0.9;

@@ -1,7 +1,7 @@
 //! Which change of a configuration is legal, and whether it moves votes.
 //!
-//! Why the rules: a set whose last in-sync copy left, or whose new copy counted as in sync before it was filled, has
-//! lost acknowledged writes while every majority still agrees.
+//! Why the rules: a set may lose its last in-sync copy, or count a new copy as in sync before it was filled. Then acknowledged
+//! writes are lost while every majority still agrees.
 
 use std::{collections::BTreeSet, fmt};
 

@@ -1,7 +1,7 @@
 //! Against a slow oracle: a change that is legal leaves every block where it is read from as it was.
 //!
-//! The oracle knows nothing of rules. It writes down what each component holds under the configuration that is replaced, block by
-//! block, and reads every block of the new one from every component that is in sync there.
+//! The oracle knows nothing of rules. It writes down, block by block, what each component holds under the configuration that is
+//! replaced. Then it reads every block of the new one from every component that is in sync there.
 
 use std::{
     cell::Cell,

@@ -5,7 +5,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use cairn_api::{Management, v1};
 use cairn_directory::{HostEntry, Name};
 use cairn_directory_etcd::load_local_copy;
-use cairn_env_linux::{Executor, Fabric, Host, HostConfig, LinuxEnv, ShardEnd};
+use cairn_env_linux::{Executor, Fabric, Host, HostConfig, HostEnd, LinuxEnv};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
 use futures::{FutureExt as _, channel::oneshot, future::LocalBoxFuture};
@@ -136,9 +136,9 @@ async fn start_one(
     let (tell, ended) = watch::channel(None);
     tokio::spawn(async move {
         let how = match handle.ended().await {
-            ShardEnd::Returned => "stopped".to_owned(),
-            ShardEnd::Killed => "killed".to_owned(),
-            ShardEnd::Panicked(words) => format!("a broken invariant: {words}"),
+            HostEnd::Returned => "stopped".to_owned(),
+            HostEnd::Killed => "killed".to_owned(),
+            HostEnd::Panicked(words) => format!("a broken invariant: {words}"),
         };
         let _ = tell.send(Some(how));
     });

@@ -1,7 +1,7 @@
 //! The crash sweep of the local store.
 //!
-//! Goal: whatever the moment at which power goes, everything acknowledged is there, nothing is half done, nothing
-//! refused or undone comes back (I3, I6, I8, I9), and every block reads right or not at all (I7). Method: a scripted
+//! Goal: power goes at any moment. Everything acknowledged is there, nothing is half done, nothing refused or undone
+//! comes back (I3, I6, I8, I9). Every block reads right or not at all (I7). Method: a scripted
 //! workload on devices so small that destage and cleaning never rest; an image of all devices before, during and after
 //! every one of its disk operations; for each image and several seeds of what is lost: recovery, and a comparison with
 //! a slow model. An operation in flight may be there or not, but whole.

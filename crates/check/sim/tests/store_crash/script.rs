@@ -1,7 +1,7 @@
 //! The workload: operations as an owner would send them, made from a seed, a few in flight at a time.
 //!
-//! It writes, overwrites, unmaps, writes zeroes, copies, undoes, settles, keeps records, makes and deletes components,
-//! and now and then waits until the group is drained, all on devices so small that destage and cleaning never rest.
+//! It writes, overwrites, unmaps, writes zeroes, copies, undoes, settles, keeps records, makes and deletes components. Now and
+//! then it waits until the group is drained. Devices are so small that destage and cleaning never rest.
 
 use std::collections::BTreeMap;
 

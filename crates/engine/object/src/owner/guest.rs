@@ -316,8 +316,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let request = Request::WasDone { to: leg.link.target, client };
             match self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await {
                 Ok((Answer::WasDone(true), _)) => {
-                    // Under the lock of its blocks the first try has ended: well, where this owner has not. Where it has, that
-                    // copy may hold what the next owner undoes, as others lack it.
+                    // We hold the lock, so the first try is over. If this owner still serves, it succeeded. If not, this copy may
+                    // hold a write that the next owner will undo.
                     if let Some(ended) = self.state.borrow().ended.clone() {
                         return Err(OpError::Ended(ended));
                     }

@@ -1,10 +1,10 @@
 //! The keeper of one owned object: the only task that changes its configuration, one change at a time.
 //!
 //! It records failures first (writes wait for that), then brings returned components back, then repairs, then does
-//! what administrators ask. Between, it renews leases that a new session asks for, looks after copies that nobody uses
-//! (whoever is written to tells by itself that it is gone), and tells `settled` when idle.
+//! what administrators ask. In between it renews leases that a new session asks for, and sends `settled` when idle. It also
+//! looks after copies that nobody uses: a copy that is written to shows by itself that it is gone.
 //!
-//! A look at an object at rest finds nothing to do: the table says what wakes the keeper for each thing that a look does.
+//! An idle object needs no polling. This table lists what wakes the keeper.
 //!
 //! | what | woken by |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
 //! | components that force provisioning left out | when an object at rest is looked at |
 //!
-//! Components to be replaced have no signal on purpose: all that a dead host held falls due within seconds, and is replaced at the pace of those looks,
-//! on pictures of the cluster that have the first ones' new components in them.
+//! Components to be replaced have no signal on purpose. All that a dead host held falls due within seconds. It is replaced at
+//! the pace of those looks: each picture of the cluster then has the new components of the ones before in it.
 
 use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
@@ -105,7 +105,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
-        // Not confirmed for now: once more well before the lease ends. Who is away is asked when he comes.
+        // Not confirmed for now: once more well before the lease ends. A seat that is away is asked when it comes.
         let asked = context.leases.due(self.id).iter().any(|asked| context.rpc.is_up(asked.seat.host));
         asked.then(|| looks::again_after(context.leases.heartbeat_every(), lasted))
     }

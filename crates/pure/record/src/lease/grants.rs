@@ -112,7 +112,7 @@ impl Grants {
             if (grant.epoch.host, grant.epoch.incarnation) != from || grant.confirmed != Some(id) {
                 return true;
             }
-            // Also when it ran out meanwhile: nobody else was promised, or this would be his claim; and the owner
+            // Also when it ran out meanwhile: nobody else was promised, or this would be its claim; and the owner
             // takes an answer in this session for a renewal.
             let listed = owned.binary_search(&(*object, grant.epoch)).is_ok();
             if listed {
@@ -143,7 +143,7 @@ impl Grants {
 
     /// Whether the seat may promise `epoch`: no other process' lease or claim stands, of the same host or another.
     ///
-    /// `record` is the seat's own. `overrule` is a seizer's word that a majority has promised him already.
+    /// `record` is the seat's own. `overrule` is a seizer's word that a majority has promised it already.
     ///
     /// # Errors
     /// [`SeizeAnswer::LeaseHeld`], to be sent as it is.

@@ -1,17 +1,20 @@
 //! Every schedule of a small cluster: breadth-first over all states, each visited once.
 //!
-//! A request may be lost (never delivered), delayed and overtaken without bound. Its answer arrives at once: an owner
-//! that handles an answer late does nothing that one could not do that handles it at once and whose next messages are
-//! late; and one that never gets it does nothing that one could not do that stops waiting first (which it may at any
-//! time, for any seat, without a reason) and whose request arrives then. Messages delivered twice are left to the
-//! random runs.
+//! A request may be lost (never delivered), delayed and overtaken without bound. Its answer arrives at once, and no
+//! schedule is lost by that:
 //!
-//! States that differ only in the names of copies that are equal from the start (same votes, same state, no part in a
-//! replacement) count as one: a renaming of theirs leads from every schedule to another one.
+//! - An owner that handles an answer late does what another could do that handles it at once and sends its next messages late.
+//! - An owner that never gets it does what another could do that stops waiting before its request arrives. It may stop at any
+//!   time, for any seat, without a reason.
 //!
-//! What cannot matter any more is taken out of a state, so that states which differ in nothing else are one: a request
-//! that its seat refuses for ever and whose refusal its owner does not look at ([`Explorer::is_dead`]), and what an owner
-//! remembers only for a seizure that it will not begin.
+//! Messages delivered twice are left to the random runs.
+//!
+//! Copies that are equal from the start have the same votes and state, and no part in a replacement. States that differ only in
+//! the names of such copies count as one: renaming them turns each schedule into another one.
+//!
+//! What cannot matter any more is taken out of a state, so that states which differ in nothing else are one. That is a request
+//! that its seat refuses for ever and whose refusal its owner ignores ([`Explorer::is_dead`]). And it is what an owner remembers
+//! only for a seizure that it will not begin.
 
 #![allow(clippy::disallowed_types)] // hash maps of millions of entries, looked up and never walked
 
