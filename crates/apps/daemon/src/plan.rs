@@ -11,7 +11,7 @@ use std::{
 
 use cairn_api::v1::ClusterSettings;
 use cairn_env_linux::Medium;
-use cairn_store::StoreOptions;
+use cairn_store::{FormatOptions, OpenOptions, RunningOptions};
 
 use crate::{
     config::{Config, ConfigError, DirectoryConfig, DirectoryKind, DiskGroupConfig},
@@ -31,8 +31,10 @@ pub struct Plan {
     pub api: ApiPlan,
     /// The hosts of this process: one, or several embedded ones. The first answers the API.
     pub hosts: Vec<HostPlan>,
-    /// Settings of disk groups.
-    pub store: StoreOptions,
+    /// How a new disk group is made.
+    pub store_format: FormatOptions,
+    /// How a disk group is opened, a new one too.
+    pub store_open: OpenOptions,
     /// How long threads look for work before they sleep, at most.
     pub busy_poll_max: Duration,
 }
@@ -204,20 +206,28 @@ fn base(config: &Config) -> Plan {
         directory: DirectoryPlan::Embedded { path: PathBuf::new() },
         api: ApiPlan::default(),
         hosts: Vec::new(),
-        store: store(config),
+        store_format: store_format(config),
+        store_open: store_open(config),
         busy_poll_max: Duration::from_micros(config.tuning.busy_poll_us),
     }
 }
 
-fn store(config: &Config) -> StoreOptions {
+fn store_format(config: &Config) -> FormatOptions {
+    let log = config.tuning.log.0;
+    FormatOptions { log_bytes: (log > 0).then_some(log), ..FormatOptions::default() }
+}
+
+fn store_open(config: &Config) -> OpenOptions {
     let tuning = &config.tuning;
-    StoreOptions {
+    OpenOptions {
         read_cache_bytes: tuning.read_cache.0,
-        log_bytes: (tuning.log.0 > 0).then_some(tuning.log.0),
-        congestion_low_percent: tuning.congestion_low_percent,
-        congestion_high_percent: tuning.congestion_high_percent,
-        congestion_delay_max_us: tuning.congestion_delay_max_ms * 1000,
-        ..StoreOptions::default()
+        running: RunningOptions {
+            congestion_low_percent: tuning.congestion_low_percent,
+            congestion_high_percent: tuning.congestion_high_percent,
+            congestion_delay_max_us: tuning.congestion_delay_max_ms * 1000,
+            ..RunningOptions::default()
+        },
+        ..OpenOptions::default()
     }
 }
 

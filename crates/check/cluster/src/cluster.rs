@@ -19,7 +19,7 @@ use cairn_faults::Moment;
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, GroupStore, Node, NodeOptions, Outside};
 use cairn_object::{DiskClient, LeaseOptions, ObjectEvent, ObjectOptions};
 use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
-use cairn_store::StoreOptions;
+use cairn_store::{FormatOptions, OpenOptions, RunningOptions};
 use cairn_types::{ClusterId, HostId, ObjectId, Policy};
 use cairn_volume::Session;
 use futures::{
@@ -329,19 +329,28 @@ fn is_restorable(disk: &v1::DiskSummary) -> bool {
     disk.health == v1::DiskHealth::Healthy || only_waits && disk.resync_bytes_left == 0
 }
 
-fn store_options(shape: &Shape) -> StoreOptions {
-    StoreOptions {
+fn format_options(shape: &Shape) -> FormatOptions {
+    FormatOptions {
         metadata_bytes: Some(shape.metadata_mib << 20),
         log_bytes: Some(shape.log_segments * LOG_SEGMENT_BYTES),
         log_segment_bytes: Some(LOG_SEGMENT_BYTES as u32),
         segment_bytes: 4 << 20,
+        ..FormatOptions::default()
+    }
+}
+
+fn open_options(shape: &Shape) -> OpenOptions {
+    OpenOptions {
         read_cache_bytes: 1 << 20,
         map_cache_bytes: 1 << 20,
-        destage_percent: shape.destage_percent,
-        place_bytes_min: 8 << 10,
-        idle_destage_ms: shape.idle_destage_ms,
         outcomes_max: OUTCOMES_MAX,
-        ..StoreOptions::default()
+        running: RunningOptions {
+            destage_percent: shape.destage_percent,
+            place_bytes_min: 8 << 10,
+            idle_destage_ms: shape.idle_destage_ms,
+            ..RunningOptions::default()
+        },
+        ..OpenOptions::default()
     }
 }
 
@@ -369,7 +378,8 @@ fn node_options(number: usize, hosts: &[HostId], shape: &Shape) -> NodeOptions {
             guest_patience: PATIENCE,
             ..ObjectOptions::default()
         },
-        store: store_options(shape),
+        store_format: format_options(shape),
+        store_open: open_options(shape),
         chunk_bytes_max: shape.chunk_bytes_max,
     }
 }

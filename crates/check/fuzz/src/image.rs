@@ -11,7 +11,9 @@ use cairn_format::{
     BatchHeader, CacheRegions, DeviceRole, SUPERBLOCK_BYTES, block_crcs, crc32c, decode_batch_header, decode_superblock,
 };
 use cairn_sim::{Medium, SimDisk, SimEnv, World};
-use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, StoreError, StoreOptions};
+use cairn_store::{
+    DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, OpenOptions, RunningOptions, StoreError,
+};
 use cairn_types::{
     BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ClusterId, ComponentId, ComponentOp, DiskGroupId, Epoch,
     HostId, Incarnation, ObjectId, OpId, Run, UnsettledOp,
@@ -73,16 +75,22 @@ pub struct Seen {
 /// A disk group with blocks in the log and on capacity devices, and one that has never destaged.
 pub static IMAGES: LazyLock<[Image; 2]> = LazyLock::new(|| [make(true), make(false)]);
 
-fn options() -> StoreOptions {
-    StoreOptions {
+fn format_options() -> FormatOptions {
+    FormatOptions {
         log_bytes: Some(LOG_BYTES),
         metadata_bytes: Some(METADATA_BYTES),
         log_segment_bytes: Some(LOG_SEGMENT_BYTES),
         segment_bytes: SEGMENT_BYTES,
-        place_bytes_min: u64::from(BLOCK_BYTES),
+        ..FormatOptions::default()
+    }
+}
+
+fn open_options() -> OpenOptions {
+    OpenOptions {
         read_cache_bytes: 64 << 10,
         map_cache_bytes: 64 << 10,
-        ..StoreOptions::default()
+        running: RunningOptions { place_bytes_min: u64::from(BLOCK_BYTES), ..RunningOptions::default() },
+        ..OpenOptions::default()
     }
 }
 
@@ -111,7 +119,7 @@ where
 /// Opens the disk group as the product does.
 pub async fn open(env: SimEnv, disks: DiskGroupDevices<SimDisk>) -> Result<Group, StoreError> {
     let expect = Expect { cluster: ClusterId(1), host: env.host(), disk_group: None };
-    DiskGroup::open(env, disks, expect, &options()).await
+    DiskGroup::open(env, disks, expect, &open_options()).await
 }
 
 /// The operation of this number.
@@ -188,7 +196,7 @@ fn make(destages: bool) -> Image {
     let env = host.env();
     let ran = host.run(async move {
         let identity = Identity { cluster: ClusterId(1), host: HOST, disk_group: DiskGroupId(3) };
-        DiskGroup::format(env.clone(), disks.clone(), identity, &options()).await.expect("blank devices");
+        DiskGroup::format(env.clone(), disks.clone(), identity, &format_options()).await.expect("blank devices");
         let group = open(env, disks).await.expect("a new group");
         for (number, operation) in work().into_iter().enumerate() {
             if destages && number == DESTAGE_AFTER {

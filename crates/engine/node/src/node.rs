@@ -10,7 +10,7 @@ use std::{
 use cairn_directory::{HostEntry, LocalCopy, Registry, Revision};
 use cairn_env::{Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Objects, Rpc, Seats};
-use cairn_store::StoreOptions;
+use cairn_store::{FormatOptions, OpenOptions};
 use cairn_types::{Canary, ClusterId, DiskGroupId, HostId, Time};
 use cairn_wire::{HostSummary, Message, Request, decode};
 
@@ -38,8 +38,10 @@ pub struct NodeOptions {
     pub leases: LeaseOptions,
     /// The object layer.
     pub objects: ObjectOptions,
-    /// New and reopened disk groups.
-    pub store: StoreOptions,
+    /// How a new disk group is made.
+    pub store_format: FormatOptions,
+    /// How a disk group is opened, a new one too.
+    pub store_open: OpenOptions,
     /// Bytes of a chunk of a new disk, at most. Smaller than [`cairn_types::CHUNK_BYTES_MAX`] where growth past a chunk is tested.
     pub chunk_bytes_max: u64,
 }

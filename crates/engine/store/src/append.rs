@@ -324,7 +324,7 @@ pub(crate) enum Next {
 
 impl State {
     /// Queues the records of a change; those that are refused leave the others in the queue.
-    fn admit(&mut self, change: Change, since: Time, tuning: &crate::StoreOptions) -> Admitted {
+    fn admit(&mut self, change: Change, since: Time, tuning: &crate::RunningOptions) -> Admitted {
         if let Err(error) = self.life.not_stopped().and_then(|()| self.life.not_closing()) {
             return Admitted::from_iter([Err(error)]);
         }
@@ -335,7 +335,7 @@ impl State {
             .collect()
     }
 
-    fn enqueue(&mut self, (record, data, class): Converted, since: Time, tuning: &crate::StoreOptions) -> Waiting {
+    fn enqueue(&mut self, (record, data, class): Converted, since: Time, tuning: &crate::RunningOptions) -> Waiting {
         let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
         let limit = self.log.ring.segment_bytes() / 2;
         if data_bytes + header_bytes.next_multiple_of(u64::from(BLOCK_BYTES)) > limit {
@@ -358,7 +358,7 @@ impl State {
     }
 
     /// What is admitted takes its way: into the log, or past it.
-    pub(crate) fn enter(&mut self, queued: Queued, tuning: &crate::StoreOptions) {
+    pub(crate) fn enter(&mut self, queued: Queued, tuning: &crate::RunningOptions) {
         let device = self.place_of(&queued.record, queued.data_bytes, tuning);
         self.admission.enter(queued, device);
     }

@@ -16,7 +16,7 @@ use cairn_types::{BLOCK_BYTES, BlockRange};
 
 use crate::{
     admission::Admission, capacity::CapacityWriter, charge::uncharge, disk_group::Inner, error::StoreError, log::Log,
-    options::StoreOptions, placing::CopyParts, segments::Segments, state::State, tier::Tier,
+    options::RunningOptions, placing::CopyParts, segments::Segments, state::State, tier::Tier,
 };
 
 const PAGE: u64 = BLOCK_BYTES as u64;
@@ -64,7 +64,7 @@ impl<E: Env> Inner<E> {
 
 impl State {
     /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does.
-    pub(crate) fn place_of(&self, record: &LogRecord, data_bytes: u64, tuning: &StoreOptions) -> Option<u8> {
+    pub(crate) fn place_of(&self, record: &LogRecord, data_bytes: u64, tuning: &RunningOptions) -> Option<u8> {
         let LogRecord::Copy { component, .. } = record else {
             return None;
         };
@@ -130,7 +130,7 @@ fn has_place(
     admission: &Admission,
     log: &Log,
     (device, blocks): (u8, u64),
-    tuning: &StoreOptions,
+    tuning: &RunningOptions,
 ) -> bool {
     let segments = tier.of(device);
     let on_their_way = admission.placing.blocks_for(device);
@@ -142,7 +142,7 @@ fn has_place(
 }
 
 /// Whether destage is to hand over what records name that no round has gathered, however little the log holds.
-pub(crate) fn placed_is_due(tier: &Tier, log: &Log, tuning: &StoreOptions) -> bool {
+pub(crate) fn placed_is_due(tier: &Tier, log: &Log, tuning: &RunningOptions) -> bool {
     let from = log.ring.segment_of(log.gathered_to());
     tier.devices().iter().any(|segments| {
         let due = (DUE_ROUNDS * u64::from(tuning.destage_blocks_max)).min(all_slots(segments) / DUE_PART);

@@ -14,7 +14,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     meta::{Meta, RedbMeta},
     occupant::{Occupant, occupant_of},
-    options::{StoreOptions, cache_regions, capacity_regions},
+    options::{FormatOptions, cache_regions, capacity_regions},
     rows::{self, StateRow},
 };
 
@@ -54,7 +54,7 @@ impl<E: Env> DiskGroup<E> {
         env: E,
         devices: DiskGroupDevices<E::Disk>,
         identity: Identity,
-        options: &StoreOptions,
+        options: &FormatOptions,
     ) -> Result<(), StoreError> {
         let count = devices.capacity.len();
         if !(1..=CAPACITY_DEVICES_MAX).contains(&count) {
@@ -120,7 +120,7 @@ async fn create_metadata<E: Env>(
     made.map_err(|e| StoreError::new(StoreErrorKind::Media, format!("make the metadata store: {e}")))
 }
 
-async fn refuse_used<E: Env>(env: &E, disk: &E::Disk, options: &StoreOptions) -> Result<(), StoreError> {
+async fn refuse_used<E: Env>(env: &E, disk: &E::Disk, options: &FormatOptions) -> Result<(), StoreError> {
     let text = match occupant_of(env, disk).await {
         Occupant::Blank => return Ok(()),
         _ if options.force => return Ok(()),

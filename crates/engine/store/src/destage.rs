@@ -518,7 +518,7 @@ fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutBlock]) -> V
 
 impl State {
     /// `idle`: no round is under way.
-    fn next_work(&mut self, tuning: &crate::StoreOptions, idle: bool) -> Work {
+    fn next_work(&mut self, tuning: &crate::RunningOptions, idle: bool) -> Work {
         if self.life.ends() {
             return Work::End;
         }

@@ -22,7 +22,7 @@ use crate::{
     latencies::{LogLatencies, ReadLatencies},
     meta::Meta,
     occupant::wipe_superblocks,
-    options::StoreOptions,
+    options::RunningOptions,
     placing::PLACERS,
     ring::congestion,
     segments::{LOG, Pins, Segments},
@@ -63,7 +63,7 @@ pub(crate) struct Inner<E: Env> {
     pub cache: E::Disk,
     /// None where the device is missing.
     pub capacity: Vec<Option<E::Disk>>,
-    pub tuning: StoreOptions,
+    pub tuning: RunningOptions,
     pub meta: Arc<dyn Meta>,
     pub state: RefCell<State>,
     pub pins: Rc<Pins>,

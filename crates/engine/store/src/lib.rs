@@ -70,5 +70,5 @@ pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};
 pub use error::{StoreError, StoreErrorKind};
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
-pub use options::{INDEX_BYTES_MAX, LOG_BYTES_MAX, StoreOptions};
+pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions};
 pub use stats::{DeviceStats, LogHealth, StoreStats};

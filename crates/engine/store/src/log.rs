@@ -13,7 +13,7 @@ use futures::channel::oneshot;
 
 use crate::{
     error::StoreError,
-    options::StoreOptions,
+    options::RunningOptions,
     pace::{Fill, Pace},
     ring::{Ring, congestion_delay_us},
     stats::LogHealth,
@@ -115,7 +115,7 @@ impl Log {
     }
 
     /// How long the acknowledgements of a batch wait whose `bytes` are in the log now.
-    pub fn acknowledge_after(&mut self, now_ns: u64, bytes: u64, tuning: &StoreOptions) -> Duration {
+    pub fn acknowledge_after(&mut self, now_ns: u64, bytes: u64, tuning: &RunningOptions) -> Duration {
         let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
         let mark = |percent: u8| self.ring.size() / 100 * u64::from(percent);
         let under_way = self.gathered_to.saturating_sub(self.ring.tail());
@@ -191,7 +191,7 @@ impl Log {
 
     /// Bytes of the log that one round takes, at least a segment. A round gives its room back in one piece at its end: in a small
     /// log a large one is a stop and a burst for guests that wait for it (a quarter of a log of 128 MiB: one second in two).
-    pub fn round_bytes(&self, tuning: &StoreOptions) -> u64 {
+    pub fn round_bytes(&self, tuning: &RunningOptions) -> u64 {
         let segment_bytes = self.ring.segment_bytes();
         let part = self.ring.segments() / ROUNDS_PER_LOG * segment_bytes;
         let bytes = (u64::from(tuning.destage_blocks_max) * u64::from(BLOCK_BYTES)).min(part);
@@ -221,7 +221,7 @@ impl Log {
     }
 
     /// What destage does next. `idle`: no round is under way; `placed`: enough stands in the capacity tier for a round.
-    pub fn next_work(&mut self, tuning: &StoreOptions, placed: bool, idle: bool) -> Work {
+    pub fn next_work(&mut self, tuning: &RunningOptions, placed: bool, idle: bool) -> Work {
         let from = self.gathered_to();
         let tail = self.ring.tail();
         let closed = tail + self.ring.closed_segments() * self.ring.segment_bytes();

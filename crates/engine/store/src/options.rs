@@ -1,4 +1,4 @@
-//! What may be chosen when a disk group is made or opened, and how a cache device is divided.
+//! What may be chosen of a disk group, by when it is chosen, and how its devices are divided.
 
 use cairn_format::{CacheRegions, CapacityRegions};
 
@@ -22,68 +22,91 @@ const LOG_BYTES_MIN: u64 = LOG_SEGMENTS * LOG_SEGMENT_BYTES_MAX;
 /// Superblocks stand below this offset on every device.
 const REGIONS_OFFSET: u64 = 1 << 20;
 
-/// Settings of a disk group. Sizes left out are chosen from the devices' sizes.
+/// What is chosen once, when a disk group is made. Sizes left out are chosen from the devices' sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// Bytes of the log; at format only. At least 32 MiB, unless the bytes of a segment are given as well.
+pub struct FormatOptions {
+    /// Bytes of the log. At least 32 MiB, unless the bytes of a segment are given as well.
     pub log_bytes: Option<u64>,
-    /// Bytes of the metadata region; at format only.
+    /// Bytes of the metadata region.
     pub metadata_bytes: Option<u64>,
-    /// Bytes of a log segment; at format only. An operation has at most half of it.
+    /// Bytes of a log segment. An operation has at most half of it.
     pub log_segment_bytes: Option<u32>,
-    /// Bytes of a capacity segment; at format only.
+    /// Bytes of a capacity segment.
     pub segment_bytes: u32,
+    /// Format although a device holds a Cairn superblock: what it holds is lost.
+    pub force: bool,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self { log_bytes: None, metadata_bytes: None, log_segment_bytes: None, segment_bytes: 4 << 20, force: false }
+    }
+}
+
+/// What is chosen each time a disk group is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenOptions {
     /// Bytes of memory for cached blocks.
     pub read_cache_bytes: u64,
     /// Bytes of memory for cached parts of the block map.
     pub map_cache_bytes: u64,
-    /// Log fill in per cent where destage begins. Later means fewer blocks to destage, as more were overwritten before, and
-    /// more to read when the group is opened again; `dm-writecache` draws the line at 50, too.
+    /// Outcomes of front ends' requests that a component remembers, at most. Those are dropped whose client is known to
+    /// have its answer; what is left are requests in flight and what sessions that ended left behind: 64 hosts with 128
+    /// requests each at a disk. Some 150 bytes each, used as they come.
+    pub outcomes_max: usize,
+    /// Open although a capacity device is blank, a new one in the place of a dead one: its components are lost for
+    /// good.
+    pub accept_missing: bool,
+    /// How it behaves from then on.
+    pub running: RunningOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_cache_bytes: 64 << 20,
+            map_cache_bytes: 32 << 20,
+            outcomes_max: 8192,
+            accept_missing: false,
+            running: RunningOptions::default(),
+        }
+    }
+}
+
+/// How a disk group behaves while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningOptions {
+    /// Log fill in per cent where destage begins. Later means fewer blocks to destage, as more were overwritten before,
+    /// and more to read when the group is opened again; `dm-writecache` draws the line at 50, too.
     pub destage_percent: u8,
     /// Log fill in per cent where acknowledgements begin to be delayed.
     pub congestion_low_percent: u8,
     /// Log fill in per cent where writes wait for destage.
     pub congestion_high_percent: u8,
-    /// The longest such delay, in microseconds. It follows from the rate of destage and what is outstanding, and is seldom met: 1 MiB
-    /// outstanding at 50 MB/s wait for 20 ms. Where it is met guests come to the high mark and wait there.
+    /// The longest such delay, in microseconds. It follows from the rate of destage and what is outstanding, and is
+    /// seldom met: 1 MiB outstanding at 50 MB/s wait for 20 ms. Where it is met guests come to the high mark and wait
+    /// there.
     pub congestion_delay_max_us: u64,
-    /// Blocks that one destage round reads and writes, at most (but at least a log segment): bounds its memory. The data of two
-    /// rounds is in memory at a time.
+    /// Blocks that one destage round reads and writes, at most (but at least a log segment): bounds its memory. The
+    /// data of two rounds is in memory at a time.
     pub destage_blocks_max: u32,
-    /// Copies with at least so many bytes of data go straight to the capacity tier, past the log: resync, whose bytes are neither
-    /// waited for by a guest nor overwritten soon.
+    /// Copies with at least so many bytes of data go straight to the capacity tier, past the log: resync, whose bytes
+    /// are neither waited for by a guest nor overwritten soon.
     pub place_bytes_min: u64,
-    /// Outcomes of front ends' requests that a component remembers, at most. Those are dropped whose client is known to have its answer;
-    /// what is left are requests in flight and what sessions that ended left behind: 64 hosts with 128 requests each at a disk. Some
-    /// 150 bytes each, used as they come.
-    pub outcomes_max: usize,
     /// Destage what is buffered when nothing was written for so long, in milliseconds; 0 never.
     pub idle_destage_ms: u64,
-    /// Open although a capacity device is blank, a new one in the place of a dead one: its components are lost for good.
-    pub accept_missing: bool,
-    /// Format although a device holds a Cairn superblock: what it holds is lost.
-    pub force: bool,
 }
 
-impl Default for StoreOptions {
+impl Default for RunningOptions {
     fn default() -> Self {
         Self {
-            log_bytes: None,
-            metadata_bytes: None,
-            log_segment_bytes: None,
-            segment_bytes: 4 << 20,
-            read_cache_bytes: 64 << 20,
-            map_cache_bytes: 32 << 20,
             destage_percent: 50,
             congestion_low_percent: 75,
             congestion_high_percent: 90,
             congestion_delay_max_us: 100_000,
             destage_blocks_max: 4 << 10,
             place_bytes_min: 64 << 10,
-            outcomes_max: 8192,
             idle_destage_ms: 0,
-            accept_missing: false,
-            force: false,
         }
     }
 }
@@ -94,7 +117,7 @@ fn refuse(text: String) -> StoreError {
 
 /// Divides a cache device. `log_id` and the open count are the caller's.
 pub(crate) fn cache_regions(
-    options: &StoreOptions,
+    options: &FormatOptions,
     name: &str,
     device_bytes: u64,
     capacity_bytes: u64,
@@ -156,7 +179,7 @@ pub(crate) fn cache_regions(
 
 /// Divides a capacity device.
 pub(crate) fn capacity_regions(
-    options: &StoreOptions,
+    options: &FormatOptions,
     name: &str,
     device_bytes: u64,
     log_id: u64,
@@ -193,7 +216,7 @@ mod tests {
     #[test]
     fn a_log_whose_index_takes_too_much_memory_is_refused() {
         let regions = |log_bytes| {
-            let options = StoreOptions { log_bytes: Some(log_bytes), ..StoreOptions::default() };
+            let options = FormatOptions { log_bytes: Some(log_bytes), ..FormatOptions::default() };
             cache_regions(&options, "nvme0", 1 << 40, 1 << 40, 1)
         };
         let most = regions(INDEXED_LOG_BYTES_MAX).expect("as large as one that is chosen");
@@ -207,7 +230,7 @@ mod tests {
     #[test]
     fn a_log_that_is_too_small_for_a_large_write_is_refused() {
         let regions = |log_bytes, log_segment_bytes| {
-            let options = StoreOptions { log_bytes: Some(log_bytes), log_segment_bytes, ..StoreOptions::default() };
+            let options = FormatOptions { log_bytes: Some(log_bytes), log_segment_bytes, ..FormatOptions::default() };
             cache_regions(&options, "nvme0", 1 << 30, 1 << 30, 1)
         };
         let least = regions(32 << 20, None).expect("it is large enough");

@@ -29,7 +29,7 @@ use crate::{
     map::Map,
     meta::{Meta, RedbMeta},
     occupant::{Found, find_superblock},
-    options::StoreOptions,
+    options::OpenOptions,
     read_cache::ReadCache,
     replay::{Replayed, replay},
     rows::{
@@ -56,7 +56,7 @@ impl<E: Env> DiskGroup<E> {
         env: E,
         devices: DiskGroupDevices<E::Disk>,
         expect: Expect,
-        options: &StoreOptions,
+        options: &OpenOptions,
     ) -> Result<Self, StoreError> {
         let capacity = devices.capacity.into_iter().map(Some).collect();
         Self::open_without(env, devices.cache, capacity, expect, options).await
@@ -72,7 +72,7 @@ impl<E: Env> DiskGroup<E> {
         cache: E::Disk,
         devices: Vec<Option<E::Disk>>,
         expect: Expect,
-        options: &StoreOptions,
+        options: &OpenOptions,
     ) -> Result<Self, StoreError> {
         let (mut superblock, regions, ids) = open_cache(&env, &cache, expect).await?;
         let capacity = open_capacities(&env, &devices, &superblock, &ids, &regions, options.accept_missing).await?;
@@ -98,7 +98,7 @@ impl<E: Env> DiskGroup<E> {
             device_ids,
             cache,
             capacity: devices.into_iter().zip(state.tier.devices()).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
-            tuning: options.clone(),
+            tuning: options.running.clone(),
             meta,
             pins: Rc::new(Pins::new(writer.clone())),
             state: RefCell::new(state),
@@ -311,7 +311,7 @@ async fn load<E: Env>(
 }
 
 impl State {
-    fn empty(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], options: &StoreOptions) -> Self {
+    fn empty(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], options: &OpenOptions) -> Self {
         Self {
             components: Components::new(options.outcomes_max),
             seats: Default::default(),

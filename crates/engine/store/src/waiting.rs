@@ -20,7 +20,7 @@ use crate::{
     components::Components,
     disk_group::Inner,
     error::StoreError,
-    options::StoreOptions,
+    options::RunningOptions,
     queue::{Charge, DataParts, Queue, Queued},
     ring::Class,
     state::State,
@@ -96,7 +96,7 @@ impl State {
         }
     }
 
-    fn admit_short_of_room(&mut self, now: Time, tuning: &StoreOptions) {
+    fn admit_short_of_room(&mut self, now: Time, tuning: &RunningOptions) {
         for mut queued in self.admission.take_short_of_room() {
             match self.charge_again(&queued.record) {
                 Ok(Charge::Now(charged)) => {

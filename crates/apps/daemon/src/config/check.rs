@@ -166,7 +166,7 @@ impl Config {
         let tuning = &self.tuning;
         let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
         // Below the mark where destage begins guests would wait for room that nobody makes.
-        let destage = cairn_store::StoreOptions::default().destage_percent;
+        let destage = cairn_store::RunningOptions::default().destage_percent;
         if !(destage..high).contains(&low) || high > CONGESTION_HIGH_MAX_PERCENT {
             let why = format!(
                 "{low} and {high}: from {destage}, where destage begins, to {CONGESTION_HIGH_MAX_PERCENT}, the low mark below the high one"

@@ -312,13 +312,13 @@ const BUSY_POLL_DEFAULT_US: u64 = 50;
 
 impl Default for TuningConfig {
     fn default() -> Self {
-        let store = cairn_store::StoreOptions::default();
+        let running = cairn_store::RunningOptions::default();
         Self {
             read_cache: Size(256 << 20),
             log: Size(0),
-            congestion_low_percent: store.congestion_low_percent,
-            congestion_high_percent: store.congestion_high_percent,
-            congestion_delay_max_ms: store.congestion_delay_max_us / 1000,
+            congestion_low_percent: running.congestion_low_percent,
+            congestion_high_percent: running.congestion_high_percent,
+            congestion_delay_max_ms: running.congestion_delay_max_us / 1000,
             busy_poll_us: BUSY_POLL_DEFAULT_US,
         }
     }

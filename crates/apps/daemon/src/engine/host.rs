@@ -188,7 +188,8 @@ fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Resul
             repair_delay: Duration::from_secs(plan.settings.repair_delay_s),
             ..ObjectOptions::default()
         },
-        store: plan.store.clone(),
+        store_format: plan.store_format.clone(),
+        store_open: plan.store_open.clone(),
         chunk_bytes_max: cairn_types::CHUNK_BYTES_MAX,
     })
 }

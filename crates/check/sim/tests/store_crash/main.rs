@@ -18,13 +18,13 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_sim::{CrashImage, CrashPhase, CrashPoint, Host, Rng, SimDisk, SimEnv, World};
-use cairn_store::{DiskGroup, DiskGroupDevices, LogHealth, StoreOptions};
+use cairn_store::{DiskGroup, DiskGroupDevices, FormatOptions, LogHealth};
 use cairn_types::{Change, ComponentOp, HostId, ObjectId};
 
 use model::Model;
 use recording::{Recording, allowed, record};
 use seen::{Seen, difference, expected, look};
-use shape::{Group, add_devices, devices, identity, open, options};
+use shape::{Group, add_devices, devices, format_options, identity, open};
 
 /// Steps of the workload: enough for ten rounds through the log and for cleaning.
 const SCRIPT_STEPS: usize = 500;
@@ -201,14 +201,14 @@ fn power_cut_while_formatting() {
     add_devices(&host);
     host.capture_crash_images();
     let (env, parts, who) = (host.env(), devices(&host), identity(&host));
-    let made = host.run(async move { DiskGroup::format(env, parts, who, &options()).await });
+    let made = host.run(async move { DiskGroup::format(env, parts, who, &format_options()).await });
     assert_eq!(made, Ok(Ok(())));
     let images = host.take_crash_images();
     let (mut opened, count) = (0, images.len());
     for image in images {
         let (_world, host, _rng) = recover(&image, image.number, host.id());
         let (env, parts, who) = (host.env(), devices(&host), identity(&host));
-        let options = StoreOptions { force: true, ..options() };
+        let options = FormatOptions { force: true, ..format_options() };
         let ran = host.run(async move {
             if let Ok(group) = open(env.clone(), parts.clone()).await {
                 group.close().await;

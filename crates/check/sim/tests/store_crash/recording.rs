@@ -11,7 +11,7 @@ use futures::{channel::oneshot, future::join_all};
 use crate::{
     model::Model,
     script::{Script, Step},
-    shape::{Group, add_devices, devices, identity, open, options},
+    shape::{Group, add_devices, devices, format_options, identity, open},
 };
 
 /// Operations in flight at a time, at most: 2^4 ways in which a crash may leave them.
@@ -63,7 +63,7 @@ pub fn record_with(seed: u64, length: usize, faults: Vec<(usize, &'static str, F
     let host = world.add_host("a");
     add_devices(&host);
     let (env, parts, who) = (host.env(), devices(&host), identity(&host));
-    let formatted = host.run(async move { DiskGroup::format(env, parts, who, &options()).await });
+    let formatted = host.run(async move { DiskGroup::format(env, parts, who, &format_options()).await });
     assert_eq!(formatted, Ok(Ok(())));
     host.count_disk_operations_from_zero();
     host.capture_crash_images();

@@ -2,24 +2,31 @@
 
 use cairn_env::Env;
 use cairn_sim::{Host, SimDisk, SimEnv};
-use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, StoreError, StoreOptions};
+use cairn_store::{
+    DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, OpenOptions, RunningOptions, StoreError,
+};
 use cairn_types::{ClusterId, DiskGroupId};
 
 pub type Group = DiskGroup<SimEnv>;
 
 pub const CAPACITY: [&str; 2] = ["capacity-0", "capacity-1"];
 
-pub fn options() -> StoreOptions {
-    StoreOptions {
+pub fn format_options() -> FormatOptions {
+    FormatOptions {
         log_bytes: Some(512 << 10),
         metadata_bytes: Some(6 << 20),
         log_segment_bytes: Some(64 << 10),
         segment_bytes: 64 << 10,
+        ..FormatOptions::default()
+    }
+}
+
+pub fn open_options() -> OpenOptions {
+    OpenOptions {
         read_cache_bytes: 64 << 10,
         map_cache_bytes: 64 << 10,
-        destage_percent: 25,
-        place_bytes_min: 8 << 10,
-        ..StoreOptions::default()
+        running: RunningOptions { destage_percent: 25, place_bytes_min: 8 << 10, ..RunningOptions::default() },
+        ..OpenOptions::default()
     }
 }
 
@@ -33,7 +40,7 @@ pub fn devices(host: &Host) -> DiskGroupDevices<SimDisk> {
 
 pub async fn open(env: SimEnv, devices: DiskGroupDevices<SimDisk>) -> Result<Group, StoreError> {
     let expect = Expect { cluster: ClusterId(1), host: env.host(), disk_group: None };
-    DiskGroup::open(env, devices, expect, &options()).await
+    DiskGroup::open(env, devices, expect, &open_options()).await
 }
 
 /// Adds blank devices.

@@ -8,7 +8,7 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, DiskGroupEntry};
 use cairn_env::Env;
 use cairn_format::Superblock;
-use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, Occupant, StoreOptions};
+use cairn_store::{DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, Occupant};
 use cairn_types::DiskGroupId;
 
 use super::devices::{Seen, arrange};
@@ -251,11 +251,12 @@ impl<E: Env> Node<E> {
         let disk_group = self.draw_id();
         let identity = Identity { cluster: inner.options.cluster, host: self.me(), disk_group };
         // All that stands on them was looked at, and may go.
-        let options = StoreOptions { force: true, ..inner.options.store.clone() };
+        let options = FormatOptions { force: true, ..inner.options.store_format.clone() };
         let refuse = |e: cairn_store::StoreError| ApiError::refused(e.to_string());
         DiskGroup::format(inner.env.clone(), devices.clone(), identity, &options).await.map_err(refuse)?;
         let expect = Expect { cluster: identity.cluster, host: identity.host, disk_group: Some(disk_group) };
-        let group = DiskGroup::open(inner.env.clone(), devices, expect, &inner.options.store).await.map_err(refuse)?;
+        let group =
+            DiskGroup::open(inner.env.clone(), devices, expect, &inner.options.store_open).await.map_err(refuse)?;
         let (cache, capacity) = (request.cache.clone(), request.capacity.clone());
         let paths = GroupPaths { disk_group, cache, capacity, devices: group.device_ids().to_vec() };
         if let Err(error) = self.enter_group(&paths, &group).await {

@@ -7,7 +7,9 @@ use cairn_sim::{Fault, SimDisk};
 use cairn_store::{DiskGroup, DiskGroupDevices, LogHealth, StoreErrorKind};
 use cairn_types::{BlockOp, Change, ComponentId, ComponentOp, ObjectId};
 
-use crate::support::{Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, delete, kind, op, options, settle, undo, write};
+use crate::support::{
+    Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, create, delete, kind, op, open_options, settle, undo, write,
+};
 
 /// A failed log write is never retried; what was acknowledged before is there after reopening.
 #[test]
@@ -334,7 +336,7 @@ fn a_group_opens_without_a_device_and_brings_no_stale_component_back() {
             let capacity =
                 parts.capacity.into_iter().enumerate().map(|(n, disk)| (n != away).then_some(disk)).collect();
             let expect = rig.expect();
-            async move { DiskGroup::open_without(env, parts.cache, capacity, expect, &options()).await }
+            async move { DiskGroup::open_without(env, parts.cache, capacity, expect, &open_options()).await }
         };
         let group = rig.run(without(rig.host.env(), rig.devices())).unwrap();
         assert_eq!(group.missing(), [ids[away + 1]]);

@@ -3,18 +3,18 @@
 use bytes::Bytes;
 use cairn_format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, decode_superblock};
 use cairn_sim::Fault;
-use cairn_store::{DiskGroupDevices, Expect, StoreErrorKind, StoreOptions, wipe_superblocks};
+use cairn_store::{DiskGroupDevices, Expect, FormatOptions, StoreErrorKind, wipe_superblocks};
 use cairn_types::{Change, ClusterId, ComponentId, ComponentOp, DiskGroupId, HostId, ObjectId, Run};
 
-use crate::support::{self, Rig, copy, create, data, kind, options, run_of, settle, write, zero};
+use crate::support::{self, Rig, copy, create, data, format_options, kind, run_of, settle, write, zero};
 
 #[test]
 fn a_used_device_is_not_formatted_unless_forced() {
     let rig = Rig::new(1, 16);
-    let error = rig.format(&options()).unwrap_err();
+    let error = rig.format(&format_options()).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Formatted);
     assert!(error.text.contains("belongs to disk group") && error.text.contains("force"), "{error}");
-    let forced = StoreOptions { force: true, ..options() };
+    let forced = FormatOptions { force: true, ..format_options() };
     assert_eq!(rig.format(&forced), Ok(()));
     let group = rig.open();
     assert_eq!(group.components(), []);
@@ -36,11 +36,11 @@ fn unknown_data_is_refused_and_given_up_devices_are_blank() {
     assert_eq!(rig.run(async move { group.retire().await }), Ok(()));
     assert_eq!(wipe(rig.expect().disk_group.unwrap()), Ok(false), "there are none left");
     disk.poke(700_000, &[1]);
-    let error = rig.format(&options()).unwrap_err();
+    let error = rig.format(&format_options()).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Formatted);
     assert!(error.text.contains("capacity-0") && error.text.contains("not blank"), "{error}");
     disk.poke(700_000, &[0]);
-    assert_eq!(rig.format(&options()), Ok(()));
+    assert_eq!(rig.format(&format_options()), Ok(()));
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use cairn_format::block_crcs;
 use cairn_sim::{Host, SimDisk, SimEnv, World};
-use cairn_store::{DiskGroup, DiskGroupDevices, Expect, Identity, StoreError, StoreErrorKind, StoreOptions};
+use cairn_store::{
+    DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, OpenOptions, RunningOptions, StoreError,
+    StoreErrorKind,
+};
 use cairn_types::{
     BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ClusterId, ComponentId, ComponentOp, Contents, DiskGroupId,
     Epoch, HostId, Incarnation, ObjectId, OpId, Run,
@@ -16,15 +19,19 @@ pub const LOG_OFFSET: u64 = (1 << 20) + (6 << 20);
 /// Where segments begin on a capacity device.
 pub const SEGMENTS_OFFSET: u64 = 1 << 20;
 
-pub fn options() -> StoreOptions {
-    StoreOptions {
+pub fn format_options() -> FormatOptions {
+    FormatOptions {
         log_bytes: Some(512 << 10),
         metadata_bytes: Some(6 << 20),
         log_segment_bytes: Some(64 << 10),
         segment_bytes: 64 << 10,
-        place_bytes_min: 20 << 10,
-        ..StoreOptions::default()
+        ..FormatOptions::default()
     }
+}
+
+pub fn open_options() -> OpenOptions {
+    let running = RunningOptions { place_bytes_min: 20 << 10, ..RunningOptions::default() };
+    OpenOptions { running, ..OpenOptions::default() }
 }
 
 pub struct Rig {
@@ -45,7 +52,7 @@ impl Rig {
         host.add_disk("capacity-0", SEGMENTS_OFFSET + segments * (64 << 10));
         host.add_disk("capacity-1", SEGMENTS_OFFSET + segments * (64 << 10));
         let rig = Self { world, host };
-        assert_eq!(rig.format(&StoreOptions { log_bytes: Some(log_bytes), ..options() }), Ok(()));
+        assert_eq!(rig.format(&FormatOptions { log_bytes: Some(log_bytes), ..format_options() }), Ok(()));
         rig
     }
     pub fn devices(&self) -> DiskGroupDevices<SimDisk> {
@@ -57,14 +64,14 @@ impl Rig {
     pub fn expect(&self) -> Expect {
         Expect { cluster: ClusterId(1), host: self.host.id(), disk_group: Some(DiskGroupId(3)) }
     }
-    pub fn format(&self, options: &StoreOptions) -> Result<(), StoreError> {
+    pub fn format(&self, options: &FormatOptions) -> Result<(), StoreError> {
         let identity = Identity { cluster: ClusterId(1), host: self.host.id(), disk_group: DiskGroupId(3) };
         let (env, devices, options) = (self.host.env(), self.devices(), options.clone());
         self.run(async move { DiskGroup::format(env, devices, identity, &options).await })
     }
     pub fn open_as(&self, devices: DiskGroupDevices<SimDisk>, expect: Expect) -> Result<Group, StoreError> {
         let env = self.host.env();
-        self.run(async move { DiskGroup::open(env, devices, expect, &options()).await })
+        self.run(async move { DiskGroup::open(env, devices, expect, &open_options()).await })
     }
     pub fn open(&self) -> Group {
         self.open_as(self.devices(), self.expect()).expect("a sound group opens")
