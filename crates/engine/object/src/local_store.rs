@@ -8,6 +8,9 @@ use cairn_types::{
 };
 use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
+#[cfg(test)]
+pub(crate) mod counting;
+
 /// A component as its disk group knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalComponent {

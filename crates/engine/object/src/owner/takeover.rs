@@ -23,6 +23,9 @@ use crate::{
 
 pub(crate) use cairn_record::Won;
 
+#[cfg(test)]
+mod tests;
+
 /// How long a seizure waits for a seat that is connected and silent, once nothing else happens.
 const SEIZE_SILENCE: Duration = Duration::from_millis(1000);
 /// How often laggards of a config change are asked again.
