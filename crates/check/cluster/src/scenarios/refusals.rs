@@ -1,6 +1,7 @@
 //! The story of what is refused: it says why, and leaves nothing behind (P7, I9).
 
 use cairn_api::{ApiErrorKind, ApiResult, LocalManagement, v1};
+use cairn_types::format_bytes;
 use cairn_volume::{Session, SessionCounters};
 
 use super::{Scenario, Stage};
@@ -16,6 +17,7 @@ pub fn all() -> Vec<Scenario> {
         no_changes(),
         ailments(),
         unreadable(),
+        promises(),
         Scenario::new(
             "P7. what is refused says why",
             (
@@ -240,6 +242,61 @@ async fn bad_on_both(stage: Stage) -> Result<(), String> {
         }
     }
     stage.rest(true).await
+}
+
+/// Of what disks may become.
+fn promises() -> Scenario {
+    Scenario::new(
+        "P7. health names what thin disks may come to lack",
+        (
+            "that disks may become more than there is is told with both numbers, whichever host is asked, as long as it is so",
+            "a thin disk of 1 TiB is made; a host loses power, and its space counts no more; it comes back; the disk is deleted",
+        ),
+        (Shape::plain(4), 2),
+        promises_told,
+    )
+}
+
+async fn promises_told(stage: Stage) -> Result<(), String> {
+    const DISK: &str = "thin";
+    stage.ms(1000).await;
+    let at = stage.any();
+    nothing_lacks(&stage).await?;
+    let groups =
+        stage.cluster.manage(at, async |node| node.disk_group_list().await).await.map_err(|e| e.to_string())?;
+    let there_are = |without: &str| {
+        let counted = groups.iter().filter(|group| group.host_name != without);
+        format_bytes(counted.map(|group| group.capacity.raw_bytes).sum())
+    };
+    // Two copies, and some MiB of the other disk.
+    let all = format!("may become 2.00 TiB, copies included, and there are {}: 2.00 TiB are missing", there_are(""));
+    stage.cluster.create_disk(at, DISK, 1 << 40, None).await.map_err(|e| e.to_string())?;
+    stage.ms(2000).await;
+    for n in 0..stage.hosts() {
+        finds(&stage, n, "overcommitment", &all).await?;
+    }
+    let down = (at + 1) % stage.hosts();
+    stage.crash(down);
+    stage.ms(5000).await;
+    let less = format!("copies included, and there are {}", there_are(&format!("h{down}")));
+    finds(&stage, at, "overcommitment", &less).await?;
+    stage.start(down);
+    stage.healthy().await?;
+    finds(&stage, at, "overcommitment", &all).await?;
+    stage.cluster.delete_disk(at, DISK).await.map_err(|e| e.to_string())?;
+    stage.ms(2000).await;
+    nothing_lacks(&stage).await?;
+    stage.rest(false).await
+}
+
+/// No host finds that disks may become more than there is.
+async fn nothing_lacks(stage: &Stage) -> Result<(), String> {
+    for n in 0..stage.hosts() {
+        if finds(stage, n, "overcommitment", "").await.is_ok() {
+            return Err(format!("P7: h{n} finds that disks may become more than there is, and they may not"));
+        }
+    }
+    Ok(())
 }
 
 /// A check has a finding that has these words.
