@@ -1,12 +1,14 @@
 //! The story of what is refused: it says why, and leaves nothing behind (P7, I9).
 
 use cairn_api::{ApiErrorKind, ApiResult, LocalManagement, v1};
+use cairn_sim::Fault;
 use cairn_types::format_bytes;
 use cairn_volume::{Session, SessionCounters};
 
 use super::{Scenario, Stage};
 use crate::{
     bad_blocks::{Where, spoil_copies},
+    cluster::Cluster,
     rest,
     shape::Shape,
 };
@@ -18,6 +20,7 @@ pub fn all() -> Vec<Scenario> {
         ailments(),
         unreadable(),
         promises(),
+        full_file_system(),
         Scenario::new(
             "P7. what is refused says why",
             (
@@ -297,6 +300,47 @@ async fn nothing_lacks(stage: &Stage) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Of files that find no room.
+fn full_file_system() -> Scenario {
+    Scenario::new(
+        "P7. health tells a full file system from a failed device",
+        (
+            "a disk group whose cache file found no room is told so, one whose device failed is told that, whichever host is asked; a start heals both",
+            "a write of the log of a host with a copy finds no room; the host is started anew; another one fails",
+        ),
+        (Shape::plain(4), 2),
+        full_file_system_told,
+    )
+}
+
+async fn full_file_system_told(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let hurt = copies[stage.below(2) as usize];
+    let no_room = format!("host h{hurt} takes no writes: the file system of its cache device has no room");
+    let failed = format!("host h{hurt} does not work: ");
+    for (fault, told, other) in [(Fault::NoSpaceNext, &no_room, &failed), (Fault::WriteErrorNext, &failed, &no_room)] {
+        stage.say(format!("{fault:?} at h{hurt}"));
+        stage.host(hurt).disk(&Cluster::device_name(0, None)).inject(fault);
+        stage.ms(3000).await;
+        for n in 0..stage.hosts() {
+            finds(&stage, n, "disk-groups", told).await?;
+            if finds(&stage, n, "disk-groups", other).await.is_ok() {
+                return Err(format!("P7: h{n} takes a full file system and a failed device for one another"));
+            }
+        }
+        stage.host(hurt).kill();
+        stage.start(hurt);
+        stage.healthy().await?;
+        for n in 0..stage.hosts() {
+            if finds(&stage, n, "disk-groups", "").await.is_ok() {
+                return Err(format!("P7: h{n} finds a disk group that does not work, and all do"));
+            }
+        }
+    }
+    stage.rest(false).await
 }
 
 /// A check has a finding that has these words.
