@@ -10,8 +10,9 @@ use cairn_e2e::{
 
 const MIB: usize = 1 << 20;
 
-/// Goal: whole devices are enough. Method: the data directory of a host without a member of etcd is deleted; others write meanwhile;
-/// the host is started with the same configuration; then the only other copy's host dies. Two shards: each gets its own back.
+/// Goal: whole devices are enough. Method: the data directory of a host without a member of etcd is deleted; others
+/// write meanwhile; the host is started with its disk groups configured in the other order; then the only other copy's
+/// host dies. Two shards: each gets its own back.
 #[test]
 fn a_host_that_lost_its_data_directory_comes_back_with_its_disk_groups() {
     let shape = Shape { hosts: 4, hosts_with_disks: 4, shards: 2, cache_mib: 128, ..Shape::default() };
@@ -75,6 +76,12 @@ fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     let before = who(cluster)?;
     cluster.host_mut(LOST).stop()?;
     fs::remove_dir_all(cluster.host(LOST).folder.join("data")).map_err(|e| e.to_string())?;
+    // Dealt by their place in the configuration, each would go to the shard that it is not of.
+    for (one, other) in [("/cache.img", "/cache-2.img"), ("/capacity-1.img", "/capacity-2-1.img")] {
+        for (from, to) in [(one, "/one"), (other, one), ("/one", other)] {
+            cluster.host(LOST).reconfigure(from, to)?;
+        }
+    }
     (0..4).try_for_each(|at| write(cluster, reader, at, 2))?;
     cluster.restart(LOST)?;
     wait_until("it is the host that it was", Duration::from_secs(30), || {
