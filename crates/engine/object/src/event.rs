@@ -1,13 +1,13 @@
 //! What happened to objects, for the log and the time line of a host.
 
-use cairn_types::{ComponentId, DiskGroupId, HostId, ObjectId, ReplicaSetIndex};
+use cairn_types::{ComponentId, DiskGroupId, Epoch, HostId, ObjectId, ReplicaSetIndex};
 
 /// What happened, for the log and the time line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the line of each variant tells what its fields are
 pub enum ObjectEvent {
     /// This host became owner.
-    Owned { object: ObjectId, name: String, epoch_number: u64 },
+    Owned { object: ObjectId, name: String, epoch: Epoch },
     /// It is owner no longer.
     GivenUp { object: ObjectId, name: String, why: String },
     /// A component's state changed.

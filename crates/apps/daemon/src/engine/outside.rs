@@ -144,8 +144,8 @@ impl Outside<LinuxEnv> for Process {
     fn event(&self, event: ObjectEvent) {
         let host = self.name.as_str();
         match event {
-            ObjectEvent::Owned { name, epoch_number, .. } => {
-                tracing::info!(host, disk = name, epoch = epoch_number, "owns the disk");
+            ObjectEvent::Owned { name, epoch, .. } => {
+                tracing::info!(host, disk = name, epoch = epoch.number, "owns the disk");
             }
             ObjectEvent::GivenUp { name, why, .. } => {
                 tracing::info!(host, disk = name, "owns the disk no longer: {why}")

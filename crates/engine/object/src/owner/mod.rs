@@ -116,7 +116,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let before = all.borrow_mut().insert(owned.id, owned.clone());
         assert!(before.is_none(), "one host owns an object once");
         let (epoch, name) = (owned.epoch(), owned.name());
-        context.tell(ObjectEvent::Owned { object: owned.id, name, epoch_number: epoch.number });
+        context.tell(ObjectEvent::Owned { object: owned.id, name, epoch });
         let keeper = owned.clone();
         context.env.spawn(async move { keeper.keep().await });
         owned
