@@ -40,7 +40,7 @@ test-e2e: setup
 
 last-batches: setup
 	$(CARGO) build --release --locked -p cairnd -p cairn-cli
-	CAIRN_E2E_TRIALS=2000 $(CARGO) test --release --locked -p cairn-e2e --test last_batches -- --show-output
+	CAIRN_E2E_TRIALS=2000 $(CARGO) test --release --locked -p cairn-e2e --test last_batches -- --nocapture
 
 demo: setup
 	@scripts/demo.sh
