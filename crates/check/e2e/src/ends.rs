@@ -109,7 +109,7 @@ impl Ends {
     fn start_daemon(&mut self) -> Outcome<()> {
         let mut command = Command::new(program("cairnd"));
         command.arg("--config").arg(self.folder.join("cairnd.toml"));
-        command.args(["--embedded-hosts", "4", "--embedded-cache", "128MiB", "--embedded-capacity", "256MiB"]);
+        command.args(["--embedded-hosts", "4", "--embedded-cache", "64MiB", "--embedded-capacity", "48MiB"]);
         command.args(["--listen-api", "", "--listen-nbd", "", "--vhost-user-dir", "", "--data-dir"]).arg(&self.folder);
         self.daemon = Some(Process::start(command.env("NO_COLOR", "1"), &self.log)?);
         Ok(())

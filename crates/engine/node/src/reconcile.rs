@@ -176,8 +176,10 @@ impl<E: Env> Node<E> {
             // Something has come meanwhile: what was asked is old.
             return;
         }
-        if record.accepted.as_ref().is_some_and(|accepted| status.csn > accepted.csn.0) {
-            // The object went on without this seat; its promise to the same owner stood all the time.
+        let newer = |accepted: &Accepted| (status.epoch, status.csn) > (accepted.epoch, accepted.csn.0);
+        if record.accepted.as_ref().is_some_and(newer) {
+            // The object went on without this seat. Its owner may be the same; or a later one, whose number of the record may be the
+            // same, where this seat alone had accepted what the owner before it did not bring to its end.
             let hosts: Vec<_> = status.config.members.iter().map(|m| m.host).collect();
             if let Some((known, _)) = inner.objects.look_up(object, &hosts).await {
                 let _ = self.accept_here(disk_group, &known).await;
