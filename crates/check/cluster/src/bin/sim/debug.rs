@@ -165,6 +165,12 @@ impl Debugger {
                 let (settled, window) = (group.settled(info.id), group.window(info.id).len());
                 println!("    {:?} of {:?}: settled {settled:?}, {window} operations above", info.id, info.object);
             }
+            for (object, bytes) in group.records() {
+                match cairn_format::decode_seat_record(&bytes) {
+                    Some(record) => println!("    seat of {object:?}: {record:?}"),
+                    None => println!("    seat of {object:?}: a record that cannot be read"),
+                }
+            }
         }
     }
 
