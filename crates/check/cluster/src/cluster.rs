@@ -197,7 +197,8 @@ impl Outside<SimEnv> for SimOutside {
             let text = format!("{blocks} block(s) of {component:?} were bad");
             self.seen.borrow_mut().repairs.push(text);
         }
-        // Two hosts may win with one number after each other: the whole epoch has an order. A cloned machine's two processes may not.
+        // Two hosts may win with one number after each other: the whole epoch has an order. As an epoch names its host, this finds
+        // two processes of a cloned machine only; two owners at once show by what guests read.
         if let ObjectEvent::Owned { object, epoch, .. } = event {
             let me = (self.host.name().to_owned(), self.host.incarnation().0);
             let mut seen = self.seen.borrow_mut();

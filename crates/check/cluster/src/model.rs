@@ -1,8 +1,9 @@
 //! What a disk may hold: per 512-byte sector the writes that a read may return. Many may write a sector at once.
 //!
 //! Every write has a value of its own and a moment when it began. Once it is known to have happened it also has a moment by
-//! which it had: it was acknowledged, or somebody has read it. A read that began later than such a moment of a write *w* must not return
-//! anything that was over before *w* began; and what had happened before a read began that found something else never comes back.
+//! which it had: it was acknowledged, or somebody has read it. A read that began later than such a moment of a write *w* must
+//! not return anything that was over before *w* began; and what had happened before a read began that found something else
+//! never comes back.
 //!
 //! Blocks whose only source was spoiled may end a request with a media error, until they are written: those and no others.
 //!

@@ -28,8 +28,8 @@ use crate::{
     tier::Tier,
 };
 
-/// Attempts before the check gives up on a group whose map never rests. They are a millisecond apart; what a full log has to
-/// destage takes a second or two, one transaction after the other.
+/// Attempts before the check gives up on a group whose map never rests. They are a millisecond apart and more: ten seconds at least, so
+/// that only a map that never rests is told. Twenty were too few where destage had much to do.
 const ATTEMPTS: u32 = 10_000;
 
 impl<E: Env> DiskGroup<E> {
