@@ -26,7 +26,7 @@ const SEEDS: std::ops::Range<u64> = 1..121;
 const SEEDS_OF_SHARDS: std::ops::Range<u64> = 1..31;
 
 /// Seeds that failed once, each with what was wrong. They stay, whatever the plan of the seed has become since.
-const FAILED_ONCE: [(u64, &str); 23] = [
+const FAILED_ONCE: [(u64, &str); 24] = [
     (69, "a component that was replaced while its host's devices were rolled back stayed there for ever"),
     (109, "slots of a component that was deleted while its device had failed stayed counted as in use"),
     (
@@ -52,6 +52,10 @@ const FAILED_ONCE: [(u64, &str); 23] = [
     (6200, "a host that was met and fell silent soon after a start was waited for"),
     (7907, "a repeated request was acknowledged by an owner that had ended, from what only its own copy held"),
     (2520, "a log write that failed while the segment was to be left for destage ended the process"),
+    (
+        8629,
+        "what a growth that was cut short had made stayed where a host that did not become owner had been promised more",
+    ),
     (9126, "the owner of a disk at rest was not told that a device had failed under one of its copies"),
     (6091, "the check of a store gave up on a map that was busy for some twenty milliseconds"),
     (

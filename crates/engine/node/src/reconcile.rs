@@ -117,7 +117,7 @@ impl<E: Env> Node<E> {
         hosts.dedup();
         let changes = inner.peer_changes.get();
         let Some((known, owner)) = inner.objects.look_up(object, &hosts).await else { return };
-        if self.remove_if_gone(disk_group, &record, &known).await {
+        if self.remove_if_gone(disk_group, &record, &known, owner).await {
             return;
         }
         // Whoever asked too few knows nothing: just after a start only this host's own record answers.
@@ -168,10 +168,6 @@ impl<E: Env> Node<E> {
         };
         let changes = inner.peer_changes.get();
         let Some(status) = self.ask_owner(object, owner).await else { return };
-        if status.epoch < record.promised {
-            // Not the owner that this seat has promised itself to: what it does not know may be its successor's.
-            return;
-        }
         if inner.seats.record(disk_group, object).as_ref() != Some(&record) {
             // Something has come meanwhile: what was asked is old.
             return;
@@ -182,8 +178,12 @@ impl<E: Env> Node<E> {
             // same, where this seat alone had accepted what the owner before it did not bring to its end.
             let hosts: Vec<_> = status.config.members.iter().map(|m| m.host).collect();
             if let Some((known, _)) = inner.objects.look_up(object, &hosts).await {
-                let _ = self.accept_here(disk_group, &known).await;
+                self.go_on_here(disk_group, &known, &status).await;
             }
+            return;
+        }
+        if status.epoch < record.promised {
+            // Not the owner that this seat has promised itself to: what it does not know may be its successor's.
             return;
         }
         for component in unnamed.into_iter().filter(|c| !status.wants(*c)) {
@@ -208,6 +208,16 @@ impl<E: Env> Node<E> {
         objects.command(owner?, object, OwnerCommand::Status).await.ok()
     }
 
+    /// Gives a seat the record that the object has without it. It refuses where it has promised more than the owner has, to a host that
+    /// did not become owner; if that record is in effect and leaves the seat out, the seat goes nevertheless.
+    async fn go_on_here(&self, disk_group: DiskGroupId, known: &Accepted, status: &ObjectStatus) {
+        let in_effect = (known.epoch, known.csn.0) == (status.epoch, status.csn);
+        if self.accept_here(disk_group, known).await.is_err() && in_effect {
+            // Refused once more where it is not left out.
+            let _ = self.inner.seats.leave(disk_group, known).await;
+        }
+    }
+
     /// Gives the seat a record that others have accepted: it accepts it like from the owner that proposed it, or refuses it.
     async fn accept_here(&self, disk_group: DiskGroupId, known: &Accepted) -> Result<(), Refusal> {
         let inner = &self.inner;
@@ -226,7 +236,13 @@ impl<E: Env> Node<E> {
     }
 
     /// True: what this seat held was removed.
-    async fn remove_if_gone(&self, disk_group: DiskGroupId, record: &SeatRecord, known: &Accepted) -> bool {
+    async fn remove_if_gone(
+        &self,
+        disk_group: DiskGroupId,
+        record: &SeatRecord,
+        known: &Accepted,
+        owner: Option<HostId>,
+    ) -> bool {
         let Some(store) = self.inner.seats.store(disk_group) else { return true };
         let mut gone = false;
         for component in LocalStore::components_of(&store, record.object) {
@@ -238,6 +254,11 @@ impl<E: Env> Node<E> {
             gone = true;
             // The seat has to see the record that allows the removal.
             if self.accept_here(disk_group, known).await.is_err() {
+                if let Some(owner) = owner
+                    && let Some(status) = self.ask_owner(record.object, owner).await
+                {
+                    self.go_on_here(disk_group, known, &status).await;
+                }
                 continue;
             }
             self.delete_here(disk_group, component.component, record.object).await;

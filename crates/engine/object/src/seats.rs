@@ -2,7 +2,8 @@
 //!
 //! Promises    S1  a request of an epoch below the promise, or of another session, leaves no trace       (I1)
 //!             S2  a promise is durable, and so is every earlier append of the object, before it is answered
-//!             S3  a component is removed only on a tombstone, on a closed config without it, or while nascent
+//!             S3  a component is removed only on a tombstone, on a closed config without it, while nascent, or where a decided
+//!                 closed config without it came after the record that names it
 //!             S4  a seat that may have forgotten what it promised has no vote and grants no lease until it is told (docs/adr/0017)
 //! Assumes     `LocalStore::append` enqueues in call order; so everything here that must not be reordered happens
 //!             before the returned future is first polled
@@ -552,22 +553,30 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let Some(group) = groups.get_mut(&disk_group) else {
             return ready(Err(Refusal::NotFound)).boxed();
         };
-        let mut durable = Vec::new();
-        for component in group.store.components_of(object).into_iter().map(|c| c.component) {
-            group.admitted.remove(&component);
-            group.in_sync.remove(&component);
-            durable.push(group.store.append(Change::DeleteComponent { component }).boxed());
+        let durable = group.remove_all(object);
+        self.inner.leases.forget(disk_group, object);
+        Box::pin(durable)
+    }
+
+    /// S3: removes all that a disk group holds of an object that went on without it. `decided` is a closed record that is in effect or was,
+    /// above what the seat has accepted. It counts whatever the seat has promised: no owner after it can miss it, and what it leaves
+    /// out, of what was named before it, nobody names again.
+    ///
+    /// # Errors
+    /// [`Refusal::Invalid`]: the record says nothing of that kind about what is here; nothing is removed.
+    pub fn leave(&self, disk_group: DiskGroupId, decided: &Accepted) -> LocalBoxFuture<'static, Result<(), Refusal>> {
+        let object = decided.config.object;
+        let mut groups = self.inner.groups.borrow_mut();
+        let Some(group) = groups.get_mut(&disk_group) else {
+            return ready(Err(Refusal::NotFound)).boxed();
+        };
+        if !group.is_left_out(decided) {
+            let why = "the record does not leave out what the disk group has of the object";
+            return ready(Err(Refusal::Invalid(why.into()))).boxed();
         }
-        if group.seats.remove(&object).is_some() {
-            self.inner.leases.forget(disk_group, object);
-            durable.push(group.store.append(Change::Record { object, bytes: Bytes::new() }).boxed());
-        }
-        Box::pin(async move {
-            for one in durable {
-                one.await?;
-            }
-            Ok(())
-        })
+        let durable = group.remove_all(object);
+        self.inner.leases.forget(disk_group, object);
+        Box::pin(durable)
     }
 
     fn who_has(&self, object: ObjectId) -> LocalBoxFuture<'static, Served> {
@@ -585,6 +594,33 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
 }
 
 impl<S: LocalStore> Group<S> {
+    /// Whether the object went on without this disk group ([`cairn_record::left_out`]).
+    fn is_left_out(&self, decided: &Accepted) -> bool {
+        let object = decided.config.object;
+        let Some(own) = self.seats.get(&object).and_then(|record| record.accepted.as_ref()) else { return false };
+        let here = self.store.components_of(object).into_iter().map(|c| c.component);
+        cairn_record::left_out(own, decided, self.store.disk_group(), here)
+    }
+
+    /// Removes the object's components and its record; it is done once that is durable.
+    fn remove_all(&mut self, object: ObjectId) -> impl Future<Output = Result<(), Refusal>> + 'static {
+        let mut durable = Vec::new();
+        for component in self.store.components_of(object).into_iter().map(|c| c.component) {
+            self.admitted.remove(&component);
+            self.in_sync.remove(&component);
+            durable.push(self.store.append(Change::DeleteComponent { component }).boxed());
+        }
+        if self.seats.remove(&object).is_some() {
+            durable.push(self.store.append(Change::Record { object, bytes: Bytes::new() }).boxed());
+        }
+        async move {
+            for one in durable {
+                one.await?;
+            }
+            Ok(())
+        }
+    }
+
     /// Makes the record the object's, if `by` finds that right.
     fn take(
         &mut self,

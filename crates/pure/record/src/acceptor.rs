@@ -2,7 +2,7 @@
 //!
 //! A seat never goes back: its promise only grows, and so does (epoch, csn) of what it accepted.
 
-use cairn_types::{Accepted, ComponentId, Csn, Epoch, HostId, Incarnation, OpId, SeatRecord};
+use cairn_types::{Accepted, ComponentId, Csn, DiskGroupId, Epoch, HostId, Incarnation, OpId, SeatRecord};
 
 /// What has to happen before the answer may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,24 @@ pub fn learn(record: &mut SeatRecord, proposal: Accepted) -> Result<BeforeSend, 
     record.promised = proposal.epoch;
     record.accepted = Some(proposal);
     Ok(BeforeSend::PersistRecord)
+}
+
+/// Whether a seat may go, with the components `here`, because `decided` is in effect or was: a closed record above the one that it
+/// accepted, which has no member in its disk group.
+///
+/// What it has promised does not matter then: no owner after that record can miss it, and what was named before it and not in it,
+/// nobody names again. A component that the seat's record does not name may be one that an owner is about to name.
+pub fn left_out(
+    accepted: &Accepted,
+    decided: &Accepted,
+    disk_group: DiskGroupId,
+    mut here: impl Iterator<Item = ComponentId>,
+) -> bool {
+    let configs = || [Some(&accepted.config), accepted.base.as_deref()].into_iter().flatten();
+    decided.base.is_none()
+        && (accepted.epoch, accepted.csn) < (decided.epoch, decided.csn)
+        && decided.config.members.iter().all(|m| m.disk_group != disk_group)
+        && here.all(|component| configs().any(|config| config.member(component).is_some()))
 }
 
 #[cfg(test)]

@@ -20,7 +20,9 @@ mod lease;
 mod seizure;
 mod settle;
 
-pub use acceptor::{AcceptRefused, BeforeSend, PromiseRefused, accept, decided_in_sync, learn, next_epoch, promise};
+pub use acceptor::{
+    AcceptRefused, BeforeSend, PromiseRefused, accept, decided_in_sync, learn, left_out, next_epoch, promise,
+};
 pub use change::{ChangeEffect, ConfigChange};
 pub use lease::{Grants, LEASE_MARGIN_PARTS, PeerLeases, PendingConfirm};
 pub use seizure::{Seizure, SeizureEffect, SeizureFailure, Won};

@@ -18,6 +18,8 @@ pub(crate) struct Counting {
     pub(crate) appended: Rc<Cell<usize>>,
     /// What it holds when it is opened.
     pub(crate) record: Option<SeatRecord>,
+    /// Components of the object.
+    pub(crate) components: Vec<ComponentId>,
 }
 
 impl LocalStore for Counting {
@@ -43,8 +45,9 @@ impl LocalStore for Counting {
     fn component(&self, _: ComponentId) -> Option<LocalComponent> {
         None
     }
-    fn components_of(&self, _: ObjectId) -> Vec<LocalComponent> {
-        Vec::new()
+    fn components_of(&self, object: ObjectId) -> Vec<LocalComponent> {
+        let of = |c: &ComponentId| LocalComponent { component: *c, object, size_blocks: 0, lost: false };
+        self.components.iter().map(of).collect()
     }
     fn record_bytes_max(&self) -> usize {
         self.most

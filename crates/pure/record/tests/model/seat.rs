@@ -147,6 +147,17 @@ impl SeatNode {
         }
     }
 
+    /// All that it has is removed, durably: it is no seat of the object any more, and never will be again.
+    pub fn leave(&mut self) {
+        let before = (self.record.take(), std::mem::take(&mut self.component));
+        self.admitted = None;
+        self.older = None;
+        if let Some(grants) = &mut self.grants {
+            grants.forget(seat_of(self.letter).disk_group, OBJECT);
+        }
+        self.log(Batch { before, answers: Vec::new(), heard: true });
+    }
+
     /// Becomes `filled`, durably: a copy that was waited for.
     pub fn become_filled(&mut self, filled: Self) {
         let before = (self.record.clone(), self.component.clone());

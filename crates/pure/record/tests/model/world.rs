@@ -2,17 +2,19 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cairn_record::Grants;
-use cairn_types::{OpId, Time};
+use cairn_record::{Grants, left_out};
+use cairn_types::{ComponentId, OpId, Time};
 
 use super::{
     BLOCKS, Canary, closed, config_of, epoch,
     explore::resync,
     ghost::Ghost,
-    letter_of,
+    id_of, letter_of,
     message::{Body, Msg},
     owner::{Event, Out, OwnerNode, Phase},
+    picture_of,
     seat::{SeatNode, Seen},
+    seat_of,
 };
 
 /// Duration of a lease in the model.
@@ -59,6 +61,9 @@ pub struct Counts {
     pub reads: usize,
     pub changes: usize,
     pub activated: usize,
+    /// Seats that were left out and went, and those of them that had promised more than the owner that they heard it from.
+    pub left: usize,
+    pub left_ahead: usize,
 }
 
 /// The cluster.
@@ -67,6 +72,8 @@ pub struct World {
     /// Steps in which power goes everywhere, and what it takes.
     power_cuts: Vec<usize>,
     power: Rng,
+    /// Chance of seats that are left out and go.
+    leaving: Rng,
     pub canary: Canary,
     pub owners: Vec<OwnerNode>,
     pub seats: Vec<SeatNode>,
@@ -115,6 +122,7 @@ impl World {
         let mut world = Self {
             power,
             power_cuts,
+            leaving: Rng(seed ^ 0x006c_6561_7665),
             owners: (0..owners).map(|n| OwnerNode::new(n, canary, first.clone(), Some(LEASE))).collect(),
             ghost: Ghost::new(&first),
             net: Vec::new(),
@@ -173,6 +181,9 @@ impl World {
         if let Some(place) = self.late.iter().position(|(due, _)| *due <= self.counts.steps) {
             let (_, msg) = self.late.swap_remove(place);
             self.net.insert(0, msg);
+        }
+        if self.leaving.one_in(4) {
+            self.leave()?;
         }
         match self.rng.below(100) {
             0..62 => self.deliver_any(),
@@ -251,6 +262,33 @@ impl World {
                 self.say(|| format!("a bit of one of the last batches of {letter} is flipped"));
             }
         }
+        self.check()
+    }
+
+    /// A seat that a closed record in effect leaves out goes, with all that it has promised: it hears of it from the record's owner, who may
+    /// have been superseded.
+    fn leave(&mut self) -> Result<(), String> {
+        let owner = self.leaving.below(self.owners.len());
+        let Some(serving) = self.owners[owner].serving().filter(|serving| serving.change.is_none()) else {
+            return Ok(());
+        };
+        let decided = closed(serving.epoch, serving.csn.0, serving.config.clone());
+        // Mostly one that has promised more than that owner has: there are few.
+        let any = self.leaving.one_in(5);
+        let goes = |seat: &&mut SeatNode| {
+            if !any && seat.promised() <= decided.epoch {
+                return false;
+            }
+            let accepted = seat.record.as_ref().and_then(|record| record.accepted.as_ref());
+            let here = std::iter::once(ComponentId(id_of(seat.letter)));
+            accepted.is_some_and(|own| left_out(own, &decided, seat_of(seat.letter).disk_group, here))
+        };
+        let Some(seat) = self.seats.iter_mut().find(goes) else { return Ok(()) };
+        let (letter, ahead) = (seat.letter, seat.promised() > decided.epoch);
+        seat.leave();
+        self.counts.left += 1;
+        self.counts.left_ahead += usize::from(ahead);
+        self.say(|| format!("{letter} goes: {} leaves it out", picture_of(&decided.config)));
         self.check()
     }
 

@@ -29,7 +29,7 @@ fn grown_to(members: u128, most: usize) -> (Result<Csn, ChangeError>, u32, usize
     };
     let (base, target) = (of(3), of(members).config);
     let seat = SeatRecord { object: ObjectId(1), promised: base.epoch, accepted: Some(base.clone()) };
-    let store = Counting { most, appended: Rc::default(), record: Some(seat) };
+    let store = Counting { most, appended: Rc::default(), record: Some(seat), components: Vec::new() };
     let rpc = Rpc::new(env.clone());
     let leases = Leases::new(env.clone(), rpc.clone(), LeaseOptions::default());
     let seats = Seats::new(env.clone(), leases.clone());
