@@ -94,9 +94,6 @@ pub enum Cluster {
         /// Seconds that a component may be absent before it is replaced
         #[arg(long, value_name = "SECONDS")]
         repair_delay_s: Option<u64>,
-        /// Milliseconds that a lease lasts
-        #[arg(long, value_name = "MS")]
-        lease_ms: Option<u64>,
     },
 }
 

@@ -120,7 +120,7 @@ fn refusals_say_cause_and_remedy() {
         "disk-group remove fff --yes",
         "disk-group create --host host-4 --cache /dev/a --capacity /dev/b",
         "disk-group create --cache /dev/a --capacity /dev/b --overwrite",
-        "cluster settings --lease-ms 1",
+        "cluster settings --repair-delay-s 9999999",
         "cache clear",
         "cache clear --host host-9",
         "counters --since /nonexistent.json",

@@ -66,6 +66,9 @@ struct Stored {
     incarnation: Incarnation,
     #[serde(default)]
     cluster: Option<ClusterId>,
+    /// Of the cluster; earlier builds kept none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_ms: Option<u64>,
 }
 
 /// Whether another process holds the data directory.
@@ -108,6 +111,7 @@ impl Identity {
                 host: HostId::from_random(random_u64()?, random_u64()?),
                 incarnation: Incarnation(0),
                 cluster: None,
+                lease_ms: None,
             },
         };
         stored.incarnation.0 += 1;
@@ -130,6 +134,24 @@ impl Identity {
         self.stored.cluster
     }
 
+    /// Milliseconds of the cluster's lease, once the cluster has told it.
+    pub fn lease_ms(&self) -> Option<u64> {
+        self.stored.lease_ms
+    }
+
+    /// Keeps the cluster's lease, durably, unless one is kept: whoever counted with another one might serve at the same time.
+    ///
+    /// # Errors
+    /// [`IdentityError::Io`].
+    pub fn keep_lease(&mut self, lease_ms: u64) -> Result<(), IdentityError> {
+        if self.stored.lease_ms.is_none() {
+            let kept = Stored { lease_ms: Some(lease_ms), ..self.stored.clone() };
+            write(&self.dir, &kept)?;
+            self.stored = kept;
+        }
+        Ok(())
+    }
+
     /// Becomes the host that the devices at hand belong to, durably: for a host that lost its data directory. `incarnation` is
     /// higher than all that the host has had.
     ///
@@ -144,7 +166,7 @@ impl Identity {
         if let Some(has) = self.stored.cluster {
             return Err(IdentityError::OtherCluster { dir: self.dir.clone(), has, wants: cluster });
         }
-        let was = Stored { host, incarnation, cluster: Some(cluster) };
+        let was = Stored { host, incarnation, cluster: Some(cluster), lease_ms: None };
         write(&self.dir, &was)?;
         self.stored = was;
         Ok(())

@@ -64,3 +64,19 @@ fn only_a_host_of_no_cluster_takes_an_identity_back() {
     let error = identity.take_back(HostId(8), ClusterId(5), Incarnation(1)).unwrap_err();
     assert!(matches!(error, IdentityError::OtherCluster { .. }), "{error}");
 }
+
+/// Goal: the lease stays what the cluster was made with, and identities of earlier builds, which have none, are read. Method: such a
+/// file, a lease that is kept, another one.
+#[test]
+fn a_host_keeps_the_lease_of_its_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let earlier = format!("{{\"host\": \"{}\", \"incarnation\": 3, \"cluster\": null}}", HostId(7));
+    fs::write(dir.path().join(FILE), earlier).unwrap();
+    let mut identity = Identity::open(dir.path()).unwrap();
+    assert_eq!((identity.incarnation(), identity.lease_ms()), (Incarnation(4), None));
+    identity.join(ClusterId(5)).unwrap();
+    identity.keep_lease(2000).unwrap();
+    identity.keep_lease(20_000).unwrap();
+    drop(identity);
+    assert_eq!(Identity::open(dir.path()).unwrap().lease_ms(), Some(2000));
+}

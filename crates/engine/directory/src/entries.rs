@@ -54,7 +54,8 @@ pub struct ClusterSettings {
     pub version: u64,
     /// How long an absent component may stay away before it is rebuilt elsewhere; 60 min.
     pub repair_delay_ms: u64,
-    /// How long an owner may serve without hearing from a majority; 2 s. Hosts read it when they start.
+    /// How long an owner may serve without hearing from a majority; 2 s. It stays as long as the cluster: each host reads it when it
+    /// joins, and keeps it.
     pub lease_ms: u64,
     /// The policy of disks that are created without one.
     pub default_policy: Name,

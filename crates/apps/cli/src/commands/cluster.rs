@@ -18,8 +18,8 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
             let status = context.client.cluster_status().await?;
             output::show(context.format, &status, show_status)
         }
-        Cluster::Settings { repair_delay_s, lease_ms } => {
-            let patch = ClusterSettingsPatch { repair_delay_s, lease_ms };
+        Cluster::Settings { repair_delay_s } => {
+            let patch = ClusterSettingsPatch { repair_delay_s };
             let settings = match patch == ClusterSettingsPatch::default() {
                 true => context.client.cluster_settings().await?,
                 false => context.client.cluster_settings_set(&patch).await?,
@@ -67,7 +67,7 @@ fn show_status(status: &ClusterStatus) -> String {
 fn show_settings(settings: &ClusterSettings) -> String {
     output::pairs([
         ("repair_delay_s", format!("{} ({})", settings.repair_delay_s, duration(settings.repair_delay_s))),
-        ("lease_ms", settings.lease_ms.to_string()),
+        ("lease_ms", format!("{} (as the cluster was made)", settings.lease_ms)),
     ])
 }
 

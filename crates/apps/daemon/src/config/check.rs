@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, check_name};
+use cairn_api::v1::{ClusterSettings, check_name};
 
-use super::{Config, ConfigError, DirectoryKind, DiskGroupConfig, ListenConfig};
+use super::{ClusterConfig, Config, ConfigError, DirectoryKind, DiskGroupConfig, ListenConfig};
 
 /// Shards of a server, at most. Each keeps a connection to every other of the cluster, and asks it twice a second.
 pub const SHARDS_MAX: u32 = 8;
@@ -41,11 +41,9 @@ impl Config {
         ] {
             check_name(what, name).map_err(|error| bad(key, &error.to_string()))?;
         }
-        let patch = ClusterSettingsPatch {
-            repair_delay_s: Some(self.cluster.repair_delay_s),
-            lease_ms: Some(self.cluster.lease_ms),
-        };
-        patch.apply(&ClusterSettings::default()).map_err(|error| bad("cluster", &error.to_string()))?;
+        let ClusterConfig { repair_delay_s, lease_ms, .. } = self.cluster;
+        let settings = ClusterSettings { repair_delay_s, lease_ms };
+        settings.check().map_err(|error| bad("cluster", &error.to_string()))?;
         if !(1..=SHARDS_MAX).contains(&self.host.shards) {
             return Err(bad("host.shards", &format!("{} shards, a host has 1 to {SHARDS_MAX}", self.host.shards)));
         }

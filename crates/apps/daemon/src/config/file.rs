@@ -36,7 +36,7 @@ pub struct Config {
 pub struct ClusterConfig {
     /// The cluster's name.
     pub name: String,
-    /// For a cluster that is being made: milliseconds that a lease lasts.
+    /// For a cluster that is being made, which keeps it: milliseconds that a lease lasts.
     pub lease_ms: u64,
     /// For a cluster that is being made: seconds that a component may be absent before it is replaced.
     pub repair_delay_s: u64,

@@ -7,7 +7,7 @@ use super::Config;
 /// What stands beside each key: meaning, unit, off value.
 const NOTES: &[(&str, &str)] = &[
     ("cluster.name", "the same on all hosts"),
-    ("cluster.lease_ms", "for a new cluster; milliseconds, 1000..60000; later: cairn cluster settings"),
+    ("cluster.lease_ms", "for a new cluster, which keeps it; milliseconds, 1000..60000"),
     ("cluster.repair_delay_s", "for a new cluster; seconds until an absent component is replaced"),
     ("host.name", "\"\": the machine's host name"),
     ("host.fault_domain", "hosts that fail together; \"\": the host by itself"),

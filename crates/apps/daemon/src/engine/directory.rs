@@ -28,6 +28,10 @@ const TELL_EVERY: Duration = Duration::from_secs(4);
 pub struct ClusterDirectory {
     /// Which cluster.
     pub cluster: ClusterId,
+    /// Milliseconds of its lease.
+    pub lease_ms: u64,
+    /// The cluster has told it: hosts keep it.
+    lease_is_told: bool,
     /// Its typed entries.
     pub registry: Registry,
     /// "embedded" or "etcd".
@@ -59,6 +63,31 @@ pub fn open_directory<'a>(
 
 async fn open(plan: &Plan, identities: &[Identity]) -> Result<ClusterDirectory, StartError> {
     let known = identities.iter().find_map(Identity::cluster);
+    let mut directory = open_known(plan, identities, known).await?;
+    let told = match identities.iter().find_map(Identity::lease_ms) {
+        Some(kept) => Some(kept),
+        // A host of an earlier build kept none. Without a directory it goes on with the one of its configuration, as then.
+        None if known.is_some() => {
+            let settings = tokio::time::timeout(TELL_EVERY, directory.registry.settings()).await;
+            settings.ok().and_then(Result::ok).map(|settings| settings.lease_ms)
+        }
+        None => Some(directory.registry.settings().await.map_err(StartError::refused)?.lease_ms),
+    };
+    directory.lease_is_told = told.is_some();
+    directory.lease_ms = told.unwrap_or(plan.settings.lease_ms);
+    if directory.lease_ms != plan.settings.lease_ms {
+        let (lease_ms, configured_ms) = (directory.lease_ms, plan.settings.lease_ms);
+        tracing::info!(lease_ms, configured_ms, "the cluster keeps the lease that it was made with");
+    }
+    Ok(directory)
+}
+
+async fn open_known(
+    plan: &Plan,
+    identities: &[Identity],
+    known: Option<ClusterId>,
+) -> Result<ClusterDirectory, StartError> {
+    let (lease_ms, lease_is_told) = (plan.settings.lease_ms, false);
     Ok(match &plan.directory {
         DirectoryPlan::Embedded { path } => {
             // A directory that was lost with the data directory comes back from the records on the devices.
@@ -66,7 +95,15 @@ async fn open(plan: &Plan, identities: &[Identity]) -> Result<ClusterDirectory, 
             let directory: Arc<dyn Directory> = open_embedded_file(path, cluster).map_err(StartError::refused)?;
             let registry = Registry::new(directory);
             init(&registry, plan, cluster).await.map_err(StartError::refused)?;
-            ClusterDirectory { cluster, registry, kind: "embedded", member: None, runtime: None }
+            ClusterDirectory {
+                cluster,
+                lease_ms,
+                lease_is_told,
+                registry,
+                kind: "embedded",
+                member: None,
+                runtime: None,
+            }
         }
         DirectoryPlan::Etcd { endpoints, run_member, config } => {
             etcd(plan, known, new_cluster(identities), endpoints, *run_member, config).await?
@@ -74,12 +111,16 @@ async fn open(plan: &Plan, identities: &[Identity]) -> Result<ClusterDirectory, 
     })
 }
 
-/// Hosts without a cluster join the directory's.
+/// Hosts without a cluster join the directory's, and keep its lease.
 ///
 /// # Errors
 /// A host belongs to another one.
 pub fn join(directory: &ClusterDirectory, identities: &mut [Identity]) -> Result<(), StartError> {
-    identities.iter_mut().try_for_each(|identity| identity.join(directory.cluster)).map_err(StartError::refused)
+    let join = |identity: &mut Identity| {
+        identity.join(directory.cluster)?;
+        if directory.lease_is_told { identity.keep_lease(directory.lease_ms) } else { Ok(()) }
+    };
+    identities.iter_mut().try_for_each(join).map_err(StartError::refused)
 }
 
 /// Host ids are random, so one made from the first is as good as a fresh draw.
@@ -122,7 +163,8 @@ async fn etcd(
     if known.is_none() {
         init(&registry, plan, cluster).await.map_err(StartError::refused)?;
     }
-    Ok(ClusterDirectory { cluster, registry, kind: "etcd", member, runtime: Some(runtime) })
+    let (lease_ms, lease_is_told) = (plan.settings.lease_ms, false);
+    Ok(ClusterDirectory { cluster, lease_ms, lease_is_told, registry, kind: "etcd", member, runtime: Some(runtime) })
 }
 
 /// The meeting place of hosts that know only the cluster's name: settings there name the cluster's id.

@@ -156,7 +156,7 @@ async fn start_one(
 fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Result<NodeOptions, StartError> {
     let HostParts { plan, host: host_plan, directory, .. } = parts;
     let name = |text: &str| Name::new(text).map_err(|e| StartError::refused(e.to_string()));
-    let lease = Duration::from_millis(plan.settings.lease_ms);
+    let lease = Duration::from_millis(directory.lease_ms);
     let mut nbd_addresses = Vec::new();
     if let Some(mut nbd) = host_plan.nbd {
         // "Everywhere" is no address to go to: the one that peers use is one of this machine.

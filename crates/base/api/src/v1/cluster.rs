@@ -63,13 +63,34 @@ pub struct ClusterStatus {
 pub struct ClusterSettings {
     /// Seconds that a component may be absent before it is replaced.
     pub repair_delay_s: u64,
-    /// Milliseconds that a lease lasts: how long a silent owner holds its disks. Takes effect for new sessions.
+    /// Milliseconds that a lease lasts: how long a silent owner holds its disks. Chosen when the cluster is made, and never changed:
+    /// hosts that count with leases of two lengths could both serve a disk.
     pub lease_ms: u64,
 }
 
 impl Default for ClusterSettings {
     fn default() -> Self {
         Self { repair_delay_s: 3600, lease_ms: 2000 }
+    }
+}
+
+impl ClusterSettings {
+    /// Whether each setting is within its bounds.
+    ///
+    /// # Errors
+    /// [`crate::ApiErrorKind::Invalid`] naming the setting and its bounds.
+    pub fn check(&self) -> crate::ApiResult<()> {
+        // A lease under two heartbeats (500 ms apart) lapses by itself; over a minute every failover looks like an outage.
+        if !(1000..=60_000).contains(&self.lease_ms) {
+            return Err(crate::ApiError::invalid(format!("lease_ms is {}, it goes from 1000 to 60000", self.lease_ms)));
+        }
+        if self.repair_delay_s > 30 * 86_400 {
+            return Err(crate::ApiError::invalid(format!(
+                "repair_delay_s is {}, the most is 2592000 (30 days)",
+                self.repair_delay_s
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -80,9 +101,6 @@ pub struct ClusterSettingsPatch {
     /// See [`ClusterSettings::repair_delay_s`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair_delay_s: Option<u64>,
-    /// See [`ClusterSettings::lease_ms`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease_ms: Option<u64>,
 }
 
 impl crate::Request for ClusterSettingsPatch {}
@@ -93,20 +111,8 @@ impl ClusterSettingsPatch {
     /// # Errors
     /// [`crate::ApiErrorKind::Invalid`] naming the setting and its bounds.
     pub fn apply(&self, to: &ClusterSettings) -> crate::ApiResult<ClusterSettings> {
-        let new = ClusterSettings {
-            repair_delay_s: self.repair_delay_s.unwrap_or(to.repair_delay_s),
-            lease_ms: self.lease_ms.unwrap_or(to.lease_ms),
-        };
-        // A lease under two heartbeats (500 ms apart) lapses by itself; over a minute every failover looks like an outage.
-        if !(1000..=60_000).contains(&new.lease_ms) {
-            return Err(crate::ApiError::invalid(format!("lease_ms is {}, it goes from 1000 to 60000", new.lease_ms)));
-        }
-        if new.repair_delay_s > 30 * 86_400 {
-            return Err(crate::ApiError::invalid(format!(
-                "repair_delay_s is {}, the most is 2592000 (30 days)",
-                new.repair_delay_s
-            )));
-        }
+        let new = ClusterSettings { repair_delay_s: self.repair_delay_s.unwrap_or(to.repair_delay_s), ..to.clone() };
+        new.check()?;
         Ok(new)
     }
 }

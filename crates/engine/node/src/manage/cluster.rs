@@ -47,7 +47,9 @@ impl<E: Env> Node<E> {
 
     pub(crate) async fn cluster_settings(&self) -> ApiResult<v1::ClusterSettings> {
         let known = self.settings().ok_or_else(|| ApiError::unavailable("the settings are not known yet"))?;
-        Ok(v1::ClusterSettings { repair_delay_s: known.repair_delay_ms / 1000, lease_ms: known.lease_ms })
+        // The lease that this host counts with.
+        let lease_ms = self.inner.options.leases.lease.as_millis() as u64;
+        Ok(v1::ClusterSettings { repair_delay_s: known.repair_delay_ms / 1000, lease_ms })
     }
 
     pub(crate) async fn cluster_settings_set(&self, patch: v1::ClusterSettingsPatch) -> ApiResult<v1::ClusterSettings> {
@@ -55,7 +57,6 @@ impl<E: Env> Node<E> {
         let update = self.inner.registry.update::<ClusterSettings>(&TheCluster, |known| {
             Ok(known.map(|k| ClusterSettings {
                 repair_delay_ms: next.repair_delay_s * 1000,
-                lease_ms: next.lease_ms,
                 version: k.version + 1,
                 ..k.clone()
             }))
