@@ -198,7 +198,7 @@ impl Outside<SimEnv> for SimOutside {
             self.seen.borrow_mut().repairs.push(text);
         }
         // Two hosts may win with one number after each other: the whole epoch has an order. As an epoch names its host, this finds
-        // two processes of a cloned machine only; two owners at once show by what guests read.
+        // two processes of a cloned machine only; two owners at once are found by `check_owners`.
         if let ObjectEvent::Owned { object, epoch, .. } = event {
             let me = (self.host.name().to_owned(), self.host.incarnation().0);
             let mut seen = self.seen.borrow_mut();
@@ -664,6 +664,26 @@ impl Cluster {
     /// Faults injected, by kind.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.borrow().clone()
+    }
+
+    /// P3: at no moment may two hosts answer for one disk. Asked whenever a guest has an answer; it costs the world no step.
+    pub fn check_owners(&self) {
+        let mut owners = Vec::new();
+        for n in 0..self.members.len() {
+            let owned = self.node(n).map(|node| node.owned()).unwrap_or_default();
+            owners.extend(owned.into_iter().map(|owned| (owned.id(), n, owned)));
+        }
+        owners.sort_unstable_by_key(|(object, n, _)| (*object, *n));
+        // Rarely has one more than one: only then are leases looked at.
+        for [(object, n, one), (same, other, two)] in owners.array_windows() {
+            if object != same || !one.may_answer() || !two.may_answer() || !self.seen.borrow().violations.is_empty() {
+                continue;
+            }
+            let (first, second) = (one.epoch(), two.epoch());
+            let text = format!("two owners may answer for {object}: h{n} in {first:?} and h{other} in {second:?}");
+            self.log.add(text.clone());
+            self.seen.borrow_mut().violations.push(text);
+        }
     }
 
     /// What broke an invariant, as seen from outside.

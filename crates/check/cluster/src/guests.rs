@@ -274,6 +274,7 @@ impl Guests {
             Act::Read => self.read(at, client, first, count).await,
             _ => self.change(at, client, first, count, act).await.map(drop),
         };
+        self.cluster.check_owners();
         if self.aside.get() != Some(at) {
             self.longest.set(self.longest.get().max(self.cluster.world.now() - began));
         }

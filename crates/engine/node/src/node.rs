@@ -9,7 +9,7 @@ use std::{
 
 use cairn_directory::{HostEntry, LocalCopy, Registry, Revision};
 use cairn_env::{Env, NetEvent};
-use cairn_object::{LeaseOptions, Leases, ObjectOptions, Objects, Rpc, Seats};
+use cairn_object::{LeaseOptions, Leases, ObjectOptions, Objects, Owned, Rpc, Seats};
 use cairn_store::{FormatOptions, OpenOptions};
 use cairn_types::{Canary, ClusterId, DiskGroupId, HostId, Time};
 use cairn_wire::{HostSummary, Message, Request, decode};
@@ -262,6 +262,11 @@ impl<E: Env> Node<E> {
     /// The disk groups that are open here: for checks from outside.
     pub fn stores(&self) -> Vec<GroupStore<E>> {
         self.inner.seats.stores()
+    }
+
+    /// The objects that this host owns: for checks from outside.
+    pub fn owned(&self) -> Vec<Rc<Owned<E, GroupStore<E>>>> {
+        self.inner.objects.all_owned()
     }
 
     /// What is under way, as [`Objects::in_flight`] has it: for checks from outside.

@@ -144,20 +144,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.context.tell(ObjectEvent::GivenUp { object: self.id, name: self.name(), why });
     }
 
+    /// Whether it holds leases of more than half of the votes at this moment: then it may answer, and nobody else.
+    pub fn may_answer(&self) -> bool {
+        let state = self.state.borrow();
+        state.ended.is_none() && self.context.leases.holds(&state.config, state.epoch)
+    }
+
     /// Waits for a lease; after one lease time without, the object is given up. True where it had to wait.
     pub(crate) async fn check_lease(&self) -> Result<bool, OpError> {
         let leases = &self.context.leases;
         let env = &self.context.env;
         let mut since = None;
         loop {
-            let (config, epoch) = {
-                let state = self.state.borrow();
-                if let Some(ended) = &state.ended {
-                    return Err(OpError::Ended(ended.clone()));
-                }
-                (state.config.clone(), state.epoch)
-            };
-            if leases.holds(&config, epoch) || Canary::LeaseUnchecked.sings() {
+            if let Some(ended) = &self.state.borrow().ended {
+                return Err(OpError::Ended(ended.clone()));
+            }
+            if self.may_answer() || Canary::LeaseUnchecked.sings() {
                 return Ok(since.is_some());
             }
             let now = env.now();
