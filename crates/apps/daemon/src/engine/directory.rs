@@ -75,6 +75,14 @@ async fn open(plan: &Plan, identities: &[Identity]) -> Result<ClusterDirectory, 
     };
     directory.lease_is_told = told.is_some();
     directory.lease_ms = told.unwrap_or(plan.settings.lease_ms);
+    if !directory.lease_is_told {
+        let lease_ms = directory.lease_ms;
+        tracing::warn!(
+            lease_ms,
+            "the directory does not tell the cluster's lease: until the next start this host counts with cluster.lease_ms of its \
+             configuration, which must be the same on all hosts"
+        );
+    }
     if directory.lease_ms != plan.settings.lease_ms {
         let (lease_ms, configured_ms) = (directory.lease_ms, plan.settings.lease_ms);
         tracing::info!(lease_ms, configured_ms, "the cluster keeps the lease that it was made with");
