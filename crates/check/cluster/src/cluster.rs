@@ -493,19 +493,24 @@ impl Cluster {
         Self { members: Rc::new(members), ..self.clone() }
     }
 
+    /// What makes a host's disk group of this number on its devices.
+    pub fn group_request(&self, group: usize) -> v1::DiskGroupCreate {
+        let capacity = (0..self.shape.capacity_devices).map(|c| Self::device_name(group, Some(c)));
+        v1::DiskGroupCreate {
+            host: None,
+            cache: Self::device_name(group, None),
+            capacity: capacity.collect(),
+            files: None,
+            overwrite: false,
+        }
+    }
+
     fn set_up(&self, shape: Rc<Shape>) {
         let cluster = self.clone();
         self.world.block_on(async move {
             for n in 0..shape.hosts {
                 for group in 0..shape.groups {
-                    let capacity = (0..shape.capacity_devices).map(|c| Self::device_name(group, Some(c)));
-                    let request = v1::DiskGroupCreate {
-                        host: None,
-                        cache: Self::device_name(group, None),
-                        capacity: capacity.collect(),
-                        files: None,
-                        overwrite: false,
-                    };
+                    let request = cluster.group_request(group);
                     let alone = cluster.server_of(n).len() == 1;
                     let made = cluster.manage(n, async move |node| match alone {
                         true => node.disk_group_create(request).await.map(drop),

@@ -284,6 +284,12 @@ impl<E: Env> Leases<E> {
         Round { changed, failed }
     }
 
+    /// Tells every connected host of this one now, and not with the next round: what it has is used as soon as it is there.
+    pub fn tell(&self) {
+        let (summary, connected) = (self.summary(), self.inner.connected.borrow().keys().copied().collect::<Vec<_>>());
+        connected.into_iter().for_each(|host| self.send_heartbeat(host, &summary));
+    }
+
     /// A host asks itself like anyone else: one way for all seats.
     fn heartbeat_to_self(&self) -> bool {
         let inner = &self.inner;

@@ -31,6 +31,15 @@ pub fn all() -> Vec<Scenario> {
             thin_disks_fill_evenly,
         ),
         Scenario::new(
+            "P7. a disk group is known at once",
+            (
+                "a disk that is asked for in the same breath as a disk group is made finds its place there; on one that is just removed nothing is placed",
+                "one of three hosts gives up its empty disk group and makes it again; after each, another host makes a disk at once",
+            ),
+            (Shape { disks: Vec::new(), ..Shape::plain(3) }, 2),
+            group_is_known_at_once,
+        ),
+        Scenario::new(
             "P7. made by force, completed later",
             (
                 "a disk that force provisioning made with one copy is told to have reduced redundancy and why, and gets its second copy and witness when hosts come",
@@ -200,6 +209,32 @@ async fn one_has_no_place(stage: Stage) -> Result<(), String> {
     if stage.hosts_of(0).await?.contains(&copy) {
         return Err(format!("P5: healthy with a copy on h{copy}, which is down"));
     }
+    stage.rest(false).await
+}
+
+async fn group_is_known_at_once(stage: Stage) -> Result<(), String> {
+    use cairn_api::LocalManagement as _;
+    // Longer than hosts that have just started wait for each other.
+    stage.ms(12_000).await;
+    let groups = stage.cluster.manage(1, async |node| node.disk_group_list().await).await;
+    let groups = groups.map_err(|error| error.to_string())?;
+    let group = groups.into_iter().find(|group| group.host_name == "h1").ok_or("h1 has no disk group")?;
+    let removed = stage.cluster.manage(1, async move |node| node.disk_group_remove(group.id).await).await;
+    removed.map_err(|error| error.to_string())?;
+    let name = Shape::disk_name(0);
+    match stage.cluster.create_disk(0, &name, 2 * MIB, None).await {
+        Ok(_) => return Err("P7: a disk of three members is made on two hosts".into()),
+        Err(error) if error.kind == ApiErrorKind::Refused && error.to_string().contains("h1 has no disk group") => {}
+        Err(error) => return Err(format!("P7: after h1 gave up its disk group: {:?}: {error}", error.kind)),
+    }
+    // The time of a heartbeat is in no step with what comes next.
+    stage.ms(stage.cluster.world.random_below(1000)).await;
+    let request = stage.cluster.group_request(0);
+    let made = stage.cluster.manage(1, async move |node| node.disk_group_create(request).await.map(drop)).await;
+    made.map_err(|error| error.to_string())?;
+    stage.cluster.extra_disks.borrow_mut().insert(name.clone());
+    let made = stage.cluster.create_disk(0, &name, 2 * MIB, None).await;
+    made.map_err(|error| format!("P7: after h1 made a disk group: {:?}: {error}", error.kind))?;
     stage.rest(false).await
 }
 

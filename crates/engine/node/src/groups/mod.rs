@@ -76,6 +76,7 @@ impl<E: Env> Node<E> {
         if let Some((count, position)) = inner.remembered.borrow_mut().remove(&disk_group) {
             self.on_remembered(disk_group, count, position);
         }
+        inner.leases.tell();
     }
 
     /// A peer remembers this of a disk group of this host.

@@ -21,9 +21,11 @@ impl<E: Env> Node<E> {
         };
         // Nothing comes to it from here on: what was not there when it was counted is not lost.
         inner.seats.remove_disk_group(disk_group);
+        inner.leases.tell();
         let removed = self.forget_empty(disk_group, store.summary().components).await;
         if removed.is_err() {
             inner.seats.add_disk_group(store);
+            inner.leases.tell();
             return removed;
         }
         inner.groups.borrow_mut().remove(&disk_group);

@@ -15,7 +15,7 @@ use crate::{manage::directory_error, node::Node, servers::serving_shard};
 
 /// How long a creation may take before another host may undo it.
 const CREATE_MS: u64 = 60_000;
-/// How long a refused placement waits for news.
+/// How long a refused placement waits before it looks again.
 const NEWS: Duration = Duration::from_millis(100);
 
 impl<E: Env> Node<E> {
@@ -61,8 +61,8 @@ impl<E: Env> Node<E> {
         Ok(v1::Disk { notes: reduced.into_iter().chain(self.overcommitment()).collect(), ..disk })
     }
 
-    /// Where the new disk goes, and what force provisioning left out. A host that has just started waits for news before
-    /// it refuses: what is missing may only be hosts that it has not heard of yet.
+    /// Where the new disk goes, and what force provisioning left out. Before it refuses, a host waits for the next
+    /// heartbeat of all others, and one that has just started longer: what is missing may only not have been heard of yet.
     async fn place(
         &self,
         request: &v1::DiskCreate,
@@ -74,12 +74,13 @@ impl<E: Env> Node<E> {
         let layout = cairn_geometry::plan_layout(&policy, request.size_bytes);
         let named = cairn_placement::check_record(&policy, &layout, request.size_bytes);
         named.map_err(|refusal| ApiError::refused(refusal.text))?;
+        let heard_by = env.now() + self.inner.leases.heartbeat_every();
         let placement = loop {
             let (picture, mut draw) = (self.picture(), || self.draw_component());
             let chunk_bytes_max = self.inner.options.chunk_bytes_max;
             match cairn_placement::place_near(&picture, &policy, request.size_bytes, chunk_bytes_max, near, &mut draw) {
                 Ok(placement) => break placement,
-                Err(_) if self.inner.objects.is_starting() => env.sleep(NEWS).await,
+                Err(_) if env.now() < heard_by || self.inner.objects.is_starting() => env.sleep(NEWS).await,
                 Err(refusal) => return Err(ApiError::refused(refusal.text)),
             }
         };
