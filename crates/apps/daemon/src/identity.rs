@@ -59,7 +59,7 @@ pub enum IdentityError {
     },
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     host: HostId,
@@ -139,19 +139,6 @@ impl Identity {
         self.stored.lease_ms
     }
 
-    /// Keeps the cluster's lease, durably, unless one is kept: whoever counted with another one might serve at the same time.
-    ///
-    /// # Errors
-    /// [`IdentityError::Io`].
-    pub fn keep_lease(&mut self, lease_ms: u64) -> Result<(), IdentityError> {
-        if self.stored.lease_ms.is_none() {
-            let kept = Stored { lease_ms: Some(lease_ms), ..self.stored.clone() };
-            write(&self.dir, &kept)?;
-            self.stored = kept;
-        }
-        Ok(())
-    }
-
     /// Becomes the host that the devices at hand belong to, durably: for a host that lost its data directory. `incarnation` is
     /// higher than all that the host has had.
     ///
@@ -172,21 +159,22 @@ impl Identity {
         Ok(())
     }
 
-    /// Records the cluster, durably; from then on the directory works with no other.
+    /// Records the cluster, durably; from then on the directory works with no other. Keeps its lease with it, where it is told and
+    /// none is kept: whoever counted with another one might serve at the same time.
     ///
     /// # Errors
     /// [`IdentityError::OtherCluster`] when it belongs to another one.
-    pub fn join(&mut self, cluster: ClusterId) -> Result<(), IdentityError> {
-        match self.stored.cluster {
-            Some(has) if has == cluster => Ok(()),
-            Some(has) => Err(IdentityError::OtherCluster { dir: self.dir.clone(), has, wants: cluster }),
-            None => {
-                let joined = Stored { cluster: Some(cluster), ..self.stored.clone() };
-                write(&self.dir, &joined)?;
-                self.stored = joined;
-                Ok(())
-            }
+    pub fn join(&mut self, cluster: ClusterId, lease_ms: Option<u64>) -> Result<(), IdentityError> {
+        if let Some(has) = self.stored.cluster.filter(|has| *has != cluster) {
+            return Err(IdentityError::OtherCluster { dir: self.dir.clone(), has, wants: cluster });
         }
+        let lease_ms = self.stored.lease_ms.or(lease_ms);
+        let joined = Stored { cluster: Some(cluster), lease_ms, ..self.stored.clone() };
+        if joined != self.stored {
+            write(&self.dir, &joined)?;
+            self.stored = joined;
+        }
+        Ok(())
     }
 }
 

@@ -33,12 +33,12 @@ fn a_second_process_is_refused_and_counts_nothing() {
 fn a_host_stays_with_its_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let mut identity = Identity::open(dir.path()).unwrap();
-    identity.join(ClusterId(5)).unwrap();
+    identity.join(ClusterId(5), None).unwrap();
     drop(identity);
     let mut identity = Identity::open(dir.path()).unwrap();
     assert_eq!(identity.cluster(), Some(ClusterId(5)));
-    identity.join(ClusterId(5)).unwrap();
-    let error = identity.join(ClusterId(6)).unwrap_err();
+    identity.join(ClusterId(5), None).unwrap();
+    let error = identity.join(ClusterId(6), None).unwrap_err();
     assert!(matches!(error, IdentityError::OtherCluster { .. }), "{error}");
 }
 
@@ -74,9 +74,9 @@ fn a_host_keeps_the_lease_of_its_cluster() {
     fs::write(dir.path().join(FILE), earlier).unwrap();
     let mut identity = Identity::open(dir.path()).unwrap();
     assert_eq!((identity.incarnation(), identity.lease_ms()), (Incarnation(4), None));
-    identity.join(ClusterId(5)).unwrap();
-    identity.keep_lease(2000).unwrap();
-    identity.keep_lease(20_000).unwrap();
+    identity.join(ClusterId(5), None).unwrap();
+    identity.join(ClusterId(5), Some(2000)).unwrap();
+    identity.join(ClusterId(5), Some(20_000)).unwrap();
     drop(identity);
     assert_eq!(Identity::open(dir.path()).unwrap().lease_ms(), Some(2000));
 }

@@ -124,11 +124,9 @@ async fn open_known(
 /// # Errors
 /// A host belongs to another one.
 pub fn join(directory: &ClusterDirectory, identities: &mut [Identity]) -> Result<(), StartError> {
-    let join = |identity: &mut Identity| {
-        identity.join(directory.cluster)?;
-        if directory.lease_is_told { identity.keep_lease(directory.lease_ms) } else { Ok(()) }
-    };
-    identities.iter_mut().try_for_each(join).map_err(StartError::refused)
+    let lease_ms = directory.lease_is_told.then_some(directory.lease_ms);
+    let joined = identities.iter_mut().try_for_each(|identity| identity.join(directory.cluster, lease_ms));
+    joined.map_err(StartError::refused)
 }
 
 /// Host ids are random, so one made from the first is as good as a fresh draw.
