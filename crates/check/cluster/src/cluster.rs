@@ -427,11 +427,6 @@ impl Cluster {
         self.shape.server_of(number)
     }
 
-    /// The name of a device of a host.
-    pub fn device_name(group: usize, capacity: Option<usize>) -> String {
-        capacity.map_or_else(|| format!("g{group}-cache"), |n| format!("g{group}-capacity-{n}"))
-    }
-
     fn start_member(
         world: &World,
         (log, seen): (&Log, &Rc<RefCell<Seen>>),
@@ -445,9 +440,9 @@ impl Cluster {
         hosts.borrow_mut().push(host.id());
         for group in 0..shape.groups {
             let cache_bytes = shape.log_begins() + shape.log_segments * LOG_SEGMENT_BYTES;
-            host.add_disk(&Self::device_name(group, None), cache_bytes);
+            host.add_disk(&Shape::device_name(group, None), cache_bytes);
             for n in 0..shape.capacity_devices {
-                host.add_disk(&Self::device_name(group, Some(n)), shape.capacity_bytes);
+                host.add_disk(&Shape::device_name(group, Some(n)), shape.capacity_bytes);
             }
         }
         // Rates of real clocks differ by some millionths; the lease's margin has to cover that.
@@ -493,24 +488,12 @@ impl Cluster {
         Self { members: Rc::new(members), ..self.clone() }
     }
 
-    /// What makes a host's disk group of this number on its devices.
-    pub fn group_request(&self, group: usize) -> v1::DiskGroupCreate {
-        let capacity = (0..self.shape.capacity_devices).map(|c| Self::device_name(group, Some(c)));
-        v1::DiskGroupCreate {
-            host: None,
-            cache: Self::device_name(group, None),
-            capacity: capacity.collect(),
-            files: None,
-            overwrite: false,
-        }
-    }
-
     fn set_up(&self, shape: Rc<Shape>) {
         let cluster = self.clone();
         self.world.block_on(async move {
             for n in 0..shape.hosts {
                 for group in 0..shape.groups {
-                    let request = cluster.group_request(group);
+                    let request = shape.group_request(group);
                     let alone = cluster.server_of(n).len() == 1;
                     let made = cluster.manage(n, async move |node| match alone {
                         true => node.disk_group_create(request).await.map(drop),

@@ -15,6 +15,7 @@ use crate::{
     cluster::Cluster,
     ends::{Bit, bit_of_the_last_two},
     plan::Plan,
+    shape::Shape,
 };
 
 /// How long a moment is waited for.
@@ -359,7 +360,7 @@ async fn fill(cluster: &Cluster, n: usize, lasts: impl Future<Output = ()>) {
 /// Two devices of a host that is off change places.
 fn swap(cluster: &Cluster, a: &At, b: &At) {
     let host = &cluster.members[a.host].host;
-    let names = [a, b].map(|at| Cluster::device_name(at.group, at.capacity));
+    let names = [a, b].map(|at| Shape::device_name(at.group, at.capacity));
     host.kill();
     let [one, other] = [&names[0], &names[1]].map(|name| host.disk(name).image());
     host.add_disk_of(&names[0], other);
@@ -424,7 +425,7 @@ fn locate(cluster: &Cluster, at: &At, place: Place, n: u64) -> Option<u64> {
 }
 
 fn device(cluster: &Cluster, at: &At) -> SimDisk {
-    cluster.members[at.host].host.disk(&Cluster::device_name(at.group, at.capacity))
+    cluster.members[at.host].host.disk(&Shape::device_name(at.group, at.capacity))
 }
 
 fn start(cluster: &Cluster, n: usize) {

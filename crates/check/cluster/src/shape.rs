@@ -6,6 +6,7 @@
 
 use std::{fmt, ops::Range};
 
+use cairn_api::v1;
 use cairn_sim::Rng;
 use cairn_types::CHUNK_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -219,6 +220,23 @@ impl Shape {
     pub fn read_everywhere(mut self) -> Self {
         self.disks.iter_mut().for_each(|disk| disk.readers = self.hosts);
         self
+    }
+
+    /// The name of a device of a host.
+    pub fn device_name(group: usize, capacity: Option<usize>) -> String {
+        capacity.map_or_else(|| format!("g{group}-cache"), |n| format!("g{group}-capacity-{n}"))
+    }
+
+    /// What makes a host's disk group of this number on its devices.
+    pub fn group_request(&self, group: usize) -> v1::DiskGroupCreate {
+        let capacity = (0..self.capacity_devices).map(|c| Self::device_name(group, Some(c)));
+        v1::DiskGroupCreate {
+            host: None,
+            cache: Self::device_name(group, None),
+            capacity: capacity.collect(),
+            files: None,
+            overwrite: false,
+        }
     }
 
     /// Names of the disks, in the order of [`Self::disks`].

@@ -4,7 +4,7 @@ use cairn_api::{LocalManagement, v1};
 use cairn_sim::Fault;
 
 use super::{Scenario, Stage};
-use crate::{cluster::Cluster, shape::Shape};
+use crate::shape::Shape;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
@@ -101,7 +101,7 @@ async fn stops_meanwhile(stage: &Stage) -> Result<(), String> {
     let victim = stage.copies_and_witnesses().await?.0[0];
     let at = (victim + 1) % stage.hosts();
     stage.say(format!("h{victim}: the log cannot be written"));
-    stage.host(victim).disk(&Cluster::device_name(0, None)).inject(Fault::WriteErrorNext);
+    stage.host(victim).disk(&Shape::device_name(0, None)).inject(Fault::WriteErrorNext);
     stage.ms(3000).await;
     let cleared = clear(stage, at, 60).await?;
     expect(&cleared, true, v1::CacheState::Failed, 1)?;

@@ -7,7 +7,7 @@ use cairn_sim::Fault;
 use futures::future::join_all;
 
 use super::{Scenario, Stage};
-use crate::{cluster::Cluster, shape::Shape};
+use crate::shape::Shape;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
@@ -62,7 +62,7 @@ async fn newcomers(stage: &Stage, enough: usize) {
 fn slow_logs(stage: &Stage, times: u32) {
     stage.say(format!("logs are {times} times slower"));
     for n in 0..stage.hosts() {
-        stage.host(n).disk(&Cluster::device_name(0, None)).inject(Fault::Slow { times });
+        stage.host(n).disk(&Shape::device_name(0, None)).inject(Fault::Slow { times });
     }
 }
 

@@ -9,7 +9,7 @@ use cairn_api::{
 use cairn_sim::{Fault, SimDisk};
 
 use super::{Scenario, Stage};
-use crate::{cluster::Cluster, shape::Shape};
+use crate::shape::Shape;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
@@ -88,7 +88,7 @@ async fn goes_where_it_is_made_to_go(stage: Stage) -> Result<(), String> {
 }
 
 fn log_device(stage: &Stage, host: usize) -> SimDisk {
-    stage.host(host).disk(&Cluster::device_name(0, None))
+    stage.host(host).disk(&Shape::device_name(0, None))
 }
 
 /// Nothing is left for processors, which take no time here; a few requests are under way.

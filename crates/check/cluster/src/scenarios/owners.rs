@@ -201,7 +201,7 @@ async fn half_accepted(stage: Stage) -> Result<(), String> {
 async fn take_over_races_appends(stage: Stage) -> Result<(), String> {
     stage.ms(500).await;
     for n in 0..stage.hosts() {
-        let name = crate::cluster::Cluster::device_name(0, None);
+        let name = Shape::device_name(0, None);
         stage.host(n).disk(&name).inject(cairn_sim::Fault::Slow { times: 40 });
     }
     for round in 0..40 {

@@ -229,7 +229,7 @@ async fn group_is_known_at_once(stage: Stage) -> Result<(), String> {
     }
     // The time of a heartbeat is in no step with what comes next.
     stage.ms(stage.cluster.world.random_below(1000)).await;
-    let request = stage.cluster.group_request(0);
+    let request = Shape::plain(3).group_request(0);
     let made = stage.cluster.manage(1, async move |node| node.disk_group_create(request).await.map(drop)).await;
     made.map_err(|error| error.to_string())?;
     stage.cluster.extra_disks.borrow_mut().insert(name.clone());

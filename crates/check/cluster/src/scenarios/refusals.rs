@@ -8,7 +8,6 @@ use cairn_volume::{Session, SessionCounters};
 use super::{Scenario, Stage};
 use crate::{
     bad_blocks::{Where, spoil_copies},
-    cluster::Cluster,
     rest,
     shape::Shape,
 };
@@ -323,7 +322,7 @@ async fn full_file_system_told(stage: Stage) -> Result<(), String> {
     let failed = format!("host h{hurt} does not work: ");
     for (fault, told, other) in [(Fault::NoSpaceNext, &no_room, &failed), (Fault::WriteErrorNext, &failed, &no_room)] {
         stage.say(format!("{fault:?} at h{hurt}"));
-        stage.host(hurt).disk(&Cluster::device_name(0, None)).inject(fault);
+        stage.host(hurt).disk(&Shape::device_name(0, None)).inject(fault);
         stage.ms(3000).await;
         for n in 0..stage.hosts() {
             finds(&stage, n, "disk-groups", told).await?;

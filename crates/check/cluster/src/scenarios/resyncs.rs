@@ -10,7 +10,7 @@ use cairn_types::ComponentState;
 use super::{Scenario, Stage};
 use crate::{
     bad_blocks::{Spoil, Where, spoil_copies, spoil_only_source},
-    cluster::{Cluster, LOG_SEGMENT_BYTES},
+    cluster::LOG_SEGMENT_BYTES,
     plan::REPAIR_DELAY_MS,
     shape::{DiskShape, Shape},
 };
@@ -231,7 +231,7 @@ async fn damaged_log(stage: Stage) -> Result<(), String> {
     let (copies, _) = stage.copies_and_witnesses().await?;
     let n = copies[stage.below(2) as usize];
     stage.crash(n);
-    let log = stage.host(n).disk(&Cluster::device_name(0, None));
+    let log = stage.host(n).disk(&Shape::device_name(0, None));
     for segment in (0..8).step_by(2) {
         let offset = stage.cluster.log_begins() + segment * LOG_SEGMENT_BYTES + stage.below(64) * 4096;
         log.inject(Fault::LatentSectorError { offset, len_bytes: LOG_SEGMENT_BYTES / 2 });
@@ -532,7 +532,7 @@ async fn bits_rot(stage: Stage) -> Result<(), String> {
     let n = copies[stage.below(2) as usize];
     for round in 0..400 {
         stage.ms(25).await;
-        let device = stage.host(n).disk(&Cluster::device_name(0, Some(stage.below(2) as usize)));
+        let device = stage.host(n).disk(&Shape::device_name(0, Some(stage.below(2) as usize)));
         if let Some(offset) = device.written(1 << 20, stage.below(1 << 20)) {
             device.inject(Fault::BitFlip { offset: offset + stage.below(4096), bit: (round % 8) as u8 });
         }

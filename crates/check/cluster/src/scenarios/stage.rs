@@ -142,7 +142,7 @@ impl Stage {
 
     /// The capacity devices of a host's first disk group.
     pub fn capacity(&self, n: usize) -> impl Iterator<Item = SimDisk> {
-        [0, 1].into_iter().map(move |device| self.host(n).disk(&Cluster::device_name(0, Some(device))))
+        [0, 1].into_iter().map(move |device| self.host(n).disk(&Shape::device_name(0, Some(device))))
     }
 
     /// Cuts a host off.
