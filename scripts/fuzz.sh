@@ -23,7 +23,8 @@ input_seconds_max=30 rss_mib_max=4096
 input_bytes_max=4096
 
 # What cargo-fuzz would pass, less the sanitizers, which need a nightly compiler. Only for the target, not for build scripts:
-# hence --target, and a directory of its own.
+# hence --target, and a directory of its own. Little optimised, and the daemon not at all: its crate alone takes
+# 50 s to build instead of 265 s, and two thirds of the inputs are run in a second.
 build() {
     local host flags
     host=$(rustc -vV | sed -n 's/^host: //p')
@@ -31,7 +32,8 @@ build() {
     flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
     flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares --cfg cairn_fuzzing"
     echo "fuzz: building with coverage into $work" >&2
-    RUSTFLAGS=$flags CARGO_TARGET_DIR=$work "$cargo" build --quiet --release --locked -p cairn-fuzz --bin fuzz --target "$host"
+    RUSTFLAGS=$flags CARGO_TARGET_DIR=$work CARGO_PROFILE_RELEASE_OPT_LEVEL=1 "$cargo" build --quiet --release --locked \
+        --config profile.release.package.cairnd.opt-level=0 -p cairn-fuzz --bin fuzz --target "$host"
     program=$work/$host/release/fuzz
 }
 
