@@ -7,6 +7,7 @@
 //! a slow model. An operation in flight may be there or not, but whole.
 
 mod damage;
+mod formats;
 mod model;
 mod recording;
 mod script;

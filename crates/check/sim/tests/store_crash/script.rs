@@ -57,7 +57,8 @@ fn request(tag: u64) -> ClientTag {
     ClientTag::request(7, (tag % 5) as u32, (tag / 5) as u32)
 }
 
-fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Crcs, Bytes) {
+/// The bytes of a write. Images of earlier builds are full of them (`formats`): they stay as they are.
+pub fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Crcs, Bytes) {
     let blocks: Vec<Vec<u8>> = (range.first..range.end()).map(|block| block_bytes(tag, component, block)).collect();
     let crcs = blocks.iter().map(|block| crc32c(block)).collect();
     (crcs, PageBuf::copy_of(&blocks.concat()).freeze())

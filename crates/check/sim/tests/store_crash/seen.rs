@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cairn_store::StoreError;
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{self, Model, Value},
@@ -12,13 +13,13 @@ use crate::{
 };
 
 /// Everything that a disk group says about itself.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     pub components: BTreeMap<ComponentId, SeenComponent>,
     pub records: BTreeMap<ObjectId, Vec<u8>>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenComponent {
     pub object: ObjectId,
     pub size_blocks: u64,
