@@ -24,6 +24,8 @@ const MOMENT_WITHIN: Duration = Duration::from_secs(8);
 pub const SPOILED: &str = "only source spoiled";
 /// What is left alone at a device's beginning.
 const SUPERBLOCK_BYTES: u64 = 1 << 20;
+/// How names of disks that fill the datastore begin.
+pub const FILLER: &str = "filler-";
 /// The first disk that is to fill the datastore.
 const FILLER_BYTES_MAX: u64 = 256 << 20;
 /// What is too small to be tried.
@@ -335,7 +337,7 @@ async fn fill(cluster: &Cluster, n: usize, lasts: impl Future<Output = ()>) {
     }
     let (mut size_bytes, mut fillers, mut tries) = (FILLER_BYTES_MAX, Vec::new(), 0);
     while size_bytes >= FILLER_BYTES_MIN && fillers.len() < FILLERS_MAX {
-        let name = format!("filler-{n}-{tries}");
+        let name = format!("{FILLER}{n}-{tries}");
         tries += 1;
         // It stays there whatever the answer is: one that was lost may be about a disk that was made.
         cluster.extra_disks.borrow_mut().insert(name.clone());

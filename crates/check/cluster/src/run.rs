@@ -18,7 +18,8 @@ use cairn_faults::{Event, What};
 use crate::{
     cluster::{Cluster, DiskSize, Log},
     guests::Guests,
-    inject, model,
+    inject::{self, FILLER},
+    model,
     plan::{Menu, Plan},
     rest::{self, Spoiled},
     shape::Shape,
@@ -202,6 +203,8 @@ fn run_caught(plan: &Plan, print: bool, log: &LastLog, meet: impl FnOnce(&Cluste
 pub async fn come_to_rest(cluster: &Cluster, guests: &[Guests], spoiled: Spoiled) -> Result<(), String> {
     cluster.world.sleep(Duration::from_secs(1)).await;
     let disks: Vec<String> = guests.iter().map(|g| g.disk().to_owned()).collect();
+    // What was to fill the datastore for a while, and could not be deleted then: a copy that comes back needs room.
+    delete_extra(cluster, |disk| disk.starts_with(FILLER)).await?;
     if spoiled == Spoiled::Blocks {
         cluster.wait_for_restorable(&disks, HEALTHY_WITHIN).await?;
         for guests in guests {
@@ -213,10 +216,7 @@ pub async fn come_to_rest(cluster: &Cluster, guests: &[Guests], spoiled: Spoiled
     for guests in guests {
         guests.stop().await;
     }
-    let extra: Vec<String> = cluster.extra_disks.borrow().iter().cloned().collect();
-    for disk in extra {
-        delete_at_last(cluster, &disk).await?;
-    }
+    delete_extra(cluster, |_| true).await?;
     cluster.wait_healthy(&disks, HEALTHY_WITHIN).await?;
     for (number, guests) in guests.iter().enumerate() {
         know_size(cluster, number).await?;
@@ -248,6 +248,15 @@ async fn nothing_wrong(guests: &[Guests]) -> Result<(), String> {
     }
     for guests in guests {
         guests.verify_what_is_left().await?;
+    }
+    Ok(())
+}
+
+/// Deletes those of the plan's own disks that may be left.
+async fn delete_extra(cluster: &Cluster, which: impl Fn(&str) -> bool) -> Result<(), String> {
+    let extra: Vec<String> = cluster.extra_disks.borrow().iter().filter(|disk| which(disk)).cloned().collect();
+    for disk in extra {
+        delete_at_last(cluster, &disk).await?;
     }
     Ok(())
 }

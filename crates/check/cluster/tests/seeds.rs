@@ -56,6 +56,10 @@ const FAILED_ONCE: [(u64, &str); 24] = [
         8629,
         "what a growth that was cut short had made stayed where a host that did not become owner had been promised more",
     ),
+    (
+        409,
+        "the check waited for a copy to be filled while disks of its own, which it could not delete before, left no room",
+    ),
     (9126, "the owner of a disk at rest was not told that a device had failed under one of its copies"),
     (6091, "the check of a store gave up on a map that was busy for some twenty milliseconds"),
     (
