@@ -35,6 +35,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("virsh", "libvirt-clients"),
     ("nsenter", "util-linux"),
     ("ldd", "libc-bin"),
+    ("tar", "tar"),
 ];
 
 /// A test's turn: tests of one program that start processes run one after the other, or they would measure each other.
