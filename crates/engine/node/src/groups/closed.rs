@@ -142,11 +142,12 @@ impl<E: Env> Node<E> {
         });
     }
 
-    /// Devices under the names of other disk groups that are not open: names may be exchanged between them.
+    /// Devices under the names of other disk groups that are not open, those that the configuration asks for among them: names may be
+    /// exchanged between them, and all be new where a data directory was moved.
     async fn look_at_others(&self, seen: &[Seen<E::Disk>]) -> Vec<Seen<E::Disk>> {
         let others: Vec<String> = {
             let closed = self.inner.closed_groups.borrow();
-            let all = closed.values().filter_map(ClosedGroup::known).flat_map(GroupPaths::all);
+            let all = closed.values().flat_map(|group| group.paths.all());
             all.filter(|path| !seen.iter().any(|seen| seen.path == **path)).cloned().collect()
         };
         self.look_at_all(others.iter()).await
