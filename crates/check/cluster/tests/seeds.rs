@@ -60,6 +60,10 @@ const FAILED_ONCE: [(u64, &str); 24] = [
         409,
         "the check waited for a copy to be filled while disks of its own, which it could not delete before, left no room",
     ),
+    (
+        5391,
+        "an owner that had stood still took its own silence for its peers', and recorded a good copy absent before its own failed",
+    ),
     (9126, "the owner of a disk at rest was not told that a device had failed under one of its copies"),
     (6091, "the check of a store gave up on a map that was busy for some twenty milliseconds"),
     (

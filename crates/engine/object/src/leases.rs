@@ -1,7 +1,8 @@
 //! Leases of one host: heartbeats sent and answered; the arithmetic is `record`'s.
 //!
 //! Promises    L1  a heartbeat is answered at once, by the thread that grants: a wedged thread grants nothing
-//!             L2  a peer that does not answer for three quarters of a lease counts as down, whatever its connection says
+//!             L2  a peer that does not answer for three quarters of a lease counts as down, whatever its connection says; only time
+//!                 counts in which this process ran, as nobody is heard by one that stands still
 //!             L3  whoever asks first after this process stood still for as long as that is told so
 //!             L4  how long no connected host has told a disk group open is known of each; while this process stood still, or
 //!                 before it began, nobody was away
@@ -165,11 +166,22 @@ impl<E: Env> Leases<E> {
         let inner = &self.inner;
         let now = inner.env.now();
         if now.since(inner.ticked.get()) > inner.options.lease * 3 / 4 {
+            self.forgive_silence(now);
             inner.ticked.set(now);
             inner.listens_since.set(now);
             inner.standstills.set(inner.standstills.get() + 1);
         }
         inner.standstills.get()
+    }
+
+    /// Takes the time in which this process sent no heartbeats from the silence of its peers: an owner that was paused would record copies
+    /// absent that it has not asked since, and one of them may soon be the only good one.
+    fn forgive_silence(&self, now: Time) {
+        let inner = &self.inner;
+        let stood_still = now.since(inner.ticked.get()).saturating_sub(inner.options.heartbeat);
+        for peer in inner.connected.borrow_mut().values_mut() {
+            peer.heard = (peer.heard + stood_still).min(now);
+        }
     }
 
     /// How often to call [`Self::tick`].
@@ -263,10 +275,11 @@ impl<E: Env> Leases<E> {
     pub(crate) fn tick(&self) -> Round {
         let inner = &self.inner;
         self.standstills();
+        let now = inner.env.now();
+        self.forgive_silence(now);
         let summary = self.summary();
         let failed = self.heard_of(inner.env.host(), &summary);
         let mut changed = self.heartbeat_to_self();
-        let now = inner.env.now();
         inner.ticked.set(now);
         let silence = inner.options.lease * 3 / 4;
         let peers: Vec<(HostId, Connected)> = inner.connected.borrow().iter().map(|(h, c)| (*h, *c)).collect();
