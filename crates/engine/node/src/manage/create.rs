@@ -15,6 +15,9 @@ use crate::{manage::directory_error, node::Node, servers::serving_shard};
 
 /// How long a creation may take before another host may undo it.
 const CREATE_MS: u64 = 60_000;
+/// How long a placement waits for what other hosts have just told, before it is refused. They tell of a disk group as soon as it is there;
+/// not a heartbeat, which is 15 s where the lease is a minute.
+const HEARD_WITHIN: Duration = Duration::from_millis(500);
 /// How long a refused placement waits before it looks again.
 const NEWS: Duration = Duration::from_millis(100);
 
@@ -61,8 +64,8 @@ impl<E: Env> Node<E> {
         Ok(v1::Disk { notes: reduced.into_iter().chain(self.overcommitment()).collect(), ..disk })
     }
 
-    /// Where the new disk goes, and what force provisioning left out. Before it refuses, a host waits for the next
-    /// heartbeat of all others, and one that has just started longer: what is missing may only not have been heard of yet.
+    /// Where the new disk goes, and what force provisioning left out. Before it refuses, a host waits a moment for
+    /// news, and one that has just started longer: what is missing may only not have been heard of yet.
     async fn place(
         &self,
         request: &v1::DiskCreate,
@@ -74,7 +77,7 @@ impl<E: Env> Node<E> {
         let layout = cairn_geometry::plan_layout(&policy, request.size_bytes);
         let named = cairn_placement::check_record(&policy, &layout, request.size_bytes);
         named.map_err(|refusal| ApiError::refused(refusal.text))?;
-        let heard_by = env.now() + self.inner.leases.heartbeat_every();
+        let heard_by = env.now() + HEARD_WITHIN;
         let placement = loop {
             let (picture, mut draw) = (self.picture(), || self.draw_component());
             let chunk_bytes_max = self.inner.options.chunk_bytes_max;
