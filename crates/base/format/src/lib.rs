@@ -1,4 +1,4 @@
-//! What Cairn writes to devices: superblock, log batch, run of a capacity segment, rows of the metadata, records of seats.
+//! What Cairn writes to devices: superblock, log batch, run of a capacity segment, pages and rows of the metadata, records of seats.
 //!
 //! Promises    encoding is fixed (golden bytes in the tests); decoding checks a CRC-32C before it believes a
 //!             field, and answers hostile bytes with an error, never with a panic or a large allocation
@@ -9,11 +9,14 @@
 mod batch;
 mod checksum;
 mod flip;
+mod map_page;
+pub mod map_rows;
 mod record;
 pub mod rows;
 mod run;
 mod seat;
 mod superblock;
+mod varint;
 
 pub use batch::{
     BATCH_HEADER_BYTES_MAX, BATCH_RECORDS_OFFSET, BatchError, BatchHeader, decode_batch_header, decode_batch_records,
@@ -21,12 +24,16 @@ pub use batch::{
 };
 pub use checksum::{block_crcs, crc32c, zero_block_crc};
 pub use flip::{is_one_bit_off, one_bit_off_header};
+pub use map_page::{
+    LEAF_BLOCKS, MAP_PAGE_BYTES, MapEntry, MapPage, MapPageName, NO_SLOT, PackedPage, SHARD_BLOCKS, ZERO_SLOT,
+    decode_map_page, pack_map_pages, peek_map_page,
+};
 pub use record::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{
     RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header, encode_run_header, run_header_pages,
 };
 pub use seat::{decode_seat_record, encode_seat_record};
 pub use superblock::{
-    CacheRegions, CapacityRegions, DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
-    decode_superblock, encode_superblock,
+    CacheRegions, CapacityRegions, DeviceRole, Needs, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
+    SuperblockError, decode_superblock, encode_superblock,
 };

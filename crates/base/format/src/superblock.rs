@@ -2,6 +2,10 @@
 //!
 //! Two copies, each a 4 KiB block with a CRC and a generation; the good one with the higher generation holds. They
 //! are written one after the other, so a crash leaves at least one.
+//!
+//! Version 2 is version 1 with [`Needs`] behind: what a build must know to open the group. A group is written as version 1 until it
+//! needs something, so that builds that know version 1 only open it as long as they can. Whatever comes later stands behind that, each
+//! with a bit of its own that says so.
 
 use cairn_types::{BLOCK_BYTES, ClusterId, DeviceId, DiskGroupId, HostId};
 use serde::{Deserialize, Serialize};
@@ -9,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::crc32c;
 
 const MAGIC: [u8; 8] = *b"CAIRNSB1";
-const VERSION: u32 = 1;
+/// Without needs, and with.
+const VERSIONS: [u32; 2] = [1, 2];
 const PAYLOAD_AT: usize = 24;
 /// Bytes of a superblock copy.
 pub const SUPERBLOCK_BYTES: u32 = BLOCK_BYTES;
@@ -67,6 +72,30 @@ pub enum DeviceRole {
     },
 }
 
+/// What a build must know to open a disk group, a bit each. A bit is durable before the first row, record or page that needs it, and only
+/// formatting takes it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs(u64);
+
+impl Needs {
+    /// Nothing but what version 0.2.0 knew.
+    pub const NONE: Self = Self(0);
+    /// The block map in pages, with rows of kinds 12, 17 and 18.
+    pub const MAP_PAGES: Self = Self(1 << 10);
+    /// What this build knows.
+    const KNOWN: u64 = Self::MAP_PAGES.0;
+
+    /// Whether all of `other` is among them.
+    pub fn include(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// These and those.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// The contents of a superblock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Superblock {
@@ -84,6 +113,9 @@ pub struct Superblock {
     pub generation: u64,
     /// What it is.
     pub role: DeviceRole,
+    /// What its disk group needs: on the cache device.
+    #[serde(skip)]
+    pub needs: Needs,
 }
 
 /// Why a block is not a superblock.
@@ -93,8 +125,11 @@ pub enum SuperblockError {
     #[error("no Cairn superblock")]
     None,
     /// It is of a version that this program does not know.
-    #[error("a superblock of version {0}, this program knows version 1")]
+    #[error("a superblock of version {0}, written by a later release")]
     Version(u32),
+    /// Its disk group needs what this program does not know: these bits.
+    #[error("a disk group written by a later release (needs {0:#x})")]
+    Newer(u64),
     /// Its checksum is wrong.
     #[error("the checksum of the superblock is wrong")]
     Checksum,
@@ -105,11 +140,15 @@ pub enum SuperblockError {
 
 /// Encodes one copy.
 pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
-    let payload = postcard::to_stdvec(superblock).expect("plain values encode");
+    let mut payload = postcard::to_stdvec(superblock).expect("plain values encode");
+    let version = VERSIONS[usize::from(superblock.needs != Needs::NONE)];
+    if superblock.needs != Needs::NONE {
+        payload.extend_from_slice(&superblock.needs.0.to_le_bytes());
+    }
     assert!(PAYLOAD_AT + payload.len() <= SUPERBLOCK_BYTES as usize);
     let mut bytes = vec![0u8; SUPERBLOCK_BYTES as usize];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     bytes[PAYLOAD_AT..PAYLOAD_AT + payload.len()].copy_from_slice(&payload);
     // The CRC covers the whole block with its own field zero, so that a flipped bit anywhere shows.
@@ -130,12 +169,20 @@ pub fn decode_superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
     if crc32c(&copy) != word(16) {
         return Err(SuperblockError::Checksum);
     }
-    if word(8) != VERSION {
+    if !VERSIONS.contains(&word(8)) {
         return Err(SuperblockError::Version(word(8)));
     }
     let payload =
         bytes.get(PAYLOAD_AT..PAYLOAD_AT.saturating_add(word(12) as usize)).ok_or(SuperblockError::Malformed)?;
-    let superblock: Superblock = postcard::from_bytes(payload).map_err(|_| SuperblockError::Malformed)?;
+    let (mut superblock, rest): (Superblock, &[u8]) =
+        postcard::take_from_bytes(payload).map_err(|_| SuperblockError::Malformed)?;
+    if word(8) != VERSIONS[0] {
+        let needs = rest.first_chunk::<8>().ok_or(SuperblockError::Malformed)?;
+        superblock.needs = Needs(u64::from_le_bytes(*needs));
+        if superblock.needs.0 & !Needs::KNOWN != 0 {
+            return Err(SuperblockError::Newer(superblock.needs.0 & !Needs::KNOWN));
+        }
+    }
     if sound(&superblock) { Ok(superblock) } else { Err(SuperblockError::Malformed) }
 }
 
@@ -199,6 +246,7 @@ mod tests {
                 },
                 capacity: vec![DeviceId(8), DeviceId(9)],
             },
+            needs: Needs::NONE,
         }
     }
 
@@ -210,6 +258,25 @@ mod tests {
         assert_eq!(crc32c(&bytes), GOLDEN);
     }
     const GOLDEN: u32 = 3228562275;
+
+    /// Goal: a group that needs more is told from one that is damaged. Method: one that this build knows, one that it does not, and a
+    /// version that does not exist yet.
+    #[test]
+    fn what_a_group_needs_reads_back_or_is_told() {
+        let needy = Superblock { needs: Needs::MAP_PAGES, ..cache() };
+        let bytes = encode_superblock(&needy);
+        assert_eq!(decode_superblock(&bytes), Ok(needy));
+        assert_eq!(crc32c(&bytes), GOLDEN_2);
+        let later = Superblock { needs: Needs::MAP_PAGES.with(Needs(1 << 40)), ..cache() };
+        assert_eq!(decode_superblock(&encode_superblock(&later)), Err(SuperblockError::Newer(1 << 40)));
+        let mut third = encode_superblock(&cache());
+        third[8] = 3;
+        third[16..20].fill(0);
+        let crc = crc32c(&third);
+        third[16..20].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(decode_superblock(&third), Err(SuperblockError::Version(3)));
+    }
+    const GOLDEN_2: u32 = 0;
 
     #[test]
     fn hostile_bytes_are_refused() {

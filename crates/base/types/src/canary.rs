@@ -23,6 +23,18 @@ pub enum Canary {
     SlotNotFreed,
     /// A segment is free again while the transaction that left it is not durable.
     SegmentReusedEarly,
+    /// A metadata transaction names pages of the block map that were not flushed.
+    PagesNotFlushed,
+    /// The place of a page of the block map is used again while the transaction that left it is not durable.
+    PlaceReusedEarly,
+    /// Changes of the block map are dropped while a shard that they touched was not folded.
+    ChangesDroppedEarly,
+    /// A page of the block map is believed that is of another time.
+    StampUnread,
+    /// Changes of the block map count although the row of their shard is later.
+    ReplayedTwice,
+    /// What earlier changes said of a shard that is gone counts.
+    RangeForgotten,
     /// Slots that a record of the log names may be written over before destage has handed them to the map.
     PlacedNotHeld,
     /// Undo answers without doing anything.
@@ -85,7 +97,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 43] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -94,6 +106,12 @@ impl Canary {
         Self::ChecksumUnread,
         Self::SlotNotFreed,
         Self::SegmentReusedEarly,
+        Self::PagesNotFlushed,
+        Self::PlaceReusedEarly,
+        Self::ChangesDroppedEarly,
+        Self::StampUnread,
+        Self::ReplayedTwice,
+        Self::RangeForgotten,
         Self::PlacedNotHeld,
         Self::UndoForgotten,
         Self::AckFirstCopy,

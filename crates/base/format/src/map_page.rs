@@ -1,0 +1,585 @@
+//! A page of the block map: entries of one shard, in order of blocks, packed into 4 KiB.
+//!
+//! Promises    a page is never written over; who reads one compares all that it names with what sent them there
+//!             every length is checked before it is used
+//! Not here    where pages stand and which ones hold (`store`)
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..8 | `CAIRNMP1` |
+//! | 8..12 | CRC-32C of the page with zeroes here |
+//! | 12..28, 28..30 | component, shard |
+//! | 30..32 | 0; kept for pages of snapshots |
+//! | 32..40 | number of the transaction that wrote it |
+//! | 40..42, 42..44, 44..46 | first block that it answers for, entries, bytes of the body |
+//! | 46, 47, 48, 49 | epochs, bytes of a slot, bytes of a sequence, 0 |
+//! | 50..58, 58..66 | least slot, least sequence |
+//! | 66.. | epochs of 32 bytes, then the body |
+//!
+//! The body is runs: `varint blocks passed over, varint entries * 8 + form, varint epoch if there are several, slot less the least,
+//! sequence less the least`, then a CRC-32C an entry. Form 0: slots follow on, one operation. Form 1: the same, operations step by one.
+//! Form 2 is kept for packed blocks. Form 3: one operation, and before each CRC a slot of eight bytes: what stands in no slot. Form 4: slot
+//! and sequence before each CRC, none for the run. No run crosses a boundary of [`LEAF_BLOCKS`] blocks.
+
+use cairn_types::{ComponentId, Epoch, HostId, Incarnation, OpId};
+
+use crate::{crc32c, varint};
+
+/// No block here.
+pub const NO_SLOT: u64 = u64::MAX;
+/// Zeroes that count as allocated.
+pub const ZERO_SLOT: u64 = u64::MAX - 1;
+/// From here on a slot is no place on a device but says something else.
+const SLOTS_END: u64 = u64::MAX - 15;
+
+/// Blocks that are looked up together: a leaf.
+pub const LEAF_BLOCKS: u64 = 64;
+/// Blocks of a shard of the map: 256 MiB of a component.
+pub const SHARD_BLOCKS: u64 = 1 << 16;
+/// Bytes of a page.
+pub const MAP_PAGE_BYTES: usize = 4096;
+
+const MAGIC: [u8; 8] = *b"CAIRNMP1";
+const HEAD_BYTES: usize = 66;
+const EPOCH_BYTES: usize = 32;
+/// Of the varint that has a run's entries above them.
+pub(crate) const FORM_BITS: u64 = 3;
+
+/// One mapped block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapEntry {
+    /// The page of its capacity device, counted over the segments; or [`ZERO_SLOT`].
+    pub slot: u64,
+    /// Its CRC-32C.
+    pub crc: u32,
+    /// The operation that wrote it.
+    pub op: OpId,
+}
+
+/// A page as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapPage {
+    /// Of which component.
+    pub component: ComponentId,
+    /// Of which of its shards.
+    pub shard: u16,
+    /// The transaction that wrote it.
+    pub number: u64,
+    /// The first block of the shard that it answers for, at the start of a leaf.
+    pub first: u16,
+    /// Block of the shard, entry; ascending.
+    pub entries: Vec<(u16, MapEntry)>,
+}
+
+/// A page to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedPage {
+    /// As [`MapPage::first`].
+    pub first: u16,
+    /// [`MAP_PAGE_BYTES`] of them.
+    pub bytes: Vec<u8>,
+}
+
+/// How the entries of a run follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Slots follow on, one operation.
+    Follows = 0,
+    /// Slots follow on, operations step by one.
+    Steps = 1,
+    /// No place on a device, one operation.
+    Unplaced = 3,
+    /// Slots and operations of one epoch as they come.
+    Scattered = 4,
+}
+
+/// Entries at the front of `entries` that make one run: blocks that follow on, in one leaf.
+pub(crate) fn first_run(entries: &[(u64, MapEntry)]) -> (Form, usize) {
+    let (block, first) = entries[0];
+    let placed = first.slot < SLOTS_END;
+    let leaf = block / LEAF_BLOCKS;
+    let is_next = |at: usize| {
+        let (next, entry) = entries[at];
+        let follows = next == block + at as u64 && next / LEAF_BLOCKS == leaf && entry.op.epoch == first.op.epoch;
+        let slot = if placed { entry.slot == first.slot + at as u64 } else { entry.slot >= SLOTS_END };
+        follows && slot
+    };
+    let run = |step: u64| {
+        let in_step =
+            |at: &usize| is_next(*at) && entries[*at].1.op.seq == first.op.seq.wrapping_add(step * *at as u64);
+        1 + (1..entries.len()).take_while(in_step).count()
+    };
+    let same = run(0);
+    if !placed {
+        return (Form::Unplaced, same);
+    }
+    match run(1) {
+        steps if steps > same => (Form::Steps, steps),
+        _ => (Form::Follows, same),
+    }
+}
+
+/// The same in a page: runs of one or two become one that is scattered.
+fn first_page_run(entries: &[(u64, MapEntry)]) -> (Form, usize) {
+    let found = first_run(entries);
+    let is_short = |(form, count): (Form, usize)| form != Form::Unplaced && count < 3;
+    if !is_short(found) {
+        return found;
+    }
+    let (block, first) = entries[0];
+    let is_next = |at: usize| {
+        let (next, entry) = entries[at];
+        next == block + at as u64 && next / LEAF_BLOCKS == block / LEAF_BLOCKS && entry.op.epoch == first.op.epoch
+    };
+    let mut count = found.1;
+    while count < entries.len() && is_next(count) {
+        let follows = first_run(&entries[count..(count + 3).min(entries.len())]);
+        if !is_short(follows) {
+            break;
+        }
+        count += follows.1;
+    }
+    if count > found.1 { (Form::Scattered, count) } else { found }
+}
+
+/// What some entries take in a page: what a page of several leaves takes is known before it is written.
+#[derive(Debug, Clone)]
+struct Measure {
+    /// Of counts and CRCs.
+    fixed: usize,
+    runs: usize,
+    /// Times that a slot is written, and a sequence.
+    slot_count: usize,
+    sequence_count: usize,
+    slots: (u64, u64),
+    sequences: (u64, u64),
+    epochs: Vec<Epoch>,
+}
+
+/// Of the way from one leaf's last entry to the next one's first, beside what the first byte tells.
+const LEAF_GAP_BYTES: usize = 2;
+
+impl Measure {
+    fn none() -> Self {
+        let nothing = (u64::MAX, 0);
+        Self {
+            fixed: 0,
+            runs: 0,
+            slot_count: 0,
+            sequence_count: 0,
+            slots: nothing,
+            sequences: nothing,
+            epochs: Vec::new(),
+        }
+    }
+    /// Of the entries of one leaf.
+    fn of(entries: &[(u64, MapEntry)]) -> Self {
+        let mut measure = Self { fixed: LEAF_GAP_BYTES, ..Self::none() };
+        let mut rest = entries;
+        while let Some((_, first)) = rest.first() {
+            let (form, count) = first_page_run(rest);
+            // A gap within a leaf takes one byte.
+            measure.fixed += 1 + varint::len((count as u64) << FORM_BITS) + 4 * count;
+            measure.runs += 1;
+            (measure.slot_count, measure.sequence_count) = match form {
+                Form::Follows | Form::Steps => (measure.slot_count + 1, measure.sequence_count + 1),
+                Form::Scattered => (measure.slot_count + count, measure.sequence_count + count),
+                Form::Unplaced => {
+                    measure.fixed += 8 * count;
+                    (measure.slot_count, measure.sequence_count + 1)
+                }
+            };
+            for (_, entry) in &rest[..count] {
+                if form != Form::Unplaced {
+                    measure.slots = (measure.slots.0.min(entry.slot), measure.slots.1.max(entry.slot));
+                }
+                let sequence = entry.op.seq;
+                measure.sequences = (measure.sequences.0.min(sequence), measure.sequences.1.max(sequence));
+            }
+            if !measure.epochs.contains(&first.op.epoch) {
+                measure.epochs.push(first.op.epoch);
+            }
+            rest = &rest[count..];
+        }
+        measure
+    }
+    fn with(&self, other: &Self) -> Self {
+        let span = |a: (u64, u64), b: (u64, u64)| (a.0.min(b.0), a.1.max(b.1));
+        let mut epochs = self.epochs.clone();
+        other.epochs.iter().for_each(|epoch| {
+            if !epochs.contains(epoch) {
+                epochs.push(*epoch);
+            }
+        });
+        Self {
+            fixed: self.fixed + other.fixed,
+            runs: self.runs + other.runs,
+            slot_count: self.slot_count + other.slot_count,
+            sequence_count: self.sequence_count + other.sequence_count,
+            slots: span(self.slots, other.slots),
+            sequences: span(self.sequences, other.sequences),
+            epochs,
+        }
+    }
+    fn slot_bytes(&self) -> usize {
+        bytes_for(self.slots.1.saturating_sub(self.slots.0))
+    }
+    fn sequence_bytes(&self) -> usize {
+        bytes_for(self.sequences.1.saturating_sub(self.sequences.0))
+    }
+    /// At most.
+    fn page_bytes(&self) -> usize {
+        HEAD_BYTES
+            + EPOCH_BYTES * self.epochs.len()
+            + self.fixed
+            + if self.epochs.len() > 1 { self.runs } else { 0 }
+            + self.slot_count * self.slot_bytes()
+            + self.sequence_count * self.sequence_bytes()
+    }
+}
+
+fn bytes_for(value: u64) -> usize {
+    (64 - value.leading_zeros() as usize).div_ceil(8)
+}
+
+/// Packs entries of a shard into as few pages as leaves allow: a leaf is on one page. `entries` are (block of the shard, entry),
+/// ascending; at most `leaves_max` leaves come to a page.
+///
+/// # Panics
+/// When blocks do not ascend below [`SHARD_BLOCKS`], or an entry has [`NO_SLOT`].
+pub fn pack_map_pages(
+    component: ComponentId,
+    shard: u16,
+    number: u64,
+    entries: &[(u64, MapEntry)],
+    leaves_max: usize,
+) -> Vec<PackedPage> {
+    assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0), "blocks ascend");
+    assert!(entries.iter().all(|(block, entry)| *block < SHARD_BLOCKS && entry.slot != NO_SLOT), "blocks of a shard");
+    let mut pages = Vec::new();
+    let mut write = |from: usize, to: usize, measure: &Measure| {
+        pages.push(encode(component, shard, number, &entries[from..to], measure));
+    };
+    let (mut from, mut at, mut leaves, mut measure) = (0, 0, 0, Measure::none());
+    for leaf in entries.chunk_by(|a, b| a.0 / LEAF_BLOCKS == b.0 / LEAF_BLOCKS) {
+        let own = Measure::of(leaf);
+        let together = measure.with(&own);
+        if leaves > 0 && (together.page_bytes() > MAP_PAGE_BYTES || leaves >= leaves_max) {
+            write(from, at, &measure);
+            (from, leaves, measure) = (at, 1, own);
+        } else {
+            (leaves, measure) = (leaves + 1, together);
+        }
+        at += leaf.len();
+    }
+    if leaves > 0 {
+        write(from, at, &measure);
+    }
+    pages
+}
+
+fn encode(
+    component: ComponentId,
+    shard: u16,
+    number: u64,
+    entries: &[(u64, MapEntry)],
+    measure: &Measure,
+) -> PackedPage {
+    let first = (entries[0].0 / LEAF_BLOCKS * LEAF_BLOCKS) as u16;
+    let (slot_bytes, sequence_bytes) = (measure.slot_bytes(), measure.sequence_bytes());
+    let mut bytes = Vec::with_capacity(MAP_PAGE_BYTES);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&component.0.to_le_bytes());
+    bytes.extend_from_slice(&shard.to_le_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(&first.to_le_bytes());
+    bytes.extend_from_slice(&(entries.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&[measure.epochs.len() as u8, slot_bytes as u8, sequence_bytes as u8, 0]);
+    bytes.extend_from_slice(&measure.slots.0.to_le_bytes());
+    bytes.extend_from_slice(&measure.sequences.0.to_le_bytes());
+    for epoch in &measure.epochs {
+        bytes.extend_from_slice(&epoch.number.to_le_bytes());
+        bytes.extend_from_slice(&epoch.host.0.to_le_bytes());
+        bytes.extend_from_slice(&epoch.incarnation.0.to_le_bytes());
+    }
+    let body_from = bytes.len();
+    let (mut rest, mut next) = (entries, u64::from(first));
+    while let Some(&(block, entry)) = rest.first() {
+        let (form, count) = first_page_run(rest);
+        varint::put(&mut bytes, block - next);
+        varint::put(&mut bytes, (count as u64) << FORM_BITS | form as u64);
+        if measure.epochs.len() > 1 {
+            let epoch = measure.epochs.iter().position(|epoch| *epoch == entry.op.epoch).expect("measured");
+            varint::put(&mut bytes, epoch as u64);
+        }
+        let put_slot = |bytes: &mut Vec<u8>, entry: &MapEntry| {
+            bytes.extend_from_slice(&(entry.slot - measure.slots.0).to_le_bytes()[..slot_bytes]);
+        };
+        let put_sequence = |bytes: &mut Vec<u8>, entry: &MapEntry| {
+            bytes.extend_from_slice(&(entry.op.seq - measure.sequences.0).to_le_bytes()[..sequence_bytes]);
+        };
+        if matches!(form, Form::Follows | Form::Steps) {
+            put_slot(&mut bytes, &entry);
+        }
+        if form != Form::Scattered {
+            put_sequence(&mut bytes, &entry);
+        }
+        for (_, entry) in &rest[..count] {
+            match form {
+                Form::Follows | Form::Steps => {}
+                Form::Unplaced => bytes.extend_from_slice(&entry.slot.to_le_bytes()),
+                Form::Scattered => {
+                    put_slot(&mut bytes, entry);
+                    put_sequence(&mut bytes, entry);
+                }
+            }
+            bytes.extend_from_slice(&entry.crc.to_le_bytes());
+        }
+        next = block + count as u64;
+        rest = &rest[count..];
+    }
+    let body = (bytes.len() - body_from) as u16;
+    bytes[44..46].copy_from_slice(&body.to_le_bytes());
+    assert!(bytes.len() <= MAP_PAGE_BYTES, "a page of {} bytes", bytes.len());
+    bytes.resize(MAP_PAGE_BYTES, 0);
+    let crc = crc32c(&bytes);
+    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+    PackedPage { first, bytes }
+}
+
+/// Which page it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapPageName {
+    /// As [`MapPage::component`].
+    pub component: ComponentId,
+    /// As [`MapPage::shard`].
+    pub shard: u16,
+    /// As [`MapPage::number`].
+    pub number: u64,
+    /// As [`MapPage::first`].
+    pub first: u16,
+}
+
+/// What a page names itself. None when it is none; whether it is sound is not looked at.
+pub fn peek_map_page(bytes: &[u8]) -> Option<MapPageName> {
+    let bytes: &[u8; MAP_PAGE_BYTES] = bytes.try_into().ok()?;
+    let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let component = u128::from_le_bytes(bytes[12..28].try_into().expect("sixteen bytes"));
+    let number = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
+    let name = MapPageName { component: ComponentId(component), shard: short(28), number, first: short(40) };
+    (bytes[..8] == MAGIC).then_some(name)
+}
+
+/// Reads a page. None when the bytes are none, or of a form that this build does not know.
+pub fn decode_map_page(bytes: &[u8]) -> Option<MapPage> {
+    let bytes: &[u8; MAP_PAGE_BYTES] = bytes.try_into().ok()?;
+    let mut whole = *bytes;
+    whole[8..12].fill(0);
+    let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let wide = |at: usize| u128::from_le_bytes(bytes[at..at + 16].try_into().expect("sixteen bytes"));
+    if bytes[..8] != MAGIC || u32::from_le_bytes(bytes[8..12].try_into().ok()?) != crc32c(&whole) {
+        return None;
+    }
+    let (first, count, body_bytes) = (short(40), short(42) as usize, short(44) as usize);
+    let (epoch_count, slot_bytes, sequence_bytes) = (bytes[46] as usize, bytes[47] as usize, bytes[48] as usize);
+    let body_from = HEAD_BYTES + EPOCH_BYTES * epoch_count;
+    let aligned = u64::from(first).is_multiple_of(LEAF_BLOCKS);
+    if short(30) != 0 || bytes[49] != 0 || slot_bytes > 8 || sequence_bytes > 8 || !aligned {
+        return None;
+    }
+    let epochs = bytes.get(HEAD_BYTES..body_from)?.as_chunks::<EPOCH_BYTES>().0;
+    let epoch = |at: usize| {
+        let epoch = epochs.get(at)?;
+        let long = |at: usize| u64::from_le_bytes(epoch[at..at + 8].try_into().expect("eight bytes"));
+        let host = u128::from_le_bytes(epoch[8..24].try_into().expect("sixteen bytes"));
+        Some(Epoch { number: long(0), host: HostId(host), incarnation: Incarnation(long(24)) })
+    };
+    let mut body = bytes.get(body_from..body_from.checked_add(body_bytes)?)?;
+    let (least_slot, least_sequence) = (long(50), long(58));
+    let mut entries = Vec::with_capacity(count.min(SHARD_BLOCKS as usize));
+    let mut next = u64::from(first);
+    while entries.len() < count {
+        let block = next.checked_add(varint::take(&mut body)?)?;
+        let head = varint::take(&mut body)?;
+        let (run, form) = (head >> FORM_BITS, head & ((1 << FORM_BITS) - 1));
+        if run == 0 || run > (count - entries.len()) as u64 || block.checked_add(run)? > SHARD_BLOCKS {
+            return None;
+        }
+        let epoch = epoch(if epoch_count > 1 { usize::try_from(varint::take(&mut body)?).ok()? } else { 0 })?;
+        let slot =
+            |body: &mut &[u8]| least_slot.checked_add(take_number(body, slot_bytes)?).filter(|slot| *slot < SLOTS_END);
+        let sequence = |body: &mut &[u8]| least_sequence.checked_add(take_number(body, sequence_bytes)?);
+        let form = match form {
+            0 => Form::Follows,
+            1 => Form::Steps,
+            3 => Form::Unplaced,
+            4 => Form::Scattered,
+            _ => return None,
+        };
+        let step = u64::from(form == Form::Steps);
+        let first_slot = if matches!(form, Form::Follows | Form::Steps) { slot(&mut body)? } else { 0 };
+        let first_sequence = if form == Form::Scattered { 0 } else { sequence(&mut body)? };
+        for at in 0..run {
+            let (slot, sequence) = match form {
+                Form::Follows | Form::Steps => (
+                    first_slot.checked_add(at).filter(|slot| *slot < SLOTS_END)?,
+                    first_sequence.checked_add(step * at)?,
+                ),
+                Form::Unplaced => {
+                    let slot = take_number(&mut body, 8)?;
+                    ((SLOTS_END..NO_SLOT).contains(&slot).then_some(slot)?, first_sequence)
+                }
+                Form::Scattered => (slot(&mut body)?, sequence(&mut body)?),
+            };
+            let crc = take_number(&mut body, 4)? as u32;
+            entries.push(((block + at) as u16, MapEntry { slot, crc, op: OpId { epoch, seq: sequence } }));
+        }
+        next = block + run;
+    }
+    body.is_empty().then(|| MapPage {
+        component: ComponentId(wide(12)),
+        shard: short(28),
+        number: long(32),
+        first,
+        entries,
+    })
+}
+
+/// A number of so many bytes off the front.
+fn take_number(bytes: &mut &[u8], len: usize) -> Option<u64> {
+    let (own, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    let mut word = [0; 8];
+    word[..len].copy_from_slice(own);
+    Some(u64::from_le_bytes(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn epoch(number: u64) -> Epoch {
+        Epoch { number, host: HostId(u128::from(number) << 70), incarnation: Incarnation(number + 7) }
+    }
+
+    /// Runs of blocks: written one by one, at once, as zeroes; with slots anywhere.
+    fn entries() -> impl Strategy<Value = Vec<(u64, MapEntry)>> {
+        let run = (0u64..300, 1u64..100, 0u64..1 << 40, 0u64..1 << 33, 0u64..4, 0u8..4);
+        proptest::collection::vec(run, 1..60).prop_map(|runs| {
+            let (mut entries, mut block) = (Vec::new(), 0);
+            for (gap, count, slot, seq, number, kind) in runs {
+                block += gap;
+                for at in 0..count {
+                    let slot = if kind == 3 { ZERO_SLOT } else { slot + at };
+                    let op = OpId { epoch: epoch(number), seq: seq + if kind == 1 { at } else { 0 } };
+                    entries.push((block, MapEntry { slot, crc: (seq ^ block) as u32, op }));
+                    block += 1;
+                }
+            }
+            entries.retain(|(block, _)| *block < SHARD_BLOCKS);
+            entries
+        })
+    }
+
+    proptest! {
+        /// Goal: what is packed reads back, and each leaf is on one page. Method: runs of all forms; pages of any number of leaves.
+        #[test]
+        fn pages_read_back(entries in entries(), leaves_max in prop_oneof![1usize..4, Just(1024)]) {
+            let pages = pack_map_pages(ComponentId(5), 9, 77, &entries, leaves_max);
+            let mut found = Vec::new();
+            let mut from = None;
+            for page in &pages {
+                let read = decode_map_page(&page.bytes).expect("a page");
+                prop_assert_eq!((read.component, read.shard, read.number, read.first), (ComponentId(5), 9, 77, page.first));
+                prop_assert!(from < Some(page.first), "pages ascend");
+                from = Some(page.first);
+                found.extend(read.entries.into_iter().map(|(block, entry)| (u64::from(block), entry)));
+            }
+            prop_assert_eq!(found, entries);
+        }
+
+        #[test]
+        fn other_bytes_are_refused(entries in entries(), at in 0usize..MAP_PAGE_BYTES, bit in 0u8..8, seal in any::<bool>()) {
+            let mut bytes = pack_map_pages(ComponentId(5), 9, 77, &entries, 16).swap_remove(0).bytes;
+            bytes[at] ^= 1 << bit;
+            if seal {
+                // With a sound checksum it may be a page, but nothing worse happens.
+                bytes[8..12].fill(0);
+                let crc = crc32c(&bytes);
+                bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+                let _ = decode_map_page(&bytes);
+            } else {
+                prop_assert_eq!(decode_map_page(&bytes), None);
+            }
+        }
+    }
+
+    /// Goal: the worst leaf fits a page. Method: each block of another epoch, in slots and with numbers that are as far apart as can be.
+    #[test]
+    fn the_worst_leaf_fits_a_page() {
+        let entry = |block: u64| {
+            let far = if block.is_multiple_of(2) { 0 } else { u64::MAX >> 1 };
+            (block, MapEntry { slot: far, crc: 1, op: OpId { epoch: epoch(block), seq: far } })
+        };
+        let entries: Vec<_> = (128..192).map(entry).collect();
+        let pages = pack_map_pages(ComponentId(1), 0, 1, &entries, 16);
+        assert_eq!(pages.len(), 1);
+        assert_eq!(decode_map_page(&pages[0].bytes).unwrap().entries.len(), 64);
+    }
+
+    /// Goal: the map of a block takes what was planned with. Method: a full shard, written at random and in one go.
+    #[test]
+    fn a_block_takes_some_thirteen_bytes_at_random_and_five_in_sequence() {
+        let random = |block: u64| {
+            let slot = block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 34;
+            let op = OpId { epoch: epoch(1), seq: block.wrapping_mul(0xD134_2543_DE82_EF95) >> 33 };
+            (block, MapEntry { slot, crc: 0, op })
+        };
+        let sequential = |block: u64| {
+            let op = OpId { epoch: epoch(1), seq: block / 16 };
+            (block, MapEntry { slot: block, crc: 0, op })
+        };
+        let bytes_a_block = |entry: &dyn Fn(u64) -> (u64, MapEntry)| {
+            let entries: Vec<_> = (0..SHARD_BLOCKS).map(entry).collect();
+            let pages = pack_map_pages(ComponentId(1), 0, 1, &entries, 1024);
+            (pages.len() * MAP_PAGE_BYTES) as f64 / SHARD_BLOCKS as f64
+        };
+        let (random, sequential) = (bytes_a_block(&random), bytes_a_block(&sequential));
+        println!("{random:.1} bytes a block at random, {sequential:.1} in sequence");
+        assert!(random <= 13.0 && sequential <= 5.5, "{random} and {sequential}");
+    }
+
+    /// Goal: pages that are on devices read back. Method: bytes that are fixed.
+    #[test]
+    fn the_bytes_of_a_page_are_fixed() {
+        let entry = |slot, seq, crc| MapEntry { slot, crc, op: OpId { epoch: epoch(3), seq } };
+        let entries = [
+            (64, entry(1000, 50, 1)),
+            (65, entry(1001, 51, 2)),
+            (66, entry(1002, 52, 3)),
+            (70, entry(ZERO_SLOT, 60, 3)),
+            (400, entry(900, 49, 4)),
+            (401, entry(950, 55, 5)),
+        ];
+        let page = pack_map_pages(ComponentId(2), 1, 9, &entries, 16).swap_remove(0);
+        assert_eq!(page.bytes[46..50], [1, 1, 1, 0]);
+        let body = [
+            &[0, 3 << 3 | 1, 100, 1][..],
+            &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0],
+            &[3, 1 << 3 | 3, 11],
+            &[0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 3, 0, 0, 0],
+            &[0xC9, 2, 2 << 3 | 4, 0, 0, 4, 0, 0, 0, 50, 6, 5, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(page.bytes[98..98 + body.len()], body);
+        assert!(page.bytes[98 + body.len()..].iter().all(|byte| *byte == 0));
+        assert_eq!(crc32c(&page.bytes), GOLDEN);
+    }
+    const GOLDEN: u32 = 4074743714;
+}

@@ -1,0 +1,452 @@
+//! Rows of a block map in pages: what a transaction changed, where a shard stands, how full segments are.
+//!
+//! Promises    encoding is fixed (golden bytes in the tests); bytes that are no row are an error
+//! Not here    which rows hold over which (`store`)
+//!
+//! | first byte | key | value |
+//! |---|---|---|
+//! | 12 | number, part | pieces of one [`Changes`], in order |
+//! | 17 | component, shard | [`ShardRow`] |
+//! | 18 | device, number | [`SegmentsRow`]: [`SEGMENTS_OF_ROW`] segments |
+
+use cairn_types::{BlockRange, ComponentId, Epoch, OpId, REGION_BLOCKS, RegionIndex};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    map_page::{FORM_BITS, Form, LEAF_BLOCKS, MapEntry, NO_SLOT, SHARD_BLOCKS, first_run},
+    record::COMPONENT_BLOCKS_MAX,
+    rows::{RegionBits, RowError, SegmentRow, decode, key, malformed},
+    varint,
+};
+
+/// Kind of a key.
+pub const CHANGES: u8 = 12;
+/// Kind of a key.
+pub const SHARD: u8 = 17;
+/// Kind of a key.
+pub const SEGMENTS: u8 = 18;
+
+/// Segments whose counts stand in one row.
+pub const SEGMENTS_OF_ROW: u32 = 1024;
+/// Regions of a shard.
+pub const SHARD_REGIONS: u32 = (SHARD_BLOCKS / REGION_BLOCKS as u64) as u32;
+/// Bytes of a piece of changes: with what belongs to a row it fills eight pages of the metadata store, and no ninth.
+const PIECE_BYTES: usize = 30 << 10;
+
+/// What one transaction changed in the map and in the counts of segments.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// By component.
+    pub components: Vec<ComponentChanges>,
+    /// Device, segment, its row from now on.
+    pub segments: Vec<(u8, u32, SegmentRow)>,
+}
+
+/// What one transaction changed of a component.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ComponentChanges {
+    /// Which.
+    pub component: ComponentId,
+    /// Shards of which nothing is left: what earlier transactions said of them is past.
+    pub gone: Vec<u16>,
+    /// Block of the component, its entry from now on; ascending.
+    pub entries: Vec<(u64, MapEntry)>,
+    /// Blocks that the map holds no more; none of those above.
+    pub removed: Vec<BlockRange>,
+    /// Marks of regions that no entry implies.
+    pub marks: Vec<(RegionIndex, OpId)>,
+}
+
+/// As it is stored.
+#[derive(Serialize, Deserialize)]
+struct StoredChanges {
+    components: Vec<StoredComponent>,
+    segments: Vec<(u8, u32, SegmentRow)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredComponent {
+    component: ComponentId,
+    gone: Vec<u16>,
+    epochs: Vec<Epoch>,
+    entries: Vec<u8>,
+    removed: Vec<BlockRange>,
+    /// Region, which of the epochs, sequence.
+    marks: Vec<(RegionIndex, u16, u64)>,
+}
+
+/// Where a shard of the map stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ShardRow {
+    /// The transaction that wrote it: what it and earlier ones changed is in its pages.
+    pub number: u64,
+    /// In order of blocks.
+    pub pages: Vec<PageRef>,
+    /// Epochs of its marks.
+    pub epochs: Vec<Epoch>,
+    /// Its regions that anything touched, ascending.
+    pub regions: Vec<ShardRegion>,
+}
+
+/// A page of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageRef {
+    /// The first block of the shard that it answers for; it does so up to that of the next one.
+    pub first: u16,
+    /// The low bits of the transaction that wrote it.
+    pub stamp: u16,
+    /// Where: pages from the end of the metadata region, the last one is 0.
+    pub place: u32,
+}
+
+/// What a shard's row has of a region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardRegion {
+    /// Which of the shard's.
+    pub index: u8,
+    /// Which of its blocks the map holds.
+    pub bits: StoredBits,
+    /// The highest operation that touched it: which of the epochs, and its sequence.
+    pub mark: (u16, u64),
+}
+
+/// Bits of a region; mostly all or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoredBits {
+    /// The map holds no block.
+    None,
+    /// The map holds all blocks.
+    All,
+    /// The map holds some, little endian.
+    Some([u8; REGION_BLOCKS as usize / 8]),
+}
+
+impl From<RegionBits> for StoredBits {
+    fn from(bits: RegionBits) -> Self {
+        if bits.iter().all(|word| *word == 0) {
+            return Self::None;
+        }
+        if bits.iter().all(|word| *word == u64::MAX) {
+            return Self::All;
+        }
+        let mut bytes = [0; REGION_BLOCKS as usize / 8];
+        bytes.as_chunks_mut::<8>().0.iter_mut().zip(bits).for_each(|(to, word)| *to = word.to_le_bytes());
+        Self::Some(bytes)
+    }
+}
+
+impl From<StoredBits> for RegionBits {
+    fn from(bits: StoredBits) -> Self {
+        match bits {
+            StoredBits::None => [0; REGION_BLOCKS as usize / 64],
+            StoredBits::All => [u64::MAX; REGION_BLOCKS as usize / 64],
+            StoredBits::Some(bytes) => {
+                let words = bytes.as_chunks::<8>().0;
+                std::array::from_fn(|at| u64::from_le_bytes(words[at]))
+            }
+        }
+    }
+}
+
+/// Segments that follow on, from a multiple of [`SEGMENTS_OF_ROW`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SegmentsRow {
+    /// The transaction that wrote it: later changes hold over it, earlier ones do not.
+    pub number: u64,
+    /// The segments.
+    pub rows: Vec<SegmentRow>,
+}
+
+/// Its key.
+pub fn shard_key(component: ComponentId, shard: u16) -> Vec<u8> {
+    key(SHARD, &[&component.0.to_be_bytes(), &shard.to_be_bytes()])
+}
+/// The shard in a key of kind 17.
+pub fn shard_of(key: &[u8]) -> Result<(ComponentId, u16), RowError> {
+    let rest = key.get(1..).and_then(|rest| <&[u8; 18]>::try_from(rest).ok()).ok_or_else(|| malformed(key))?;
+    let (component, shard) = rest.split_first_chunk::<16>().expect("of 18 bytes");
+    Ok((ComponentId(u128::from_be_bytes(*component)), u16::from_be_bytes(shard.try_into().expect("two bytes"))))
+}
+/// Its key.
+pub fn segments_key(device: u8, number: u32) -> Vec<u8> {
+    key(SEGMENTS, &[&[device], &number.to_be_bytes()])
+}
+/// Its key.
+pub fn changes_key(number: u64, part: u16) -> Vec<u8> {
+    key(CHANGES, &[&number.to_be_bytes(), &part.to_be_bytes()])
+}
+/// Number and part in a key of kind 12.
+pub fn changes_of(key: &[u8]) -> Result<(u64, u16), RowError> {
+    let rest = key.get(1..).and_then(|rest| <&[u8; 10]>::try_from(rest).ok()).ok_or_else(|| malformed(key))?;
+    let (number, part) = rest.split_first_chunk::<8>().expect("of ten bytes");
+    Ok((u64::from_be_bytes(*number), u16::from_be_bytes(part.try_into().expect("two bytes"))))
+}
+
+impl Changes {
+    /// Whether there is nothing to be told.
+    pub fn is_empty(&self) -> bool {
+        self.components.is_empty() && self.segments.is_empty()
+    }
+
+    /// Pieces of rows, in order.
+    ///
+    /// # Panics
+    /// When blocks of a component do not ascend.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let stored = StoredChanges {
+            components: self.components.iter().map(StoredComponent::of).collect(),
+            segments: self.segments.clone(),
+        };
+        let bytes = postcard::to_stdvec(&stored).expect("plain values encode");
+        bytes.chunks(PIECE_BYTES).map(<[u8]>::to_vec).collect()
+    }
+
+    /// Of the pieces of one number, in order.
+    ///
+    /// # Errors
+    /// They are not the pieces of changes.
+    pub fn decode(pieces: &[Vec<u8>]) -> Result<Self, RowError> {
+        let key = [CHANGES];
+        let stored: StoredChanges = decode(&key, &pieces.concat())?;
+        let components = stored.components.into_iter().map(StoredComponent::changes).collect::<Option<Vec<_>>>();
+        Ok(Self { components: components.ok_or_else(|| malformed(&key))?, segments: stored.segments })
+    }
+}
+
+impl StoredComponent {
+    /// Runs of entries as a page has them, but for slots and sequences: each is told as the step from the one before.
+    fn of(changes: &ComponentChanges) -> Self {
+        let mut epochs: Vec<Epoch> = Vec::new();
+        let mut number_of = |epoch: Epoch| {
+            // The newest is the likeliest.
+            epochs.iter().rposition(|known| *known == epoch).unwrap_or_else(|| {
+                epochs.push(epoch);
+                epochs.len() - 1
+            }) as u16
+        };
+        let mut bytes = Vec::with_capacity(16 * changes.entries.len());
+        let (mut next, mut slot, mut sequence) = (0, 0, 0);
+        let mut rest = changes.entries.as_slice();
+        while let Some(&(block, first)) = rest.first() {
+            let (form, count) = first_run(rest);
+            varint::put(&mut bytes, block - next);
+            varint::put(&mut bytes, (count as u64) << FORM_BITS | form as u64);
+            varint::put(&mut bytes, u64::from(number_of(first.op.epoch)));
+            varint::put_step(&mut bytes, sequence, first.op.seq);
+            if form != Form::Unplaced {
+                varint::put_step(&mut bytes, slot, first.slot);
+                slot = first.slot + count as u64;
+            }
+            for (_, entry) in &rest[..count] {
+                if form == Form::Unplaced {
+                    bytes.extend_from_slice(&entry.slot.to_le_bytes());
+                }
+                bytes.extend_from_slice(&entry.crc.to_le_bytes());
+            }
+            next = block + count as u64;
+            sequence = rest[count - 1].1.op.seq;
+            rest = &rest[count..];
+        }
+        let marks = changes.marks.iter().map(|(region, op)| (*region, number_of(op.epoch), op.seq)).collect();
+        Self {
+            component: changes.component,
+            gone: changes.gone.clone(),
+            epochs,
+            entries: bytes,
+            removed: changes.removed.clone(),
+            marks,
+        }
+    }
+
+    fn changes(self) -> Option<ComponentChanges> {
+        let epoch = |number: u64| self.epochs.get(usize::try_from(number).ok()?).copied();
+        let mut entries = Vec::new();
+        let mut rest = self.entries.as_slice();
+        let (mut next, mut slot, mut sequence) = (0u64, 0u64, 0u64);
+        while !rest.is_empty() {
+            let block = next.checked_add(varint::take(&mut rest)?)?;
+            let head = varint::take(&mut rest)?;
+            let (count, form) = (head >> FORM_BITS, head & ((1 << FORM_BITS) - 1));
+            let end = block.checked_add(count)?;
+            if count == 0 || count > LEAF_BLOCKS || end > COMPONENT_BLOCKS_MAX {
+                return None;
+            }
+            next = end;
+            let epoch = epoch(varint::take(&mut rest)?)?;
+            sequence = varint::take_step(&mut rest, sequence)?;
+            let (placed, step) = match form {
+                0 => (true, 0),
+                1 => (true, 1),
+                3 => (false, 0),
+                _ => return None,
+            };
+            if placed {
+                slot = varint::take_step(&mut rest, slot)?;
+            }
+            let mut number = |len: usize| {
+                let (own, later) = rest.split_at_checked(len)?;
+                rest = later;
+                let mut word = [0; 8];
+                word[..len].copy_from_slice(own);
+                Some(u64::from_le_bytes(word))
+            };
+            for at in 0..count {
+                let slot = if placed { slot.checked_add(at)? } else { number(8)? };
+                let crc = number(4)? as u32;
+                if slot == NO_SLOT {
+                    return None;
+                }
+                let op = OpId { epoch, seq: sequence.checked_add(step * at)? };
+                entries.push((block + at, MapEntry { slot, crc, op }));
+            }
+            slot = slot.checked_add(if placed { count } else { 0 })?;
+            sequence = sequence.checked_add(step * (count - 1))?;
+        }
+        let mark = |&(region, number, seq): &(RegionIndex, u16, u64)| {
+            Some((region, OpId { epoch: epoch(u64::from(number))?, seq }))
+        };
+        let marks = self.marks.iter().map(mark).collect::<Option<Vec<_>>>()?;
+        let is_some = |range: &BlockRange| {
+            range.count > 0
+                && range.first.checked_add(u64::from(range.count)).is_some_and(|end| end <= COMPONENT_BLOCKS_MAX)
+        };
+        if !self.removed.iter().all(is_some) {
+            return None;
+        }
+        Some(ComponentChanges { component: self.component, gone: self.gone, entries, removed: self.removed, marks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{HostId, Incarnation};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::map_page::ZERO_SLOT;
+
+    fn op(number: u64, seq: u64) -> OpId {
+        OpId { epoch: Epoch { number, host: HostId(7), incarnation: Incarnation(2) }, seq }
+    }
+
+    fn component() -> impl Strategy<Value = ComponentChanges> {
+        let run = (0u64..300, 1u64..200, 0u64..1 << 40, 0u64..1 << 33, 0u64..4, 0u8..5);
+        let marks = proptest::collection::vec((any::<RegionIndex>(), 0u64..4, any::<u64>()), 0..5);
+        let runs = proptest::collection::vec(run, 0..40);
+        (any::<u64>(), proptest::collection::vec(any::<u16>(), 0..3), runs, marks).prop_map(
+            |(id, gone, runs, marks)| {
+                let (mut entries, mut removed, mut block) = (Vec::new(), Vec::new(), 0);
+                for (gap, count, slot, seq, number, kind) in runs {
+                    block += gap;
+                    if kind == 4 {
+                        removed.push(BlockRange::new(block, count as u32));
+                        block += count;
+                        continue;
+                    }
+                    for at in 0..count {
+                        let slot = if kind == 3 { ZERO_SLOT } else { slot + at };
+                        let op = op(number, seq + if kind == 1 { at } else { 0 });
+                        entries.push((block, MapEntry { slot, crc: block as u32, op }));
+                        block += 1;
+                    }
+                }
+                let marks = marks.into_iter().map(|(region, number, seq)| (region, op(number, seq))).collect();
+                ComponentChanges { component: ComponentId(u128::from(id)), gone, entries, removed, marks }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn changes_read_back(components in proptest::collection::vec(component(), 0..4), cut in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let segments = vec![(1, 70_000, SegmentRow { generation: 3, fill: 9, live: 8, written: 1 << 40 })];
+            let changes = Changes { components, segments };
+            let mut pieces = changes.encode();
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+            prop_assert_eq!(Changes::decode(&pieces), Ok(changes));
+            // Other bytes are no changes, or others; nothing worse.
+            let at = cut.index(pieces[0].len());
+            pieces[0][at] ^= 1 << bit;
+            let _ = Changes::decode(&pieces);
+            pieces[0].truncate(at);
+            let _ = Changes::decode(&pieces);
+        }
+
+        #[test]
+        fn bits_read_back(bits in any::<RegionBits>()) {
+            for bits in [bits, [0; 4], [u64::MAX; 4]] {
+                prop_assert_eq!(RegionBits::from(StoredBits::from(bits)), bits);
+            }
+        }
+    }
+
+    /// Goal: a block that is written at random costs some 13 bytes of changes. Method: a round of 4,096 blocks in order, spread over 3 TiB,
+    /// whose slots follow on.
+    #[test]
+    fn a_changed_block_takes_some_thirteen_bytes() {
+        let entry = |at: u64| {
+            let op = op(300, at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
+            (at * 15_001, MapEntry { slot: 700_000 + at, crc: 0xDEAD_BEEF, op })
+        };
+        let entries = (0..4096).map(entry).collect();
+        let component = ComponentChanges { component: ComponentId(1), entries, ..ComponentChanges::default() };
+        let bytes: usize =
+            Changes { components: vec![component], segments: Vec::new() }.encode().iter().map(Vec::len).sum();
+        println!("{:.1} bytes a block", bytes as f64 / 4096.0);
+        assert!(bytes < 14 * 4096);
+    }
+
+    /// Goal: rows that are on devices read back. Method: bytes that are fixed.
+    #[test]
+    fn the_bytes_of_rows_are_fixed() {
+        let id = |lowest: u8| u128::from(lowest).to_le_bytes();
+        let epoch = [&[0xAC, 2][..], &id(7), &[2]].concat();
+        let entry = |slot| MapEntry { slot, crc: 5, op: op(300, 9) };
+        let changed = ComponentChanges {
+            component: ComponentId(6),
+            gone: vec![4],
+            entries: vec![(2, entry(30)), (3, entry(31)), (9, entry(ZERO_SLOT))],
+            removed: vec![BlockRange::new(4, 1)],
+            marks: vec![(8, op(300, 10))],
+        };
+        let segments = vec![(1, 2, SegmentRow { generation: 3, fill: 4, live: 5, written: 6 })];
+        let changes = Changes { components: vec![changed], segments };
+        let coded = [
+            &[2, 2 << 3, 0, 18, 60, 5, 0, 0, 0, 5, 0, 0, 0][..],
+            &[5, 1 << 3 | 3, 0, 0, 0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 5, 0, 0, 0],
+        ]
+        .concat();
+        let fixed = [
+            &[1][..],
+            &id(6),
+            &[1, 4, 1],
+            &epoch,
+            &[coded.len() as u8],
+            &coded,
+            &[1, 4, 1, 1, 8, 0, 10, 1, 1, 2, 3, 4, 5, 6],
+        ]
+        .concat();
+        assert_eq!(changes.encode(), [fixed]);
+        let row = ShardRow {
+            number: 200,
+            pages: vec![PageRef { first: 64, stamp: 5, place: 300 }],
+            epochs: vec![op(300, 0).epoch],
+            regions: vec![ShardRegion { index: 3, bits: StoredBits::All, mark: (0, 9) }],
+        };
+        let fixed = [&[200, 1, 1, 64, 5, 0xAC, 2, 1][..], &epoch, &[1, 3, 1, 0, 9]].concat();
+        assert_eq!(crate::rows::encode(&row), fixed);
+        let row = SegmentsRow { number: 1, rows: vec![SegmentRow { generation: 1, fill: 2, live: 3, written: 4 }] };
+        assert_eq!(crate::rows::encode(&row), [1, 1, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn keys_are_read_back_and_others_are_refused() {
+        let key = shard_key(ComponentId(2), 3);
+        assert_eq!((key[0], shard_of(&key)), (SHARD, Ok((ComponentId(2), 3))));
+        assert!(shard_of(&key[..18]).is_err());
+        let key = changes_key(1 << 40, 3);
+        assert_eq!((key[0], changes_of(&key)), (CHANGES, Ok((1 << 40, 3))));
+        assert!(changes_of(&key[..10]).is_err());
+        assert_eq!(segments_key(1, 2), [SEGMENTS, 1, 0, 0, 0, 2]);
+    }
+}
