@@ -81,6 +81,14 @@ measures! {
         capacity_usable_bytes: Bytes,
         /// Of which may still be written or reserved.
         capacity_free_bytes: Bytes,
+        /// Bytes of the metadata region of the cache device.
+        metadata_bytes: Bytes,
+        /// Of which in use: the file of rows and the pages of the block map.
+        metadata_used_bytes: Bytes,
+        /// Entries of the block map that wait in memory to be folded into pages.
+        map_waiting_blocks: Count,
+        /// Changes of the block map that are kept until they are in pages.
+        map_kept_blocks: Count,
     }
 }
 
@@ -125,6 +133,12 @@ measures! {
         metadata_row_bytes: Bytes,
         /// Bytes written to the metadata region of the cache device: pages around those rows.
         metadata_write_bytes: Bytes = "metadata",
+        /// Pages of the block map that were read from the cache device.
+        map_pages_read: Count,
+        /// Pages of the block map that were written; their bytes are among those of the metadata.
+        map_pages_written: Count,
+        /// Shards of the block map that were packed into new pages.
+        map_shards_folded: Count,
         /// Component reads: for guests, for resync, for the edges of unaligned writes.
         read_operations: Count,
         /// Bytes of blocks read from the write buffer on the cache device, as the read cache did not have them.

@@ -345,6 +345,9 @@ fn open_options(shape: &Shape) -> OpenOptions {
         read_cache_bytes: 1 << 20,
         map_cache_bytes: 1 << 20,
         outcomes_max: OUTCOMES_MAX,
+        // So few that every level of the map turns within a run.
+        map_waiting_blocks: Some(96),
+        map_page_leaves_max: 2,
         running: RunningOptions {
             destage_percent: shape.destage_percent,
             place_bytes_min: 8 << 10,

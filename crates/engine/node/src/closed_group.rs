@@ -17,6 +17,8 @@ pub(crate) enum WhyClosed {
     InUse,
     /// What stands on its devices is another disk group's, or nobody's.
     Foreign,
+    /// A later release wrote what stands on its devices.
+    Newer,
     /// Its superblocks or its metadata are damaged, or a device was cut short.
     Damaged,
     /// A device answers with errors.
@@ -72,6 +74,7 @@ impl From<StoreError> for NotOpen {
         let why = match error.kind {
             StoreErrorKind::Missing | StoreErrorKind::Foreign | StoreErrorKind::Swapped => WhyClosed::Foreign,
             StoreErrorKind::Media => WhyClosed::Media,
+            StoreErrorKind::Newer => WhyClosed::Newer,
             _ => WhyClosed::Damaged,
         };
         Self { why, text: error.text }

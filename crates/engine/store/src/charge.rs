@@ -23,7 +23,7 @@ const AMPLE_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES as u64;
 pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogRecord) -> Result<Charge, StoreError> {
     let new = |id: &ComponentId, range: BlockRange| {
         let component = components.of(*id);
-        match tier.room(component.device) >= AMPLE_BLOCKS {
+        match tier.room(component.device) >= AMPLE_BLOCKS && !tier.metadata_is_full {
             true => u64::from(range.count),
             false => component.blocks_to_allocate(range, &components.records),
         }
@@ -48,6 +48,13 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
         }
         _ => return Ok(Charge::Now(None)),
     };
+    if tier.metadata_is_full && blocks > 0 {
+        let text = format!(
+            "{blocks} blocks to be allocated, and the disk group's metadata is full: blocks that have data can be overwritten; trim, \
+             delete, or add a disk group"
+        );
+        return Err(StoreError::new(StoreErrorKind::NoSpace, text));
+    }
     let component = components.of(id);
     let (device, before) = (component.device, component.charge());
     let after = (component.allocated() + component.queued_blocks + blocks).max(component.reserved_blocks);

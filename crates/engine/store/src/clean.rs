@@ -23,6 +23,7 @@ use crate::{
     index::{Body, Place, RecordId},
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey},
     rows,
+    shards::ShardKey,
     state::State,
     tier::Tier,
     transaction::Transaction,
@@ -66,6 +67,10 @@ impl<E: Env> Inner<E> {
 
     /// Removes a bounded part of a deleted component's rows. False when none are left.
     async fn empty_part(&self, id: ComponentId) -> Result<bool, StoreError> {
+        let shard = self.state.borrow().map.pages().and_then(|pages| pages.shards.first_of(id));
+        if let Some(shard) = shard {
+            return self.empty_shard(shard).await.map(|()| true);
+        }
         let waiting = self.state.borrow().map.deltas().of_component(id, TRIM_LEAVES_MAX);
         if !waiting.is_empty() {
             return self.empty_leaves(id, waiting).await.map(|()| true);
@@ -100,6 +105,17 @@ impl<E: Env> Inner<E> {
         Ok(!last)
     }
 
+    /// Removes a shard of a deleted component.
+    async fn empty_shard(&self, key: ShardKey) -> Result<(), StoreError> {
+        let device = self.state.borrow().components.device_of(key.0).expect("only this task removes it");
+        let (entries, leaves) = self.entries_of_shard(key).await?;
+        let mut transaction = Transaction::default();
+        entries.into_iter().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
+        leaves.iter().for_each(|leaf| transaction.remove_leaf(*leaf));
+        transaction.remove_shard(key);
+        self.commit(transaction).await
+    }
+
     /// Removes leaves of a deleted component whose rows are not all of them.
     async fn empty_leaves(&self, id: ComponentId, keys: Vec<LeafKey>) -> Result<(), StoreError> {
         let device = self.state.borrow().components.device_of(id).expect("only this task removes it");
@@ -124,30 +140,16 @@ impl<E: Env> Inner<E> {
                 .collect();
             keys.dedup();
             for part in keys.chunks(TRIM_LEAVES_MAX) {
+                let exchanged = self.fold_due(part.len() as u64 * LEAF_BLOCKS).await?;
                 let leaves = self.fetch_leaves(part).await?;
                 let mut transaction = Transaction::with_leaves(leaves);
-                {
-                    let state = self.state.borrow();
-                    // Deleted meanwhile: its map goes another way. Without the record nothing is under a zero any more.
-                    let (Some(component), Some(record)) =
-                        (state.components.get(item.component), state.components.records.get(item.record))
-                    else {
-                        break;
-                    };
-                    for &(_, leaf) in part {
-                        let whole = BlockRange::new(leaf * LEAF_BLOCKS, LEAF_BLOCKS as u32);
-                        let Some(range) = whole.intersection(item.range) else {
-                            continue;
-                        };
-                        for block in range.first..range.end() {
-                            if transaction.entry(component.id, block).is_some() {
-                                transaction.set_entry_of(component, block, record.op, None);
-                            }
-                        }
-                    }
-                }
+                transaction.exchange(exchanged);
+                let gone = !plan_trim(&self.state.borrow().components, item, part, &mut transaction);
                 self.commit(transaction).await?;
                 self.admit_short_of_room();
+                if gone {
+                    break;
+                }
             }
         }
         Ok(())
@@ -220,6 +222,7 @@ impl<E: Env> Inner<E> {
             return Ok(state.tier.of(device).failed);
         };
         transaction.ends(ticket);
+        transaction.exchange(self.fold_due(blocks.len() as u64).await?);
         plan_moves(&self.state.borrow().components, device, &blocks, (&old, &new), &mut transaction);
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
@@ -311,6 +314,26 @@ impl<E: Env> Inner<E> {
 fn out_block(entry: RunEntry, data: Bytes) -> OutBlock {
     let RunEntry { component, block, crc, pending } = entry;
     OutBlock { component, block, crc, pending, data }
+}
+
+/// Takes what a settled zero covers of these leaves out of the map. False where the component was deleted meanwhile: its map goes another
+/// way; or where the record is gone: nothing is under a zero any more.
+fn plan_trim(components: &Components, item: &Item, leaves: &[LeafKey], transaction: &mut Transaction) -> bool {
+    let (Some(component), Some(record)) = (components.get(item.component), components.records.get(item.record)) else {
+        return false;
+    };
+    for &(_, leaf) in leaves {
+        let whole = BlockRange::new(leaf * LEAF_BLOCKS, LEAF_BLOCKS as u32);
+        let Some(range) = whole.intersection(item.range) else {
+            continue;
+        };
+        for block in range.first..range.end() {
+            if transaction.entry(component.id, block).is_some() {
+                transaction.set_entry_of(component, block, record.op, None);
+            }
+        }
+    }
+    true
 }
 
 /// Mapped runs under a settled zero that does not keep its space.

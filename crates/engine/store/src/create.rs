@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use cairn_env::{Disk, Durability, Env, PageBuf};
-use cairn_format::{DeviceRole, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, encode_superblock};
+use cairn_format::{DeviceRole, Needs, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, encode_superblock};
 use cairn_types::{ClusterId, DeviceId, DiskGroupId, HostId};
 
 use crate::{
@@ -89,6 +89,7 @@ impl<E: Env> DiskGroup<E> {
             device_bytes,
             generation: 1,
             role,
+            needs: Needs::NONE,
         };
         let new_id = || DeviceId::from_random(env.random_u64(), env.random_u64());
         let mut ids = Vec::new();
@@ -130,6 +131,10 @@ async fn refuse_used<E: Env>(env: &E, disk: &E::Disk, options: &FormatOptions) -
             found.disk_group,
             found.host,
             found.cluster
+        ),
+        Occupant::Newer(why) => format!(
+            "{} holds {why}: remove that with the release that wrote it, or force the format and lose what it holds",
+            disk.name()
         ),
         Occupant::Damaged(why) => format!(
             "{} holds a damaged Cairn superblock ({why}): look at it with `cairn inspect`, or force the format",

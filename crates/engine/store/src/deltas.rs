@@ -89,6 +89,20 @@ impl Deltas {
         }
     }
 
+    /// The last number that was taken, or read.
+    pub fn number(&self) -> u64 {
+        self.next_number
+    }
+    /// Numbers up to this one are taken.
+    pub fn load_number(&mut self, number: u64) {
+        self.next_number = self.next_number.max(number);
+    }
+
+    /// Leaves of a component, among these, that have some.
+    pub fn leaves_of(&self, id: ComponentId, leaves: std::ops::Range<u64>) -> Vec<u64> {
+        self.by_leaf.range((id, leaves.start)..(id, leaves.end)).map(|((_, leaf), _)| *leaf).collect()
+    }
+
     /// Those of one leaf, oldest first.
     pub fn of(&self, key: LeafKey) -> &[Delta] {
         self.by_leaf.get(&key).map_or(&[], Vec::as_slice)

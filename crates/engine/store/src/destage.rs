@@ -263,6 +263,7 @@ impl<E: Env> Inner<E> {
     /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
     async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
         let Placed { ticket, new_tail, items, slots } = round;
+        let exchanged = self.fold_due(slots.len() as u64).await?;
         let folded = self.leaves_to_fold(slots.len());
         let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = self.fetch_leaves(&folded).await?.into_iter().collect();
         let mut transaction = loop {
@@ -276,6 +277,7 @@ impl<E: Env> Inner<E> {
             leaves.extend(self.fetch_leaves(&missing).await?);
         };
         folded.into_iter().for_each(|key| transaction.write_whole(key));
+        transaction.exchange(exchanged);
         let tail = self.state.borrow().log.ring.tail();
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();

@@ -65,6 +65,8 @@ pub(crate) struct Inner<E: Env> {
     pub capacity: Vec<Option<E::Disk>>,
     pub tuning: RunningOptions,
     pub meta: Arc<dyn Meta>,
+    /// Where the metadata region begins on the cache device.
+    pub metadata_offset: u64,
     pub state: RefCell<State>,
     pub pins: Rc<Pins>,
     pub writer: Rc<Flag>,
@@ -306,6 +308,11 @@ impl<E: Env> DiskGroup<E> {
         let log_bytes = state.log.ring.size();
         let fill = state.log.ring.fill_permille();
         let mark = |percent: u8| log_bytes / 100 * u64::from(percent);
+        let (metadata_bytes, file_bytes) = inner.meta.room().bytes();
+        let (map_waiting_blocks, map_kept_blocks, pages) = state.map.pages().map_or((0, 0, 0), |pages| {
+            let (waiting, kept) = pages.shards.depths();
+            (waiting, kept, pages.zone.in_use())
+        });
         StoreStats {
             disk_group: inner.id,
             opened_unix_ms: inner.opened_unix_ms,
@@ -327,7 +334,15 @@ impl<E: Env> DiskGroup<E> {
             // What the last batch met, as long as the log is as full.
             congestion_delay_us: if congestion(fill, low, high) > 0 { state.log.delay_us() } else { 0 },
             read_cache_bytes: state.cache.bytes(),
-            counters: StoreCounters { metadata_write_bytes: inner.meta.written_bytes(), ..state.counters },
+            metadata_bytes,
+            metadata_used_bytes: file_bytes + pages * cairn_format::MAP_PAGE_BYTES as u64,
+            map_waiting_blocks,
+            map_kept_blocks,
+            counters: StoreCounters {
+                metadata_write_bytes: inner.meta.written_bytes()
+                    + state.counters.map_pages_written * cairn_format::MAP_PAGE_BYTES as u64,
+                ..state.counters
+            },
             stopped: state.life.stopped().map(ToString::to_string),
         }
     }

@@ -38,6 +38,8 @@ pub enum StoreErrorKind {
     Missing,
     /// A superblock or the metadata is damaged.
     Damaged,
+    /// A later release wrote the disk group, and this one does not know all that it wrote.
+    Newer,
     /// The device is in use by a Cairn disk group already.
     Formatted,
 }

@@ -9,10 +9,13 @@
 //!
 //! A check walks everything: for tests and small groups.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use cairn_env::{Disk, Env};
-use cairn_format::{COMPONENT_BLOCKS_MAX, crc32c};
+use cairn_format::{COMPONENT_BLOCKS_MAX, SHARD_BLOCKS, crc32c};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
 use crate::{
@@ -24,6 +27,7 @@ use crate::{
     meta::Rows,
     rows,
     segments::LOG,
+    shards::{ShardKey, leaves_of},
     state::State,
     tier::Tier,
 };
@@ -77,15 +81,47 @@ impl<E: Env> Inner<E> {
             meta.scan(&[rows::DELTA], &[rows::DELTA + 1], usize::MAX).map(|deltas| (leaves, deltas))
         };
         let (leaves, deltas) = self.env.run_blocking(job).await.map_err(|e| e.to_string())?;
-        let checks = {
-            let state = self.state.borrow();
-            state.check_map(&check_leaves(&state.map, &leaves, &deltas)?)?
-        };
+        let mut leaves = check_leaves(&self.state.borrow().map, &leaves, &deltas)?;
+        self.add_pages(&mut leaves).await?;
+        let checks = self.state.borrow().check_map(&leaves)?;
         for check in checks.into_iter().filter(|_| contents) {
             let data = self.disk(check.device).read(check.offset, BLOCK_BYTES).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
             if crc32c(&data) != check.crc {
                 return Err(format!("{}: the checksum of the stored bytes is wrong", check.what));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<E: Env> Inner<E> {
+    /// Leaves of a map in pages take the place of those in rows: each place has one name, and shards are queued as they should.
+    async fn add_pages(self: &Rc<Self>, leaves: &mut BTreeMap<LeafKey, Leaf>) -> Result<(), String> {
+        let keys: Vec<ShardKey> = {
+            let state = self.state.borrow();
+            let Some(pages) = state.map.pages() else { return Ok(()) };
+            pages.shards.check()?;
+            let mut places = BTreeSet::new();
+            let named = pages.shards.all().flat_map(|(_, shard)| shard.pages());
+            if let Some(page) = named.into_iter().find(|page| !places.insert(page.place)) {
+                return Err(format!("place {} of the block map has two names", page.place));
+            }
+            if places.len() as u64 != pages.zone.named() {
+                return Err(format!(
+                    "{} pages of the block map, {} places have names",
+                    places.len(),
+                    pages.zone.named()
+                ));
+            }
+            pages.shards.all().map(|(key, _)| key).collect()
+        };
+        for key in keys {
+            let (entries, _) = self.entries_of_shard(key).await.map_err(|e| e.to_string())?;
+            leaves_of(key.1).for_each(|leaf| drop(leaves.remove(&(key.0, leaf))));
+            for (block, entry) in entries {
+                let block = u64::from(key.1) * SHARD_BLOCKS + block;
+                leaves.entry((key.0, block / LEAF_BLOCKS)).or_default().set(block, Some(entry));
             }
         }
         Ok(())

@@ -10,20 +10,9 @@ use cairn_types::{ComponentId, Epoch, OpId};
 
 use crate::clock::ClockCache;
 
-/// Blocks of a leaf.
-pub(crate) const LEAF_BLOCKS: u64 = 64;
-/// No block here.
-pub(crate) const NO_SLOT: u64 = u64::MAX;
-/// Zeroes that count as allocated.
-pub(crate) const ZERO_SLOT: u64 = u64::MAX - 1;
-
 /// One mapped block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub slot: u64,
-    pub crc: u32,
-    pub op: OpId,
-}
+pub(crate) use cairn_format::MapEntry as Entry;
+pub(crate) use cairn_format::{LEAF_BLOCKS, NO_SLOT, ZERO_SLOT};
 
 /// A leaf in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

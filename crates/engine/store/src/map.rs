@@ -2,7 +2,7 @@
 //!
 //! Promises    a leaf that was read before a transaction is never kept after it: [`Map::keep_read`] compares generations
 //! Assumes     one transaction at a time
-//! Not here    what a leaf is (`leaf.rs`), what of it waits (`deltas.rs`), reading leaves (`read.rs`), transactions (`transaction.rs`)
+//! Not here    what a leaf is (`leaf.rs`), what of it waits (`deltas.rs`, `shards.rs`), reading leaves (`read.rs`), transactions (`transaction.rs`)
 
 use std::sync::Arc;
 
@@ -11,6 +11,9 @@ use cairn_types::ComponentId;
 use crate::{
     deltas::{Delta, Deltas},
     leaf::{LEAF_CACHED_BYTES, Leaf, LeafCache, LeafKey},
+    segment_hand::SegmentHand,
+    shards::{Bounds, ShardKey, Shards},
+    zone::{Room, Zone},
 };
 
 /// Leaves in memory, at least.
@@ -27,6 +30,28 @@ pub(crate) struct Map {
     /// A transaction is being written: the metadata may be ahead of memory.
     committing: bool,
     next_pending: u64,
+    /// None while the group is kept as version 0.2.0 knows it: leaves are rows then.
+    pages: Option<Pages>,
+}
+
+/// The map in pages.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    pub shards: Shards,
+    pub zone: Zone,
+    pub hand: SegmentHand,
+    bounds: Bounds,
+    /// Leaves that come to a page, at most.
+    pub page_leaves_max: usize,
+    /// There may be rows of an earlier release: leaves, regions, segments.
+    pub has_rows: bool,
+}
+
+impl Pages {
+    pub fn new(room: Room, bounds: Bounds, page_leaves_max: usize) -> Self {
+        let (shards, zone, hand) = (Shards::default(), Zone::new(room), SegmentHand::default());
+        Self { shards, zone, hand, bounds, page_leaves_max, has_rows: true }
+    }
 }
 
 impl Map {
@@ -37,7 +62,43 @@ impl Map {
             generation: 0,
             committing: false,
             next_pending: 0,
+            pages: None,
         }
+    }
+
+    pub fn pages(&self) -> Option<&Pages> {
+        self.pages.as_ref()
+    }
+    pub fn pages_mut(&mut self) -> Option<&mut Pages> {
+        self.pages.as_mut()
+    }
+    /// From now on it is in pages, as far as anything changes.
+    pub fn begin_pages(&mut self, pages: Pages) {
+        self.pages = Some(pages);
+    }
+    /// Shards that a transaction folds which adds so many entries.
+    pub fn shards_due(&self, adds: u64) -> Vec<ShardKey> {
+        self.pages.as_ref().map_or_else(Vec::new, |pages| pages.shards.due(adds, pages.bounds))
+    }
+    /// The number of the last transaction.
+    pub fn number(&self) -> u64 {
+        self.deltas.number()
+    }
+    /// Takes the number of a transaction from the metadata.
+    pub fn load_number(&mut self, number: u64) {
+        self.deltas.load_number(number);
+    }
+    /// What waited for these leaves as rows is in pages, or gone.
+    pub fn forget_deltas(&mut self, leaves: &[LeafKey]) {
+        leaves.iter().for_each(|key| self.deltas.remove(*key));
+    }
+    /// What is read from now on is of another state than what was read before.
+    pub fn changes(&mut self) {
+        self.generation += 1;
+    }
+    /// Exchanges leaves that are in memory, and brings those along that change.
+    pub fn keep_leaf(&mut self, key: LeafKey, leaf: Arc<Leaf>) {
+        self.leaves.insert(key, leaf);
     }
 
     /// A leaf, if it is in memory.
@@ -83,6 +144,9 @@ impl Map {
 
     /// Leaves that a transaction takes up which adds `blocks` entries, so that what waits keeps its bound beside a log of so many blocks.
     pub fn take_leaves_to_fold(&mut self, blocks: usize, log_blocks: u64) -> Vec<LeafKey> {
+        if self.pages.is_some() {
+            return Vec::new();
+        }
         self.deltas.take_due(blocks as u64, log_blocks)
     }
     /// The number of the next pending row.

@@ -23,7 +23,7 @@ use cairn_env::{BlockingDisk, DiskError};
 use cairn_format::crc32c;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
-use crate::{error::MetaError, rows::LEAF};
+use crate::{error::MetaError, rows::LEAF, zone::Room};
 
 /// Puts (some) and removals (none), in key order.
 pub(crate) type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -42,6 +42,8 @@ pub(crate) trait Meta: Send + Sync + 'static {
     fn written_bytes(&self) -> u64;
     /// What the device said when it first failed a write or a flush.
     fn device_error(&self) -> Option<DiskError>;
+    /// How the region is divided between its file and pages of the block map.
+    fn room(&self) -> Room;
 }
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
@@ -57,6 +59,7 @@ pub(crate) struct RedbMeta {
     disk: Slot,
     written: Arc<AtomicU64>,
     said: Said,
+    room: Room,
 }
 
 /// The first error of a device.
@@ -70,7 +73,7 @@ impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
     pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
         let (disk, len, written, said) = (slot(disk), Mutex::new(0), Arc::default(), Said::default());
-        let backend = Region { disk, offset, region_bytes, len, written, said };
+        let backend = Region { disk, offset, room: Room::new(region_bytes), len, written, said };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -87,10 +90,14 @@ impl RedbMeta {
         }
         let disk = slot(disk);
         let (written, said) = (Arc::<AtomicU64>::default(), Said::default());
+        let room = Room::new(region_bytes);
+        room.set_file(HEAD_BYTES + len);
         let (len, of_region) = (Mutex::new(len), (disk.clone(), written.clone(), said.clone()));
-        let backend = Region { disk: of_region.0, offset, region_bytes, len, written: of_region.1, said: of_region.2 };
+        let (of_disk, of_written, of_said) = of_region;
+        let backend = Region { disk: of_disk, offset, room: room.clone(), len, written: of_written, said: of_said };
         let database = Some(without_panic(|| Self::build(backend))?);
-        Ok(Self { database, failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk, written, said })
+        let (failed, panicked) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { database, failed, panicked, disk, written, said, room })
     }
 
     /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
@@ -174,6 +181,10 @@ impl Meta for RedbMeta {
 
     fn device_error(&self) -> Option<DiskError> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn room(&self) -> Room {
+        self.room.clone()
     }
 }
 
@@ -303,7 +314,7 @@ fn slot(disk: Arc<dyn BlockingDisk>) -> Slot {
 struct Region {
     disk: Slot,
     offset: u64,
-    region_bytes: u64,
+    room: Room,
     len: Mutex<u64>,
     written: Arc<AtomicU64>,
     said: Said,
@@ -367,7 +378,7 @@ impl StorageBackend for Region {
         self.disk()?.read_at(at, out).map_err(io::Error::other)
     }
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        if len > self.region_bytes - HEAD_BYTES {
+        if !self.room.set_file(HEAD_BYTES.saturating_add(len)) {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the metadata region is full"));
         }
         let mut current = self.len.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,6 +23,8 @@ const SUPERBLOCK_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) enum Found {
     Good(Box<Superblock>),
     Nothing,
+    /// A later release wrote it.
+    Newer(String),
     Bad(String),
     /// No copy is good, and one could not be read: it may be read yet.
     Unread(String),
@@ -31,7 +33,7 @@ pub(crate) enum Found {
 /// Reads both copies; the good one with the higher generation holds.
 pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
     let (mut best, mut bad): (Option<Superblock>, Option<String>) = (None, None);
-    let mut unread = false;
+    let (mut unread, mut newer) = (false, None);
     for offset in SUPERBLOCK_OFFSETS {
         if offset + u64::from(SUPERBLOCK_BYTES) > disk.len_bytes() {
             continue;
@@ -40,6 +42,10 @@ pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
             Ok(bytes) => match decode_superblock(&bytes) {
                 Ok(found) if best.as_ref().is_none_or(|b| found.generation > b.generation) => best = Some(found),
                 Ok(_) | Err(SuperblockError::None) => {}
+                // The other copy may be of before: what is there now needs more.
+                Err(error @ (SuperblockError::Version(_) | SuperblockError::Newer(_))) => {
+                    newer = Some(error.to_string())
+                }
                 Err(error) => bad = Some(error.to_string()),
             },
             Err(error) => {
@@ -47,6 +53,9 @@ pub(crate) async fn read_superblock<D: Disk>(disk: &D) -> Found {
                 bad = Some(error.to_string());
             }
         }
+    }
+    if let Some(newer) = newer {
+        return Found::Newer(newer);
     }
     match (best, bad) {
         (Some(best), _) => Found::Good(Box::new(best)),
@@ -78,6 +87,8 @@ pub enum Occupant {
     Blank,
     /// Something that is not Cairn's.
     Data,
+    /// A Cairn superblock of a later release, and which.
+    Newer(String),
     /// A Cairn superblock of which no copy is whole, and why.
     Damaged(String),
     /// Nobody knows: it cannot be read, and why.
@@ -88,6 +99,7 @@ pub enum Occupant {
 pub async fn occupant_of<E: Env>(env: &E, disk: &E::Disk) -> Occupant {
     match find_superblock(env, disk).await {
         Found::Good(superblock) => return Occupant::Superblock(superblock),
+        Found::Newer(why) => return Occupant::Newer(why),
         Found::Bad(why) => return Occupant::Damaged(why),
         Found::Unread(why) => return Occupant::Unread(why),
         Found::Nothing => {}

@@ -1,6 +1,6 @@
 //! What may be chosen of a disk group, by when it is chosen, and how its devices are divided.
 
-use cairn_format::{CacheRegions, CapacityRegions};
+use cairn_format::{CacheRegions, CapacityRegions, LEAF_BLOCKS, Needs, SHARD_BLOCKS};
 
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -57,6 +57,13 @@ pub struct OpenOptions {
     /// Open although a capacity device is blank, a new one in the place of a dead one: its components are lost for
     /// good.
     pub accept_missing: bool,
+    /// What may be written that version 0.2.0 does not know: what all hosts of the cluster know. What a group needs already stays.
+    pub allowed: Needs,
+    /// Blocks whose entries may wait in memory to be folded into pages of the block map; left out: one in 128 of what the capacity
+    /// devices have, and no fewer than half of the log has, up to half a million. 24 bytes each. Twice as many make half of the pages.
+    pub map_waiting_blocks: Option<u64>,
+    /// Leaves of 64 blocks on a page of the block map, at most. Fewer make more pages, for tests.
+    pub map_page_leaves_max: usize,
     /// How it behaves from then on.
     pub running: RunningOptions,
 }
@@ -68,6 +75,9 @@ impl Default for OpenOptions {
             map_cache_bytes: 32 << 20,
             outcomes_max: 8192,
             accept_missing: false,
+            allowed: Needs::MAP_PAGES,
+            map_waiting_blocks: None,
+            map_page_leaves_max: (SHARD_BLOCKS / LEAF_BLOCKS) as usize,
             running: RunningOptions::default(),
         }
     }

@@ -18,7 +18,6 @@ use futures::future::join_all;
 use crate::{
     component::Component,
     components::Components,
-    deltas::{Delta, put_over},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
     index::{Body, Place, RecordId, Records},
@@ -27,7 +26,6 @@ use crate::{
     map::Map,
     read_cache::{CACHED_READ_BLOCKS_MAX, ReadCache},
     ring::Ring,
-    rows,
     segments::{LOG, Pin, Pins, Segments},
     state::State,
 };
@@ -107,9 +105,16 @@ impl<E: Env> Inner<E> {
                 let state = self.state.borrow();
                 with_neighbours(&state.components, &state.map, &wanted)
             };
-            let leaves = match self.fetch_leaves(&together).await {
+            let leaves = match self.look_up_leaves(&together, None).await {
                 // A damaged leaf costs its own blocks and no others.
-                Err(_) if together.len() > wanted.len() => self.fetch_leaves(&wanted).await?,
+                Err(_) if together.len() > wanted.len() => self.look_up_leaves(&wanted, None).await,
+                leaves => leaves,
+            };
+            let leaves = match leaves {
+                // Another copy has them, and they are written here again.
+                Err(error) if error.kind == StoreErrorKind::Damaged && self.state.borrow().map.pages().is_some() => {
+                    return Err(self.unreadable(id, range, &wanted));
+                }
                 leaves => leaves?,
             };
             self.map_was_read(id, began);
@@ -166,41 +171,38 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    /// Reads leaves from the metadata, with their deltas over them; one that is not there is empty.
-    pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
-        let (mut ready, mut wanted_rows, mut deltas) = (Vec::new(), Vec::new(), Vec::new());
-        {
+    /// Leaves of the map; one that is not there is empty. `lost` takes the place of one whose page is damaged.
+    async fn look_up_leaves(
+        &self,
+        wanted: &[LeafKey],
+        lost: Option<Leaf>,
+    ) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
+        let (mut ready, mut missing) = (Vec::new(), Vec::new());
+        let in_pages = {
             let mut state = self.state.borrow_mut();
             for &key in wanted {
                 match state.map.leaf(key) {
                     Some(leaf) => ready.push((key, leaf.clone())),
-                    None => {
-                        wanted_rows.push(key);
-                        deltas.push(state.map.deltas().of(key).to_vec());
-                    }
+                    None => missing.push(key),
                 }
             }
-        }
-        if wanted_rows.is_empty() {
+            state.map.pages().is_some()
+        };
+        if missing.is_empty() {
             return Ok(ready);
         }
-        let wanted = wanted_rows;
-        let keys: Vec<Vec<u8>> = wanted.iter().map(|&(component, leaf)| rows::leaf_key(component, leaf)).collect();
-        let meta = self.meta.clone();
-        // Decoded there too: a round may want thousands.
-        let job = move || {
-            let values = meta.get_many(&keys).map_err(damaged)?;
-            let decode = |(value, deltas): (Option<Vec<u8>>, Vec<Delta>)| {
-                let mut leaf = value.map_or_else(|| Some(Leaf::default()), |bytes| Leaf::decode(&bytes))?;
-                put_over(&mut leaf, &deltas)?;
-                Some(Arc::new(leaf))
-            };
-            let leaves: Option<Vec<Arc<Leaf>>> = values.into_iter().zip(deltas).map(decode).collect();
-            leaves.ok_or_else(|| damaged("a leaf of the block map is not readable"))
-        };
-        let leaves = self.env.run_blocking(job).await?;
-        ready.extend(wanted.into_iter().zip(leaves));
+        if in_pages {
+            ready.extend(self.leaves_in_pages(&missing, lost).await?);
+        } else {
+            let leaves = self.leaves_of_rows(missing).await?;
+            ready.extend(leaves.into_iter().map(|(key, leaf)| (key, Arc::new(leaf))));
+        }
         Ok(ready)
+    }
+
+    /// Leaves that a transaction changes. Of a damaged page nothing is known: its blocks stay errors until they are written.
+    pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
+        self.look_up_leaves(wanted, Some(Leaf::default())).await
     }
 
     /// Carries the plan out. Returns what was read, and the blocks that were wrong.
@@ -249,6 +251,26 @@ impl<E: Env> Inner<E> {
             }
         }
         Ok((contents, wrong))
+    }
+
+    /// Blocks of a read that only these leaves know.
+    fn unreadable(&self, id: ComponentId, range: BlockRange, leaves: &[LeafKey]) -> StoreError {
+        let state = &mut *self.state.borrow_mut();
+        let mut blocks: Vec<u64> = Vec::new();
+        for &(_, leaf) in leaves {
+            let own = BlockRange::new(leaf * LEAF_BLOCKS, LEAF_BLOCKS as u32).intersection(range);
+            if let (Some(component), Some(own)) = (state.components.get(id), own) {
+                blocks.extend(component.base.runs(own).into_iter().flat_map(|run| run.first..run.end()));
+            }
+        }
+        blocks.retain(|block| {
+            state.components.get(id).is_some_and(|c| c.extents.spans(BlockRange::new(*block, 1)).is_empty())
+        });
+        state.counters.bad_blocks += blocks.len() as u64;
+        match blocks.is_empty() {
+            true => damaged("a page of the block map is not readable"),
+            false => bad_blocks(id, blocks),
+        }
     }
 
     fn keep(&self, id: ComponentId, stretch: &Stretch, data: &Bytes) {
@@ -369,7 +391,8 @@ fn wrong_blocks(stretch: &Stretch, data: &Bytes) -> Vec<u64> {
     blocks.zip(&stretch.crcs).enumerate().filter_map(bad).collect()
 }
 
-/// These leaves and those around them that have blocks, as long as nothing must leave the cache for that.
+/// These leaves and those around them that have blocks, as long as nothing must leave the cache for that. A page of the map has some
+/// leaves: those come along.
 fn with_neighbours(components: &Components, map: &Map, wanted: &[LeafKey]) -> Vec<LeafKey> {
     if (wanted.len() as u64 * LEAVES_TOGETHER) > map.room() as u64 {
         return wanted.to_vec();

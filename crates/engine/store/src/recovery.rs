@@ -10,12 +10,12 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use cairn_env::{Disk, Env};
-use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Superblock};
+use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Needs, Superblock, map_rows};
 use cairn_metrics::StoreCounters;
-use cairn_types::{ComponentId, DeviceId, ObjectId};
+use cairn_types::{BLOCK_BYTES, ComponentId, DeviceId, ObjectId};
 
 use crate::{
-    component::{Component, IN_METADATA, RegionMark},
+    component::Component,
     components::{Components, Deleted},
     create::write_superblock,
     deltas::Delta,
@@ -25,8 +25,9 @@ use crate::{
     index::{Body, Place, Record},
     latencies::Stages,
     leaf::Leaf,
+    load_map::LoadedMap,
     log::Log,
-    map::Map,
+    map::{Map, Pages},
     meta::{Meta, RedbMeta},
     occupant::{Found, find_superblock},
     options::OpenOptions,
@@ -36,12 +37,17 @@ use crate::{
         self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow,
     },
     segments::{COUNTS_MAX, Pins},
+    shards::Bounds,
     state::State,
     tier::Tier,
 };
 
 /// Rows of one metadata read while loading.
 const SCAN_ROWS: usize = 4096;
+/// A block of this many may have an entry that waits: 190 MB of memory for 4 TiB.
+const WAITING_PARTS: u64 = 128;
+/// So many may wait where the log has room for twice as many, however small the devices are: 12 MB.
+const WAITING_MIN: u64 = 512 << 10;
 
 impl<E: Env> DiskGroup<E> {
     /// Opens a disk group: reads its metadata, replays its log, starts its tasks.
@@ -80,11 +86,17 @@ impl<E: Env> DiskGroup<E> {
         superblock.generation += 1;
         let device_ids = [vec![superblock.device], ids.clone()].concat();
         superblock.role = DeviceRole::Cache { regions, capacity: ids };
+        superblock.needs = superblock.needs.with(options.allowed);
         write_superblock(&cache, &superblock).await?;
         settle_medium(&cache).await?;
-        let (meta, rows) = load(&env, &cache, &regions).await?;
+        let (meta, rows, has_leaves) = load(&env, &cache, &regions).await?;
         let mut state = State::empty(&regions, &capacity, options);
-        let stored = state.load(rows).map_err(damaged)?;
+        if superblock.needs.include(Needs::MAP_PAGES) {
+            let bounds = bounds(&regions, &capacity, options.map_waiting_blocks);
+            state.map.begin_pages(Pages::new(meta.room(), bounds, options.map_page_leaves_max));
+        }
+        let stored = state.load(rows, has_leaves).map_err(damaged)?;
+        state.look_at_metadata();
         let replayed = replay(&cache, &mut state, &stored).await?;
         settle_medium(&cache).await?;
         let writer = Rc::new(Flag::default());
@@ -100,6 +112,7 @@ impl<E: Env> DiskGroup<E> {
             capacity: devices.into_iter().zip(state.tier.devices()).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
             tuning: options.running.clone(),
             meta,
+            metadata_offset: regions.metadata_offset,
             pins: Rc::new(Pins::new(writer.clone())),
             state: RefCell::new(state),
             writer,
@@ -141,6 +154,10 @@ async fn open_cache<E: Env>(
                 StoreErrorKind::Missing,
                 format!("{name} is not formatted: create the disk group first"),
             ));
+        }
+        Found::Newer(why) => {
+            let text = format!("{name} holds {why}: start that release, or a later one");
+            return Err(wrong(StoreErrorKind::Newer, text));
         }
         Found::Bad(why) | Found::Unread(why) => {
             return Err(wrong(
@@ -240,6 +257,10 @@ fn open_capacity<D: Disk>(
         Found::Good(found) => *found,
         // Dead: the group goes on without it, its components are lost.
         Found::Bad(_) | Found::Unread(_) => return Ok(None),
+        Found::Newer(why) => {
+            let text = format!("{name} holds {why}: start that release, or a later one");
+            return Err(wrong(StoreErrorKind::Newer, text));
+        }
         Found::Nothing if accept_missing => return Ok(None),
         Found::Nothing => {
             let text = format!(
@@ -271,14 +292,25 @@ fn open_capacity<D: Disk>(
 
 type KeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// What may wait of a map in pages: a block in 128 of what the devices have. A page of 16 bytes a block is rewritten for at least twice
+/// as many entries as wait for each page there is, so metadata is a quarter of what is written evenly over all of a device, and less
+/// where some of it is written more often. Where devices are small it is what half of the log may bring.
+fn bounds(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], chosen: Option<u64>) -> Bounds {
+    let block = u64::from(BLOCK_BYTES);
+    let of = |regions: &CapacityRegions| u64::from(regions.segment_count) * u64::from(regions.segment_bytes) / block;
+    let blocks: u64 = capacity.iter().flatten().map(of).sum();
+    let waiting = chosen.unwrap_or((blocks / WAITING_PARTS).max((regions.log_bytes / block / 2).min(WAITING_MIN)));
+    Bounds { waiting, kept: 2 * waiting }
+}
+
 /// Opens the metadata and reads every row but the map's leaves.
 async fn load<E: Env>(
     env: &E,
     disk: &E::Disk,
     regions: &CacheRegions,
-) -> Result<(Arc<dyn Meta>, KeyedRows), StoreError> {
+) -> Result<(Arc<dyn Meta>, KeyedRows, bool), StoreError> {
     let (disk, offset, bytes) = (disk.blocking(), regions.metadata_offset, regions.metadata_bytes);
-    let job = move || -> Result<(Arc<dyn Meta>, KeyedRows), MetaError> {
+    let job = move || -> Result<(Arc<dyn Meta>, KeyedRows, bool), MetaError> {
         let meta = RedbMeta::open(disk, offset, bytes)?;
         let mut rows = Vec::new();
         for kind in [
@@ -286,11 +318,15 @@ async fn load<E: Env>(
             rows::COMPONENT,
             rows::DELETED,
             rows::REGION,
-            rows::PENDING,
             rows::SEGMENT,
+            rows::DELTA,
+            map_rows::SHARD,
+            map_rows::SEGMENTS,
+            map_rows::CHANGES,
+            // What of these is new is told by the map.
+            rows::PENDING,
             rows::OBJECT,
             rows::CLIENT,
-            rows::DELTA,
         ] {
             let mut from = vec![kind];
             loop {
@@ -301,7 +337,8 @@ async fn load<E: Env>(
             }
         }
         meta.agrees(&rows)?;
-        Ok((Arc::new(meta), rows))
+        let has_leaves = !meta.scan(&[rows::LEAF], &[rows::LEAF + 1], 1)?.is_empty();
+        Ok((Arc::new(meta), rows, has_leaves))
     };
     env.run_blocking(job).await.map_err(|e| {
         damaged(format!(
@@ -327,9 +364,14 @@ impl State {
     }
 
     /// Takes over the rows of the metadata, in key order: components before what belongs to them.
-    fn load(&mut self, rows: KeyedRows) -> Result<StateRow, MetaError> {
+    fn load(&mut self, rows: KeyedRows, has_leaves: bool) -> Result<StateRow, MetaError> {
         let mut stored = None;
+        let mut map = LoadedMap::default();
         for (key, bytes) in rows {
+            if key[0] != map_rows::CHANGES {
+                self.load_changes(&mut map)?;
+            }
+            map.has_rows |= matches!(key[0], rows::REGION | rows::SEGMENT | rows::DELTA);
             match key[0] {
                 rows::STATE => stored = Some(rows::decode::<StateRow>(&key, &bytes)?),
                 rows::COMPONENT => {
@@ -349,7 +391,8 @@ impl State {
                 }
                 rows::REGION => {
                     let row: RegionRow = rows::decode(&key, &bytes)?;
-                    self.load_region(rows::component_of(&key)?, rows::short_number_of(&key)?, row);
+                    let (id, region) = (rows::component_of(&key)?, rows::short_number_of(&key)?);
+                    self.load_region(&mut map, id, region, row.op, row.base);
                 }
                 rows::PENDING => self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?,
                 rows::SEGMENT => {
@@ -372,9 +415,13 @@ impl State {
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
+                map_rows::SHARD => self.load_shard(&mut map, &key, rows::decode(&key, &bytes)?)?,
+                map_rows::SEGMENTS => self.load_segments(&mut map, &key, rows::decode(&key, &bytes)?)?,
+                map_rows::CHANGES => self.load_piece(&mut map, &key, bytes)?,
                 _ => return Err(rows::malformed(&key).into()),
             }
         }
+        self.end_map(map, has_leaves)?;
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;
         self.map.load_next_pending(stored.next_pending);
         let counts = [stored.tail, stored.durable_position, stored.next_pending, stored.damaged_at.unwrap_or(0)];
@@ -402,16 +449,6 @@ impl State {
         let deleted =
             Deleted { device: row.device, position: row.position, base_blocks: 0, emptied: row.emptied, dirty: false };
         self.components.enter_deleted(id, deleted);
-    }
-
-    fn load_region(&mut self, id: ComponentId, region: u32, row: RegionRow) {
-        let loaded = self.components.load(id, |component, _| {
-            component.regions.insert(region, RegionMark { op: row.op, due: IN_METADATA });
-            component.base.load(region, row.base);
-        });
-        if loaded.is_none() {
-            self.components.load_deleted_blocks(id, row.base.iter().map(|w| u64::from(w.count_ones())).sum());
-        }
     }
 
     fn load_pending(&mut self, number: u64, row: PendingRow) -> Result<(), MetaError> {

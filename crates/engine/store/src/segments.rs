@@ -9,7 +9,7 @@ use std::{
     rc::Rc,
 };
 
-use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, SlotRun, run_header_pages};
+use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, SlotRun, map_rows::SEGMENTS_OF_ROW, run_header_pages};
 use cairn_types::{BLOCK_BYTES, Canary};
 
 use crate::{flag::Flag, rows::SegmentRow};
@@ -27,6 +27,9 @@ pub(crate) const DESTAGE_STREAM: usize = 0;
 
 /// Numbers that grow by one never come near this; a row that has them there was not written by us.
 pub(crate) const COUNTS_MAX: u64 = 1 << 62;
+
+/// Segments of a missing device, at most: 64 TiB of 4 MiB each.
+const MISSING_MAX: usize = 1 << 24;
 
 /// One capacity device's segments.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub(crate) struct Segments {
     pub failed: bool,
     /// With what, where it failed while it was in use.
     pub failure: Option<cairn_env::DiskError>,
+    /// What the metadata has of a device that is missing: kept as it is.
+    missing: Vec<SegmentRow>,
 }
 
 /// What the records of one log segment name.
@@ -98,7 +103,42 @@ impl Segments {
             used: 0,
             failed: false,
             failure: None,
+            missing: Vec::new(),
         }
+    }
+    /// Rows of [`SEGMENTS_OF_ROW`] segments that the metadata has of it.
+    pub fn rows(&self) -> usize {
+        self.rows.len().max(self.missing.len()).div_ceil(SEGMENTS_OF_ROW as usize)
+    }
+    /// Those of `count` segments from `first` on, as many as there are.
+    pub fn stored_rows(&self, first: u32, count: u32) -> Vec<SegmentRow> {
+        let rows = if self.rows.is_empty() { &self.missing } else { &self.rows };
+        let from = (first as usize).min(rows.len());
+        rows[from..(from + count as usize).min(rows.len())].to_vec()
+    }
+    /// Takes what the metadata says of a segment, later than what was taken before. False when there is no such segment, or none that
+    /// holds so much.
+    pub fn load_again(&mut self, segment: u32, row: SegmentRow) -> bool {
+        if self.rows.is_empty() {
+            // Missing: nobody knows how many it has. A damaged number does not take much memory.
+            let at = segment as usize;
+            if at >= self.missing.len() {
+                if at > MISSING_MAX {
+                    return false;
+                }
+                self.missing.resize(at + 1, SegmentRow::default());
+            }
+            self.missing[at] = row;
+            return true;
+        }
+        if let Some(before) = self.rows.get(segment as usize) {
+            self.live -= u64::from(before.live);
+            if before.live > 0 {
+                self.free.insert(segment);
+            }
+            self.rows[segment as usize].live = 0;
+        }
+        self.load(segment, row)
     }
     /// Whether the device has the slot.
     pub fn has(&self, slot: u64) -> bool {
@@ -260,7 +300,6 @@ impl Segments {
         self.rows[segment as usize].live += 1;
         self.live += 1;
         self.free.remove(&segment);
-        self.dirty.insert(segment);
     }
     /// A committed transaction dropped the reference to the slot.
     pub fn drop_live(&mut self, slot: u64) {
@@ -277,7 +316,6 @@ impl Segments {
         if unused && !self.is_open(segment) && !self.is_awaited(segment) {
             self.free.insert(segment);
         }
-        self.dirty.insert(segment);
     }
     /// Segments worth emptying, the best first: much room for little copying, old before young,
     /// (1 - u) * age / (1 + u).

@@ -8,7 +8,7 @@
 
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_metrics::StoreCounters;
-use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, OpId};
 use smallvec::SmallVec;
 
 use crate::{
@@ -78,6 +78,13 @@ impl State {
     pub fn round_over(&mut self, ticket: u64) {
         self.tier.round_over(ticket);
         self.components.records.unhold(ticket);
+    }
+
+    /// The metadata has more in it, or less.
+    pub fn look_at_metadata(&mut self) {
+        let buffered = self.log.ring.used() / u64::from(BLOCK_BYTES);
+        self.tier.metadata_is_full =
+            self.map.pages().is_some_and(|pages| pages.zone.is_full(pages.shards.depths().0 + buffered));
     }
 
     /// Gives a record its effect.

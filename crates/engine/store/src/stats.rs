@@ -107,6 +107,14 @@ pub struct StoreStats {
     pub congestion_delay_us: u64,
     /// Bytes of cached blocks.
     pub read_cache_bytes: u64,
+    /// Bytes of the metadata region.
+    pub metadata_bytes: u64,
+    /// Bytes of it in use.
+    pub metadata_used_bytes: u64,
+    /// Entries of the block map that wait in memory.
+    pub map_waiting_blocks: u64,
+    /// Changes of the block map that are kept until they are in pages.
+    pub map_kept_blocks: u64,
     /// Since opening.
     pub counters: StoreCounters,
     /// Why it takes no writes any more, if so.
@@ -131,6 +139,10 @@ impl StoreStats {
             components: self.components,
             capacity_usable_bytes: self.usable_bytes,
             capacity_free_bytes: self.free_bytes,
+            metadata_bytes: self.metadata_bytes,
+            metadata_used_bytes: self.metadata_used_bytes,
+            map_waiting_blocks: self.map_waiting_blocks,
+            map_kept_blocks: self.map_kept_blocks,
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Tier {
     round: u64,
     /// Counts what is written to capacity devices and waits for its transaction, or its record: rounds, cleanings, copies.
     tickets: u64,
+    /// The metadata has no room for blocks that it does not know yet.
+    pub metadata_is_full: bool,
 }
 
 impl Tier {
@@ -27,7 +29,12 @@ impl Tier {
             segments.failed = regions.is_none();
             segments
         };
-        Self { devices: devices.iter().enumerate().map(segments).collect(), round: 1, tickets: 0 }
+        Self {
+            devices: devices.iter().enumerate().map(segments).collect(),
+            round: 1,
+            tickets: 0,
+            metadata_is_full: false,
+        }
     }
 
     pub fn len(&self) -> usize {

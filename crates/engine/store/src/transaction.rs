@@ -11,10 +11,11 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_types::{BlockRange, ClientTag, ComponentId, OpId, RegionIndex};
+use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, OpId, RegionIndex};
 
 use crate::{
     bitmap::BaseBits,
+    changes::MapChanges,
     component::Component,
     components::Components,
     deltas::{Delta, WHOLE_FROM_BLOCKS},
@@ -27,6 +28,7 @@ use crate::{
     meta::Batch,
     rows::{self, ComponentRow, DeletedRow, PendingBody, PendingRow, RegionRow, StateRow},
     seats::Seats,
+    shards::ShardKey,
     state::State,
     stats::LogHealth,
     tier::Tier,
@@ -80,6 +82,8 @@ pub(crate) struct Transaction {
     ticket: Option<u64>,
     /// What it added to leaves that it did not write as a whole.
     deltas: Vec<(LeafKey, Delta)>,
+    /// The same where the map is in pages.
+    changes: MapChanges,
 }
 
 /// A slot of a pending row that moves.
@@ -120,6 +124,14 @@ impl Transaction {
     pub fn remove_leaf(&mut self, key: LeafKey) {
         self.batch.insert(rows::leaf_key(key.0, key.1), None);
         self.gone.push(key);
+    }
+    /// Shards that were packed anew.
+    pub fn exchange(&mut self, folded: Vec<crate::map_pages::Folded>) {
+        self.changes.folded.extend(folded);
+    }
+    /// Nothing is left of a shard.
+    pub fn remove_shard(&mut self, key: ShardKey) {
+        self.changes.gone.push(key);
     }
     /// With it the round is over whose blocks it refers to.
     pub fn ends(&mut self, ticket: u64) {
@@ -164,12 +176,10 @@ impl Transaction {
     }
     fn entry_changed(&mut self, component: &Component, block: u64, old: Option<Entry>, entry: Option<Entry>) {
         let key = (component.id, block / LEAF_BLOCKS);
-        match entry {
-            Some(_) => *self.put.entry(key).or_default() |= 1 << (block % LEAF_BLOCKS),
+        *self.put.entry(key).or_default() |= 1 << (block % LEAF_BLOCKS);
+        if entry.is_none() {
             // A delta has entries only.
-            None => {
-                self.whole.insert(key);
-            }
+            self.whole.insert(key);
         }
         if let Some(old) = old {
             self.drop_slot(component.device, old.slot);
@@ -233,10 +243,24 @@ impl Transaction {
     /// Adds everything that the metadata does not have yet.
     pub fn gather(&mut self, state: &mut State) {
         let tail = self.tail.unwrap_or(state.log.ring.tail());
+        let in_pages = state.map.pages().is_some();
+        if in_pages {
+            self.changes.number = state.map.begin_commit();
+            self.changes.take_entries(&self.leaves, &self.put);
+        }
         self.gather_garbage(&mut state.components, &state.tier);
         self.gather_moved(&state.components);
-        self.gather_components(&mut state.components, tail, state.log.ring.segment_of(tail));
-        self.gather_segments(&mut state.tier);
+        self.gather_components(&mut state.components, tail, state.log.ring.segment_of(tail), in_pages);
+        self.gather_segments(&mut state.tier, in_pages);
+        if in_pages {
+            let past = self.changes.folded.iter().flat_map(|folded| &folded.leaves).chain(&self.gone);
+            for &(component, leaf) in past {
+                for delta in state.map.deltas().of((component, leaf)) {
+                    self.batch.insert(rows::delta_key(delta.number, component, leaf), None);
+                }
+            }
+            self.changes.write(&mut self.batch, &mut state.map, &state.tier, &state.components);
+        }
         self.gather_seats(&mut state.seats, tail);
         let damaged_at = match state.log.health() {
             LogHealth::Sound => None,
@@ -298,8 +322,9 @@ impl Transaction {
         }
     }
 
-    fn gather_components(&mut self, components: &mut Components, tail: u64, tail_segment: u64) {
-        let mut changed = self.bits_after(components);
+    fn gather_components(&mut self, components: &mut Components, tail: u64, tail_segment: u64, in_pages: bool) {
+        let mut changed = if in_pages { BTreeMap::new() } else { self.bits_after(components) };
+        let mut marks = Vec::new();
         for component in components.all_mut() {
             component.trim_undone(tail);
             for (number, row) in component.outcomes.take_changes(tail) {
@@ -307,6 +332,10 @@ impl Transaction {
             }
             let after = changed.remove(&component.id).unwrap_or_default();
             let mut regions = component.take_dirty_regions(tail_segment);
+            if in_pages {
+                let mark = |region: RegionIndex| (component.id, region, component.regions[&region].op);
+                marks.extend(regions.drain(..).map(mark));
+            }
             regions.extend(after.regions.iter().copied());
             for region in regions {
                 let base = if after.regions.contains(&region) {
@@ -323,6 +352,7 @@ impl Transaction {
                 self.batch.insert(rows::component_key(component.id), Some(rows::encode(&row)));
             }
         }
+        self.changes.take_marks(marks);
         for (id, deleted) in components.deleted_mut() {
             if deleted.emptied && deleted.position < tail {
                 self.batch.insert(rows::deleted_key(id), None);
@@ -378,7 +408,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn gather_segments(&mut self, tier: &mut Tier) {
+    fn gather_segments(&mut self, tier: &mut Tier, in_pages: bool) {
         let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
         for &(device, slot) in &self.added {
             *change.entry((device, tier.of(device).segment_of(slot))).or_default() += 1;
@@ -395,7 +425,11 @@ impl Transaction {
             let segments = tier.of(device);
             if !segments.failed {
                 let row = segments.row_after(segment, change);
-                self.batch.insert(rows::segment_key(device, segment), Some(rows::encode(&row)));
+                if in_pages {
+                    self.changes.segments.push((device, segment, row));
+                } else {
+                    self.batch.insert(rows::segment_key(device, segment), Some(rows::encode(&row)));
+                }
             }
         }
     }
@@ -427,8 +461,28 @@ impl Transaction {
     /// Makes memory follow, once the transaction is durable. In steps, as it is some milliseconds of work: reads may run
     /// between them. They find the new leaves from the first step on, or versions that still stand in the log, which is
     /// given up in the last.
-    async fn take_effect<E: Env>(self, inner: &Inner<E>) {
-        {
+    async fn take_effect<E: Env>(mut self, inner: &Inner<E>) {
+        let mut gave_up = Vec::new();
+        if inner.state.borrow().map.pages().is_some() {
+            {
+                let map = &mut inner.state.borrow_mut().map;
+                gave_up = self.changes.exchange(map);
+                map.forget_deltas(&self.gone);
+                map.changes();
+            }
+            let number = self.changes.number;
+            in_steps(inner, std::mem::take(&mut self.changes.entries), |state, (id, block, entry)| {
+                let pages = state.map.pages_mut().expect("it stays in pages");
+                pages.shards.put(id, block, entry, number);
+            })
+            .await;
+            let map = &mut inner.state.borrow_mut().map;
+            let changed = |(key, leaf)| self.put.contains_key(&key).then_some((key, leaf));
+            let leaves = std::mem::take(&mut self.leaves);
+            leaves.into_iter().filter_map(changed).for_each(|(key, leaf)| map.keep_leaf(key, leaf));
+            // What was read since has some of this and lacks the rest.
+            map.changes();
+        } else {
             let mut state = inner.state.borrow_mut();
             state.map.commit(self.whole.into_iter().chain(self.gone), self.deltas, self.leaves);
         }
@@ -453,6 +507,10 @@ impl Transaction {
         for (device, slot) in self.dropped {
             state.tier.of_mut(device).drop_live(slot);
         }
+        if let Some(pages) = state.map.pages_mut().filter(|_| !Canary::PlaceReusedEarly.sings()) {
+            pages.zone.free(gave_up);
+        }
+        state.look_at_metadata();
         if let Some(ticket) = self.ticket {
             state.round_over(ticket);
         }
@@ -525,6 +583,9 @@ impl<E: Env> Inner<E> {
     pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), StoreError> {
         transaction.check_segments(&self.state.borrow().tier)?;
         transaction.gather(&mut self.state.borrow_mut());
+        if self.state.borrow().map.pages().is_some() {
+            return self.commit_pages(transaction).await;
+        }
         let mut batch = std::mem::take(&mut transaction.batch);
         let parts = transaction.split_leaves(&mut batch, &self.state.borrow().map);
         let (leaves, whole) = (std::mem::take(&mut transaction.leaves), std::mem::take(&mut transaction.whole));
@@ -561,5 +622,35 @@ impl<E: Env> Inner<E> {
         transaction.take_effect(self).await;
         self.state.borrow_mut().map.end_commit();
         Ok(())
+    }
+    /// The same where the map is in pages: those of the folded shards are durable already.
+    async fn commit_pages(&self, mut transaction: Transaction) -> Result<(), StoreError> {
+        let batch = std::mem::take(&mut transaction.batch);
+        let bytes: u64 = batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum();
+        let meta = self.meta.clone();
+        let result = self.env.run_blocking(move || meta.commit(batch)).await;
+        if let Err(error) = result {
+            self.state.borrow_mut().map.end_commit();
+            let error = StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {error}"));
+            return Err(error.said_by(self.meta.device_error()));
+        }
+        self.state.borrow_mut().counters.metadata_row_bytes += bytes;
+        transaction.take_effect(self).await;
+        self.state.borrow_mut().map.end_commit();
+        Ok(())
+    }
+
+    /// Packs those shards anew, and writes their pages, that are due before a transaction that adds so many entries. Nothing of a
+    /// transaction is decided before that: it is put together in one moment.
+    pub(crate) async fn fold_due(&self, adds: u64) -> Result<Vec<crate::map_pages::Folded>, StoreError> {
+        let due = self.state.borrow().map.shards_due(adds);
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut folds = Vec::with_capacity(due.len());
+        for key in due {
+            folds.push(self.prepare_fold(key).await?);
+        }
+        self.write_folds(folds).await
     }
 }

@@ -122,7 +122,18 @@ async fn go_on(group: Group, env: SimEnv, parts: DiskGroupDevices<SimDisk>, mut 
     group.close().await;
 }
 
+/// Makes the deliberate bug that a person chose.
+#[cfg(feature = "canaries")]
+fn sing() {
+    let chosen = std::env::var("CRASH_CANARY").ok();
+    let known = |name: String| cairn_types::Canary::ALL.into_iter().find(|canary| format!("{canary:?}") == name);
+    cairn_types::Canary::set(chosen.map(|name| known(name).expect("a canary")));
+}
+#[cfg(not(feature = "canaries"))]
+fn sing() {}
+
 fn sweep(seed: u64) -> (u64, u64) {
+    sing();
     let recording = record(seed, SCRIPT_STEPS);
     assert_eq!(recording.trace, record(seed, SCRIPT_STEPS).trace, "one seed, one run");
     let stats = &recording.stats;
@@ -130,7 +141,8 @@ fn sweep(seed: u64) -> (u64, u64) {
     let past_log = counters.capacity_write_resync_bytes;
     println!(
         "seed {seed}: {} operations in {} batches, {} disk operations, {} destage rounds, {} bytes destaged, {} cleaned \
-         ({} segments), {past_log} bytes of copies past the log, log wrapped {} times",
+         ({} segments), {past_log} bytes of copies past the log, log wrapped {} times, {} shards of the map folded into {} pages, \
+         {} pages read",
         stats.counters.log_operations,
         stats.counters.log_writes,
         recording.operations,
@@ -138,7 +150,10 @@ fn sweep(seed: u64) -> (u64, u64) {
         stats.counters.destaged_bytes,
         stats.counters.cleaned_bytes,
         stats.counters.cleaned_segments,
-        recording.log_wraps
+        recording.log_wraps,
+        counters.map_shards_folded,
+        counters.map_pages_written,
+        counters.map_pages_read
     );
     assert!(counters.destage_rounds > 10 && recording.log_wraps > 1 && past_log > 0, "the workload is too tame");
     let all = chosen("CRASH_LOSSES");

@@ -25,6 +25,9 @@ pub fn open_options() -> OpenOptions {
     OpenOptions {
         read_cache_bytes: 64 << 10,
         map_cache_bytes: 64 << 10,
+        // A leaf a page: three components of four leaves have as many pages as fold, split and go one by one.
+        map_page_leaves_max: 1,
+        map_waiting_blocks: Some(48),
         running: RunningOptions { destage_percent: 25, place_bytes_min: 8 << 10, ..RunningOptions::default() },
         ..OpenOptions::default()
     }

@@ -236,6 +236,7 @@ fn no_cache<D>(seen: &[Seen<D>], paths: &GroupPaths) -> NotOpen {
             (WhyClosed::Gone, "connect it again; without its cache device the group is lost")
         }
         (Some(_), _) => (WhyClosed::Media, "see why the system refuses it"),
+        (None, Some(Ok((_, Occupant::Newer(_))))) => (WhyClosed::Newer, "start that release, or a later one"),
         (None, Some(Ok((_, Occupant::Damaged(_) | Occupant::Unread(_))))) => {
             (WhyClosed::Damaged, "replace the device; its disk group is lost")
         }

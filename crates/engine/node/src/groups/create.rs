@@ -166,6 +166,7 @@ impl<E: Env> Node<E> {
                 (Ok(None), Ok((_, Occupant::Damaged(why)))) => {
                     format!("{path} holds a damaged Cairn superblock ({why})")
                 }
+                (Ok(None), Ok((_, Occupant::Newer(why)))) => format!("{path} holds {why}"),
                 (Ok(None), Ok((_, Occupant::Unread(why)))) => format!("what {path} holds cannot be read ({why})"),
                 (Ok(None), _) => format!("{path} is not blank: its first MiB holds data of an unknown kind"),
                 (Err(why), _) => why,

@@ -32,6 +32,7 @@ impl<D> Seen<D> {
             Err(error) => error.text.clone(),
             Ok((_, Occupant::Blank)) => format!("{path} is blank"),
             Ok((_, Occupant::Data)) => format!("{path} holds what is not Cairn's"),
+            Ok((_, Occupant::Newer(why))) => format!("{path} holds {why}"),
             Ok((_, Occupant::Damaged(why) | Occupant::Unread(why))) => {
                 format!("{path} has no sound superblock ({why})")
             }

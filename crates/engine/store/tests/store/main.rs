@@ -8,6 +8,7 @@ mod ends;
 mod faults;
 mod full;
 mod latencies;
+mod map;
 mod placed;
 mod refusals;
 mod support;

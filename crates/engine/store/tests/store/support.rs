@@ -55,6 +55,19 @@ impl Rig {
         assert_eq!(rig.format(&FormatOptions { log_bytes: Some(log_bytes), ..format_options() }), Ok(()));
         rig
     }
+    /// The same with a larger cache device, for so many bytes of metadata, and segments of other sizes.
+    pub fn of_sizes(seed: u64, metadata_bytes: u64, segments: u64, segment_bytes: u32) -> Self {
+        let world = World::new(seed);
+        let host = world.add_host("a");
+        host.add_disk("cache", metadata_bytes + (4 << 20));
+        for name in ["capacity-0", "capacity-1"] {
+            host.add_disk(name, SEGMENTS_OFFSET + segments * u64::from(segment_bytes));
+        }
+        let rig = Self { world, host };
+        let options = FormatOptions { metadata_bytes: Some(metadata_bytes), segment_bytes, ..format_options() };
+        assert_eq!(rig.format(&options), Ok(()));
+        rig
+    }
     pub fn devices(&self) -> DiskGroupDevices<SimDisk> {
         DiskGroupDevices {
             cache: self.host.disk("cache"),

@@ -1,0 +1,177 @@
+//! What a transaction writes where the block map is in pages: one row of changes, rows of folded shards, some counts of segments.
+//!
+//! Promises    changes go only when all that they say is in rows of shards and of segments, in the same transaction or an earlier one
+//! Assumes     as a transaction: one at a time, put together in one moment
+//! Not here    what changes (`transaction.rs`), which pages (`map_pages.rs`)
+//!
+//! Counts of segments that changed stand in the changes. A hand goes round over the rows of all segments and writes a few with each
+//! transaction: changes from before its last turn say nothing of segments that those rows do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_format::{
+    LEAF_BLOCKS,
+    map_rows::{
+        Changes, ComponentChanges, SEGMENTS_OF_ROW, SHARD_REGIONS, SegmentsRow, changes_key, segments_key, shard_key,
+    },
+};
+use cairn_types::{BlockRange, Canary, ComponentId, OpId, REGION_BLOCKS, RegionIndex};
+
+use crate::{
+    components::Components,
+    leaf::{Entry, Leaf, LeafKey},
+    map::Map,
+    map_pages::Folded,
+    meta::Batch,
+    rows::{self, SegmentRow},
+    shards::{ShardKey, shard_of},
+    tier::Tier,
+};
+
+/// What a transaction changes of the map, where that is in pages.
+#[derive(Debug, Default)]
+pub(crate) struct MapChanges {
+    /// Block, its entry from now on.
+    pub entries: Vec<(ComponentId, u64, Option<Entry>)>,
+    /// Marks that no entry implies.
+    pub marks: Vec<(ComponentId, RegionIndex, OpId)>,
+    /// Shards of which nothing is left.
+    pub gone: Vec<ShardKey>,
+    pub folded: Vec<Folded>,
+    /// Counts of segments that changed.
+    pub segments: Vec<(u8, u32, SegmentRow)>,
+    /// Of the row of changes.
+    pub number: u64,
+    pub parts: u16,
+}
+
+impl MapChanges {
+    /// The entries that change, of the leaves of a transaction; `put` has a bit for each.
+    pub fn take_entries(&mut self, leaves: &BTreeMap<LeafKey, std::sync::Arc<Leaf>>, put: &BTreeMap<LeafKey, u64>) {
+        for (&(component, number), &bits) in put {
+            let leaf = &leaves[&(component, number)];
+            let blocks = (0..LEAF_BLOCKS).filter(|at| bits >> at & 1 == 1).map(|at| number * LEAF_BLOCKS + at);
+            self.entries.extend(blocks.map(|block| (component, block, leaf.get(block))));
+        }
+    }
+
+    /// Marks that are to be written, without those that an entry tells.
+    pub fn take_marks(&mut self, marks: Vec<(ComponentId, RegionIndex, OpId)>) {
+        let mut told: BTreeMap<(ComponentId, RegionIndex), OpId> = BTreeMap::new();
+        for &(component, block, entry) in &self.entries {
+            if let Some(entry) = entry {
+                let region = BlockRange::new(block, 1).regions().start;
+                let known = told.entry((component, region)).or_default();
+                *known = (*known).max(entry.op);
+            }
+        }
+        let untold =
+            |&(component, region, op): &(ComponentId, RegionIndex, OpId)| told.get(&(component, region)) != Some(&op);
+        self.marks.extend(marks.into_iter().filter(untold));
+    }
+
+    /// Adds its rows to the transaction's.
+    pub fn write(&mut self, batch: &mut Batch, map: &mut Map, tier: &Tier, components: &Components) {
+        let number = self.number;
+        let pages = map.pages_mut().expect("the map is in pages");
+        let changed: BTreeMap<(u8, u32), SegmentRow> =
+            self.segments.iter().map(|&(device, segment, row)| ((device, segment), row)).collect();
+        let rows_of: Vec<u32> = tier.devices().iter().map(|device| device.rows() as u32).collect();
+        for (device, row) in pages.hand.take(&rows_of, number) {
+            let first = row * SEGMENTS_OF_ROW;
+            let known = tier.of(device).stored_rows(first, SEGMENTS_OF_ROW);
+            let now = (first..).zip(known).map(|(segment, row)| *changed.get(&(device, segment)).unwrap_or(&row));
+            let value = SegmentsRow { number, rows: now.collect() };
+            batch.insert(segments_key(device, row), Some(rows::encode(&value)));
+            if pages.has_rows {
+                // Of an earlier release.
+                (first..first + value.rows.len() as u32).for_each(|segment| {
+                    batch.insert(rows::segment_key(device, segment), None);
+                });
+            }
+        }
+        let mut exchanged: BTreeSet<ShardKey> = self.gone.iter().copied().collect();
+        for folded in &self.folded {
+            exchanged.insert(folded.key);
+            let (component, shard) = folded.key;
+            // Up to the transaction before: what this one changes waits.
+            let row = folded.row(number - 1, components.get(component));
+            batch.insert(shard_key(component, shard), Some(rows::encode(&row)));
+            for &(component, leaf) in &folded.leaves {
+                batch.insert(rows::leaf_key(component, leaf), None);
+            }
+            if pages.has_rows {
+                let first = u32::from(shard) * SHARD_REGIONS;
+                (first..first + SHARD_REGIONS).for_each(|region| {
+                    batch.insert(rows::region_key(component, region), None);
+                });
+            }
+        }
+        for &(component, shard) in &self.gone {
+            batch.insert(shard_key(component, shard), None);
+        }
+        for key in pages.shards.take_past(&exchanged, pages.hand.told()) {
+            batch.insert(key, None);
+        }
+        let changes = self.changes();
+        if !changes.is_empty() {
+            let pieces = changes.encode();
+            self.parts = pieces.len().try_into().expect("pieces of a bounded transaction");
+            (0..).zip(pieces).for_each(|(part, piece)| drop(batch.insert(changes_key(number, part), Some(piece))));
+        }
+    }
+
+    fn changes(&self) -> Changes {
+        let mut by_id: BTreeMap<ComponentId, ComponentChanges> = BTreeMap::new();
+        for &(component, block, entry) in &self.entries {
+            let changes = of(&mut by_id, component);
+            match entry {
+                Some(entry) => changes.entries.push((block, entry)),
+                None => match changes.removed.last_mut().filter(|last| last.end() == block) {
+                    Some(last) => last.count += 1,
+                    None => changes.removed.push(BlockRange::new(block, 1)),
+                },
+            }
+        }
+        for &(component, region, op) in &self.marks {
+            of(&mut by_id, component).marks.push((region, op));
+        }
+        if !Canary::RangeForgotten.sings() {
+            for &(component, shard) in &self.gone {
+                of(&mut by_id, component).gone.push(shard);
+            }
+        }
+        Changes { components: by_id.into_values().collect(), segments: self.segments.clone() }
+    }
+
+    /// Memory follows: shards have their new pages, and what was changed waits. Gives the places that are free now.
+    pub fn exchange(&mut self, map: &mut Map) -> Vec<u32> {
+        let mut gave_up = Vec::new();
+        let mut leaves = Vec::new();
+        let pages = map.pages_mut().expect("the map is in pages");
+        for folded in std::mem::take(&mut self.folded) {
+            pages.zone.name(folded.written);
+            pages.shards.folded(folded.key, folded.pages);
+            gave_up.extend(folded.gave_up);
+            leaves.extend(folded.leaves);
+        }
+        for &key in &self.gone {
+            let shard = pages.shards.get(key);
+            gave_up.extend(shard.into_iter().flat_map(|shard| shard.pages()).map(|page| page.place));
+            pages.shards.remove(key);
+        }
+        for &(component, region, _) in &self.marks {
+            let leaf = u64::from(region) * u64::from(REGION_BLOCKS) / LEAF_BLOCKS;
+            pages.shards.touch(shard_of((component, leaf)), self.number);
+        }
+        if self.parts > 0 {
+            pages.shards.keep(self.number, self.parts, (self.entries.len() + self.marks.len()) as u64);
+        }
+        map.forget_deltas(&leaves);
+        gave_up
+    }
+}
+
+fn of(by_id: &mut BTreeMap<ComponentId, ComponentChanges>, component: ComponentId) -> &mut ComponentChanges {
+    by_id.entry(component).or_insert_with(|| ComponentChanges { component, ..ComponentChanges::default() })
+}

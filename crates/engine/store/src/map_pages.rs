@@ -1,0 +1,475 @@
+//! Pages of the block map: reading them, folding shards into new ones, writing those.
+//!
+//! Promises    what is read of a page is of the page that the index names: one that was written over meanwhile is read anew, and of
+//!             one that is damaged nothing is believed
+//!             a page is durable before the transaction that names it
+//! Assumes     the destage task folds: no transaction is under way
+//! Not here    which shards are folded when (`shards.rs`), where pages stand (`zone.rs`)
+//!
+//! A damaged page costs the blocks that it had, and no others: their bits say that the map holds them, and it does not.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use cairn_env::{Disk, Durability, Env, PageBuf};
+use cairn_format::{
+    LEAF_BLOCKS, MAP_PAGE_BYTES, MapPage, PackedPage, SHARD_BLOCKS, decode_map_page,
+    map_rows::{PageRef, SHARD_REGIONS, ShardRegion, ShardRow},
+    pack_map_pages,
+};
+use cairn_types::{Canary, Epoch, OpId};
+use futures::{StreamExt, future::join_all, stream};
+
+use crate::{
+    bitmap::BaseBits,
+    component::Component,
+    deltas::{Delta, put_over},
+    disk_group::Inner,
+    error::{StoreError, damaged},
+    leaf::{Entry, Leaf, LeafKey},
+    rows,
+    shards::{ShardKey, leaves_of, shard_of},
+};
+
+/// Pages that are read at once.
+const READS_AT_ONCE: usize = 64;
+/// Pages that are decoded on the shard's thread: more go to a helper.
+const DECODED_HERE: usize = 4;
+/// Bytes of one write of pages, and writes at once: as destage has them.
+const PIECE_BYTES: usize = 256 << 10;
+const WRITES_AT_ONCE: usize = 2;
+/// A shard with fewer entries a page than this is packed anew as a whole, where it has some pages.
+const SPARSE_ENTRIES: u64 = 64;
+const SPARSE_PAGES: usize = 4;
+
+/// A shard whose pages are to be exchanged.
+#[derive(Debug)]
+pub(crate) struct Fold {
+    pub key: ShardKey,
+    /// In order; what stays, and what is written.
+    pages: Vec<NewPage>,
+    /// Places that the new row does not name.
+    gave_up: Vec<u32>,
+    /// Leaves of an earlier release that go.
+    leaves: Vec<LeafKey>,
+    /// Bits of what was folded, where no component tells them.
+    bits: Option<BaseBits>,
+}
+
+#[derive(Debug)]
+enum NewPage {
+    Stays(PageRef),
+    Written(PackedPage),
+}
+
+/// A fold whose pages are durable.
+#[derive(Debug)]
+pub(crate) struct Folded {
+    pub key: ShardKey,
+    pub pages: Vec<PageRef>,
+    pub gave_up: Vec<u32>,
+    pub leaves: Vec<LeafKey>,
+    /// Pages that were written.
+    pub written: u64,
+    bits: Option<BaseBits>,
+}
+
+/// A part of a shard that is packed anew: its entries, from its pages and what waits.
+struct Part {
+    blocks: Range<u64>,
+    pages: Vec<PageRef>,
+}
+
+impl<E: Env> Inner<E> {
+    fn page_offset(&self, place: u32) -> u64 {
+        let state = self.state.borrow();
+        self.metadata_offset + state.map.pages().expect("the map is in pages").zone.offset(place)
+    }
+
+    /// The page, none where it is not what the shard's row says.
+    async fn read_page(&self, key: ShardKey, page: PageRef) -> Option<Bytes> {
+        let offset = self.page_offset(page.place);
+        self.state.borrow_mut().counters.map_pages_read += 1;
+        let bytes = self.cache.read(offset, MAP_PAGE_BYTES as u32).await.ok()?;
+        is_page(&bytes, key, page).then_some(bytes)
+    }
+
+    /// Reads pages, many at once, and decodes them where it delays nobody; none for one that is not what it should be.
+    async fn read_pages_of_map(&self, wanted: &[(ShardKey, PageRef)]) -> Vec<Option<MapPage>> {
+        let reads = wanted.iter().map(|&(key, page)| self.read_page(key, page));
+        let read: Vec<Option<Bytes>> = stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
+        let decode = |read: Vec<Option<Bytes>>| -> Vec<Option<MapPage>> {
+            read.into_iter().map(|bytes| decode_map_page(&bytes?)).collect()
+        };
+        match read.len() <= DECODED_HERE {
+            true => decode(read),
+            false => self.env.run_blocking(move || decode(read)).await,
+        }
+    }
+
+    /// Leaves of a map in pages, with what waits over them. `lost` takes the place of a leaf whose page is damaged.
+    ///
+    /// # Errors
+    /// A page is damaged and there is no `lost`; or rows of an earlier release are.
+    pub(crate) async fn leaves_in_pages(
+        &self,
+        wanted: &[LeafKey],
+        lost: Option<Leaf>,
+    ) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
+        loop {
+            let generation = self.state.borrow().map.generation();
+            let found = self.try_leaves(wanted, lost.as_ref()).await;
+            // What was read may be of before a fold, and what waits of after it.
+            if self.state.borrow().map.generation() == generation {
+                return found;
+            }
+        }
+    }
+
+    async fn try_leaves(
+        &self,
+        wanted: &[LeafKey],
+        lost: Option<&Leaf>,
+    ) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
+        let mut by_page: BTreeMap<(ShardKey, u16), (PageRef, Vec<LeafKey>)> = BTreeMap::new();
+        let (mut found, mut in_rows): (BTreeMap<LeafKey, Leaf>, Vec<LeafKey>) = Default::default();
+        {
+            let state = self.state.borrow();
+            let pages = state.map.pages().expect("the map is in pages");
+            for &key in wanted {
+                let shard_key = shard_of(key);
+                let shard = pages.shards.get(shard_key);
+                if !shard.is_some_and(|shard| shard.in_pages()) {
+                    match pages.has_rows {
+                        true => in_rows.push(key),
+                        false => drop(found.insert(key, Leaf::default())),
+                    }
+                    continue;
+                }
+                match shard.and_then(|shard| shard.page_of(key.1 * LEAF_BLOCKS % SHARD_BLOCKS)) {
+                    Some(page) => {
+                        let at = by_page.entry((shard_key, page.first)).or_insert((page, Vec::new()));
+                        at.1.push(key);
+                    }
+                    None => drop(found.insert(key, Leaf::default())),
+                }
+            }
+        }
+        if !in_rows.is_empty() {
+            found.extend(self.leaves_of_rows(in_rows).await?);
+        }
+        let named: Vec<(ShardKey, PageRef)> = by_page.iter().map(|((key, _), (page, _))| (*key, *page)).collect();
+        let read = self.read_pages_of_map(&named).await;
+        for (page, (_, leaves)) in read.into_iter().zip(by_page.into_values()) {
+            for key in leaves {
+                let leaf = match (&page, lost) {
+                    (Some(page), _) => leaf_of(page, key.1),
+                    (None, Some(lost)) => lost.clone(),
+                    (None, None) => return Err(damaged("a page of the block map is not readable")),
+                };
+                found.insert(key, leaf);
+            }
+        }
+        let state = self.state.borrow();
+        let pages = state.map.pages().expect("it stays in pages");
+        let over = |(key, mut leaf): (LeafKey, Leaf)| {
+            pages.shards.get(shard_of(key)).into_iter().for_each(|shard| shard.put_over(key.1, &mut leaf));
+            (key, Arc::new(leaf))
+        };
+        Ok(found.into_iter().map(over).collect())
+    }
+
+    /// Leaves that an earlier release wrote as rows, with their deltas over them; one that is not there is empty.
+    pub(crate) async fn leaves_of_rows(&self, wanted: Vec<LeafKey>) -> Result<Vec<(LeafKey, Leaf)>, StoreError> {
+        let deltas: Vec<Vec<Delta>> = {
+            let state = self.state.borrow();
+            wanted.iter().map(|&key| state.map.deltas().of(key).to_vec()).collect()
+        };
+        let keys: Vec<Vec<u8>> = wanted.iter().map(|&(component, leaf)| rows::leaf_key(component, leaf)).collect();
+        let meta = self.meta.clone();
+        // Decoded there too: a round may want thousands.
+        let job = move || {
+            let values = meta.get_many(&keys).map_err(damaged)?;
+            let decode = |(value, deltas): (Option<Vec<u8>>, Vec<Delta>)| {
+                let mut leaf = value.map_or_else(|| Some(Leaf::default()), |bytes| Leaf::decode(&bytes))?;
+                put_over(&mut leaf, &deltas)?;
+                Some(leaf)
+            };
+            let leaves: Option<Vec<Leaf>> = values.into_iter().zip(deltas).map(decode).collect();
+            leaves.ok_or_else(|| damaged("a leaf of the block map is not readable"))
+        };
+        Ok(wanted.into_iter().zip(self.env.run_blocking(job).await?).collect())
+    }
+
+    /// Leaves of a shard that are rows of an earlier release, or wait as deltas.
+    async fn leaves_in_rows(&self, (component, shard): ShardKey) -> Result<Vec<LeafKey>, StoreError> {
+        let leaves = leaves_of(shard);
+        let (from, to) = (rows::leaf_key(component, leaves.start), rows::leaf_key(component, leaves.end));
+        let meta = self.meta.clone();
+        let stored = self.env.run_blocking(move || meta.scan(&from, &to, usize::MAX)).await.map_err(damaged)?;
+        let number = |(key, _): &(Vec<u8>, Vec<u8>)| rows::number_of(key).map_err(damaged);
+        let mut numbers = stored.iter().map(number).collect::<Result<BTreeSet<u64>, _>>()?;
+        numbers.extend(self.state.borrow().map.deltas().leaves_of(component, leaves));
+        Ok(numbers.into_iter().map(|leaf| (component, leaf)).collect())
+    }
+
+    /// Every entry of a shard, ascending, with the leaves that are rows.
+    pub(crate) async fn entries_of_shard(
+        &self,
+        key: ShardKey,
+    ) -> Result<(Vec<(u64, Entry)>, Vec<LeafKey>), StoreError> {
+        let (in_pages, pages, has_rows) = {
+            let state = self.state.borrow();
+            let map = state.map.pages().expect("the map is in pages");
+            let shard = map.shards.get(key).ok_or_else(|| damaged("the shard went meanwhile"))?;
+            (shard.in_pages(), shard.pages().to_vec(), map.has_rows)
+        };
+        let leaves = if in_pages || !has_rows { Vec::new() } else { self.leaves_in_rows(key).await? };
+        let mut entries = self.leaf_entries(leaves.clone()).await?;
+        let part = Part { blocks: 0..SHARD_BLOCKS, pages };
+        entries.extend(self.page_entries(key, &part).await);
+        Ok((self.with_unfolded(key, part.blocks, entries), leaves))
+    }
+
+    async fn leaf_entries(&self, leaves: Vec<LeafKey>) -> Result<Vec<(u64, Entry)>, StoreError> {
+        let mut entries = Vec::new();
+        for ((_, number), leaf) in self.leaves_of_rows(leaves).await? {
+            let first = number * LEAF_BLOCKS % SHARD_BLOCKS;
+            entries.extend(leaf.entries().map(|(block, entry)| (first + block, entry)));
+        }
+        Ok(entries)
+    }
+
+    async fn page_entries(&self, key: ShardKey, part: &Part) -> Vec<(u64, Entry)> {
+        let named: Vec<(ShardKey, PageRef)> = part.pages.iter().map(|page| (key, *page)).collect();
+        let read = self.read_pages_of_map(&named).await;
+        let entries = read.into_iter().flatten().flat_map(|page| page.entries);
+        entries.map(|(block, entry)| (u64::from(block), entry)).collect()
+    }
+
+    fn with_unfolded(&self, key: ShardKey, blocks: Range<u64>, entries: Vec<(u64, Entry)>) -> Vec<(u64, Entry)> {
+        let state = self.state.borrow();
+        match state.map.pages().and_then(|pages| pages.shards.get(key)) {
+            Some(shard) => merge(entries, shard.unfolded().range(blocks)),
+            // A check runs beside what removes it.
+            None => entries,
+        }
+    }
+
+    /// Packs a shard anew, as far as anything waits for it.
+    pub(crate) async fn prepare_fold(&self, key: ShardKey) -> Result<Fold, StoreError> {
+        let (number, leaves_max, parts, old) = {
+            let state = self.state.borrow();
+            let map = state.map.pages().expect("the map is in pages");
+            let shard = map.shards.get(key).expect("it is queued");
+            let component = state.components.get(key.0);
+            let parts = (shard.in_pages() && component.is_some()).then(|| {
+                let blocks = u64::from(key.1) * SHARD_BLOCKS;
+                let range = cairn_types::BlockRange::new(blocks, SHARD_BLOCKS as u32);
+                let mapped = component.map_or(0, |component| component.base.count(range));
+                let pages = shard.pages().len();
+                let sparse = pages >= SPARSE_PAGES && mapped < SPARSE_ENTRIES * pages as u64;
+                parts_to_pack(shard, sparse)
+            });
+            (state.map.number(), map.page_leaves_max, parts, shard.pages().to_vec())
+        };
+        let Some(parts) = parts else {
+            return self.prepare_whole(key, number, leaves_max, old).await;
+        };
+        let mut pages = Vec::with_capacity(old.len());
+        let mut gave_up = Vec::new();
+        let mut rest = old.as_slice();
+        for part in parts {
+            let before = rest.iter().take_while(|page| u64::from(page.first) < part.blocks.start).count();
+            // The first page answers for what is before it as well.
+            let before = if part.blocks.start == 0 { 0 } else { before };
+            pages.extend(rest[..before].iter().map(|page| NewPage::Stays(*page)));
+            rest = &rest[before + part.pages.len()..];
+            let entries = self.page_entries(key, &part).await;
+            let entries = self.with_unfolded(key, part.blocks, entries);
+            gave_up.extend(part.pages.iter().map(|page| page.place));
+            pages.extend(self.pack(key, number, leaves_max, entries).await);
+        }
+        pages.extend(rest.iter().map(|page| NewPage::Stays(*page)));
+        Ok(Fold { key, pages, gave_up, leaves: Vec::new(), bits: None })
+    }
+
+    async fn prepare_whole(
+        &self,
+        key: ShardKey,
+        number: u64,
+        leaves_max: usize,
+        old: Vec<PageRef>,
+    ) -> Result<Fold, StoreError> {
+        let (entries, leaves) = self.entries_of_shard(key).await?;
+        let bits = (!self.state.borrow().components.is_here(key.0)).then(|| {
+            let mut bits = BaseBits::default();
+            let first = u64::from(key.1) * SHARD_BLOCKS;
+            for run in entries.chunk_by(|a, b| a.0 + 1 == b.0) {
+                bits.set(cairn_types::BlockRange::new(first + run[0].0, run.len() as u32), true);
+            }
+            bits
+        });
+        let pages = self.pack(key, number, leaves_max, entries).await;
+        let gave_up = old.into_iter().map(|page| page.place).collect();
+        Ok(Fold { key, pages, gave_up, leaves, bits })
+    }
+
+    async fn pack(&self, key: ShardKey, number: u64, leaves_max: usize, entries: Vec<(u64, Entry)>) -> Vec<NewPage> {
+        let job = move || pack_map_pages(key.0, key.1, number, &entries, leaves_max);
+        let packed = self.env.run_blocking(job).await;
+        packed.into_iter().map(NewPage::Written).collect()
+    }
+
+    /// Writes the pages of folds to free places and flushes. A fold for which there are not places enough comes to nothing: what it would
+    /// have taken up waits on.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) async fn write_folds(&self, folds: Vec<Fold>) -> Result<Vec<Folded>, StoreError> {
+        let mut writes: Vec<(u64, Bytes)> = Vec::new();
+        let mut done = Vec::with_capacity(folds.len());
+        {
+            let state = &mut *self.state.borrow_mut();
+            let number = state.map.number();
+            let map = state.map.pages_mut().expect("the map is in pages");
+            for fold in folds {
+                let written = fold.pages.iter().filter(|page| matches!(page, NewPage::Written(_))).count();
+                let Some(places) = map.zone.take(written) else { continue };
+                if Canary::PlaceReusedEarly.sings() {
+                    map.zone.free(fold.gave_up.iter().copied());
+                }
+                let mut places = places.into_iter();
+                let mut place = |page: NewPage| match page {
+                    NewPage::Stays(page) => page,
+                    NewPage::Written(PackedPage { first, bytes }) => {
+                        let place = places.next().expect("one for each");
+                        writes.push((self.metadata_offset + map.zone.offset(place), PageBuf::copy_of(&bytes).freeze()));
+                        PageRef { first, stamp: number as u16, place }
+                    }
+                };
+                let pages = fold.pages.into_iter().map(&mut place).collect();
+                let Fold { key, gave_up, leaves, bits, .. } = fold;
+                done.push(Folded { key, pages, gave_up, leaves, written: written as u64, bits });
+            }
+            state.counters.map_pages_written += writes.len() as u64;
+            state.counters.map_shards_folded += done.len() as u64;
+        }
+        if writes.is_empty() {
+            return Ok(done);
+        }
+        writes.sort_unstable_by_key(|(offset, _)| *offset);
+        let page = MAP_PAGE_BYTES as u64;
+        let runs = writes.chunk_by(|a, b| a.0 + page == b.0);
+        let pieces: Vec<(u64, Vec<Bytes>)> = runs
+            .flat_map(|run| run.chunks(PIECE_BYTES / MAP_PAGE_BYTES))
+            .map(|piece| (piece[0].0, piece.iter().map(|(_, bytes)| bytes.clone()).collect()))
+            .collect();
+        for some in pieces.chunks(WRITES_AT_ONCE) {
+            let writes =
+                some.iter().map(|(offset, parts)| self.cache.write(*offset, parts.clone(), Durability::Buffered));
+            for written in join_all(writes).await {
+                written.map_err(|error| StoreError::media("write pages of the block map", &error))?;
+            }
+        }
+        if !Canary::PagesNotFlushed.sings() {
+            let flushed = self.cache.flush().await;
+            flushed.map_err(|error| StoreError::media("flush pages of the block map", &error))?;
+        }
+        Ok(done)
+    }
+}
+
+impl Folded {
+    /// The shard's row, up to `number`.
+    pub fn row(&self, number: u64, component: Option<&Component>) -> ShardRow {
+        let mut row = ShardRow { number, pages: self.pages.clone(), ..ShardRow::default() };
+        let first = u32::from(self.key.1) * SHARD_REGIONS;
+        for (index, region) in (first..first + SHARD_REGIONS).enumerate() {
+            let mark =
+                component.and_then(|component| component.regions.get(&region)).map_or(OpId::ZERO, |mark| mark.op);
+            let bits = match (component, &self.bits) {
+                (Some(component), _) => component.base.region(region),
+                (None, Some(bits)) => bits.region(region),
+                (None, None) => Default::default(),
+            };
+            if mark == OpId::ZERO && bits.iter().all(|word| *word == 0) {
+                continue;
+            }
+            let mark = (epoch_of(&mut row.epochs, mark.epoch), mark.seq);
+            row.regions.push(ShardRegion { index: index as u8, bits: bits.into(), mark });
+        }
+        row
+    }
+}
+
+/// Which of `epochs` it is; added where it is none.
+fn epoch_of(epochs: &mut Vec<Epoch>, epoch: Epoch) -> u16 {
+    let found = epochs.iter().rposition(|known| *known == epoch);
+    found.unwrap_or_else(|| {
+        epochs.push(epoch);
+        epochs.len() - 1
+    }) as u16
+}
+
+/// Whether these bytes are the page that the shard's row means: what else stands there is of another time, or damage.
+fn is_page(bytes: &[u8], (component, shard): ShardKey, page: PageRef) -> bool {
+    let Some(found) = cairn_format::peek_map_page(bytes) else {
+        return false;
+    };
+    let stamped = found.number as u16 == page.stamp || Canary::StampUnread.sings();
+    (found.component, found.shard, found.first) == (component, shard, page.first) && stamped
+}
+
+/// A leaf of the page, by its number in the component.
+fn leaf_of(page: &MapPage, number: u64) -> Leaf {
+    let first = number * LEAF_BLOCKS % SHARD_BLOCKS;
+    let from = page.entries.partition_point(|(block, _)| u64::from(*block) < first);
+    let mut leaf = Leaf::default();
+    let own = page.entries[from..].iter().take_while(|(block, _)| u64::from(*block) < first + LEAF_BLOCKS);
+    own.for_each(|(block, entry)| leaf.set(u64::from(*block), Some(*entry)));
+    leaf
+}
+
+/// Pages that something waits for, with their neighbours of which that is so as well.
+fn parts_to_pack(shard: &crate::shards::Shard, sparse: bool) -> Vec<Part> {
+    let pages = shard.pages();
+    if pages.is_empty() || sparse {
+        let waits = sparse || !shard.unfolded().is_empty();
+        return if waits { vec![Part { blocks: 0..SHARD_BLOCKS, pages: pages.to_vec() }] } else { Vec::new() };
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    for (at, page) in pages.iter().enumerate() {
+        let blocks = shard.blocks_of(at);
+        if shard.unfolded().range(blocks.clone()).next().is_none() {
+            continue;
+        }
+        match parts.last_mut().filter(|last| last.blocks.end == blocks.start) {
+            Some(last) => {
+                last.blocks.end = blocks.end;
+                last.pages.push(*page);
+            }
+            None => parts.push(Part { blocks, pages: vec![*page] }),
+        }
+    }
+    parts
+}
+
+/// What waits over what is there, both ascending.
+fn merge(entries: Vec<(u64, Entry)>, over: impl Iterator<Item = (u64, Option<Entry>)>) -> Vec<(u64, Entry)> {
+    let mut merged = Vec::with_capacity(entries.len());
+    let mut rest = entries.into_iter().peekable();
+    for (block, entry) in over {
+        while let Some(before) = rest.next_if(|(other, _)| *other < block) {
+            merged.push(before);
+        }
+        rest.next_if(|(other, _)| *other == block);
+        merged.extend(entry.map(|entry| (block, entry)));
+    }
+    merged.extend(rest);
+    merged
+}

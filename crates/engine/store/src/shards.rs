@@ -1,0 +1,248 @@
+//! The block map in pages: which page answers for a block, what waits to be folded into pages, and which shard is folded when.
+//!
+//! Promises    a block's entry is what waits for it, else what its page has, else nothing
+//!             changes that are kept are all that pages and rows lack, and no more than [`Bounds`] allow
+//! Assumes     one transaction at a time
+//! Memory      24 bytes an entry that waits; 8 bytes a page
+//! Not here    reading, packing and writing pages (`map_pages.rs`), where they stand (`zone.rs`)
+//! Source      buffered, sorted application of updates: O'Neil et al., The log-structured merge-tree, Acta Informatica 33, 1996
+//!
+//! A page of 4 KiB is rewritten for all entries that wait for its shard together. What a transaction changes is durable in one row of
+//! *changes*; that row goes when every shard that it touched was folded. So shards are folded in the order in which their oldest change
+//! came, as many with each transaction as bring all of them to an end in time. While too much waits in memory, those are folded that
+//! have gathered most.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use cairn_format::{
+    LEAF_BLOCKS, SHARD_BLOCKS,
+    map_rows::{PageRef, changes_key},
+};
+use cairn_types::{Canary, ComponentId};
+
+use crate::{
+    leaf::{Entry, Leaf, LeafKey},
+    unfolded::Unfolded,
+};
+
+/// Which shard of the map.
+pub(crate) type ShardKey = (ComponentId, u16);
+
+/// Shards of which the fullest is looked for when memory is short.
+const LOOKED_AT: usize = 256;
+/// Shards that one transaction folds, at most: some 9 MB of pages. Four times as many where changes take twice their room.
+const FOLDED_MAX: usize = 8;
+const FOLDED_MAX_LATE: usize = 32;
+
+/// What may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Entries in memory.
+    pub waiting: u64,
+    /// Entries of changes that are kept, about: twice as many at most.
+    pub kept: u64,
+}
+
+/// One shard.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    /// In order of blocks.
+    pages: Vec<PageRef>,
+    unfolded: Unfolded,
+    /// The oldest transaction whose changes are not in its row.
+    since: Option<u64>,
+    /// It has a row. One that has not is of an earlier release: its leaves are rows, as far as there are any.
+    in_pages: bool,
+}
+
+impl Shard {
+    pub fn pages(&self) -> &[PageRef] {
+        &self.pages
+    }
+    pub fn unfolded(&self) -> &Unfolded {
+        &self.unfolded
+    }
+    pub fn in_pages(&self) -> bool {
+        self.in_pages
+    }
+    /// The page that answers for a block of the shard.
+    pub fn page_of(&self, block: u64) -> Option<PageRef> {
+        self.pages[..self.pages.partition_point(|page| u64::from(page.first) <= block)].last().copied()
+    }
+    /// Blocks that the page answers for. The first one does for those before it as well.
+    pub fn blocks_of(&self, at: usize) -> std::ops::Range<u64> {
+        let from = if at == 0 { 0 } else { u64::from(self.pages[at].first) };
+        from..self.pages.get(at + 1).map_or(SHARD_BLOCKS, |next| u64::from(next.first))
+    }
+    /// Puts what waits over a leaf, by its number in the component.
+    pub fn put_over(&self, leaf: u64, to: &mut Leaf) {
+        let from = leaf * LEAF_BLOCKS % SHARD_BLOCKS;
+        self.unfolded.range(from..from + LEAF_BLOCKS).for_each(|(block, entry)| to.set(block, entry));
+    }
+}
+
+/// A row of changes that is kept.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    number: u64,
+    parts: u16,
+    entries: u64,
+}
+
+/// All shards that have a page, or anything that waits.
+#[derive(Debug, Default)]
+pub(crate) struct Shards {
+    by_key: BTreeMap<ShardKey, Shard>,
+    /// Those with changes that are not in their rows, by the oldest.
+    queue: BTreeSet<(u64, ShardKey)>,
+    waiting: u64,
+    /// Oldest first.
+    kept: VecDeque<Kept>,
+    kept_entries: u64,
+}
+
+/// The shard of a leaf.
+pub(crate) fn shard_of((component, leaf): LeafKey) -> ShardKey {
+    (component, (leaf / (SHARD_BLOCKS / LEAF_BLOCKS)) as u16)
+}
+
+/// The leaves of a shard.
+pub(crate) fn leaves_of(shard: u16) -> std::ops::Range<u64> {
+    let leaves = SHARD_BLOCKS / LEAF_BLOCKS;
+    u64::from(shard) * leaves..(u64::from(shard) + 1) * leaves
+}
+
+impl Shards {
+    pub fn get(&self, key: ShardKey) -> Option<&Shard> {
+        self.by_key.get(&key)
+    }
+    pub fn all(&self) -> impl Iterator<Item = (ShardKey, &Shard)> {
+        self.by_key.iter().map(|(key, shard)| (*key, shard))
+    }
+    /// The first of a component.
+    pub fn first_of(&self, id: ComponentId) -> Option<ShardKey> {
+        self.by_key.range((id, 0)..=(id, u16::MAX)).next().map(|(key, _)| *key)
+    }
+    /// Entries that wait, and entries of changes that are kept.
+    pub fn depths(&self) -> (u64, u64) {
+        (self.waiting, self.kept_entries)
+    }
+
+    /// A durable transaction says something of the shard that is not in its row.
+    pub fn touch(&mut self, key: ShardKey, number: u64) {
+        let shard = self.by_key.entry(key).or_default();
+        if shard.since.is_none() {
+            shard.since = Some(number);
+            self.queue.insert((number, key));
+        }
+    }
+    /// The same of a block's entry; none where the map holds it no more.
+    pub fn put(&mut self, id: ComponentId, block: u64, entry: Option<Entry>, number: u64) {
+        let key = shard_of((id, block / LEAF_BLOCKS));
+        self.touch(key, number);
+        let shard = self.by_key.get_mut(&key).expect("just touched");
+        let before = shard.unfolded.len();
+        shard.unfolded.put((block % SHARD_BLOCKS) as u16, entry);
+        self.waiting += (shard.unfolded.len() - before) as u64;
+    }
+    /// All that waited for the shard is in these pages: its row is durable.
+    pub fn folded(&mut self, key: ShardKey, pages: Vec<PageRef>) {
+        let shard = self.by_key.entry(key).or_default();
+        self.waiting -= shard.unfolded.len() as u64;
+        if let Some(since) = shard.since {
+            self.queue.remove(&(since, key));
+        }
+        *shard = Shard { pages, in_pages: true, ..Shard::default() };
+    }
+    /// Nothing is left of the shard.
+    pub fn remove(&mut self, key: ShardKey) {
+        if let Some(shard) = self.by_key.remove(&key) {
+            self.waiting -= shard.unfolded.len() as u64;
+            if let Some(since) = shard.since {
+                self.queue.remove(&(since, key));
+            }
+        }
+    }
+    /// A row of changes is durable.
+    pub fn keep(&mut self, number: u64, parts: u16, entries: u64) {
+        self.kept.push_back(Kept { number, parts, entries });
+        self.kept_entries += entries;
+    }
+
+    /// Shards to fold with a transaction that adds `adds` entries, so that what waits and what is kept stay within their bounds.
+    pub fn due(&self, adds: u64, bounds: Bounds) -> Vec<ShardKey> {
+        let mut due: Vec<ShardKey> = Vec::new();
+        if self.kept_entries + adds > bounds.kept {
+            // Those that are queued now are over when as much was added again.
+            let share = (self.queue.len() as u64 * adds.max(1)).div_ceil(bounds.kept.max(1)).max(1) as usize;
+            let late = self.kept_entries > 2 * bounds.kept;
+            let count = share.min(if late { FOLDED_MAX_LATE } else { FOLDED_MAX });
+            due.extend(self.queue.iter().map(|(_, key)| *key).take(if late { FOLDED_MAX_LATE } else { count }));
+        }
+        let waits = |key: &ShardKey| self.by_key[key].unfolded.len() as u64;
+        let mut waiting = self.waiting + adds - due.iter().map(waits).sum::<u64>();
+        if waiting > bounds.waiting {
+            let mut fullest: Vec<(u64, ShardKey)> =
+                self.queue.iter().take(LOOKED_AT).map(|(_, key)| (waits(key), *key)).collect();
+            fullest.retain(|(_, key)| !due.contains(key));
+            fullest.sort_unstable_by_key(|(waits, key)| (std::cmp::Reverse(*waits), *key));
+            for (waits, key) in fullest {
+                if waiting <= bounds.waiting || due.len() >= FOLDED_MAX {
+                    break;
+                }
+                waiting -= waits;
+                due.push(key);
+            }
+        }
+        due.sort_unstable();
+        due
+    }
+
+    /// Keys of changes that say nothing any more once these shards are folded, or gone, and rows of segments tell all up to `segments_upto`.
+    /// They are kept no longer.
+    pub fn take_past(&mut self, folded: &BTreeSet<ShardKey>, segments_upto: u64) -> Vec<Vec<u8>> {
+        let oldest = self.queue.iter().find(|(_, key)| !folded.contains(key)).map_or(u64::MAX, |(since, _)| *since);
+        let oldest = if Canary::ChangesDroppedEarly.sings() { u64::MAX } else { oldest };
+        let mut keys = Vec::new();
+        while let Some(first) = self.kept.front().filter(|first| first.number < oldest.min(segments_upto)) {
+            keys.extend((0..first.parts).map(|part| changes_key(first.number, part)));
+            self.kept_entries -= first.entries;
+            self.kept.pop_front();
+        }
+        keys
+    }
+
+    /// Takes a shard's row from the metadata.
+    pub fn load(&mut self, key: ShardKey, pages: Vec<PageRef>) {
+        self.by_key.insert(key, Shard { pages, in_pages: true, ..Shard::default() });
+    }
+
+    /// What must hold: sums and queue agree with a recount.
+    pub fn check(&self) -> Result<(), String> {
+        let waiting: u64 = self.by_key.values().map(|shard| shard.unfolded.len() as u64).sum();
+        if waiting != self.waiting {
+            return Err(format!("{waiting} entries of the map wait, {} counted", self.waiting));
+        }
+        let kept: u64 = self.kept.iter().map(|kept| kept.entries).sum();
+        if kept != self.kept_entries {
+            return Err(format!("{kept} entries of changes are kept, {} counted", self.kept_entries));
+        }
+        for (key, shard) in &self.by_key {
+            if !shard.pages.windows(2).all(|pair| pair[0].first < pair[1].first) {
+                return Err(format!("pages of shard {key:?} are out of order"));
+            }
+            if shard.since.is_none() && !shard.unfolded.is_empty() {
+                return Err(format!("entries wait for shard {key:?}, which is not to be folded"));
+            }
+            let first = self.kept.front().map_or(u64::MAX, |first| first.number);
+            if shard.since.is_some_and(|since| since < first) && !shard.unfolded.is_empty() {
+                return Err(format!("changes of shard {key:?} are not kept"));
+            }
+        }
+        let queued = self.by_key.iter().filter_map(|(key, shard)| Some((shard.since?, *key)));
+        match queued.collect::<BTreeSet<_>>() == self.queue {
+            true => Ok(()),
+            false => Err("the queue of shards is not what they say".into()),
+        }
+    }
+}

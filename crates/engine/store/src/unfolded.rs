@@ -1,0 +1,165 @@
+//! Entries of one shard of the map that wait to be folded into its pages: sorted, in chunks.
+//!
+//! Promises    of each block the entry that was put last
+//! Memory      24 bytes an entry, in chunks that are half full at least and grow by a quarter
+//! Not here    which shards are folded when (`shards.rs`)
+
+use std::ops::Range;
+
+use cairn_types::{Epoch, OpId};
+
+use crate::leaf::{Entry, NO_SLOT};
+
+/// Entries of a chunk, at most: what an insertion moves.
+const CHUNK_ENTRIES: usize = 1024;
+
+/// An entry as it waits. [`NO_SLOT`]: the map holds the block no more.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    block: u16,
+    /// Which of the epochs.
+    epoch: u16,
+    crc: u32,
+    slot: u64,
+    sequence: u64,
+}
+
+/// The entries that wait, by block of the shard.
+#[derive(Debug, Default)]
+pub(crate) struct Unfolded {
+    /// None is empty.
+    chunks: Vec<Vec<Item>>,
+    count: usize,
+    /// Few: owners change seldom.
+    epochs: Vec<Epoch>,
+}
+
+impl Unfolded {
+    pub fn len(&self) -> usize {
+        self.count
+    }
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Puts the block's entry, none where the map holds it no more, in the place of what waited for it.
+    pub fn put(&mut self, block: u16, entry: Option<Entry>) {
+        let op = entry.map_or(OpId::ZERO, |entry| entry.op);
+        let epoch = self.number_of(op.epoch);
+        let (slot, crc) = entry.map_or((NO_SLOT, 0), |entry| (entry.slot, entry.crc));
+        let item = Item { block, epoch, crc, slot, sequence: op.seq };
+        // The last chunk that begins at or before it; the first one takes what is before all.
+        let at = self.chunks.partition_point(|chunk| chunk[0].block <= block).saturating_sub(1);
+        let Some(chunk) = self.chunks.get_mut(at) else {
+            self.chunks.push(vec![item]);
+            self.count = 1;
+            return;
+        };
+        match chunk.binary_search_by_key(&block, |item| item.block) {
+            Ok(found) => chunk[found] = item,
+            Err(place) => {
+                if chunk.len() == chunk.capacity() {
+                    chunk.reserve_exact((chunk.len() / 4).max(4));
+                }
+                chunk.insert(place, item);
+                self.count += 1;
+                if chunk.len() > CHUNK_ENTRIES {
+                    let upper = chunk.split_off(CHUNK_ENTRIES / 2);
+                    chunk.shrink_to_fit();
+                    self.chunks.insert(at + 1, upper);
+                }
+            }
+        }
+    }
+
+    fn number_of(&mut self, epoch: Epoch) -> u16 {
+        // The newest is the likeliest.
+        if let Some(found) = self.epochs.iter().rposition(|known| *known == epoch) {
+            return found as u16;
+        }
+        if self.epochs.len() > 2 * self.count + 16 {
+            self.compact_epochs();
+        }
+        self.epochs.push(epoch);
+        // A shard has at most as many epochs as blocks wait, and those are fewer than half of what the number holds before it is compacted.
+        (self.epochs.len() - 1).try_into().expect("epochs of a shard")
+    }
+
+    fn compact_epochs(&mut self) {
+        let mut used: Vec<u16> = self.chunks.iter().flatten().map(|item| item.epoch).collect();
+        used.sort_unstable();
+        used.dedup();
+        let kept: Vec<Epoch> = used.iter().map(|&number| self.epochs[number as usize]).collect();
+        for item in self.chunks.iter_mut().flatten() {
+            item.epoch = used.binary_search(&item.epoch).expect("collected above") as u16;
+        }
+        self.epochs = kept;
+    }
+
+    /// Those of these blocks, ascending.
+    pub fn range(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, Option<Entry>)> + '_ {
+        let from = self.chunks.partition_point(|chunk| u64::from(chunk[0].block) <= blocks.start).saturating_sub(1);
+        let end = blocks.end;
+        self.chunks[from..]
+            .iter()
+            .flat_map(move |chunk| {
+                let from = chunk.partition_point(|item| u64::from(item.block) < blocks.start);
+                chunk[from..].iter()
+            })
+            .take_while(move |item| u64::from(item.block) < end)
+            .map(|item| (u64::from(item.block), self.entry_of(item)))
+    }
+
+    fn entry_of(&self, item: &Item) -> Option<Entry> {
+        let op = OpId { epoch: self.epochs[item.epoch as usize], seq: item.sequence };
+        (item.slot != NO_SLOT).then_some(Entry { slot: item.slot, crc: item.crc, op })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use cairn_types::{HostId, Incarnation};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_a_map(steps in proptest::collection::vec((0u16..5000, 1u16..400, 0u64..50, any::<bool>()), 1..40), ask in (0u64..6000, 0u64..6000)) {
+            let (mut unfolded, mut map) = (Unfolded::default(), BTreeMap::new());
+            for (first, count, number, there) in steps {
+                for block in first..first + count {
+                    let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(2) };
+                    let entry = Entry { slot: number * 7, crc: u32::from(block), op: OpId { epoch, seq: number } };
+                    let entry = there.then_some(entry);
+                    unfolded.put(block, entry);
+                    map.insert(u64::from(block), entry);
+                }
+            }
+            prop_assert_eq!(unfolded.len(), map.len());
+            let (from, to) = (ask.0.min(ask.1), ask.0.max(ask.1));
+            for (from, to) in [(from, to), (0, 1 << 16)] {
+                let found: Vec<_> = unfolded.range(from..to).collect();
+                let wanted: Vec<_> = map.range(from..to).map(|(block, entry)| (*block, *entry)).collect();
+                prop_assert_eq!(found, wanted);
+            }
+            prop_assert!(unfolded.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK_ENTRIES));
+        }
+    }
+
+    /// Goal: memory has a bound whatever owners do. Method: one block that is written in epoch after epoch, and a full shard in as many
+    /// epochs as it has blocks.
+    #[test]
+    fn epochs_that_nothing_names_are_forgotten() {
+        let entry = |number: u64| {
+            let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(1) };
+            Some(Entry { slot: 1, crc: 2, op: OpId { epoch, seq: 3 } })
+        };
+        let mut unfolded = Unfolded::default();
+        (0..100_000).for_each(|number| unfolded.put(7, entry(number)));
+        assert!(unfolded.epochs.len() < 32, "{}", unfolded.epochs.len());
+        assert_eq!(unfolded.range(7..8).next().unwrap().1, entry(99_999));
+    }
+}

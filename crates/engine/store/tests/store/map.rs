@@ -1,0 +1,176 @@
+//! The block map in pages: what waits, what is folded, what a full or damaged metadata region costs.
+
+use cairn_env::Disk;
+use cairn_store::{OpenOptions, StoreErrorKind};
+use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp};
+
+use crate::support::{Group, Rig, create, data, delete, kind, op, open_options, settle, write, zero};
+
+/// Blocks of a shard of the map.
+const SHARD_BLOCKS: u64 = 1 << 16;
+
+fn open(rig: &Rig, waiting: u64, leaves_max: usize) -> Group {
+    let options = OpenOptions { map_waiting_blocks: Some(waiting), map_page_leaves_max: leaves_max, ..open_options() };
+    let (env, devices, expect) = (rig.host.env(), rig.devices(), rig.expect());
+    rig.run(async move { Group::open(env, devices, expect, &options).await }).expect("a sound group opens")
+}
+
+/// Zeroes that keep their space: entries of the map, and no data.
+fn kept_zeroes(component: u128, seq: u64, first: u64, count: u32) -> Change {
+    let blocks = BlockOp::Zero { range: BlockRange::new(first, count), keep_allocated: true };
+    let op = ComponentOp::Apply { op: op(seq), settled: op(seq - 1), client: ClientTag::default(), blocks };
+    Change::Component { component: ComponentId(component), op, data: data(0, 0) }
+}
+
+/// Goal: blocks that lie far apart, and are written again and again, read right whatever was folded when, also after an opening.
+/// Method: two components of five shards, of which a few blocks each are written at random; so few entries may wait that every
+/// transaction folds some; holes come and go. After some rounds all is read, checked and opened anew.
+#[test]
+fn shards_are_folded_and_read_back() {
+    let rig = Rig::new(31, 40);
+    let mut group = open(&rig, 16, 2);
+    let size = 5 * SHARD_BLOCKS;
+    for id in [1, 2] {
+        rig.append(&group, create(id, size, 0)).unwrap();
+    }
+    let mut expected = std::collections::BTreeMap::new();
+    for seq in 1..=1200u64 {
+        let id = 1 + u128::from(rig.world.random_below(2));
+        // Of each shard 16 blocks: some together, some in leaves of their own.
+        let shard = rig.world.random_below(5);
+        let block = shard * SHARD_BLOCKS + rig.world.random_below(4) * 9000 + rig.world.random_below(4) * 3;
+        if rig.world.random_below(10) == 0 {
+            rig.append(&group, zero(id, seq, seq - 1, block, 2)).unwrap();
+            expected.extend((block..block + 2).map(|block| ((id, block), 0)));
+        } else {
+            rig.append(&group, write(id, seq, seq - 1, block, 1)).unwrap();
+            expected.insert((id, block), seq);
+        }
+        if seq % 300 == 0 {
+            [1, 2].into_iter().for_each(|id| rig.append(&group, settle(id, seq)).unwrap());
+            rig.drain(&group);
+            rig.check(&group);
+            let counters = group.stats().counters;
+            assert!(counters.map_shards_folded > 10, "{} shards were folded", counters.map_shards_folded);
+            rig.close(group);
+            group = open(&rig, 16, 2);
+            rig.check(&group);
+            for (&(id, block), &tag) in &expected {
+                assert_eq!(rig.read(&group, id, block, 1), Ok(vec![tag]), "{id} block {block}");
+            }
+        }
+    }
+    // Nothing of the map is left when its components are gone, and changes of before do not bring it back.
+    rig.append(&group, delete(1)).unwrap();
+    rig.drain(&group);
+    rig.check(&group);
+    rig.append(&group, delete(2)).unwrap();
+    rig.drain(&group);
+    let group = rig.reopen(group);
+    rig.check(&group);
+    let stats = group.stats();
+    assert_eq!((stats.charged_bytes, stats.map_waiting_blocks), (0, 0));
+    assert!(stats.capacity.iter().all(|device| device.live_bytes == 0));
+}
+
+/// Goal: metadata that is full refuses what adds to it, and stops nothing. Method: zeroes that keep their space, whose entries are nearly
+/// all that is written, until one is refused; overwrites go on, and a trim makes room.
+#[test]
+fn full_metadata_refuses_new_blocks_and_nothing_else() {
+    let rig = Rig::of_sizes(32, 16 << 20, 4_000, 1 << 20);
+    let mut group = open(&rig, 20_000, 1024);
+    let whole = SHARD_BLOCKS as u32;
+    let mut seq = 0;
+    let append = |group: &Group, change: Change| {
+        let done = rig.append(group, change);
+        rig.drain(group);
+        done
+    };
+    // Each device has room for 15 shards, the metadata for fewer.
+    let mut filled = Vec::new();
+    let refused = 'fill: loop {
+        for id in [1, 2] {
+            let round = filled.len() as u64 / 2;
+            if round == 0 {
+                rig.append(&group, create(id, 20 * SHARD_BLOCKS, 0)).unwrap();
+            }
+            seq += 1;
+            match append(&group, kept_zeroes(id, seq, round * SHARD_BLOCKS, whole)) {
+                Ok(()) => filled.push((id, round)),
+                Err(error) => break 'fill error,
+            }
+            rig.append(&group, settle(id, seq)).unwrap();
+        }
+    };
+    assert_eq!(refused.kind, StoreErrorKind::NoSpace);
+    assert!(refused.text.contains("metadata is full"), "{refused}");
+    assert!(filled.len() > 4, "{filled:?}");
+    let stats = group.stats();
+    assert!(stats.metadata_used_bytes * 10 > stats.metadata_bytes * 8 && stats.free_bytes > stats.usable_bytes / 5);
+    // Also after an opening. What has data is written over.
+    rig.close(group);
+    group = open(&rig, 20_000, 1024);
+    seq += 1;
+    let error = rig.append(&group, write(1, seq, seq - 1, 20 * SHARD_BLOCKS - 1, 1)).expect_err("it is still full");
+    assert!(error.text.contains("metadata is full"), "{error}");
+    for round in 0..40 {
+        seq += 1;
+        append(&group, write(1, seq, seq - 1, round * 1000, 3)).unwrap();
+    }
+    rig.check(&group);
+    // What goes makes room.
+    seq += 1;
+    append(&group, zero(1, seq, seq - 1, 0, 2 * whole)).unwrap();
+    rig.append(&group, settle(1, seq)).unwrap();
+    for id in [2, 1] {
+        seq += 1;
+        rig.append(&group, settle(id, seq)).unwrap();
+        rig.drain(&group);
+    }
+    seq += 1;
+    append(&group, write(1, seq, seq - 1, 20 * SHARD_BLOCKS - 1, 1)).unwrap();
+    rig.check(&group);
+}
+
+/// Goal: a page that is damaged costs its own blocks. Method: each page of the map is spoiled in turn; its blocks are bad, the others read
+/// right, and those that are written again read right as well, also when they were folded.
+#[test]
+fn a_damaged_page_costs_its_own_blocks() {
+    let rig = Rig::new(33, 40);
+    let group = open(&rig, 4, 1);
+    rig.append(&group, create(1, 1000, 0)).unwrap();
+    for seq in 1..=6u64 {
+        rig.append(&group, write(1, seq, seq - 1, seq * 64, 2)).unwrap();
+    }
+    rig.append(&group, settle(1, 6)).unwrap();
+    rig.drain(&group);
+    // Until all of them are in pages.
+    for seq in 7..=30u64 {
+        rig.append(&group, write(1, seq, seq - 1, 700, 1)).unwrap();
+        rig.append(&group, settle(1, seq)).unwrap();
+        rig.drain(&group);
+    }
+    rig.close(group);
+    let cache = rig.host.disk("cache");
+    let pages = (0..cache.len_bytes()).step_by(4096).filter(|at| cache.peek(*at, 8) == *b"CAIRNMP1");
+    // The first block of the shard that a page answers for.
+    let first_of = |at: u64| u16::from_le_bytes(cache.peek(at + 40, 2).try_into().unwrap());
+    let of_third: Vec<u64> = pages.filter(|at| first_of(*at) == 192).collect();
+    assert!(!of_third.is_empty(), "the third leaf is in pages");
+    of_third.iter().for_each(|at| cache.poke(at + 100, &[0xA5; 8]));
+    let group = open(&rig, 4, 1);
+    for seq in [1, 2, 4, 5, 6u64] {
+        assert_eq!(rig.read(&group, 1, seq * 64, 2), Ok(vec![seq; 2]));
+    }
+    let bad = rig.read(&group, 1, 192, 2);
+    assert!(matches!(kind(bad), StoreErrorKind::BadBlock { blocks, .. } if blocks == [192, 193]));
+    // As a repair does.
+    for seq in 31..=40u64 {
+        rig.append(&group, write(1, seq, seq - 1, 192, 1)).unwrap();
+        rig.append(&group, settle(1, seq)).unwrap();
+        rig.drain(&group);
+    }
+    let group = rig.reopen(group);
+    assert_eq!(rig.read(&group, 1, 192, 1), Ok(vec![40]));
+    assert!(matches!(kind(rig.read(&group, 1, 193, 1)), StoreErrorKind::BadBlock { blocks, .. } if blocks == [193]));
+}
