@@ -16,10 +16,10 @@
 //! | 50..58, 58..66 | least slot, least sequence |
 //! | 66.. | epochs of 32 bytes, then the body |
 //!
-//! The body is runs: `varint blocks passed over, varint entries * 8 + form, varint epoch if there are several, slot less the least,
-//! sequence less the least`, then a CRC-32C an entry. Form 0: slots follow on, one operation. Form 1: the same, operations step by one.
-//! Form 2 is kept for packed blocks. Form 3: one operation, and before each CRC a slot of eight bytes: what stands in no slot. Form 4: slot
-//! and sequence before each CRC, none for the run. No run crosses a boundary of [`LEAF_BLOCKS`] blocks.
+//! The body is runs: a head, then a CRC-32C an entry. A head is `varint blocks passed over, varint entries * 8 + form, varint epoch, slot,
+//! sequence`. The epoch is left out where the page has one; slot and sequence are less the least. Form 0: slots follow on, one operation. Form 1: the same,
+//! operations step by one. Form 2 is kept for packed blocks. Form 3: one operation, and before each CRC a slot of eight bytes, for what
+//! stands in no slot. Form 4: slot and sequence before each CRC, none in the head. No run crosses a boundary of [`LEAF_BLOCKS`] blocks.
 
 use cairn_types::{ComponentId, Epoch, HostId, Incarnation, OpId};
 
@@ -287,24 +287,8 @@ fn encode(
 ) -> PackedPage {
     let first = (entries[0].0 / LEAF_BLOCKS * LEAF_BLOCKS) as u16;
     let (slot_bytes, sequence_bytes) = (measure.slot_bytes(), measure.sequence_bytes());
-    let mut bytes = Vec::with_capacity(MAP_PAGE_BYTES);
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&component.0.to_le_bytes());
-    bytes.extend_from_slice(&shard.to_le_bytes());
-    bytes.extend_from_slice(&[0; 2]);
-    bytes.extend_from_slice(&number.to_le_bytes());
-    bytes.extend_from_slice(&first.to_le_bytes());
-    bytes.extend_from_slice(&(entries.len() as u16).to_le_bytes());
-    bytes.extend_from_slice(&[0; 2]);
-    bytes.extend_from_slice(&[measure.epochs.len() as u8, slot_bytes as u8, sequence_bytes as u8, 0]);
-    bytes.extend_from_slice(&measure.slots.0.to_le_bytes());
-    bytes.extend_from_slice(&measure.sequences.0.to_le_bytes());
-    for epoch in &measure.epochs {
-        bytes.extend_from_slice(&epoch.number.to_le_bytes());
-        bytes.extend_from_slice(&epoch.host.0.to_le_bytes());
-        bytes.extend_from_slice(&epoch.incarnation.0.to_le_bytes());
-    }
+    let name = MapPageName { component, shard, number, first };
+    let mut bytes = head(name, entries.len(), measure);
     let body_from = bytes.len();
     let (mut rest, mut next) = (entries, u64::from(first));
     while let Some(&(block, entry)) = rest.first() {
@@ -373,46 +357,79 @@ pub fn peek_map_page(bytes: &[u8]) -> Option<MapPageName> {
     (bytes[..8] == MAGIC).then_some(name)
 }
 
+/// What stands before the body, with neither its length nor the checksum.
+fn head(name: MapPageName, entries: usize, measure: &Measure) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MAP_PAGE_BYTES);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&name.component.0.to_le_bytes());
+    bytes.extend_from_slice(&name.shard.to_le_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&name.number.to_le_bytes());
+    bytes.extend_from_slice(&name.first.to_le_bytes());
+    bytes.extend_from_slice(&(entries as u16).to_le_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    let widths = [measure.slot_bytes() as u8, measure.sequence_bytes() as u8];
+    bytes.extend_from_slice(&[measure.epochs.len() as u8, widths[0], widths[1], 0]);
+    bytes.extend_from_slice(&measure.slots.0.to_le_bytes());
+    bytes.extend_from_slice(&measure.sequences.0.to_le_bytes());
+    for epoch in &measure.epochs {
+        bytes.extend_from_slice(&epoch.number.to_le_bytes());
+        bytes.extend_from_slice(&epoch.host.0.to_le_bytes());
+        bytes.extend_from_slice(&epoch.incarnation.0.to_le_bytes());
+    }
+    bytes
+}
+
 /// Reads a page. None when the bytes are none, or of a form that this build does not know.
 pub fn decode_map_page(bytes: &[u8]) -> Option<MapPage> {
+    let MapPageName { component, shard, number, first } = peek_map_page(bytes)?;
     let bytes: &[u8; MAP_PAGE_BYTES] = bytes.try_into().ok()?;
     let mut whole = *bytes;
     whole[8..12].fill(0);
     let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let wide = |at: usize| u128::from_le_bytes(bytes[at..at + 16].try_into().expect("sixteen bytes"));
-    if bytes[..8] != MAGIC || u32::from_le_bytes(bytes[8..12].try_into().ok()?) != crc32c(&whole) {
+    if u32::from_le_bytes(bytes[8..12].try_into().ok()?) != crc32c(&whole) {
         return None;
     }
-    let (first, count, body_bytes) = (short(40), short(42) as usize, short(44) as usize);
-    let (epoch_count, slot_bytes, sequence_bytes) = (bytes[46] as usize, bytes[47] as usize, bytes[48] as usize);
-    let body_from = HEAD_BYTES + EPOCH_BYTES * epoch_count;
+    let (count, body_bytes) = (short(42) as usize, short(44) as usize);
+    let widths = (bytes[47] as usize, bytes[48] as usize);
+    let body_from = HEAD_BYTES + EPOCH_BYTES * bytes[46] as usize;
     let aligned = u64::from(first).is_multiple_of(LEAF_BLOCKS);
-    if short(30) != 0 || bytes[49] != 0 || slot_bytes > 8 || sequence_bytes > 8 || !aligned {
+    if short(30) != 0 || bytes[49] != 0 || widths.0 > 8 || widths.1 > 8 || !aligned {
         return None;
     }
     let epochs = bytes.get(HEAD_BYTES..body_from)?.as_chunks::<EPOCH_BYTES>().0;
-    let epoch = |at: usize| {
-        let epoch = epochs.get(at)?;
-        let long = |at: usize| u64::from_le_bytes(epoch[at..at + 8].try_into().expect("eight bytes"));
-        let host = u128::from_le_bytes(epoch[8..24].try_into().expect("sixteen bytes"));
-        Some(Epoch { number: long(0), host: HostId(host), incarnation: Incarnation(long(24)) })
-    };
-    let mut body = bytes.get(body_from..body_from.checked_add(body_bytes)?)?;
-    let (least_slot, least_sequence) = (long(50), long(58));
+    let bytes = bytes.get(body_from..body_from.checked_add(body_bytes)?)?;
+    let mut body = Body { bytes, epochs, widths, least: (long(50), long(58)) };
     let mut entries = Vec::with_capacity(count.min(SHARD_BLOCKS as usize));
     let mut next = u64::from(first);
     while entries.len() < count {
-        let block = next.checked_add(varint::take(&mut body)?)?;
-        let head = varint::take(&mut body)?;
+        next = body.run(next, (count - entries.len()) as u64, &mut entries)?;
+    }
+    body.bytes.is_empty().then_some(MapPage { component, shard, number, first, entries })
+}
+
+/// What is left of a page's body.
+struct Body<'a> {
+    bytes: &'a [u8],
+    epochs: &'a [[u8; EPOCH_BYTES]],
+    /// Bytes of a slot, and of a sequence; and the least of either.
+    widths: (usize, usize),
+    least: (u64, u64),
+}
+
+impl Body<'_> {
+    /// Takes a run of at most `most` entries, `next` being the block after the one before. Gives the block after it.
+    fn run(&mut self, next: u64, most: u64, entries: &mut Vec<(u16, MapEntry)>) -> Option<u64> {
+        let block = next.checked_add(varint::take(&mut self.bytes)?)?;
+        let head = varint::take(&mut self.bytes)?;
         let (run, form) = (head >> FORM_BITS, head & ((1 << FORM_BITS) - 1));
-        if run == 0 || run > (count - entries.len()) as u64 || block.checked_add(run)? > SHARD_BLOCKS {
+        if run == 0 || run > most || block.checked_add(run)? > SHARD_BLOCKS {
             return None;
         }
-        let epoch = epoch(if epoch_count > 1 { usize::try_from(varint::take(&mut body)?).ok()? } else { 0 })?;
-        let slot =
-            |body: &mut &[u8]| least_slot.checked_add(take_number(body, slot_bytes)?).filter(|slot| *slot < SLOTS_END);
-        let sequence = |body: &mut &[u8]| least_sequence.checked_add(take_number(body, sequence_bytes)?);
+        let epoch = if self.epochs.len() > 1 { varint::take(&mut self.bytes)? } else { 0 };
+        let epoch = self.epoch(usize::try_from(epoch).ok()?)?;
         let form = match form {
             0 => Form::Follows,
             1 => Form::Steps,
@@ -421,32 +438,37 @@ pub fn decode_map_page(bytes: &[u8]) -> Option<MapPage> {
             _ => return None,
         };
         let step = u64::from(form == Form::Steps);
-        let first_slot = if matches!(form, Form::Follows | Form::Steps) { slot(&mut body)? } else { 0 };
-        let first_sequence = if form == Form::Scattered { 0 } else { sequence(&mut body)? };
+        let first_slot = if matches!(form, Form::Follows | Form::Steps) { self.slot()? } else { 0 };
+        let first_sequence = if form == Form::Scattered { 0 } else { self.sequence()? };
         for at in 0..run {
             let (slot, sequence) = match form {
-                Form::Follows | Form::Steps => (
-                    first_slot.checked_add(at).filter(|slot| *slot < SLOTS_END)?,
-                    first_sequence.checked_add(step * at)?,
-                ),
+                Form::Follows | Form::Steps => {
+                    let slot = first_slot.checked_add(at).filter(|slot| *slot < SLOTS_END)?;
+                    (slot, first_sequence.checked_add(step * at)?)
+                }
                 Form::Unplaced => {
-                    let slot = take_number(&mut body, 8)?;
+                    let slot = take_number(&mut self.bytes, 8)?;
                     ((SLOTS_END..NO_SLOT).contains(&slot).then_some(slot)?, first_sequence)
                 }
-                Form::Scattered => (slot(&mut body)?, sequence(&mut body)?),
+                Form::Scattered => (self.slot()?, self.sequence()?),
             };
-            let crc = take_number(&mut body, 4)? as u32;
+            let crc = take_number(&mut self.bytes, 4)? as u32;
             entries.push(((block + at) as u16, MapEntry { slot, crc, op: OpId { epoch, seq: sequence } }));
         }
-        next = block + run;
+        Some(block + run)
     }
-    body.is_empty().then(|| MapPage {
-        component: ComponentId(wide(12)),
-        shard: short(28),
-        number: long(32),
-        first,
-        entries,
-    })
+    fn slot(&mut self) -> Option<u64> {
+        self.least.0.checked_add(take_number(&mut self.bytes, self.widths.0)?).filter(|slot| *slot < SLOTS_END)
+    }
+    fn sequence(&mut self) -> Option<u64> {
+        self.least.1.checked_add(take_number(&mut self.bytes, self.widths.1)?)
+    }
+    fn epoch(&self, at: usize) -> Option<Epoch> {
+        let epoch = self.epochs.get(at)?;
+        let long = |at: usize| u64::from_le_bytes(epoch[at..at + 8].try_into().expect("eight bytes"));
+        let host = u128::from_le_bytes(epoch[8..24].try_into().expect("sixteen bytes"));
+        Some(Epoch { number: long(0), host: HostId(host), incarnation: Incarnation(long(24)) })
+    }
 }
 
 /// A number of so many bytes off the front.

@@ -4,7 +4,7 @@
 //! are written one after the other, so a crash leaves at least one.
 //!
 //! Version 2 is version 1 with [`Needs`] behind: what a build must know to open the group. A group is written as version 1 until it
-//! needs something, so that builds that know version 1 only open it as long as they can. Whatever comes later stands behind that, each
+//! needs something: builds that know no other open it as long as they can. Whatever comes later stands behind that, each
 //! with a bit of its own that says so.
 
 use cairn_types::{BLOCK_BYTES, ClusterId, DeviceId, DiskGroupId, HostId};
@@ -276,7 +276,7 @@ mod tests {
         third[16..20].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(decode_superblock(&third), Err(SuperblockError::Version(3)));
     }
-    const GOLDEN_2: u32 = 0;
+    const GOLDEN_2: u32 = 772588285;
 
     #[test]
     fn hostile_bytes_are_refused() {

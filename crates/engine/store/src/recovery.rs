@@ -374,14 +374,7 @@ impl State {
             map.has_rows |= matches!(key[0], rows::REGION | rows::SEGMENT | rows::DELTA);
             match key[0] {
                 rows::STATE => stored = Some(rows::decode::<StateRow>(&key, &bytes)?),
-                rows::COMPONENT => {
-                    let row: ComponentRow = rows::decode(&key, &bytes)?;
-                    let fits = row.size_blocks.max(row.reserved_blocks) <= COMPONENT_BLOCKS_MAX;
-                    if !fits || row.device as usize >= self.tier.len() {
-                        return Err(rows::malformed(&key).into());
-                    }
-                    self.load_component(rows::component_of(&key)?, row);
-                }
+                rows::COMPONENT => self.load_component(&key, rows::decode(&key, &bytes)?)?,
                 rows::DELETED => {
                     let row: DeletedRow = rows::decode(&key, &bytes)?;
                     if row.device as usize >= self.tier.len() {
@@ -436,13 +429,19 @@ impl State {
         Ok(stored)
     }
 
-    fn load_component(&mut self, id: ComponentId, row: ComponentRow) {
+    fn load_component(&mut self, key: &[u8], row: ComponentRow) -> Result<(), MetaError> {
+        let fits = row.size_blocks.max(row.reserved_blocks) <= COMPONENT_BLOCKS_MAX;
+        if !fits || row.device as usize >= self.tier.len() {
+            return Err(rows::malformed(key).into());
+        }
+        let id = rows::component_of(key)?;
         let mut component = Component::new(id, row.object, row.size_blocks, row.reserved_blocks, row.device);
         component.lost = row.lost;
         component.settled = row.settled;
         component.undone = row.undone.into_iter().collect();
         component.dirty = false;
         self.components.enter(component);
+        Ok(())
     }
 
     fn load_deleted(&mut self, id: ComponentId, row: DeletedRow) {

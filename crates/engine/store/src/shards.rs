@@ -9,7 +9,7 @@
 //!
 //! A page of 4 KiB is rewritten for all entries that wait for its shard together. What a transaction changes is durable in one row of
 //! *changes*; that row goes when every shard that it touched was folded. So shards are folded in the order in which their oldest change
-//! came, as many with each transaction as bring all of them to an end in time. While too much waits in memory, those are folded that
+//! came. Each transaction folds as many as bring all of them to an end in time. While too much waits in memory, those are folded that
 //! have gathered most.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
