@@ -328,6 +328,9 @@ fn check_segments(tier: &Tier, references: &BTreeMap<(u8, u64), u32>) -> Result<
                 ));
             }
         }
+        if !segments.victims_are_right() {
+            return Err(format!("device {device}: the order in which segments are cleaned lacks some, or has others"));
+        }
         if total != segments.live() {
             return Err(format!("device {device}: {} slots in use, {total} in its segments", segments.live()));
         }

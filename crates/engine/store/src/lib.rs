@@ -64,6 +64,7 @@ mod stats;
 mod tier;
 mod transaction;
 mod unfolded;
+mod victims;
 mod waiting;
 mod window;
 mod zone;

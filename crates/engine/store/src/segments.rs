@@ -12,7 +12,7 @@ use std::{
 use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, SlotRun, map_rows::SEGMENTS_OF_ROW, run_header_pages};
 use cairn_types::{BLOCK_BYTES, Canary};
 
-use crate::{flag::Flag, rows::SegmentRow};
+use crate::{flag::Flag, rows::SegmentRow, victims::Victims};
 
 /// Per cent of the slots that writes may not fill: room for cleaning.
 const CLEANER_RESERVE_PERCENT: u64 = 5;
@@ -58,6 +58,7 @@ pub(crate) struct Segments {
     pub failure: Option<cairn_env::DiskError>,
     /// What the metadata has of a device that is missing: kept as it is.
     missing: Vec<SegmentRow>,
+    victims: Victims,
 }
 
 /// What the records of one log segment name.
@@ -104,7 +105,16 @@ impl Segments {
             failed: false,
             failure: None,
             missing: Vec::new(),
+            victims: Victims::new(entries_for(regions.segment_bytes / BLOCK_BYTES)),
         }
+    }
+    /// Changes a segment's row, and where it stands among those to be cleaned.
+    fn change(&mut self, segment: u32, act: impl FnOnce(&mut SegmentRow)) {
+        let row = &mut self.rows[segment as usize];
+        let before = (row.live, row.written);
+        act(row);
+        let after = (row.live, row.written);
+        self.victims.change(segment, before, after);
     }
     /// Rows of [`SEGMENTS_OF_ROW`] segments that the metadata has of it.
     pub fn rows(&self) -> usize {
@@ -136,7 +146,7 @@ impl Segments {
             if before.live > 0 {
                 self.free.insert(segment);
             }
-            self.rows[segment as usize].live = 0;
+            self.change(segment, |row| row.live = 0);
         }
         self.load(segment, row)
     }
@@ -147,10 +157,10 @@ impl Segments {
     /// Takes over a stored row. False when there is no such segment, or none that holds so much.
     pub fn load(&mut self, segment: u32, row: SegmentRow) -> bool {
         let fits = row.live.max(row.fill) <= self.segment_pages && row.generation.max(row.written) < COUNTS_MAX;
-        let Some(slot) = self.rows.get_mut(segment as usize).filter(|_| fits) else {
+        if !fits || segment as usize >= self.rows.len() {
             return false;
-        };
-        *slot = row;
+        }
+        self.change(segment, |known| *known = row);
         self.live += u64::from(row.live);
         if row.live > 0 {
             self.free.remove(&segment);
@@ -196,16 +206,17 @@ impl Segments {
             if let Some(old) = self.open[stream].replace(next) {
                 self.free_if_unused(old);
             }
-            let row = &mut self.rows[next as usize];
-            *row = SegmentRow { generation: row.generation + 1, ..SegmentRow::default() };
+            self.change(next, |row| *row = SegmentRow { generation: row.generation + 1, ..SegmentRow::default() });
         }
         let segment = self.open[stream].expect("just chosen");
         let entries = wanted.min(entries_for(left(self))).min(RUN_ENTRIES_PER_HEADER_MAX);
-        let row = &mut self.rows[segment as usize];
+        let row = self.rows[segment as usize];
         let page = u64::from(segment) * u64::from(self.segment_pages) + u64::from(row.fill);
         let header_pages = run_header_pages(entries);
-        row.fill += header_pages + entries;
-        row.written = round;
+        self.change(segment, |row| {
+            row.fill += header_pages + entries;
+            row.written = round;
+        });
         self.dirty.insert(segment);
         self.awaited.entry(ticket).or_default().insert(segment);
         Some(RunPlace { segment, generation: row.generation, page, header_pages, entries })
@@ -231,11 +242,12 @@ impl Segments {
         let segment = self.segment_of(run.first_slot);
         self.free.remove(&segment);
         let end = (run.first_slot % u64::from(self.segment_pages)) as u32 + run.count;
-        let row = &mut self.rows[segment as usize];
-        if run.generation > row.generation {
-            *row = SegmentRow { generation: run.generation, fill: 0, ..*row };
-        }
-        row.fill = row.fill.max(end);
+        self.change(segment, |row| {
+            if run.generation > row.generation {
+                *row = SegmentRow { generation: run.generation, fill: 0, ..*row };
+            }
+            row.fill = row.fill.max(end);
+        });
         self.dirty.insert(segment);
         let held = self.held.entry(log_segment).or_default();
         held.segments.insert(segment);
@@ -297,7 +309,7 @@ impl Segments {
     /// A committed transaction refers to the slot.
     pub fn add_live(&mut self, slot: u64) {
         let segment = self.segment_of(slot);
-        self.rows[segment as usize].live += 1;
+        self.change(segment, |row| row.live += 1);
         self.live += 1;
         self.free.remove(&segment);
     }
@@ -307,12 +319,11 @@ impl Segments {
             return;
         }
         let segment = self.segment_of(slot);
-        let row = &mut self.rows[segment as usize];
-        assert!(row.live > 0, "a slot in use is counted");
-        row.live -= 1;
+        assert!(self.row(segment).live > 0, "a slot in use is counted");
+        self.change(segment, |row| row.live -= 1);
         self.live -= 1;
-        let early = Canary::SegmentReusedEarly.sings();
-        let unused = row.live == 0 || early && row.live < 8;
+        let (live, early) = (self.row(segment).live, Canary::SegmentReusedEarly.sings());
+        let unused = live == 0 || early && live < 8;
         if unused && !self.is_open(segment) && !self.is_awaited(segment) {
             self.free.insert(segment);
         }
@@ -321,22 +332,26 @@ impl Segments {
     /// (1 - u) * age / (1 + u).
     pub fn to_clean(&self, round: u64, pins: &Pins) -> Vec<u32> {
         let pages = u64::from(self.segment_pages);
-        let score = |(segment, row): (u32, &SegmentRow)| -> Option<(std::cmp::Reverse<u64>, u32)> {
-            let live = u64::from(row.live);
-            // A nearly full one gives nothing back.
-            if live == 0 || self.is_open(segment) || live * 100 >= self.slots_per_segment() * 98 {
-                return None;
-            }
-            // What waits for its transaction would be taken for dead.
-            if pins.held(self.device, u64::from(segment)) || self.is_awaited(segment) {
-                return None;
-            }
-            let age = round.saturating_sub(row.written) + 1;
-            Some((std::cmp::Reverse(pages.saturating_sub(live) * age * 1024 / (pages + live)), segment))
+        let will_do = |segment: u32| {
+            // A nearly full one gives nothing back; what waits for its transaction would be taken for dead.
+            let live = u64::from(self.row(segment).live);
+            live * 100 < self.slots_per_segment() * 98
+                && !self.is_open(segment)
+                && !pins.held(self.device, u64::from(segment))
+                && !self.is_awaited(segment)
         };
-        let mut scored: Vec<_> = (0..).zip(&self.rows).filter_map(score).collect();
+        let score = |segment: u32| {
+            let row = self.row(segment);
+            let (live, age) = (u64::from(row.live), round.saturating_sub(row.written) + 1);
+            (std::cmp::Reverse(pages.saturating_sub(live) * age * 1024 / (pages + live)), segment)
+        };
+        let mut scored: Vec<_> = self.victims.candidates(will_do).map(score).collect();
         scored.sort_unstable();
         scored.into_iter().map(|(_, segment)| segment).collect()
+    }
+    /// Whether those that are to be cleaned are those that have slots in use.
+    pub fn victims_are_right(&self) -> bool {
+        self.victims.has((0u32..).zip(&self.rows).map(|(segment, row)| (segment, row.live, row.written)))
     }
 }
 
