@@ -87,6 +87,9 @@ fn format_options() -> FormatOptions {
 
 fn open_options() -> OpenOptions {
     OpenOptions {
+        // So few that some of the map is in pages.
+        map_waiting_blocks: Some(8),
+        map_page_leaves_max: 1,
         read_cache_bytes: 64 << 10,
         map_cache_bytes: 64 << 10,
         running: RunningOptions { place_bytes_min: u64::from(BLOCK_BYTES), ..RunningOptions::default() },
