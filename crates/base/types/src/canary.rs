@@ -29,10 +29,6 @@ pub enum Canary {
     PlaceReusedEarly,
     /// Changes of the block map are dropped while a shard that they touched was not folded.
     ChangesDroppedEarly,
-    /// A page of the block map is believed that is of another time.
-    StampUnread,
-    /// Changes of the block map count although the row of their shard is later.
-    ReplayedTwice,
     /// What earlier changes said of a shard that is gone counts.
     RangeForgotten,
     /// Slots that a record of the log names may be written over before destage has handed them to the map.
@@ -97,7 +93,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 41] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -109,8 +105,6 @@ impl Canary {
         Self::PagesNotFlushed,
         Self::PlaceReusedEarly,
         Self::ChangesDroppedEarly,
-        Self::StampUnread,
-        Self::ReplayedTwice,
         Self::RangeForgotten,
         Self::PlacedNotHeld,
         Self::UndoForgotten,

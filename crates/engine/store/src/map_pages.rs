@@ -421,8 +421,8 @@ fn is_page(bytes: &[u8], (component, shard): ShardKey, page: PageRef) -> bool {
     let Some(found) = cairn_format::peek_map_page(bytes) else {
         return false;
     };
-    let stamped = found.number as u16 == page.stamp || Canary::StampUnread.sings();
-    (found.component, found.shard, found.first) == (component, shard, page.first) && stamped
+    let is_named = (found.component, found.shard, found.first) == (component, shard, page.first);
+    is_named && found.number as u16 == page.stamp
 }
 
 /// A leaf of the page, by its number in the component.
