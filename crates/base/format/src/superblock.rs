@@ -83,7 +83,7 @@ impl Needs {
     /// The block map in pages, with rows of kinds 12, 17 and 18.
     pub const MAP_PAGES: Self = Self(1 << 10);
     /// What this build knows.
-    const KNOWN: u64 = Self::MAP_PAGES.0;
+    pub const ALL: Self = Self::MAP_PAGES;
 
     /// Whether all of `other` is among them.
     pub fn include(self, other: Self) -> bool {
@@ -179,8 +179,8 @@ pub fn decode_superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
     if word(8) != VERSIONS[0] {
         let needs = rest.first_chunk::<8>().ok_or(SuperblockError::Malformed)?;
         superblock.needs = Needs(u64::from_le_bytes(*needs));
-        if superblock.needs.0 & !Needs::KNOWN != 0 {
-            return Err(SuperblockError::Newer(superblock.needs.0 & !Needs::KNOWN));
+        if superblock.needs.0 & !Needs::ALL.0 != 0 {
+            return Err(SuperblockError::Newer(superblock.needs.0 & !Needs::ALL.0));
         }
     }
     if sound(&superblock) { Ok(superblock) } else { Err(SuperblockError::Malformed) }

@@ -22,7 +22,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
-use cairn_format::{RunEntry, RunHeader, encode_run_header};
+use cairn_format::{Needs, RunEntry, RunHeader, Superblock, encode_run_header};
 use cairn_types::{BLOCK_BYTES, Canary};
 use futures::{
     channel::oneshot,
@@ -33,6 +33,7 @@ use crate::{
     bypass::placed_is_due,
     capacity::{CapacityWriter, Item, OutBlock, Slots},
     components::Components,
+    create::write_superblock,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     flag::give_way,
@@ -40,6 +41,7 @@ use crate::{
     index::{Body, Place, RecordId},
     leaf::{Leaf, LeafKey, NO_SLOT},
     log::Work,
+    map::Pages,
     segments::RunPlace,
     state::State,
     transaction::Transaction,
@@ -97,6 +99,9 @@ impl<E: Env> Inner<E> {
     pub(crate) async fn run_destager(self: Rc<Self>) {
         let mut line = Line::default();
         loop {
+            if let Err(error) = self.take_up_needs().await {
+                self.state.borrow_mut().stop(error);
+            }
             let work = self.state.borrow_mut().next_work(&self.tuning, line.is_empty());
             let result = match work {
                 // What is under way is carried to its end: the next opening has less to read.
@@ -130,6 +135,26 @@ impl<E: Env> Inner<E> {
         self.state.borrow_mut().admission.refuse_short_of_room(|_| true, &error);
         self.state.borrow_mut().log.refuse_drains(&error);
         self.destager_ended.raise();
+    }
+
+    /// Between two transactions: what is allowed and not yet so is so from the next one on. Both superblocks say it before.
+    async fn take_up_needs(&self) -> Result<(), StoreError> {
+        let allowed = self.allowed.get();
+        let stopped = self.state.borrow().life.stopped().is_some();
+        if stopped || self.superblock.borrow().needs.include(allowed) {
+            return Ok(());
+        }
+        let superblock = {
+            let known = self.superblock.borrow();
+            Superblock { needs: known.needs.with(allowed), generation: known.generation + 1, ..known.clone() }
+        };
+        write_superblock(&self.cache, &superblock).await?;
+        if superblock.needs.include(Needs::MAP_PAGES) && self.state.borrow().map.pages().is_none() {
+            let (bounds, leaves_max) = self.map_bounds;
+            self.state.borrow_mut().map.begin_pages(Pages::new(self.meta.room(), bounds, leaves_max));
+        }
+        *self.superblock.borrow_mut() = superblock;
+        Ok(())
     }
 
     pub(crate) async fn drain(&self) -> Result<(), StoreError> {

@@ -4,10 +4,18 @@
 //! Assumes     one thread; one process per disk group (the host's lock on its disks)
 //! Not here    who may write what (`object`)
 
-use std::{cell::RefCell, collections::BTreeMap, future::Future, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use cairn_env::Env;
+use cairn_format::{Needs, Superblock};
 use cairn_metrics::StoreCounters;
 use cairn_types::{
     BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DiskGroupId, HostId, ObjectId, OpId,
@@ -26,6 +34,7 @@ use crate::{
     placing::PLACERS,
     ring::congestion,
     segments::{LOG, Pins, Segments},
+    shards::Bounds,
     state::State,
     stats::{DeviceStats, LogHealth, StoreStats},
 };
@@ -64,6 +73,12 @@ pub(crate) struct Inner<E: Env> {
     /// None where the device is missing.
     pub capacity: Vec<Option<E::Disk>>,
     pub tuning: RunningOptions,
+    /// The cache device's superblock as it stands.
+    pub superblock: RefCell<Superblock>,
+    /// What may be written from now on, though it may not be yet.
+    pub allowed: Cell<Needs>,
+    /// What waits of a map in pages, and how many leaves come to one.
+    pub map_bounds: (Bounds, usize),
     pub meta: Arc<dyn Meta>,
     /// Where the metadata region begins on the cache device.
     pub metadata_offset: u64,
@@ -386,6 +401,19 @@ impl<E: Env> DiskGroup<E> {
     /// [`crate::StoreErrorKind::Media`] when the group stopped or was closed; its cached blocks are dropped all the same.
     pub async fn clear_caches(&self, patience: Duration) -> Result<Cleared, StoreError> {
         self.inner().clear_caches(patience).await
+    }
+
+    /// All hosts of the cluster know how to read this: the group is written so from its next transaction on, and for good.
+    pub fn allow(&self, needs: Needs) {
+        let inner = self.inner();
+        inner.allowed.set(inner.allowed.get().with(needs));
+        inner.state.borrow_mut().log.want_tidy();
+        inner.destager.raise();
+    }
+
+    /// What a build must know to open the group from now on.
+    pub fn needs(&self) -> Needs {
+        self.inner().superblock.borrow().needs
     }
 
     /// Waits for what is queued, then ends the group's tasks. Nothing is destaged: opening replays the log.

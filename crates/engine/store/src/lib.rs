@@ -69,6 +69,7 @@ mod waiting;
 mod window;
 mod zone;
 
+pub use cairn_format::Needs;
 use cairn_format::rows;
 pub use cairn_metrics::{StoreCounters, StoreGauges};
 pub use cleared::Cleared;

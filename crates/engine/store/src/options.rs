@@ -75,7 +75,7 @@ impl Default for OpenOptions {
             map_cache_bytes: 32 << 20,
             outcomes_max: 8192,
             accept_missing: false,
-            allowed: Needs::MAP_PAGES,
+            allowed: Needs::ALL,
             map_waiting_blocks: None,
             map_page_leaves_max: (SHARD_BLOCKS / LEAF_BLOCKS) as usize,
             running: RunningOptions::default(),

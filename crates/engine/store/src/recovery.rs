@@ -7,7 +7,11 @@
 //! Order: superblocks, the open count (durable before anything is written under it), metadata, log from the tail; what was
 //! read is durable before anything is built on it.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
 
 use cairn_env::{Disk, Env};
 use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Needs, Superblock, map_rows};
@@ -91,8 +95,8 @@ impl<E: Env> DiskGroup<E> {
         settle_medium(&cache).await?;
         let (meta, rows, has_leaves) = load(&env, &cache, &regions).await?;
         let mut state = State::empty(&regions, &capacity, options);
+        let bounds = bounds(&regions, &capacity, options.map_waiting_blocks);
         if superblock.needs.include(Needs::MAP_PAGES) {
-            let bounds = bounds(&regions, &capacity, options.map_waiting_blocks);
             state.map.begin_pages(Pages::new(meta.room(), bounds, options.map_page_leaves_max));
         }
         let stored = state.load(rows, has_leaves).map_err(damaged)?;
@@ -111,6 +115,9 @@ impl<E: Env> DiskGroup<E> {
             cache,
             capacity: devices.into_iter().zip(state.tier.devices()).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
             tuning: options.running.clone(),
+            superblock: RefCell::new(superblock),
+            allowed: Cell::new(options.allowed),
+            map_bounds: (bounds, options.map_page_leaves_max),
             meta,
             metadata_offset: regions.metadata_offset,
             pins: Rc::new(Pins::new(writer.clone())),

@@ -19,13 +19,13 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_sim::{CrashImage, CrashPhase, CrashPoint, Host, Rng, SimDisk, SimEnv, World};
-use cairn_store::{DiskGroup, DiskGroupDevices, FormatOptions, LogHealth};
+use cairn_store::{DiskGroup, DiskGroupDevices, FormatOptions, LogHealth, Needs};
 use cairn_types::{Change, ComponentOp, HostId, ObjectId};
 
 use model::Model;
 use recording::{Recording, allowed, record};
 use seen::{Seen, difference, expected, look};
-use shape::{Group, add_devices, devices, format_options, identity, open};
+use shape::{Group, add_devices, devices, format_options, identity, open, open_as};
 
 /// Steps of the workload: enough for ten rounds through the log and for cleaning.
 const SCRIPT_STEPS: usize = 500;
@@ -67,7 +67,9 @@ fn check(recording: &Recording, image: &CrashImage, loss_seed: u64) {
     let before = at();
     let allowed = allowed(&recording.log, image.number);
     host.run(async move {
-        let group = open(env.clone(), parts.clone()).await.unwrap_or_else(|e| panic!("{before}: {e}"));
+        // Half of the time as before the switch: what the group needs already stays.
+        let needs = if loss_seed.is_multiple_of(2) { Needs::NONE } else { Needs::ALL };
+        let group = open_as(env.clone(), parts.clone(), needs).await.unwrap_or_else(|e| panic!("{before}: {e}"));
         assert_eq!(group.log_health(), LogHealth::Sound, "{before}");
         sound(&group, &env, &before).await;
         let seen = look(&group).await.unwrap_or_else(|e| panic!("{before}: {e}"));

@@ -3,7 +3,7 @@
 use cairn_env::Env;
 use cairn_sim::{Host, SimDisk, SimEnv};
 use cairn_store::{
-    DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, OpenOptions, RunningOptions, StoreError,
+    DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, Needs, OpenOptions, RunningOptions, StoreError,
 };
 use cairn_types::{ClusterId, DiskGroupId};
 
@@ -42,8 +42,13 @@ pub fn devices(host: &Host) -> DiskGroupDevices<SimDisk> {
 }
 
 pub async fn open(env: SimEnv, devices: DiskGroupDevices<SimDisk>) -> Result<Group, StoreError> {
+    open_as(env, devices, Needs::ALL).await
+}
+
+/// The same as in a cluster whose hosts know no more than this.
+pub async fn open_as(env: SimEnv, devices: DiskGroupDevices<SimDisk>, allowed: Needs) -> Result<Group, StoreError> {
     let expect = Expect { cluster: ClusterId(1), host: env.host(), disk_group: None };
-    DiskGroup::open(env, devices, expect, &open_options()).await
+    DiskGroup::open(env, devices, expect, &OpenOptions { allowed, ..open_options() }).await
 }
 
 /// Adds blank devices.

@@ -1,7 +1,7 @@
 //! The block map in pages: what waits, what is folded, what a full or damaged metadata region costs.
 
 use cairn_env::Disk;
-use cairn_store::{OpenOptions, StoreErrorKind};
+use cairn_store::{Needs, OpenOptions, StoreErrorKind};
 use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp};
 
 use crate::support::{Group, Rig, create, data, delete, kind, op, open_options, settle, write, zero};
@@ -71,6 +71,56 @@ fn shards_are_folded_and_read_back() {
     let stats = group.stats();
     assert_eq!((stats.charged_bytes, stats.map_waiting_blocks), (0, 0));
     assert!(stats.capacity.iter().all(|device| device.live_bytes == 0));
+}
+
+/// Goal: a group goes from rows to pages while it is in use, and what has not been folded yet reads as before. Method: a group as 0.2.0 has
+/// it, written, allowed more, written on, each time opened anew; at no time is anything lost.
+#[test]
+fn a_group_of_rows_becomes_one_of_pages() {
+    let rig = Rig::new(35, 40);
+    let open = |allowed: Needs| {
+        let options = OpenOptions { allowed, map_waiting_blocks: Some(12), map_page_leaves_max: 2, ..open_options() };
+        let (env, devices, expect) = (rig.host.env(), rig.devices(), rig.expect());
+        rig.run(async move { Group::open(env, devices, expect, &options).await }).expect("a sound group opens")
+    };
+    let mut group = open(Needs::NONE);
+    let mut expected = std::collections::BTreeMap::new();
+    rig.append(&group, create(1, 5 * SHARD_BLOCKS, 0)).unwrap();
+    for seq in 1..=900u64 {
+        let block = rig.world.random_below(5) * SHARD_BLOCKS + rig.world.random_below(30) * 70;
+        if seq % 11 == 0 {
+            rig.append(&group, zero(1, seq, seq - 1, block, 2)).unwrap();
+            expected.extend([(block, 0), (block + 1, 0)]);
+        } else {
+            rig.append(&group, write(1, seq, seq - 1, block, 1)).unwrap();
+            expected.insert(block, seq);
+        }
+        match seq {
+            200 | 600 => {
+                assert_eq!(group.needs(), if seq == 200 { Needs::NONE } else { Needs::MAP_PAGES });
+                rig.append(&group, settle(1, seq)).unwrap();
+                rig.drain(&group);
+                rig.check(&group);
+                assert_eq!(group.stats().counters.map_pages_written > 0, seq == 600);
+                rig.close(group);
+                group = open(Needs::NONE);
+                rig.check(&group);
+            }
+            400 => group.allow(Needs::ALL),
+            _ => {}
+        }
+    }
+    rig.drain(&group);
+    rig.check(&group);
+    let group = rig.reopen(group);
+    for (&block, &tag) in &expected {
+        assert_eq!(rig.read(&group, 1, block, 1), Ok(vec![tag]), "block {block}");
+    }
+    rig.append(&group, delete(1)).unwrap();
+    rig.drain(&group);
+    let group = rig.reopen(group);
+    rig.check(&group);
+    assert!(group.stats().capacity.iter().all(|device| device.live_bytes == 0));
 }
 
 /// Goal: metadata that is full refuses what adds to it, and stops nothing. Method: zeroes that keep their space, whose entries are nearly
