@@ -13,7 +13,7 @@ use cairn_bench::{
 
 /// Measures storage: loads on NBD exports, vhost-user devices, block devices and files.
 #[derive(Debug, Parser)]
-#[command(name = "cairn bench", bin_name = "cairn bench", version, max_term_width = 110)]
+#[command(name = "cairn bench", bin_name = "cairn bench", version = cairn_release::release!(), max_term_width = 110)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -44,6 +44,18 @@ pub enum Command {
     },
     #[command(flatten)]
     Study(StudyCommand),
+    /// Writes the man pages of all verbs into a folder.
+    #[command(hide = true)]
+    Manual {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Prints a completion script for a shell.
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 /// Whose language a job file is in.

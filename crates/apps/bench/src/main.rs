@@ -4,6 +4,7 @@
 mod args;
 mod job_file;
 mod log_file;
+mod manual;
 mod seconds;
 mod study_args;
 
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
         Command::Report { folder } => return ExitCode::from(told(report::write(&folder).map(listed))),
         Command::Compare { folders } => return ExitCode::from(told(report::beside(&folders))),
         Command::Study(study) => return ExitCode::from(study_args::run(study)),
+        Command::Manual { folder } => return ExitCode::from(manual::pages(&folder)),
+        Command::Completions { shell } => return ExitCode::from(manual::completions(shell)),
     };
     ExitCode::from(match done {
         Ok(true) => DONE,

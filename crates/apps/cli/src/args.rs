@@ -14,7 +14,7 @@ use crate::{address::ApiAddress, output::Format, units::size};
 ///
 /// Exit codes: 0 done, 1 refused or found bad, 2 wrong command line, 3 cannot reach.
 #[derive(Debug, Parser)]
-#[command(name = "cairn", version, max_term_width = 100, subcommand_required = true)]
+#[command(name = "cairn", version = cairn_release::release!(), max_term_width = 100, subcommand_required = true)]
 pub struct Args {
     /// The management API: http://HOST:PORT or unix:/PATH
     #[arg(
@@ -80,6 +80,12 @@ pub enum Noun {
     /// Print the page of all commands
     #[command(hide = true)]
     Reference,
+    /// Write the man pages of all commands into a folder
+    #[command(hide = true)]
+    Manual {
+        /// The folder
+        folder: PathBuf,
+    },
     /// The release of this program
     Version,
 }

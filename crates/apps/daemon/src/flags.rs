@@ -25,6 +25,12 @@ pub struct Flags {
     /// Print the page of all metrics, and end
     #[arg(long)]
     pub print_metrics: bool,
+    /// Print the man page, and end
+    #[arg(long, hide = true)]
+    pub print_manual: bool,
+    /// Print the completion script of a shell, and end
+    #[arg(long, hide = true, value_name = "SHELL")]
+    pub print_completions: Option<clap_complete::Shell>,
     /// Check the configuration, and end
     #[arg(long)]
     pub check_config: bool,

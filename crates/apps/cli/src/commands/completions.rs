@@ -14,6 +14,7 @@ pub fn completions(shell: clap_complete::Shell) -> Result<(), Fail> {
 
 /// Prints the release.
 pub fn version(context: &Context) -> Result<(), Fail> {
-    let version = serde_json::json!({ "name": "cairn", "version": env!("CARGO_PKG_VERSION") });
-    output::show(context.format, &version, |_| format!("cairn {}", env!("CARGO_PKG_VERSION")))
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), cairn_release::commit!());
+    let version = serde_json::json!({ "name": "cairn", "version": version, "commit": commit });
+    output::show(context.format, &version, |_| format!("cairn {}", cairn_release::release!()))
 }

@@ -12,6 +12,7 @@ mod host;
 mod inspect;
 mod latency;
 mod libvirt;
+mod manual;
 mod policy;
 mod reference;
 mod resync;
@@ -56,6 +57,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Bench(verb) => bench::run(&context, *verb),
         Noun::Completions { shell } => completions::completions(shell),
         Noun::Reference => reference::print(),
+        Noun::Manual { folder } => manual::write(&folder),
         Noun::Version => completions::version(&context),
     }
 }
