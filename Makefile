@@ -5,6 +5,7 @@
 #   make verify    what a change must pass; writes nothing but target/
 #   make fix       formats, and applies what clippy can fix
 #   make dist      cairnd, cairn and cairn-bench as users run them, in target/dist
+#   make packages  Debian packages of those, in target/packages (docs/operating/packages.md)
 #   make sim       the stories and 1,000 seeds of the whole cluster in the simulator (docs/sim)
 #   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
@@ -16,7 +17,7 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist test test-unit test-e2e last-batches demo sim canaries fuzz bench bench-failures bench-scaling verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e last-batches demo sim canaries fuzz bench bench-failures bench-scaling verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -26,8 +27,15 @@ setup:
 build: setup
 	$(CARGO) build --release --workspace
 
+# Where they were built stands in no program that anyone is given: neither Rust's part nor C's.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+homes = $(foreach home,$(CURDIR)=cairn $(or $(CARGO_HOME),$(HOME)/.cargo)=cargo $(abspath $(TARGET))=target,$(1)=$(home))
 dist: setup
-	$(CARGO) build --profile dist --locked -p cairnd -p cairn-cli -p cairn-bench
+	RUSTFLAGS="$(RUSTFLAGS) $(call homes,--remap-path-prefix)" CFLAGS="$(CFLAGS) $(call homes,-ffile-prefix-map)" \
+		$(CARGO) build --profile dist --locked -p cairnd -p cairn-cli -p cairn-bench
+
+packages: dist
+	@scripts/packages/make.sh $(TARGET)/dist $(TARGET)/packages
 
 test: setup
 	@scripts/test.sh
