@@ -81,11 +81,13 @@ pub enum Canary {
     ChangedBelieved,
     /// What cannot be placed is refused without a word of who is missing.
     RefusalUnexplained,
+    /// A host takes the cluster for the highest level that it speaks itself.
+    LevelRaisedAlone,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -123,6 +125,7 @@ impl Canary {
         Self::RestUnseen,
         Self::ChangedBelieved,
         Self::RefusalUnexplained,
+        Self::LevelRaisedAlone,
     ];
 
     /// Whether this bug is to be made, here and now.
