@@ -9,6 +9,7 @@
 #   make sim       the stories and 1,000 seeds of the whole cluster in the simulator (docs/sim)
 #   make canaries  the same with deliberate bugs, one after the other: seeds until each is caught; fails while some are not
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
+#   make test-upgrade  the release before this one, built from its tag, and an upgrade of four hosts from it, under load: a build and ten minutes
 #   make last-batches  2,000 times all hosts die and a bit of the end of one log is flipped (docs/adr/0022); an hour beside other work
 #   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
@@ -17,7 +18,7 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist packages test test-unit test-e2e last-batches demo sim canaries fuzz bench bench-failures bench-scaling verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches demo sim canaries fuzz bench bench-failures bench-scaling verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -45,6 +46,9 @@ test-unit: setup
 
 test-e2e: setup
 	@scripts/test.sh -p cairn-e2e
+
+test-upgrade: setup
+	@scripts/test-upgrade.sh
 
 last-batches: setup
 	$(CARGO) build --release --locked -p cairnd -p cairn-cli

@@ -1,7 +1,7 @@
 //! One job on a thread of its own, with the product's own way to devices.
 
 use cairn_env_linux::{ExecutorConfig, Host, HostConfig, HostEnd, LinuxEnv, run_host};
-use cairn_types::{ClusterId, HostId, Incarnation};
+use cairn_types::{Build, ClusterId, HostId, Incarnation, Level};
 use futures::channel::oneshot;
 
 use crate::{
@@ -79,7 +79,8 @@ where
         cluster: ClusterId(0),
         host: HostId(0),
         incarnation: Incarnation(0),
-        protocol: 0,
+        build: Build::untold(Level::FIRST),
+        level: Level::FIRST,
         listen: None,
         fabric: None,
     };

@@ -101,6 +101,25 @@ pub enum Cluster {
         #[arg(long, value_name = "SECONDS")]
         repair_delay_s: Option<u64>,
     },
+    /// From one release to the next, one host at a time
+    #[command(subcommand)]
+    Upgrade(Upgrade),
+}
+
+/// An upgrade of the cluster.
+#[derive(Debug, Subcommand)]
+pub enum Upgrade {
+    /// What every host runs, what the cluster uses, what finishing would switch on, and what stands in the way
+    Status,
+    /// Switch on what all hosts have; from then on older releases are refused, and nothing goes back
+    Finish {
+        /// Only say what would be switched on, or what stands in the way
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
 }
 
 /// Sessions of guests.

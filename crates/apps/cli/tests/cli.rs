@@ -41,6 +41,9 @@ fn tables_for_people() {
     let lines = [
         "cluster status",
         "cluster settings",
+        "cluster upgrade status",
+        "cluster upgrade finish --dry-run",
+        "cluster upgrade finish --yes",
         "host list",
         "host show host-1",
         "disk-group list",

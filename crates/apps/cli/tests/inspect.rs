@@ -45,6 +45,7 @@ fn device(dir: &Path, role: DeviceRole) -> (PathBuf, File) {
         device_bytes: 4 << 20,
         generation: 9,
         role,
+        needs: cairn_format::Needs::NONE,
     };
     for offset in SUPERBLOCK_OFFSETS {
         file.write_all_at(&encode_superblock(&superblock), offset).unwrap();

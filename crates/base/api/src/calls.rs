@@ -26,6 +26,13 @@ macro_rules! management_calls {
             patch "/api/v1/cluster/settings" 200 admin "cluster"
             fn cluster_settings_set[](patch: $crate::v1::ClusterSettingsPatch) -> $crate::v1::ClusterSettings;
 
+            /// What every host runs, what the cluster uses, and what finishing the upgrade would switch on.
+            get "/api/v1/cluster/upgrade" 200 viewer "cluster"
+            fn cluster_upgrade[]() -> $crate::v1::Upgrade;
+            /// Finishes an upgrade: switches on what all hosts have. Older releases are refused from then on, and nothing goes back.
+            post "/api/v1/cluster/upgrade/finish" 200 admin "cluster"
+            fn cluster_upgrade_finish[](request: $crate::v1::UpgradeFinish) -> $crate::v1::Upgrade;
+
             /// Every host that the cluster knows, by name.
             get "/api/v1/hosts" 200 viewer "host"
             fn host_list[]() -> Vec<$crate::v1::Host>;

@@ -16,7 +16,7 @@ pub use disk::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability};
 pub use futures::future::LocalBoxFuture;
 pub use net::{InMessage, NetEvent, OutMessage};
 
-use cairn_types::{HostId, Incarnation, Time};
+use cairn_types::{Build, HostId, Incarnation, Level, Time};
 
 /// One host's world. Cheap to clone; all clones are the same world.
 pub trait Env: Clone + 'static {
@@ -27,6 +27,11 @@ pub trait Env: Clone + 'static {
     fn host(&self) -> HostId;
     /// This process of the host.
     fn incarnation(&self) -> Incarnation;
+    /// The program that this process runs.
+    fn build(&self) -> Build;
+    /// From now on peers are told that the cluster is at `level`: connections with those that do not speak it end, and they are
+    /// refused in words.
+    fn set_level(&self, level: Level);
     /// The monotonic clock (`CLOCK_BOOTTIME`: it counts through suspend).
     fn now(&self) -> Time;
     /// The wall clock in ms since 1970: for people and the repair delay, never for safety.

@@ -1,7 +1,7 @@
 //! Messages between hosts: opaque bodies with a payload apart, so that block data is never copied into a body.
 
 use bytes::Bytes;
-use cairn_types::{HostId, Incarnation};
+use cairn_types::{Build, HostId, Incarnation, Level};
 
 /// A message to be sent.
 #[derive(Debug, Clone)]
@@ -36,6 +36,10 @@ pub enum NetEvent {
         host: HostId,
         /// Its process.
         incarnation: Incarnation,
+        /// The program that it runs.
+        build: Build,
+        /// The level that it takes the cluster for.
+        level: Level,
     },
     /// The connection to a peer ended: messages on their way may be lost. Says nothing of whether it lives.
     PeerDown {

@@ -89,11 +89,13 @@ pub enum Canary {
     ChangedBelieved,
     /// What cannot be placed is refused without a word of who is missing.
     RefusalUnexplained,
+    /// A host takes the cluster for the highest level that it speaks itself.
+    LevelRaisedAlone,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -135,6 +137,7 @@ impl Canary {
         Self::RestUnseen,
         Self::ChangedBelieved,
         Self::RefusalUnexplained,
+        Self::LevelRaisedAlone,
     ];
 
     /// Whether this bug is to be made, here and now.

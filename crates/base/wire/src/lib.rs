@@ -4,15 +4,19 @@
 //! Assumes     the carrier (`env`) checks that a body arrived as it was sent; block data carries its own CRCs
 //! Not here    sockets, who may send what (`object`)
 //!
-//! A message is a body (postcard, versioned by [`PROTOCOL_VERSION`]) and, apart from it, block data: the payload.
+//! A message is a body (postcard) and, apart from it, block data: the payload. What exists is never changed: new forms are added at the
+//! end of an enum and sent from a level on ([`SPEAKS`], [`Message::since`]); every build decodes all that it knows of. The rules and what
+//! proves them: `docs/internals/upgrades.md`.
 #![forbid(unsafe_code)]
 
+mod facts;
 mod io;
 mod manage;
 mod message;
 mod peer;
 mod record;
 
+pub use facts::Facts;
 pub use io::{AllocatedPiece, GuestRequest, Target};
 pub use manage::{Api, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, ResyncStatus};
 pub use message::{Answer, Message, Refusal, Request};
@@ -20,8 +24,9 @@ pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, Listed
 pub use record::{ComponentAnswer, SeizeAnswer};
 
 use bytes::Bytes;
+use cairn_types::Speaks;
 
-/// The version of the messages between hosts; hosts of different versions refuse each other.
+/// The versions of the messages between hosts that this build speaks; which one a cluster uses is its level.
 ///
 /// 1: mirrors, votes, leases, resync. 2: what requests copies remember is told at the end of a resync; heartbeats count failed devices.
 /// 3: heartbeats list objects once. 4: one message answers all requests that were carried out together. 5: a request's name tells which
@@ -29,8 +34,8 @@ use bytes::Bytes;
 /// write. 8: hosts tell their clock of the day, and records have no time of an absence. 9: one request carries
 /// every operation on a component. 10: heartbeats tell the room of each capacity device, policies have a limit of
 /// bytes per second. 11: heartbeats tell how fast resyncs may go beside a host's guests, and reads for a resync say so.
-/// 12: management work has types of its own.
-pub const PROTOCOL_VERSION: u32 = 12;
+/// 12: management work has types of its own. 13: heartbeats carry facts; versions are ranges from here on.
+pub const SPEAKS: Speaks = Speaks::of(12, 13);
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;

@@ -1,14 +1,14 @@
 //! The messages: requests with a number, answers that repeat it, and what is sent without one.
 
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, ComponentOp, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId,
-    RegionIndex, Run,
+    Accepted, BlockRange, ClientTag, ComponentId, ComponentOp, Csn, DiskGroupId, Epoch, Feature, HostId, Level,
+    ObjectId, OpId, RegionIndex, Run,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AllocatedPiece, GuestRequest, Heartbeat, HeartbeatAnswer, HostAnswer, HostCommand, ObjectStatus, OwnerCommand,
-    SeizeAnswer, Target,
+    AllocatedPiece, Facts, GuestRequest, Heartbeat, HeartbeatAnswer, HostAnswer, HostCommand, ObjectStatus,
+    OwnerCommand, SeizeAnswer, Target,
 };
 
 /// A message.
@@ -53,6 +53,24 @@ pub enum Message {
         /// The epoch that ends.
         epoch: Epoch,
     },
+    /// A heartbeat with facts ([`Feature::HeartbeatFacts`]).
+    HeartbeatWith(Heartbeat, Facts),
+}
+
+impl Message {
+    /// The level from which it may be sent: hosts of older builds do not read it.
+    pub fn since(&self) -> Level {
+        match self {
+            Self::HeartbeatWith(..) => Feature::HeartbeatFacts.since(),
+            Self::Request { .. }
+            | Self::Answer { .. }
+            | Self::Done { .. }
+            | Self::Heartbeat(_)
+            | Self::HeartbeatAnswer(_)
+            | Self::Settled { .. }
+            | Self::Release { .. } => Level::FIRST,
+        }
+    }
 }
 
 /// What may be asked.

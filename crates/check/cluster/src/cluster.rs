@@ -14,12 +14,11 @@ use std::{
 };
 
 use cairn_api::{ApiResult, LocalManagement, v1};
-use cairn_directory::{ClusterSettings, Embedded, Gate, HostEntry, LocalCopy, Name, Registry};
+use cairn_directory::{ClusterSettings, Embedded, Gate, LocalCopy, Name, Registry};
 use cairn_faults::Moment;
-use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, GroupStore, Node, NodeOptions, Outside};
-use cairn_object::{DiskClient, LeaseOptions, ObjectEvent, ObjectOptions};
+use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, GroupStore, Node, Outside};
+use cairn_object::{DiskClient, ObjectEvent};
 use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
-use cairn_store::{FormatOptions, OpenOptions, RunningOptions};
 use cairn_types::{ClusterId, Epoch, HostId, ObjectId, Policy};
 use cairn_volume::Session;
 use futures::{
@@ -30,12 +29,14 @@ use futures::{
 use crate::{
     directory::{TroubledWay, way_to},
     model::Model,
+    options::node_options,
+    release::Release,
     shape::{DiskShape, REPAIR_DELAY_MS, Shape},
 };
 
 pub use crate::shape::LOG_SEGMENT_BYTES;
 
-const CLUSTER: ClusterId = ClusterId(0xC1);
+pub(crate) const CLUSTER: ClusterId = ClusterId(0xC1);
 /// The lease of simulated clusters: the product's default.
 pub const LEASE: Duration = Duration::from_secs(2);
 /// Short, so that a run sees repairs.
@@ -44,8 +45,6 @@ pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
 pub const ABSENT_AFTER: Duration = Duration::from_secs(5);
 /// How long a guest's request waits in these clusters.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Outcomes that a component remembers, at most: all slots of all sessions that 24 guests come to, and few more.
-const OUTCOMES_MAX: usize = 128;
 const LOG_LINES: usize = 600;
 
 /// A front end's handle of a disk.
@@ -230,6 +229,7 @@ struct Machine {
     saved: Rc<RefCell<Saved>>,
     slot: Rc<RefCell<Option<Node<SimEnv>>>>,
     door: Arc<Gate>,
+    release: Rc<Cell<Release>>,
     seen: Rc<RefCell<Seen>>,
     log: Log,
     shape: Rc<Shape>,
@@ -239,11 +239,11 @@ impl Machine {
     /// Runs a node whenever the host starts, from now on.
     fn run(self) {
         self.host.clone().set_program(move |env| {
-            let Self { number, host, hosts, saved, slot, door, seen, log, shape } = self.clone();
+            let Self { number, host, hosts, saved, slot, door, release, seen, log, shape } = self.clone();
             let copy = saved.borrow().copy.clone();
             let copy = copy.map_or_else(
                 || LocalCopy::empty(CLUSTER),
-                |json| LocalCopy::from_json(&json, CLUSTER).expect("our own copy loads"),
+                |json| LocalCopy::from_json(&release.get().read(json), CLUSTER).expect("our own copy loads"),
             );
             let groups = saved.borrow().groups.clone();
             let (name, hosts) = (host.name().to_owned(), hosts.clone());
@@ -251,7 +251,7 @@ impl Machine {
             slot.borrow_mut().take();
             async move {
                 // By now all hosts of the world have their ids.
-                let options = node_options(number, &hosts.borrow(), &shape);
+                let options = node_options(number, &hosts.borrow(), &shape, release.get());
                 let node = Node::start(env, options, outside, Registry::new(door), copy, groups).await;
                 log.add(format!("{name}: started"));
                 *slot.borrow_mut() = Some(node);
@@ -269,6 +269,7 @@ pub struct Member {
     pub gate: Arc<Gate>,
     /// What else is wrong on its way there.
     pub way: Arc<TroubledWay>,
+    release: Rc<Cell<Release>>,
     node: Rc<RefCell<Option<Node<SimEnv>>>>,
     saved: Rc<RefCell<Saved>>,
     clients: Rc<RefCell<BTreeMap<String, (u64, Client)>>>,
@@ -276,9 +277,15 @@ pub struct Member {
 
 impl Member {
     fn same(&self) -> Self {
-        let Self { host, gate, way, node, saved, clients } = self;
-        let (host, gate, way, node) = (host.clone(), gate.clone(), way.clone(), node.clone());
-        Self { host, gate, way, node, saved: saved.clone(), clients: clients.clone() }
+        let Self { host, gate, way, release, node, saved, clients } = self;
+        let (host, gate, way, release) = (host.clone(), gate.clone(), way.clone(), release.clone());
+        Self { host, gate, way, release, node: node.clone(), saved: saved.clone(), clients: clients.clone() }
+    }
+
+    /// From its next process on it runs this release; call it just before that one starts.
+    pub fn set_release(&self, release: Release) {
+        self.release.set(release);
+        release.install(&self.host, &self.way);
     }
 }
 
@@ -330,64 +337,6 @@ fn is_restorable(disk: &v1::DiskSummary) -> bool {
     disk.health == v1::DiskHealth::Healthy || only_waits && disk.resync_bytes_left == 0
 }
 
-fn format_options(shape: &Shape) -> FormatOptions {
-    FormatOptions {
-        metadata_bytes: Some(shape.metadata_mib << 20),
-        log_bytes: Some(shape.log_segments * LOG_SEGMENT_BYTES),
-        log_segment_bytes: Some(LOG_SEGMENT_BYTES as u32),
-        segment_bytes: 4 << 20,
-        ..FormatOptions::default()
-    }
-}
-
-fn open_options(shape: &Shape) -> OpenOptions {
-    OpenOptions {
-        read_cache_bytes: 1 << 20,
-        map_cache_bytes: 1 << 20,
-        outcomes_max: OUTCOMES_MAX,
-        // So few that every level of the map turns within a run.
-        map_waiting_blocks: Some(96),
-        map_page_leaves_max: 2,
-        running: RunningOptions {
-            destage_percent: shape.destage_percent,
-            place_bytes_min: 8 << 10,
-            idle_destage_ms: shape.idle_destage_ms,
-            ..RunningOptions::default()
-        },
-        ..OpenOptions::default()
-    }
-}
-
-fn node_options(number: usize, hosts: &[HostId], shape: &Shape) -> NodeOptions {
-    let text = |text: String| Name::new(text).expect("a host's name");
-    let server = shape.server_of(number);
-    NodeOptions {
-        cluster: CLUSTER,
-        entry: HostEntry {
-            name: text(format!("h{number}")),
-            fault_domain: text(format!("h{}", server.start)),
-            peer_address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            api_address: None,
-            nbd_addresses: Vec::new(),
-            vhost_user_dir: None,
-            shard_of: (server.start != number).then(|| hosts[server.start]),
-        },
-        shards: hosts[server].to_vec(),
-        directory_kind: "embedded".into(),
-        version: "sim".into(),
-        leases: LeaseOptions { lease: LEASE, heartbeat: LEASE / 4 },
-        objects: ObjectOptions {
-            repair_delay: REPAIR_DELAY,
-            absent_after: ABSENT_AFTER,
-            guest_patience: PATIENCE,
-            ..ObjectOptions::default()
-        },
-        store_format: format_options(shape),
-        store_open: open_options(shape),
-        chunk_bytes_max: shape.chunk_bytes_max,
-    }
-}
-
 impl Cluster {
     /// Starts the hosts of `shape` and makes its disks. Returns when all is up.
     pub fn new(seed: u64, shape: &Shape, print: bool) -> Self {
@@ -398,8 +347,9 @@ impl Cluster {
         let mut settings = ClusterSettings::new(CLUSTER, name("sim"), name("default"));
         settings.repair_delay_ms = REPAIR_DELAY.as_millis() as u64;
         let registry = Registry::new(directory.clone());
+        let made_at = shape.release.level_of_new_clusters();
         world
-            .block_on(async move { registry.init_cluster(&settings, &Policy::default()).await.map(drop) })
+            .block_on(async move { registry.init_cluster(&settings, &Policy::default(), made_at).await.map(drop) })
             .expect("an empty directory takes its first settings");
         let seen: Rc<RefCell<Seen>> = Rc::default();
         let shape = Rc::new(shape.clone());
@@ -450,11 +400,13 @@ impl Cluster {
         }
         // Rates of real clocks differ by some millionths; the lease's margin has to cover that.
         host.set_clock_rate_ppm(world.random_below(301) as i64 - 150);
-        let member =
-            Member { host: host.clone(), gate, way, node: Rc::default(), saved: Rc::default(), clients: Rc::default() };
+        let (node, saved, release) = (Rc::default(), Rc::default(), Rc::new(Cell::new(shape.release)));
+        let member = Member { host: host.clone(), gate, way, release, node, saved, clients: Rc::default() };
+        member.set_release(shape.release);
         let (log, seen, shape) = (log.clone(), seen.clone(), shape.clone());
         let (saved, slot, door) = (member.saved.clone(), member.node.clone(), member.gate.clone());
-        Machine { number, host, hosts: hosts.clone(), saved, slot, door, seen, log, shape }.run();
+        let release = member.release.clone();
+        Machine { number, host, hosts: hosts.clone(), saved, slot, door, release, seen, log, shape }.run();
         member
     }
 
@@ -485,7 +437,9 @@ impl Cluster {
             (clone.host.clone(), clone.saved.clone(), clone.node.clone(), clone.gate.clone());
         let (log, seen, shape) = (self.log.clone(), self.seen.clone(), self.shape.clone());
         let hosts = Rc::new(RefCell::new(self.members.iter().map(|member| member.host.id()).collect()));
-        Machine { number: n, host, hosts, saved, slot, door, seen, log, shape }.run();
+        clone.set_release(original.release.get());
+        let release = clone.release.clone();
+        Machine { number: n, host, hosts, saved, slot, door, release, seen, log, shape }.run();
         let mut members: Vec<Member> = self.members.iter().map(Member::same).collect();
         members[n] = clone;
         Self { members: Rc::new(members), ..self.clone() }

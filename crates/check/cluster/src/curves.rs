@@ -175,7 +175,7 @@ impl Meter {
         cluster.world.on_message(move |body, payload| {
             let mut said = heard.get();
             match cairn_wire::decode(body).expect("hosts send messages") {
-                Message::Heartbeat(_) | Message::HeartbeatAnswer(_) => {
+                Message::Heartbeat(_) | Message::HeartbeatWith(..) | Message::HeartbeatAnswer(_) => {
                     said.heartbeats += 1;
                     said.heartbeat_bytes += (body.len() + payload) as u64;
                 }

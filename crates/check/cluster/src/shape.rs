@@ -11,6 +11,8 @@ use cairn_sim::Rng;
 use cairn_types::CHUNK_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
+use crate::release::Release;
+
 /// Time that a missing host is waited for.
 pub const REPAIR_DELAY_MS: u64 = 20_000;
 /// Bytes of a segment of the log.
@@ -64,6 +66,9 @@ pub struct Shape {
     pub disks: Vec<DiskShape>,
     /// The longest pause between two requests of a guest.
     pub pause_max_ms: u64,
+    /// What made the cluster, and what all hosts run at first.
+    #[serde(default)]
+    pub release: Release,
 }
 
 /// What the faults of a run leave of a promise, and so what its shape may be.
@@ -148,6 +153,7 @@ impl Shape {
             disks,
             // A pause lasts half of the longest on average.
             pause_max_ms: pause_max_ms.max(tasks * 2000 / needs.requests_per_s_max),
+            release: Release::Current,
         }
     }
 
@@ -186,6 +192,7 @@ impl Shape {
                 readers: 0,
             }],
             pause_max_ms: 40,
+            release: Release::Current,
         }
     }
 

@@ -42,6 +42,8 @@ pub struct Shape {
     pub capacity_mib: u64,
     /// A host whose cache file takes so many microseconds for every request.
     pub slow_cache: Option<(u8, u64)>,
+    /// The folder of the programs that hosts run at first; none: this build's.
+    pub programs: Option<PathBuf>,
 }
 
 impl Default for Shape {
@@ -56,6 +58,7 @@ impl Default for Shape {
             cache_mib: 256,
             capacity_mib: 1024,
             slow_cache: None,
+            programs: None,
         }
     }
 }
@@ -175,16 +178,32 @@ impl Cluster {
         self.hosts.iter_mut().try_for_each(|host| host.kill(&self.network))
     }
 
+    /// Asks the daemon of host `n` to end, and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not, or not well.
+    pub fn stop(&mut self, n: u8) -> Outcome<()> {
+        self.say(format!("h{n} is stopped"));
+        self.hosts[usize::from(n) - 1].stop()
+    }
+
     /// Starts host `n` again and waits until it serves.
     ///
     /// # Errors
     /// When it does not.
     pub fn restart(&mut self, n: u8) -> Outcome<()> {
-        let host = &mut self.hosts[usize::from(n) - 1];
-        host.start(&self.network)?;
-        host.wait_serving(UP_LIMIT)?;
+        self.start_one(n)?;
+        self.hosts[usize::from(n) - 1].wait_serving(UP_LIMIT)?;
         self.say(format!("h{n} is back and serves"));
         Ok(())
+    }
+
+    /// Starts host `n` again, without waiting for it.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start_one(&mut self, n: u8) -> Outcome<()> {
+        self.hosts[usize::from(n) - 1].start(&self.network)
     }
 
     /// Makes a disk of `mib` MiB with the default policy, owned by host `owner`.

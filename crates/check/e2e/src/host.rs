@@ -29,6 +29,8 @@ pub struct Host {
     pub sockets: PathBuf,
     /// Its log.
     pub log: PathBuf,
+    /// The folder of its programs; none: this build's.
+    pub programs: Option<PathBuf>,
     address: std::net::Ipv4Addr,
     process: Option<Process>,
 }
@@ -49,6 +51,7 @@ impl Host {
             folder,
             sockets,
             log: logs.join(format!("h{number}.log")),
+            programs: shape.programs.clone(),
             address: network.address(number),
             process: None,
         };
@@ -143,7 +146,8 @@ impl Host {
     /// # Errors
     /// When the process cannot be started.
     pub fn start(&mut self, network: &Network) -> Outcome<()> {
-        let mut command = network.command(self.number, &program("cairnd"));
+        let program = self.programs.as_ref().map_or_else(|| program("cairnd"), |folder| folder.join("cairnd"));
+        let mut command = network.command(self.number, &program);
         command.arg("--config").arg(self.config()).env("NO_COLOR", "1");
         self.process = Some(Process::start(&command, &self.log)?);
         Ok(())

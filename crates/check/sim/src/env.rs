@@ -6,7 +6,7 @@
 use std::{rc::Rc, time::Duration};
 
 use cairn_env::{Env, LocalBoxFuture, NetEvent, OutMessage};
-use cairn_types::{HostId, Incarnation, Time};
+use cairn_types::{Build, HostId, Incarnation, Level, Time};
 use futures::FutureExt;
 
 use crate::{
@@ -54,6 +54,16 @@ impl Env for SimEnv {
 
     fn incarnation(&self) -> Incarnation {
         Incarnation(self.process)
+    }
+
+    fn build(&self) -> Build {
+        self.host.build.borrow().clone()
+    }
+
+    fn set_level(&self, level: Level) {
+        if self.runs() && self.host.level.replace(level) != level {
+            crate::net::level_changed(&self.core, self.host.id);
+        }
     }
 
     fn now(&self) -> Time {

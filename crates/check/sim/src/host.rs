@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_types::{HostId, Incarnation};
+use cairn_types::{Build, HostId, Incarnation, Level};
 use futures::future::LocalBoxFuture;
 
 use crate::{
@@ -31,6 +31,9 @@ const STEP_KILL: u64 = 11;
 const STEP_RESTART: u64 = 12;
 const STEP_PAUSE: u64 = 13;
 const STEP_RESUME: u64 = 14;
+
+/// Whether a program reads a message of this body.
+type Reads = Rc<dyn Fn(&[u8]) -> bool>;
 
 /// A program that a host runs each time it starts.
 type Program = Rc<dyn Fn(SimEnv) -> LocalBoxFuture<'static, ()>>;
@@ -155,6 +158,11 @@ pub(crate) struct HostInner {
     wall_clock_off_ms: Cell<i64>,
     disks: RefCell<BTreeMap<String, Arc<DiskCore>>>,
     program: RefCell<Option<Program>>,
+    /// What the process that runs says of its program, and takes the cluster's level for.
+    pub(crate) build: RefCell<Build>,
+    pub(crate) level: Cell<Level>,
+    /// Which bodies that program can read; none: all.
+    reads: RefCell<Option<Reads>>,
     pub(crate) rng: RefCell<Rng>,
 }
 
@@ -175,6 +183,11 @@ impl HostInner {
 
     pub(crate) fn is_up(&self) -> bool {
         self.up.get()
+    }
+
+    /// Whether the program that runs can read this body.
+    pub(crate) fn reads(&self, body: &[u8]) -> bool {
+        self.reads.borrow().as_ref().is_none_or(|reads| reads(body))
     }
 
     pub(crate) fn park_if_paused(&self, task: u64) -> bool {
@@ -318,6 +331,9 @@ impl Host {
             wall_clock_off_ms: Cell::new(0),
             disks: RefCell::default(),
             program: RefCell::default(),
+            build: RefCell::new(Build::untold(Level::FIRST)),
+            level: Cell::new(Level::FIRST),
+            reads: RefCell::default(),
             rng: RefCell::new(rng),
         });
         core.hosts.borrow_mut().insert(id, inner.clone());
@@ -390,6 +406,13 @@ impl Host {
     /// Names of its disks, in order.
     pub fn disk_names(&self) -> Vec<String> {
         self.inner.disks.borrow().keys().cloned().collect()
+    }
+
+    /// From now on its processes say that they are of this build; what `reads` denies arrives as what is no message. The process
+    /// that runs is of it, too: before it is connected, or just before a restart.
+    pub fn set_build(&self, build: Build, reads: impl Fn(&[u8]) -> bool + 'static) {
+        self.inner.build.replace(build);
+        self.inner.reads.replace(Some(Rc::new(reads)));
     }
 
     /// Sets the program that each process of this host runs, and runs it in this one.

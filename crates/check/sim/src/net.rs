@@ -7,6 +7,7 @@
 //!             N4  after `PeerDown` nothing of the old connection arrives
 //!             N5  of two machines with one host id a host holds a connection with one: with the process of the higher
 //!                 number, and with the first that came where numbers are equal (as `env-linux` has it)
+//!             N6  hosts that do not speak one level are not connected; each refusal is kept, in words
 //! Assumes     bodies arrive whole or not at all (real transports checksum them); block data may be made to change on its way
 //! Not here    routes within a process: one process is one shard here
 
@@ -20,6 +21,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, InMessage, NetEvent, OutMessage, PageBuf};
 use cairn_types::{HostId, Incarnation};
+use cairn_upgrade::{Party, meet};
 
 use crate::{executor::Core, rng::Rng, trace::hash_bytes, world::World};
 
@@ -112,6 +114,8 @@ pub(crate) struct Network {
     connecting: BTreeSet<Pair>,
     traffic: Traffic,
     listener: Option<OnMessage>,
+    /// Why two machines are not connected, the newest last; each reason once.
+    refusals: Vec<String>,
 }
 
 /// Hears of every message between hosts: its body and the bytes of its payload.
@@ -151,6 +155,7 @@ impl Network {
             connecting: BTreeSet::new(),
             traffic: Traffic::default(),
             listener: None,
+            refusals: Vec::new(),
         }
     }
 
@@ -219,11 +224,17 @@ fn rival(core: &Core, host: HostId, peer: HostId) -> Option<HostId> {
     (machine != peer && network.connections.contains_key(&pair(host, machine))).then_some(machine)
 }
 
-fn push_event(core: &Core, to: HostId, event: NetEvent) {
+fn push_event(core: &Core, to: HostId, mut event: NetEvent) {
     let host = core.hosts.borrow().get(&to).cloned();
     if let Some(host) = host
         && host.is_up()
     {
+        if let NetEvent::Message(message) = &mut event
+            && !host.reads(&message.body)
+        {
+            // What is no message to any program is none to an older one.
+            message.body = Bytes::from_static(b"\xff");
+        }
         host.inbox.borrow_mut().push(event);
     }
 }
@@ -424,6 +435,15 @@ fn connect(core: &Rc<Core>, pair: Pair) {
     if core.network.borrow().cut_either_way(pair.0, pair.1) || core.network.borrow().connections.contains_key(&pair) {
         return;
     }
+    if let Err(why) = may_meet(core, pair) {
+        core.line(|| why.clone());
+        let mut network = core.network.borrow_mut();
+        if !network.refusals.contains(&why) {
+            network.refusals.push(why);
+        }
+        drop(network);
+        return connect_in(core, pair, REFUSED_PAUSE.as_nanos() as u64);
+    }
     if core.cloned_hosts.get() && !outlives_rivals(core, pair) {
         return connect_in(core, pair, REFUSED_PAUSE.as_nanos() as u64);
     }
@@ -432,7 +452,30 @@ fn connect(core: &Rc<Core>, pair: Pair) {
     core.fold(STEP_LINK, &[number]);
     core.line(|| format!("{} and {} connected", name(core, pair.0), name(core, pair.1)));
     for (to, peer, incarnation) in [(pair.0, pair.1, b), (pair.1, pair.0, a)] {
-        push_event(core, to, NetEvent::PeerUp { host: spoken_id(core, peer), incarnation });
+        let Some(machine) = core.hosts.borrow().get(&peer).cloned() else { continue };
+        let (build, level) = (machine.build.borrow().clone(), machine.level.get());
+        push_event(core, to, NetEvent::PeerUp { host: spoken_id(core, peer), incarnation, build, level });
+    }
+}
+
+/// Whether both sides of a greeting take the other.
+fn may_meet(core: &Core, pair: Pair) -> Result<(), String> {
+    let hosts = core.hosts.borrow();
+    let (Some(a), Some(b)) = (hosts.get(&pair.0), hosts.get(&pair.1)) else { return Ok(()) };
+    let (of_a, of_b) = (a.build.borrow(), b.build.borrow());
+    let a = Party { name: &a.name, build: &of_a, level: a.level.get() };
+    meet(a, Party { name: &b.name, build: &of_b, level: b.level.get() }).map(drop)
+}
+
+/// A process takes the cluster for another level: who does not speak it is left.
+pub(crate) fn level_changed(core: &Rc<Core>, host: HostId) {
+    for peer in peers_of(core, host) {
+        let number = core.network.borrow().connections.get(&pair(host, peer)).map(|connection| connection.number);
+        if let Some(number) = number
+            && may_meet(core, pair(host, peer)).is_err()
+        {
+            close_end(core, host, peer, number, false);
+        }
     }
 }
 
@@ -511,6 +554,11 @@ impl World {
     /// Messages so far.
     pub fn traffic(&self) -> Traffic {
         self.core().network.borrow().traffic
+    }
+
+    /// Why machines were not connected so far, in words, each reason once.
+    pub fn refusals(&self) -> Vec<String> {
+        self.core().network.borrow().refusals.clone()
     }
 
     /// Tells `listener` of every message that is given to the network from now on: its body and the bytes of its payload. It may

@@ -7,11 +7,11 @@
 //!             Seize makes csn 1 -> finish; delete is accepted in the record by a majority *before* it is noted here
 //! Not here    the record; placement; what components do
 
-use cairn_types::{HostId, ObjectConfig, ObjectId, Policy};
+use cairn_types::{HostId, Level, ObjectConfig, ObjectId, Policy};
 
 use crate::{
     CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry, HostEntry,
-    HostNameEntry, Key, Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
+    HostNameEntry, Key, LevelEntry, Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
 };
 
 /// A disk to be created.
@@ -65,7 +65,7 @@ fn hosts_of(components: &[ComponentPlace]) -> Vec<HostId> {
 }
 
 impl Registry {
-    /// Enters the settings of a new cluster and its default policy.
+    /// Enters the settings of a new cluster, its default policy and its level: that of the build which makes it.
     ///
     /// # Errors
     /// `Refused` when the directory has settings already; `Unavailable`.
@@ -73,10 +73,14 @@ impl Registry {
         &self,
         settings: &ClusterSettings,
         default_policy: &Policy,
+        level: Level,
     ) -> Result<Revision, DirectoryError> {
-        let txn = Txn::new()
+        let mut txn = Txn::new()
             .create(Key::of::<ClusterSettings>(&TheCluster), encode(settings)?)
             .create(Key::of::<Policy>(&settings.default_policy), encode(default_policy)?);
+        if level > Level::FIRST {
+            txn = txn.create(Key::of::<LevelEntry>(&TheCluster), encode(&LevelEntry { level })?);
+        }
         match self.commit(txn).await {
             Err(DirectoryError::Conflict { .. }) => {
                 refused(format!("cluster {} is initialised already: join it instead", settings.cluster))

@@ -1,12 +1,12 @@
 //! What is stored, as types.
 //!
 //! Promises    each entry type has one folder and one kind of id; an entry that its own bounds refuse is never written
-//! Assumes     values are JSON; fields may be added with a default, never change meaning
+//! Assumes     values are JSON; fields may be added with a default, never change meaning (`docs/internals/upgrades.md`)
 //! Not here    where they lie (`key`), how they change together (`catalogue`)
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
-use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, ObjectId, Policy};
+use cairn_types::{Build, ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Level, ObjectId, Policy};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{key::Kind, names::Name};
@@ -84,6 +84,26 @@ impl Entry for ClusterSettings {
     }
 }
 
+/// The level of the cluster. An entry of its own: release 0.2.0, which would not keep a field that it does not know, never writes here.
+///
+/// Where there is none, the cluster is at [`Level::FIRST`]. It only rises.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelEntry {
+    /// It.
+    pub level: Level,
+}
+
+impl Entry for LevelEntry {
+    const KIND: Kind = Kind::Level;
+    type Id = TheCluster;
+    fn validate(&self) -> Result<(), String> {
+        match self.level > Level::FIRST {
+            true => Ok(()),
+            false => Err(format!("a cluster at level {} has no entry for it", self.level)),
+        }
+    }
+}
+
 /// One host as it reports itself. Only the host writes it, at each start; what administrators want is in [`HostIntent`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostEntry {
@@ -105,6 +125,9 @@ pub struct HostEntry {
     /// The first shard of its server, where it is another one: people know the server by that one's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_of: Option<HostId>,
+    /// The program that it ran when it was last entered; release 0.2.0 enters none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
 }
 
 impl Entry for HostEntry {

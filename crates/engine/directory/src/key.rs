@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! /cairn/<cluster id>/settings/cluster          ClusterSettings
+//!                     level/cluster             LevelEntry (none: the cluster is at level 12)
 //!                     hosts/<host id>           HostEntry (what the host says of itself)
 //!                     host-intents/<host id>    HostIntent (what administrators want of it)
 //!                     host-names/<name>         HostNameEntry (which host has the name)
@@ -29,6 +30,8 @@ use crate::{
 pub enum Kind {
     /// Settings that are equal on all hosts.
     Settings,
+    /// The level of the cluster.
+    Level,
     /// Hosts by id.
     Host,
     /// What administrators want of hosts, by id.
@@ -51,13 +54,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the keys.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::DiskGroup,
         Self::Disk,
         Self::HostIntent,
         Self::HostName,
         Self::Host,
         Self::Intent,
+        Self::Level,
         Self::Name,
         Self::Policy,
         Self::Settings,
@@ -68,6 +72,7 @@ impl Kind {
     pub fn folder(self) -> &'static str {
         match self {
             Self::Settings => "settings",
+            Self::Level => "level",
             Self::Host => "hosts",
             Self::HostIntent => "host-intents",
             Self::HostName => "host-names",

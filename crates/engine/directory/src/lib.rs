@@ -16,6 +16,7 @@ mod follow;
 mod gate;
 mod key;
 mod kv;
+mod level;
 mod local_copy;
 pub mod names;
 mod registry;
@@ -24,7 +25,7 @@ pub use catalogue::{Adopted, NewDisk};
 pub use embedded::{Embedded, HISTORY_CHANGES_MAX};
 pub use entries::{
     CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DeviceEntry, DeviceRole, DiskGroupEntry, DiskState,
-    Entry, HostEntry, HostIntent, HostNameEntry, NameEntry, TaskEntry, TaskId, TaskOutcome, TheCluster,
+    Entry, HostEntry, HostIntent, HostNameEntry, LevelEntry, NameEntry, TaskEntry, TaskId, TaskOutcome, TheCluster,
 };
 pub use follow::{Followed, Follower};
 pub use gate::Gate;

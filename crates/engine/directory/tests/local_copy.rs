@@ -20,6 +20,7 @@ fn host(name: &str) -> HostEntry {
         nbd_addresses: Vec::new(),
         vhost_user_dir: None,
         shard_of: None,
+        build: None,
     }
 }
 

@@ -47,6 +47,7 @@ impl<E: Env> Node<E> {
             if changed {
                 saving.wanted = true;
                 self.apply_settings();
+                self.apply_level();
                 self.connect_peers();
             }
             match &told {

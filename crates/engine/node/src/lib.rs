@@ -11,6 +11,7 @@ mod closed_group;
 mod exports;
 mod follow;
 mod groups;
+mod level;
 mod manage;
 mod node;
 mod outside;

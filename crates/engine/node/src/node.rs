@@ -11,12 +11,14 @@ use cairn_directory::{HostEntry, LocalCopy, Registry, Revision};
 use cairn_env::{Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Objects, Owned, Rpc, Seats};
 use cairn_store::{FormatOptions, OpenOptions};
-use cairn_types::{Canary, ClusterId, DiskGroupId, HostId, Time};
+use cairn_types::{Build, Canary, ClusterId, DiskGroupId, HostId, Level, Time};
+use cairn_upgrade::may_start;
 use cairn_wire::{HostSummary, Message, Request, decode};
 
 use crate::{
     adapter::GroupStore,
     closed_group::ClosedGroup,
+    level::Outgrown,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
 };
@@ -32,8 +34,6 @@ pub struct NodeOptions {
     pub shards: Vec<HostId>,
     /// "embedded" or "etcd", for people.
     pub directory_kind: String,
-    /// The release, for people.
-    pub version: String,
     /// Leases.
     pub leases: LeaseOptions,
     /// The object layer.
@@ -63,6 +63,12 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) objects: Objects<E, GroupStore<E>>,
     pub(crate) registry: Registry,
     pub(crate) copy: RefCell<LocalCopy>,
+    /// What this host takes the cluster's level for.
+    pub(crate) level: Cell<Level>,
+    /// The cluster is at a level that this build does not speak: why that is the end.
+    pub(crate) outgrown: Outgrown,
+    /// What each peer said of its program when it was connected last.
+    pub(crate) builds: RefCell<BTreeMap<HostId, Build>>,
     pub(crate) directory_up: Cell<bool>,
     pub(crate) groups: RefCell<BTreeMap<DiskGroupId, GroupPaths>>,
     /// Disk groups that are not open, each with the reason.
@@ -112,6 +118,9 @@ impl<E: Env> Node<E> {
         copy: LocalCopy,
         groups: Vec<GroupPaths>,
     ) -> Self {
+        // A level that this build does not speak is found out below, like one that is reached while it runs.
+        let build = env.build();
+        let level = may_start(&build, copy.level()).unwrap_or(build.speaks.highest);
         let copy = if Canary::LocalCopyIgnored.sings() { LocalCopy::empty(copy.cluster()) } else { copy };
         let rpc = Rpc::new(env.clone());
         let leases = Leases::new(env.clone(), rpc.clone(), options.leases);
@@ -129,6 +138,9 @@ impl<E: Env> Node<E> {
                 objects,
                 registry,
                 copy: RefCell::new(copy),
+                level: Cell::new(level),
+                outgrown: Outgrown::default(),
+                builds: RefCell::default(),
                 directory_up: Cell::new(false),
                 groups: RefCell::default(),
                 closed_groups: RefCell::default(),
@@ -146,6 +158,7 @@ impl<E: Env> Node<E> {
             }),
         };
         node.wire_up();
+        node.begin_with_level();
         node.open_groups(groups).await;
         node.apply_settings();
         node.connect_peers();
@@ -212,7 +225,9 @@ impl<E: Env> Node<E> {
     fn on_net(&self, event: NetEvent) {
         let inner = &self.inner;
         match event {
-            NetEvent::PeerUp { host, incarnation } => {
+            NetEvent::PeerUp { host, incarnation, build, level } => {
+                inner.builds.borrow_mut().insert(host, build);
+                self.level_is(level);
                 inner.leases.on_peer_up(host, incarnation);
                 self.peers_changed();
                 inner.objects.wake();
@@ -225,6 +240,11 @@ impl<E: Env> Node<E> {
             NetEvent::Message(message) => match decode(&message.body) {
                 Ok(Message::Request { id, request: Request::ManageHost { command } }) => {
                     self.on_host_command(message.from, id, command);
+                }
+                Ok(Message::HeartbeatWith(heartbeat, facts)) => {
+                    facts.level().into_iter().for_each(|level| self.level_is(level));
+                    let heartbeat = Message::Heartbeat(heartbeat);
+                    inner.objects.on_message(message.from, message.incarnation, heartbeat, message.payload);
                 }
                 Ok(decoded) => inner.objects.on_message(message.from, message.incarnation, decoded, message.payload),
                 Err(error) => inner.outside.warn(format!("host {} sent what is no message: {error}", message.from)),

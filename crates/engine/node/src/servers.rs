@@ -117,6 +117,7 @@ mod tests {
             nbd_addresses: Vec::new(),
             vhost_user_dir: None,
             shard_of: shard_of.map(HostId),
+            build: None,
         };
         (HostId(id), entry)
     }

@@ -17,7 +17,7 @@ use std::{
 use cairn_env::Env;
 use cairn_record::{Grants, PeerLeases, PendingConfirm};
 use cairn_types::{DiskGroupId, Epoch, HostId, Incarnation, ObjectConfig, ObjectId, Seat, SeatRecord, Time};
-use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Message, SeizeAnswer};
+use cairn_wire::{Facts, Heartbeat, HeartbeatAnswer, HostSummary, Message, SeizeAnswer};
 
 use crate::rpc::Rpc;
 
@@ -99,6 +99,8 @@ struct Inner<E: Env> {
     env: E,
     rpc: Rpc<E>,
     options: LeaseOptions,
+    /// What heartbeats carry beside the summary; none while hosts may not read it.
+    facts: RefCell<Facts>,
     grants: RefCell<Grants>,
     held: RefCell<PeerLeases>,
     connected: RefCell<BTreeMap<HostId, Connected>>,
@@ -135,6 +137,7 @@ impl<E: Env> Leases<E> {
                 remembered: RefCell::default(),
                 told: RefCell::default(),
                 groups: RefCell::default(),
+                facts: RefCell::default(),
                 listens_since: Cell::new(env.now()),
                 summarise: RefCell::default(),
                 on_remembered: RefCell::default(),
@@ -151,6 +154,11 @@ impl<E: Env> Leases<E> {
     pub fn set_host(&self, summarise: Summarise, on_remembered: Rc<dyn Fn(DiskGroupId, u64, u64)>) {
         *self.inner.summarise.borrow_mut() = Some(summarise);
         *self.inner.on_remembered.borrow_mut() = Some(on_remembered);
+    }
+
+    /// From now on heartbeats carry these facts, in the form with them.
+    pub fn set_facts(&self, facts: Facts) {
+        self.inner.facts.replace(facts);
     }
 
     /// The length of a lease.
@@ -321,7 +329,12 @@ impl<E: Env> Leases<E> {
             inner.remembered.borrow().get(&host).map(|r| r.iter().map(|(dg, (c, p))| (*dg, *c, *p)).collect());
         let remembered = remembered.unwrap_or_default();
         let heartbeat = Heartbeat { number, session, remembered, summary: summary.clone(), owned };
-        inner.rpc.send(host, &Message::Heartbeat(heartbeat), Vec::new());
+        let facts = inner.facts.borrow().clone();
+        let message = match facts.is_empty() {
+            true => Message::Heartbeat(heartbeat),
+            false => Message::HeartbeatWith(heartbeat, facts),
+        };
+        inner.rpc.send(host, &message, Vec::new());
     }
 
     /// True: it had been silent.

@@ -34,7 +34,8 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
             Message::Release { disk_group, object, epoch } => {
                 self.context().leases.on_release((from, incarnation), disk_group, object, epoch);
             }
-            Message::Heartbeat(heartbeat) => {
+            // What the facts say is the node's affair.
+            Message::Heartbeat(heartbeat) | Message::HeartbeatWith(heartbeat, _) => {
                 self.doubt(&self.context().leases.on_heartbeat(from, incarnation, heartbeat));
             }
             Message::HeartbeatAnswer(answer) => {

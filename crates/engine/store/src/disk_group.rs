@@ -406,6 +406,9 @@ impl<E: Env> DiskGroup<E> {
     /// All hosts of the cluster know how to read this: the group is written so from its next transaction on, and for good.
     pub fn allow(&self, needs: Needs) {
         let inner = self.inner();
+        if self.needs().include(needs) {
+            return;
+        }
         inner.allowed.set(inner.allowed.get().with(needs));
         inner.state.borrow_mut().log.want_tidy();
         inner.destager.raise();

@@ -17,7 +17,7 @@ use cairn_env_linux::{
     DiskOptions, Executor, ExecutorConfig, Fabric, Fill, Host, HostConfig, IoChoice, LinuxDisk, LinuxEnv,
     create_disk_file,
 };
-use cairn_types::{ClusterId, HostId, Incarnation};
+use cairn_types::{Build, ClusterId, HostId, Incarnation, Level, Speaks};
 use futures::future::join_all;
 
 /// How long each figure is measured.
@@ -117,7 +117,8 @@ fn config(id: u128) -> HostConfig {
         cluster: ClusterId(1),
         host: HostId(id),
         incarnation: Incarnation(1),
-        protocol: 1,
+        build: Build { version: "0.3.0".into(), speaks: Speaks::of(12, 13) },
+        level: Level::FIRST,
         listen: None,
         fabric: None,
     }

@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, InMessage, LocalBoxFuture, NetEvent, OutMessage, PageBuf};
-use cairn_types::{HostId, Incarnation, Time};
+use cairn_types::{Build, HostId, Incarnation, Level, Time};
 use rustix::{
     rand::{GetRandomFlags, getrandom},
     time::{ClockId, clock_gettime},
@@ -159,6 +159,15 @@ impl Env for LinuxEnv {
 
     fn incarnation(&self) -> Incarnation {
         self.0.host.incarnation
+    }
+
+    fn build(&self) -> Build {
+        self.0.host.build.clone()
+    }
+
+    fn set_level(&self, level: Level) {
+        self.0.host.set_level(level);
+        self.links().borrow().values().for_each(|link| link.look_at_level());
     }
 
     fn now(&self) -> Time {

@@ -119,5 +119,5 @@ impl Fabric {
 }
 
 fn up(host: &HostShared) -> NetEvent {
-    NetEvent::PeerUp { host: host.host, incarnation: host.incarnation }
+    NetEvent::PeerUp { host: host.host, incarnation: host.incarnation, build: host.build.clone(), level: host.level() }
 }

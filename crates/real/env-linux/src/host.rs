@@ -10,12 +10,12 @@ use std::{
     net::{SocketAddr, TcpListener},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use cairn_env::NetEvent;
-use cairn_types::{ClusterId, HostId, Incarnation};
+use cairn_types::{Build, ClusterId, HostId, Incarnation, Level};
 use futures::channel::oneshot;
 use tokio::task::LocalSet;
 
@@ -37,8 +37,10 @@ pub struct HostConfig {
     pub host: HostId,
     /// This process of the host.
     pub incarnation: Incarnation,
-    /// The version of the message bodies; peers of another version are refused.
-    pub protocol: u32,
+    /// The program that it runs.
+    pub build: Build,
+    /// The level of the cluster, as far as the host knows before it has asked; peers that do not speak it are refused.
+    pub level: Level,
     /// Where peers connect; `None` for a host that lives in a [`Fabric`] only. Port 0 asks for a free one.
     pub listen: Option<SocketAddr>,
     /// The fabric that joins it to other hosts of this process.
@@ -69,7 +71,8 @@ pub(crate) struct HostShared {
     pub cluster: ClusterId,
     pub host: HostId,
     pub incarnation: Incarnation,
-    pub protocol: u32,
+    pub build: Build,
+    level: AtomicU32,
     pub fabric: Option<Fabric>,
     pub inbox: Inbox,
     pub net: NetPort,
@@ -99,6 +102,17 @@ impl HostShared {
 
     pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
         self.net.send(Command::SetPeer(peer, address));
+    }
+
+    /// The level that this host takes the cluster for.
+    pub fn level(&self) -> Level {
+        Level(self.level.load(Ordering::Acquire))
+    }
+
+    /// From now on the cluster is at this level: who does not speak it is turned away. Our own links look for themselves.
+    pub fn set_level(&self, level: Level) {
+        self.level.store(level.0, Ordering::Release);
+        self.end_inbound_below(level);
     }
 
     /// The name of a host, its id where it has none.
@@ -157,7 +171,8 @@ impl Host {
             cluster: config.cluster,
             host: config.host,
             incarnation: config.incarnation,
-            protocol: config.protocol,
+            build: config.build,
+            level: AtomicU32::new(config.level.0),
             fabric: config.fabric,
             inbox: Inbox::default(),
             net: NetPort::default(),

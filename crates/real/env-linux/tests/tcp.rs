@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    collections::BTreeMap,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::mpsc,
@@ -12,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Env, NetEvent, PageBuf};
 use cairn_env_linux::{Executor, Fabric, Host, HostConfig, IoChoice, PeerState};
-use cairn_types::{ClusterId, HostId, Incarnation};
+use cairn_types::{Build, ClusterId, HostId, Incarnation, Level};
 use common::*;
 
 fn address(host: &Host) -> SocketAddr {
@@ -239,10 +240,12 @@ fn refusal(host: &Host) -> String {
 
 #[test]
 fn strangers_are_refused_with_a_reason_on_both_sides() {
-    let (home, events) = start_listener(on_tcp(1, 1));
+    let (home, events) = start_listener(HostConfig { level: Level(13), ..on_tcp(1, 1) });
+    home.host.name_peer(HostId(3), "h3".into());
+    let old = "host h3 runs 0.2.0, which speaks protocol 12; this cluster was upgraded to 13 and no longer does: start 0.3.0 or later";
     let cases: [(HostConfig, HostId, &str); 4] = [
         (HostConfig { cluster: ClusterId(78), ..on_tcp(2, 1) }, HostId(1), "wrong cluster"),
-        (HostConfig { protocol: 2, ..on_tcp(3, 1) }, HostId(1), "same release"),
+        (HostConfig { build: Build::untold(Level(12)), ..on_tcp(3, 1) }, HostId(1), old),
         (on_tcp(4, 1), HostId(5), "wrong host"),
         (on_tcp(1, 9), HostId(5), "cloned"),
     ];
@@ -255,6 +258,60 @@ fn strangers_are_refused_with_a_reason_on_both_sides() {
         stranger.host.kill_wait();
     }
     assert!(events.try_recv().is_err(), "no stranger got through");
+}
+
+/// Goal: when the level rises, who does not speak it is left and refused, and nobody else notices. Method: an older and a newer host are
+/// connected with one that is told to raise it.
+#[test]
+fn a_level_that_rises_ends_the_connections_below_it() {
+    let (sender, events) = mpsc::channel();
+    let home = start(on_tcp(1, 1), |env| async move {
+        let mut events = Vec::new();
+        loop {
+            env.receive(&mut events).await;
+            for event in events.drain(..) {
+                if matches!(event, NetEvent::Message(_)) {
+                    env.set_level(Level(13));
+                }
+                let _ = sender.send(event);
+            }
+        }
+    });
+    home.host.name_peer(HostId(2), "h2".into());
+    let (old, _old_events) = start_listener(HostConfig { build: Build::untold(Level(12)), ..on_tcp(2, 1) });
+    let (sender, told) = mpsc::channel();
+    let new = start(on_tcp(3, 1), |env| async move {
+        let mut events = Vec::new();
+        loop {
+            env.receive(&mut events).await;
+            for event in events.drain(..) {
+                if let NetEvent::PeerUp { host, build, level, .. } = event {
+                    let _ = sender.send((build, level));
+                    env.sleep(Duration::from_millis(500)).await;
+                    env.send(host, message(&b"finished"[..], vec![]));
+                }
+            }
+        }
+    });
+    for (peer, id) in [(&old.host, 2), (&new.host, 3)] {
+        home.host.set_peer(HostId(id), address(peer));
+        peer.set_peer(HostId(1), address(&home.host));
+    }
+    let (mut up, mut down) = (BTreeMap::new(), Vec::new());
+    while down.is_empty() {
+        match next(&events) {
+            NetEvent::PeerUp { host, build, .. } => drop(up.insert(host, build)),
+            NetEvent::PeerDown { host, .. } => down.push(host),
+            NetEvent::Message(message) => assert_eq!(message.from, HostId(3)),
+        }
+    }
+    assert_eq!((down, &up[&HostId(2)]), (vec![HostId(2)], &Build::untold(Level(12))));
+    assert_eq!(up[&HostId(3)], on_tcp(3, 1).build);
+    assert_eq!(told.recv(), Ok((on_tcp(1, 1).build, Level(12))));
+    wait_until("the older one reads why", || {
+        old.host.peers()[0].problem.as_ref().is_some_and(|problem| problem.contains("host h2 runs 0.2.0, which speaks"))
+    });
+    assert!(new.host.peers()[0].state == PeerState::Up, "{:?}", new.host.peers());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, ClusterStatus, Severity};
 use cairn_types::format_bytes;
 
-use super::Context;
+use super::{Context, upgrade};
 use crate::{
     args::Cluster,
     fail::Fail,
@@ -26,6 +26,7 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
             };
             output::show(context.format, &settings, show_settings)
         }
+        Cluster::Upgrade(verb) => upgrade::run(context, verb).await,
     }
 }
 

@@ -18,6 +18,7 @@ mod reference;
 mod resync;
 mod session;
 mod top;
+mod upgrade;
 mod watch;
 mod words;
 

@@ -7,7 +7,7 @@ use cairn_directory_etcd::{
     EtcdDirectory, open_embedded_file,
     supervise::{Member, MemberConfig},
 };
-use cairn_types::{ClusterId, Policy};
+use cairn_types::{ClusterId, Level, Policy};
 use futures::{FutureExt as _, future::LocalBoxFuture};
 use tokio::runtime::Runtime;
 
@@ -32,6 +32,8 @@ pub struct ClusterDirectory {
     pub lease_ms: u64,
     /// The cluster has told it: hosts keep it.
     lease_is_told: bool,
+    /// The cluster's level; none while the directory does not answer.
+    pub level: Option<Level>,
     /// Its typed entries.
     pub registry: Registry,
     /// "embedded" or "etcd".
@@ -74,6 +76,9 @@ async fn open(plan: &Plan, identities: &[Identity]) -> Result<ClusterDirectory, 
         None => Some(directory.registry.settings().await.map_err(StartError::refused)?.lease_ms),
     };
     directory.lease_is_told = told.is_some();
+    // A host that the directory does not answer begins with what it kept.
+    let level = tokio::time::timeout(TELL_EVERY, directory.registry.level()).await;
+    directory.level = level.ok().and_then(Result::ok);
     directory.lease_ms = told.unwrap_or(plan.settings.lease_ms);
     if !directory.lease_is_told {
         let lease_ms = directory.lease_ms;
@@ -107,6 +112,7 @@ async fn open_known(
                 cluster,
                 lease_ms,
                 lease_is_told,
+                level: None,
                 registry,
                 kind: "embedded",
                 member: None,
@@ -170,7 +176,8 @@ async fn etcd(
         init(&registry, plan, cluster).await.map_err(StartError::refused)?;
     }
     let (lease_ms, lease_is_told) = (plan.settings.lease_ms, false);
-    Ok(ClusterDirectory { cluster, lease_ms, lease_is_told, registry, kind: "etcd", member, runtime: Some(runtime) })
+    let (kind, runtime) = ("etcd", Some(runtime));
+    Ok(ClusterDirectory { cluster, lease_ms, lease_is_told, level: None, registry, kind, member, runtime })
 }
 
 /// The meeting place of hosts that know only the cluster's name: settings there name the cluster's id.
@@ -215,7 +222,7 @@ async fn init(registry: &Registry, plan: &Plan, cluster: ClusterId) -> Result<()
     let mut settings = ClusterSettings::new(cluster, name(&plan.cluster_name)?, name("default")?);
     settings.repair_delay_ms = plan.settings.repair_delay_s * 1000;
     settings.lease_ms = plan.settings.lease_ms;
-    match registry.init_cluster(&settings, &Policy::default()).await {
+    match registry.init_cluster(&settings, &Policy::default(), cairn_wire::SPEAKS.highest).await {
         Err(DirectoryError::Refused(_)) => registry.settings().await.map(drop),
         other => other.map(drop),
     }

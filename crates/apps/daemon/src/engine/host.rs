@@ -8,6 +8,8 @@ use cairn_directory_etcd::load_local_copy;
 use cairn_env_linux::{Executor, Fabric, Host, HostConfig, HostEnd, LinuxEnv};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
+use cairn_types::Build;
+use cairn_upgrade::may_start;
 use futures::{FutureExt as _, channel::oneshot, future::LocalBoxFuture};
 use tokio::sync::watch;
 
@@ -103,18 +105,21 @@ async fn start_one(
     siblings: Siblings,
 ) -> Result<RunningHost, StartError> {
     let HostParts { host: host_plan, directory, executor, fabric, .. } = parts;
+    let copy = load_local_copy(&copy_path(&host_plan.data_dir), directory.cluster).map_err(StartError::refused)?;
+    let known = directory.level.into_iter().chain(copy.level()).max();
+    let level = may_start(&this_build(), known).map_err(StartError::refused)?;
     let host = Host::new(HostConfig {
         cluster: directory.cluster,
         host: identity.host(),
         incarnation: identity.incarnation(),
-        protocol: cairn_wire::PROTOCOL_VERSION,
+        build: this_build(),
+        level,
         listen: host_plan.peers,
         fabric: fabric.cloned(),
     })
     .map_err(StartError::refused)?;
     let options = node_options(parts, &host, &siblings)?;
     let groups = load_groups(&host_plan.data_dir).map_err(StartError::refused)?;
-    let copy = load_local_copy(&copy_path(&host_plan.data_dir), directory.cluster).map_err(StartError::refused)?;
     let (bridge, end) = bridge();
     let (stop, stopped) = oneshot::channel();
     let (ready, is_ready) = oneshot::channel();
@@ -153,6 +158,11 @@ async fn start_one(
     }
 }
 
+/// This program, as its peers are told of it.
+fn this_build() -> Build {
+    Build { version: env!("CARGO_PKG_VERSION").to_owned(), speaks: cairn_wire::SPEAKS }
+}
+
 fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Result<NodeOptions, StartError> {
     let HostParts { plan, host: host_plan, directory, .. } = parts;
     let name = |text: &str| Name::new(text).map_err(|e| StartError::refused(e.to_string()));
@@ -179,10 +189,10 @@ fn node_options(parts: HostParts<'_>, host: &Host, siblings: &Siblings) -> Resul
             nbd_addresses,
             vhost_user_dir: host_plan.vhost_user_dir.as_ref().map(|folder| folder.display().to_string()),
             shard_of: siblings.first_beside(host.id()),
+            build: Some(this_build()),
         },
         shards: siblings.ids.clone(),
         directory_kind: directory.kind.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         leases: LeaseOptions { lease, heartbeat: lease / HEARTBEATS_PER_LEASE },
         objects: ObjectOptions {
             repair_delay: Duration::from_secs(plan.settings.repair_delay_s),
@@ -230,7 +240,8 @@ impl ShardStart {
         }
         let _ = self.ready.send(Ok(()));
         let calls = self.end.serve(Rc::new(node.clone()));
-        futures::future::select(Box::pin(calls), self.stopped).await;
+        let until = futures::future::select(self.stopped, Box::pin(node.outgrown()));
+        futures::future::select(Box::pin(calls), until).await;
         fronts.stop().await;
         node.stop().await;
         drop(self.identity);

@@ -286,6 +286,36 @@ impl MemoryCluster {
         state.settings = patch.apply(&state.settings)?;
         Ok(state.settings.clone())
     }
+    async fn cluster_upgrade(&self) -> ApiResult<Upgrade> {
+        let hosts = self.0.borrow().hosts.clone();
+        let host = |(n, host): (usize, Host)| {
+            let (version, highest) = if n == 2 { ("0.2.0", 12) } else { ("0.3.0", 13) };
+            let (speaks_least, speaks_highest) = (Some(12), Some(highest));
+            UpgradeHost {
+                id: host.id,
+                name: host.name,
+                up: host.up,
+                version: Some(version.into()),
+                speaks_least,
+                speaks_highest,
+            }
+        };
+        let feature = cairn_types::Feature::HeartbeatFacts;
+        let feature = UpgradeFeature {
+            name: feature.name().into(),
+            since: feature.since().0,
+            text: feature.sentence().into(),
+            on: false,
+        };
+        let obstacles = vec!["host host-3 runs 0.2.0, which speaks protocol 12 and not 13: upgrade it".into()];
+        let hosts = hosts.into_iter().enumerate().map(host).collect();
+        Ok(Upgrade { level: 12, level_next: 13, hosts, features: vec![feature], obstacles })
+    }
+    async fn cluster_upgrade_finish(&self, _: UpgradeFinish) -> ApiResult<Upgrade> {
+        let why = self.cluster_upgrade().await?.obstacles.join("; ");
+        Err(ApiError::refused(format!("the upgrade to 13 cannot be finished: {why}"))
+            .remedy("`cairn cluster upgrade status` shows every host"))
+    }
     async fn host_list(&self) -> ApiResult<Vec<Host>> {
         Ok(self.0.borrow().hosts.clone())
     }

@@ -14,6 +14,7 @@ mod policy;
 mod record;
 mod resync;
 mod session;
+mod upgrade;
 
 pub use cairn_metrics::{
     DiskGauges, GuestCounters, HostGauges, OwnerCounters, RequestTimes, StoreCounters, StoreGauges,
@@ -22,5 +23,5 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, cluster::*, counters::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*, name::*,
-    policy::*, record::*, resync::*, session::*,
+    policy::*, record::*, resync::*, session::*, upgrade::*,
 };

@@ -17,6 +17,7 @@ mod resyncs;
 mod servers;
 mod space;
 mod stage;
+mod upgrades;
 
 use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
 
@@ -158,6 +159,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         space::all(),
         caches::all(),
         latencies::all(),
+        upgrades::all(),
         large::all(objects),
     ];
     lists.into_iter().flatten().collect()

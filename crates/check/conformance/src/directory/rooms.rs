@@ -5,8 +5,8 @@ use cairn_directory::{
     HostNameEntry, Key, Name, NameEntry, NewDisk, Registry, TaskEntry, TaskId, TaskOutcome, TheCluster,
 };
 use cairn_types::{
-    ClusterId, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy,
-    Role,
+    ClusterId, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Level, Member, ObjectConfig, ObjectId, OpId,
+    Policy, Role,
 };
 use futures::executor::block_on;
 
@@ -39,8 +39,8 @@ fn initialised(rig: &dyn Rig, cluster: ClusterId) -> Registry {
     let registry = registry(rig, cluster);
     assert!(refusal(block_on(registry.settings())).contains("cluster init"));
     let settings = ClusterSettings::new(cluster, name("lab"), name("default"));
-    block_on(registry.init_cluster(&settings, &Policy::default())).expect("a first time");
-    let again = block_on(registry.init_cluster(&settings, &Policy::default()));
+    block_on(registry.init_cluster(&settings, &Policy::default(), Level::FIRST)).expect("a first time");
+    let again = block_on(registry.init_cluster(&settings, &Policy::default(), Level::FIRST));
     assert!(refusal(again).contains("initialised already"));
     assert_eq!(block_on(registry.settings()), Ok(settings));
     registry
@@ -130,6 +130,7 @@ fn host(text: &str) -> HostEntry {
         nbd_addresses: vec!["nbd://10.0.0.1:10809".into()],
         vhost_user_dir: None,
         shard_of: None,
+        build: None,
     }
 }
 

@@ -113,8 +113,8 @@ impl<E: Env> Node<E> {
         let expect = Expect { cluster: inner.options.cluster, host: self.me(), disk_group: Some(id) };
         let capacity = arranged.capacity.into_iter().map(|found| found.map(|(_, disk)| disk)).collect();
         let cache = arranged.cache.1;
-        let group =
-            DiskGroup::open_without(inner.env.clone(), cache, capacity, expect, &inner.options.store_open).await?;
+        let options = self.store_options();
+        let group = DiskGroup::open_without(inner.env.clone(), cache, capacity, expect, &options).await?;
         if let Some(lacking) = lacking {
             inner.outside.warn(format!(
                 "disk group {id} is open without a capacity device, and what was on that is lost: {lacking}"

@@ -256,8 +256,8 @@ impl<E: Env> Node<E> {
         let refuse = |e: cairn_store::StoreError| ApiError::refused(e.to_string());
         DiskGroup::format(inner.env.clone(), devices.clone(), identity, &options).await.map_err(refuse)?;
         let expect = Expect { cluster: identity.cluster, host: identity.host, disk_group: Some(disk_group) };
-        let group =
-            DiskGroup::open(inner.env.clone(), devices, expect, &inner.options.store_open).await.map_err(refuse)?;
+        let options = self.store_options();
+        let group = DiskGroup::open(inner.env.clone(), devices, expect, &options).await.map_err(refuse)?;
         let (cache, capacity) = (request.cache.clone(), request.capacity.clone());
         let paths = GroupPaths { disk_group, cache, capacity, devices: group.device_ids().to_vec() };
         if let Err(error) = self.enter_group(&paths, &group).await {

@@ -57,6 +57,7 @@ impl<E: Env> Node<E> {
     fn serve_group(&self, paths: GroupPaths, group: DiskGroup<E>) {
         let inner = &self.inner;
         let disk_group = paths.disk_group;
+        self.tell_level(&group);
         let store = GroupStore::new(group);
         if let Some(damage) = store.log_damage() {
             inner.outside.warn(format!("disk group {disk_group}, cache device {}: {damage}", paths.cache));

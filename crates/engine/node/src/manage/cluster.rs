@@ -28,7 +28,7 @@ impl<E: Env> Node<E> {
         Ok(v1::ClusterStatus {
             id: inner.options.cluster,
             name: self.settings().map(|s| s.name.as_str().to_owned()).unwrap_or_default(),
-            version: inner.options.version.clone(),
+            version: inner.env.build().version,
             answered_by: self.server_name(self.me()),
             hosts_up: hosts.iter().filter(|h| h.up).count() as u32,
             hosts_total: hosts.len() as u32,

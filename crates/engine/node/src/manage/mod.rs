@@ -15,6 +15,7 @@ mod latency;
 mod policies;
 mod remote;
 mod sessions;
+mod upgrade;
 
 use cairn_api::{ApiError, ApiResult};
 use cairn_directory::DirectoryError;

@@ -100,7 +100,7 @@ async fn greet(host: &Arc<HostShared>, stream: tokio::net::TcpStream, from: Sock
     if header.kind != Kind::Hello {
         return Err("it did not greet".into());
     }
-    let hello = match Greeting::decode(&body).map_err(|e| e.to_string())? {
+    let hello = match Greeting::decode(&header, &body).map_err(|e| e.to_string())? {
         Greeted::By(hello) => hello,
         Greeted::Version(version) => {
             let words = format!(
@@ -120,7 +120,7 @@ async fn greet(host: &Arc<HostShared>, stream: tokio::net::TcpStream, from: Sock
         Err(words) => return refuse(&socket, words).await,
     };
     let welcome = host.greeting(hello.host);
-    let welcome = small_frame(Kind::Welcome, &welcome.encode());
+    let welcome = welcome.frame(Kind::Welcome);
     if let Err(error) = socket.write_all(&welcome).await {
         host.inbound_ended(hello.host, &stop);
         return Err(error.to_string());

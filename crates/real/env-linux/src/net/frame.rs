@@ -4,11 +4,17 @@
 //! Not here    the CRC of payloads: block data carries its own, checked by whoever uses it
 //!
 //! ```text
-//! 0 magic  4 kind  5 zero  24 body bytes  28 payload bytes  32 CRC-32C of the body  36 zero  60 CRC-32C of 0..60
+//! 0 magic  4 kind  5 zero  24 body bytes  28 payload bytes  32 CRC-32C of the body  36 build  60 CRC-32C of 0..60
 //! ```
-//! All numbers are little-endian.
+//! All numbers are little-endian. The build stands in the headers of greetings only, elsewhere there are zeros:
+//!
+//! ```text
+//! 36 least level that it speaks (u16)  38 highest (u16)  40 its version as text, filled up with zeros
+//! ```
+//! Release 0.2.0 takes a greeting of exactly 72 bytes with its own level in it, and looks at none of these 24 bytes: so they are where
+//! builds tell of themselves, and the greeting itself has the cluster's level. Zeros are a build that tells nothing.
 
-use cairn_types::{ClusterId, HostId, Incarnation};
+use cairn_types::{Build, ClusterId, HostId, Incarnation, Level, Speaks};
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -23,6 +29,11 @@ const FRAME_VERSION: u32 = 2;
 
 const MAGIC: [u8; 4] = *b"CRNf";
 const GREETING_BYTES: usize = 72;
+/// Where the build stands in the header of a greeting, and how long it is.
+const BUILD_AT: std::ops::Range<usize> = 36..60;
+const BUILD_BYTES: usize = 24;
+/// Bytes of a version that is told, at most.
+const VERSION_BYTES_MAX: usize = 20;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +74,8 @@ pub(crate) struct Header {
     pub body_bytes: usize,
     pub payload_bytes: usize,
     body_crc: u32,
+    /// Zeros but in greetings.
+    build: [u8; BUILD_BYTES],
 }
 
 fn crc(bytes: &[u8]) -> u32 {
@@ -77,7 +90,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 impl Header {
     /// The header of a frame with this body and so many bytes of payload.
     pub fn of(kind: Kind, body: &[u8], payload_bytes: usize) -> Self {
-        Self { kind, body_bytes: body.len(), payload_bytes, body_crc: crc(body) }
+        Self { kind, body_bytes: body.len(), payload_bytes, body_crc: crc(body), build: [0; BUILD_BYTES] }
     }
 
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -87,6 +100,7 @@ impl Header {
         bytes[24..28].copy_from_slice(&(self.body_bytes as u32).to_le_bytes());
         bytes[28..32].copy_from_slice(&(self.payload_bytes as u32).to_le_bytes());
         bytes[32..36].copy_from_slice(&self.body_crc.to_le_bytes());
+        bytes[BUILD_AT].copy_from_slice(&self.build);
         let sum = crc(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -114,6 +128,7 @@ impl Header {
             body_bytes: word(bytes, 24) as usize,
             payload_bytes: word(bytes, 28) as usize,
             body_crc: word(bytes, 32),
+            build: bytes[BUILD_AT].try_into().expect("as many bytes"),
         };
         let (body_max, payload_max) = match kind {
             Kind::Message => (BODY_BYTES_MAX, PAYLOAD_BYTES_MAX),
@@ -131,10 +146,39 @@ impl Header {
     }
 }
 
+fn encode_build(build: &Build) -> [u8; BUILD_BYTES] {
+    let mut bytes = [0; BUILD_BYTES];
+    let level = |level: Level| u16::try_from(level.0).expect("levels are counted by ones").to_le_bytes();
+    bytes[..2].copy_from_slice(&level(build.speaks.least));
+    bytes[2..4].copy_from_slice(&level(build.speaks.highest));
+    let version = &build.version[..build.version.floor_char_boundary(VERSION_BYTES_MAX)];
+    bytes[4..4 + version.len()].copy_from_slice(version.as_bytes());
+    bytes
+}
+
+/// The build that a header tells of; none: it tells nothing.
+fn decode_build(bytes: &[u8; BUILD_BYTES]) -> Result<Option<Build>, FrameError> {
+    let level = |at: usize| u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let (least, highest) = (level(0), level(2));
+    if (least, highest) == (0, 0) {
+        return Ok(None);
+    }
+    let text = bytes[4..].split(|byte| *byte == 0).next().unwrap_or_default();
+    match std::str::from_utf8(text) {
+        Ok(version) if least <= highest && !version.chars().any(char::is_control) => {
+            Ok(Some(Build { version: version.to_owned(), speaks: Speaks::of(least, highest) }))
+        }
+        _ => Err(FrameError::Greeting),
+    }
+}
+
 /// Who speaks, and to whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    pub protocol: u32,
+    /// The level that the speaker takes the cluster for. Builds without ranges say the one that they speak.
+    pub level: Level,
+    /// What the speaker runs.
+    pub build: Build,
     pub cluster: ClusterId,
     pub host: HostId,
     /// Whom the speaker believes to talk to: an address may have passed to another host.
@@ -151,10 +195,19 @@ pub(crate) enum Greeted {
 }
 
 impl Greeting {
-    pub fn encode(&self) -> Vec<u8> {
+    /// The whole frame.
+    pub fn frame(&self, kind: Kind) -> Vec<u8> {
+        let body = self.encode();
+        let header = Header { build: encode_build(&self.build), ..Header::of(kind, &body, 0) };
+        let mut frame = header.encode().to_vec();
+        frame.extend_from_slice(&body);
+        frame
+    }
+
+    fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(GREETING_BYTES);
         bytes.extend_from_slice(&FRAME_VERSION.to_le_bytes());
-        bytes.extend_from_slice(&self.protocol.to_le_bytes());
+        bytes.extend_from_slice(&self.level.0.to_le_bytes());
         bytes.extend_from_slice(&self.cluster.0.to_le_bytes());
         bytes.extend_from_slice(&self.host.0.to_le_bytes());
         bytes.extend_from_slice(&self.to.0.to_le_bytes());
@@ -163,7 +216,8 @@ impl Greeting {
         bytes
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Greeted, FrameError> {
+    /// Reads the body of a greeting that came under this header.
+    pub fn decode(header: &Header, bytes: &[u8]) -> Result<Greeted, FrameError> {
         if bytes.len() < 4 {
             return Err(FrameError::Greeting);
         }
@@ -177,8 +231,10 @@ impl Greeting {
         }
         let long = |at: usize| u128::from_le_bytes(bytes[at..at + 16].try_into().expect("16 bytes"));
         let short = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let level = Level(word(bytes, 4));
         Ok(Greeted::By(Self {
-            protocol: word(bytes, 4),
+            level,
+            build: decode_build(&header.build)?.unwrap_or_else(|| Build::untold(level)),
             cluster: ClusterId(long(8)),
             host: HostId(long(24)),
             to: HostId(long(40)),
@@ -226,19 +282,67 @@ mod tests {
         assert_eq!(Header::decode(&header.encode()), Err(FrameError::TooLong));
     }
 
-    #[test]
-    fn a_greeting_reads_back() {
-        let greeting = Greeting {
-            protocol: 3,
+    fn greeting() -> Greeting {
+        Greeting {
+            level: Level(12),
+            build: Build { version: "0.3.0".into(), speaks: Speaks::of(12, 13) },
             cluster: ClusterId(1),
             host: HostId(2),
             to: HostId(3),
             incarnation: Incarnation(4),
             process: 5,
-        };
-        let bytes = greeting.encode();
-        assert!(matches!(Greeting::decode(&bytes), Ok(Greeted::By(back)) if back == greeting));
-        assert!(Greeting::decode(&bytes[..71]).is_err());
-        assert!(matches!(Greeting::decode(&[9, 0, 0, 0]), Ok(Greeted::Version(9))));
+        }
+    }
+
+    /// The header and the body of a whole frame.
+    fn split(frame: &[u8]) -> (Header, &[u8]) {
+        let (header, body) = frame.split_first_chunk().expect("a header");
+        let header = Header::decode(header).expect("a sound header");
+        assert_eq!(header.check_body(body), Ok(()));
+        (header, body)
+    }
+
+    #[test]
+    fn a_greeting_reads_back() {
+        let greeting = greeting();
+        let frame = greeting.frame(Kind::Hello);
+        let (header, body) = split(&frame);
+        assert!(matches!(Greeting::decode(&header, body), Ok(Greeted::By(back)) if back == greeting));
+        assert!(Greeting::decode(&header, &body[..71]).is_err());
+        assert!(matches!(Greeting::decode(&header, &[9, 0, 0, 0]), Ok(Greeted::Version(9))));
+        let long = Build { version: "0.3.0-of-a-very-long-name".into(), ..greeting.build.clone() };
+        let frame = Greeting { build: long, ..greeting }.frame(Kind::Hello);
+        let (header, body) = split(&frame);
+        let Ok(Greeted::By(back)) = Greeting::decode(&header, body) else { panic!("it reads") };
+        assert_eq!(back.build.version, "0.3.0-of-a-very-long");
+    }
+
+    /// Goal: release 0.2.0 takes our greeting, and we take its. Method: the bytes that it sends, written down when it was current; ours
+    /// differ in the build and its sum only.
+    #[test]
+    fn release_0_2_0_and_this_build_read_each_other() {
+        let theirs = hex(include_str!("greeting-0.2.0.hex"));
+        let (header, body) = split(&theirs);
+        let Ok(Greeted::By(read)) = Greeting::decode(&header, body) else { panic!("it reads") };
+        assert_eq!(read, Greeting { build: Build::untold(Level(12)), ..greeting() });
+        let ours = greeting().frame(Kind::Hello);
+        assert_eq!((&ours[..36], &ours[HEADER_BYTES..]), (&theirs[..36], &theirs[HEADER_BYTES..]));
+        assert_eq!(&theirs[BUILD_AT], &[0; 24]);
+    }
+
+    #[test]
+    fn a_build_that_makes_no_sense_is_refused() {
+        let good = greeting().frame(Kind::Hello);
+        let (header, body) = split(&good);
+        for (at, value) in [(0, 99), (4, 0xff), (5, b'\n')] {
+            let mut bad = header;
+            bad.build[at] = value;
+            assert!(matches!(Greeting::decode(&bad, body), Err(FrameError::Greeting)), "{at}");
+        }
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+        digits.chunks(2).map(|two| (two[0] * 16 + two[1]) as u8).collect()
     }
 }

@@ -5,7 +5,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use cairn_types::{HostId, Incarnation};
+use cairn_types::{Build, HostId, Incarnation, Level};
+use cairn_upgrade::{Party, meet};
 
 use super::{Greeting, Stop, host::Command};
 use crate::host::HostShared;
@@ -14,6 +15,7 @@ use crate::host::HostShared;
 pub(crate) struct Connection {
     incarnation: Incarnation,
     process: u64,
+    build: Build,
     stop: Arc<Stop>,
 }
 
@@ -23,7 +25,8 @@ impl HostShared {
     /// What this host says of itself.
     pub(crate) fn greeting(&self, to: HostId) -> Greeting {
         Greeting {
-            protocol: self.protocol,
+            level: self.level(),
+            build: self.build.clone(),
             cluster: self.cluster,
             host: self.host,
             to,
@@ -32,7 +35,7 @@ impl HostShared {
         }
     }
 
-    /// Whether a greeting comes from a host of our cluster, speaks our language, and is meant for us; `expected` is the
+    /// Whether a greeting comes from a host of our cluster, speaks what the cluster speaks, and is meant for us; `expected` is the
     /// host that we dialled.
     pub(crate) fn check_identity(&self, other: &Greeting, expected: Option<HostId>) -> Result<(), String> {
         if other.cluster != self.cluster {
@@ -40,12 +43,6 @@ impl HostShared {
                 "wrong cluster: this host belongs to cluster {}, the other to {}: check the address and the cluster id \
                  in the configuration",
                 self.cluster, other.cluster
-            ));
-        }
-        if other.protocol != self.protocol {
-            return Err(format!(
-                "the other speaks version {} of the protocol, this host {}: run the same release on all hosts",
-                other.protocol, self.protocol
             ));
         }
         if other.host == self.host {
@@ -65,12 +62,32 @@ impl HostShared {
         if other.to != self.host {
             return Err(format!("wrong host: this is {}, not {}: correct the address", self.host, other.to));
         }
-        Ok(())
+        self.check_level(other.host, &other.build, other.level)
+    }
+
+    /// Whether we may be connected with this build. Last of all: before, it is not known whose name to say.
+    pub(crate) fn check_level(&self, peer: HostId, build: &Build, level: Level) -> Result<(), String> {
+        let (me, peer) = (self.peer_name(self.host), self.peer_name(peer));
+        let ours = Party { name: &me, build: &self.build, level: self.level() };
+        meet(ours, Party { name: &peer, build, level }).map(drop)
+    }
+
+    /// The level rose: connections from peers that do not speak it end.
+    pub(crate) fn end_inbound_below(&self, level: Level) {
+        let mut connections = self.connections.lock().expect("nothing panics here");
+        let ended: Vec<_> = connections.extract_if(.., |_, c| !c.build.speaks.includes(level)).collect();
+        drop(connections);
+        for (peer, connection) in ended {
+            connection.stop.stop();
+            self.replies_lost(peer);
+        }
     }
 
     /// Enters a connection, and ends the one that it replaces: of an older process, or of the same.
     pub(crate) fn inbound_begins(&self, hello: &Greeting) -> Result<Arc<Stop>, String> {
         let mut connections = self.connections.lock().expect("nothing panics here");
+        // Once more, under the lock: the level may have risen on another thread since, and then who is in here was ended.
+        self.check_level(hello.host, &hello.build, hello.level)?;
         if let Some(connection) = connections.get(&hello.host) {
             if connection.incarnation > hello.incarnation {
                 return Err(format!(
@@ -86,7 +103,8 @@ impl HostShared {
             }
         }
         let stop = Arc::new(Stop::default());
-        let connection = Connection { incarnation: hello.incarnation, process: hello.process, stop: stop.clone() };
+        let (incarnation, process, build) = (hello.incarnation, hello.process, hello.build.clone());
+        let connection = Connection { incarnation, process, build, stop: stop.clone() };
         let replaced = connections.insert(hello.host, connection);
         drop(connections);
         if let Some(old) = replaced {

@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{NetEvent, OutMessage};
-use cairn_types::{HostId, Incarnation};
+use cairn_types::{Build, HostId, Incarnation, Level};
 use tokio::time::{self, Instant, Sleep};
 
 use super::{
@@ -64,6 +64,8 @@ struct State {
     /// The peer has just connected to us: it is there.
     knocked: bool,
     readdressed: bool,
+    /// The cluster's level may have risen.
+    releveled: bool,
     removed: bool,
     waker: Option<Waker>,
 }
@@ -89,6 +91,7 @@ impl Link {
             replies_lost: false,
             knocked: false,
             readdressed: false,
+            releveled: false,
             removed: false,
             waker: None,
         })))
@@ -140,6 +143,11 @@ impl Link {
         self.note(|state| state.knocked = true);
     }
 
+    /// The level of the cluster has changed: a peer that does not speak it is left.
+    pub fn look_at_level(&self) {
+        self.note(|state| state.releveled = true);
+    }
+
     pub fn replies_lost(&self) {
         self.note(|state| state.replies_lost = true);
     }
@@ -173,10 +181,18 @@ struct Dialer {
     told: Told,
 }
 
+/// The other end, as it greeted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Other {
+    incarnation: Incarnation,
+    build: Build,
+    level: Level,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Nothing,
-    Up(Incarnation),
+    Up,
     Down,
     Gone,
 }
@@ -192,10 +208,10 @@ pub(crate) async fn run(host: Arc<HostShared>, peer: HostId, link: Rc<Link>) {
                 dialer.fail(failure);
                 pause = next_pause(pause);
             }
-            Ok((socket, incarnation)) => {
+            Ok((socket, other)) => {
                 let since = Instant::now();
-                dialer.up(incarnation);
-                let words = dialer.pump(&socket, incarnation).await;
+                dialer.up(other.incarnation);
+                let words = dialer.pump(&socket, &other).await;
                 dialer.down(words);
                 pause = if since.elapsed() >= GOOD_AFTER { Duration::ZERO } else { next_pause(pause) };
             }
@@ -210,16 +226,15 @@ fn next_pause(pause: Duration) -> Duration {
 }
 
 impl Dialer {
-    fn tell(&mut self, told: Told) {
-        let host = self.peer;
-        let event = match told {
-            Told::Up(incarnation) => NetEvent::PeerUp { host, incarnation },
-            Told::Down => NetEvent::PeerDown { host, process_gone: false },
-            Told::Gone => NetEvent::PeerDown { host, process_gone: true },
-            Told::Nothing => return,
-        };
-        self.told = told;
-        self.host.inbox.push_always(event);
+    fn tell_up(&mut self, other: &Other) {
+        let Other { incarnation, build, level } = other.clone();
+        self.told = Told::Up;
+        self.host.inbox.push_always(NetEvent::PeerUp { host: self.peer, incarnation, build, level });
+    }
+
+    fn tell_down(&mut self, process_gone: bool) {
+        self.told = if process_gone { Told::Gone } else { Told::Down };
+        self.host.inbox.push_always(NetEvent::PeerDown { host: self.peer, process_gone });
     }
 
     fn report(&self, state: PeerState, incarnation: Option<Incarnation>, problem: Option<String>) {
@@ -253,16 +268,16 @@ impl Dialer {
             state.queue.clear();
             state.up = false;
         }
-        if matches!(self.told, Told::Up(_)) {
+        if self.told == Told::Up {
             tracing::info!(peer = %self.host.peer_name(self.peer), reason = %words, "connection lost");
-            self.tell(Told::Down);
+            self.tell_down(false);
         }
         self.report(PeerState::Down, None, Some(words));
     }
 
     fn fail(&mut self, failure: Failure) {
         if failure.process_gone && self.told != Told::Gone {
-            self.tell(Told::Gone);
+            self.tell_down(true);
         }
         let known = self.host.health.peers();
         let repeated = known.iter().any(|p| p.host == self.peer && p.problem.as_ref() == Some(&failure.words));
@@ -294,7 +309,7 @@ impl Dialer {
         .await
     }
 
-    async fn dial(&self) -> Result<(Socket, Incarnation), Failure> {
+    async fn dial(&self) -> Result<(Socket, Other), Failure> {
         let address = self.link.0.borrow().address;
         let connecting = tokio::net::TcpStream::connect(address);
         let stream = match time::timeout(CONNECT_MAX, connecting).await {
@@ -309,16 +324,16 @@ impl Dialer {
         };
         let socket = Socket::adopt(stream.into_std()?)?;
         match time::timeout(ANSWER_MAX, self.greet(&socket)).await {
-            Ok(greeted) => greeted.map(|incarnation| (socket, incarnation)),
+            Ok(greeted) => greeted.map(|other| (socket, other)),
             Err(_) => Err(Failure::new(format!(
                 "{address} accepts connections but does not greet: its process is stopped or overloaded"
             ))),
         }
     }
 
-    async fn greet(&self, socket: &Socket) -> Result<Incarnation, Failure> {
+    async fn greet(&self, socket: &Socket) -> Result<Other, Failure> {
         let hello = self.host.greeting(self.peer);
-        socket.write_all(&small_frame(Kind::Hello, &hello.encode())).await?;
+        socket.write_all(&hello.frame(Kind::Hello)).await?;
         let (header, body) = read_small(socket).await?;
         match header.kind {
             Kind::Welcome => {}
@@ -327,7 +342,7 @@ impl Dialer {
             }
             _ => return Err(Failure::new("the answer to the greeting is out of place")),
         }
-        let welcome = match Greeting::decode(&body) {
+        let welcome = match Greeting::decode(&header, &body) {
             Ok(Greeted::By(welcome)) => welcome,
             Ok(Greeted::Version(version)) => {
                 return Err(Failure::new(format!(
@@ -338,13 +353,14 @@ impl Dialer {
             Err(error) => return Err(Failure::new(error.to_string())),
         };
         self.host.check_identity(&welcome, Some(self.peer)).map_err(Failure::new)?;
-        Ok(welcome.incarnation)
+        let Greeting { incarnation, build, level, .. } = welcome;
+        Ok(Other { incarnation, build, level })
     }
 
     /// Writes what is queued and answers to what happens, until the connection breaks; says why it did.
-    async fn pump(&mut self, socket: &Socket, incarnation: Incarnation) -> String {
+    async fn pump(&mut self, socket: &Socket, other: &Other) -> String {
         let mut pump = Pump { reader: FrameReader::with_buffer(PONG_BUFFER_BYTES), pings: 0, deadline: None };
-        poll_fn(|cx| match pump.poll(self, socket, incarnation, cx) {
+        poll_fn(|cx| match pump.poll(self, socket, other, cx) {
             Ok(()) => Poll::Pending,
             Err(words) => Poll::Ready(words),
         })
@@ -379,14 +395,14 @@ impl Pump {
         &mut self,
         dialer: &mut Dialer,
         socket: &Socket,
-        incarnation: Incarnation,
+        other: &Other,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
-        self.obey(dialer, cx)?;
+        self.obey(dialer, other, cx)?;
         while let Poll::Ready(read) = self.reader.poll_fill(cx, socket) {
             match read {
                 Ok(0) => return Err("closed by the peer".into()),
-                Ok(_) => self.take_pongs(dialer, incarnation)?,
+                Ok(_) => self.take_pongs(dialer, other)?,
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -407,7 +423,7 @@ impl Pump {
     }
 
     /// Carries out what was noted on the link.
-    fn obey(&mut self, dialer: &mut Dialer, cx: &mut Context<'_>) -> Result<(), String> {
+    fn obey(&mut self, dialer: &mut Dialer, other: &Other, cx: &mut Context<'_>) -> Result<(), String> {
         let mut state = dialer.link.0.borrow_mut();
         if !state.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
             state.waker = Some(cx.waker().clone());
@@ -421,6 +437,9 @@ impl Pump {
         if std::mem::take(&mut state.overflowed) {
             return Err(format!("more than {QUEUE_BYTES_MAX} bytes waited for the peer"));
         }
+        if std::mem::take(&mut state.releveled) {
+            dialer.host.check_level(dialer.peer, &other.build, other.level)?;
+        }
         state.knocked = false;
         if !std::mem::take(&mut state.replies_lost) {
             return Ok(());
@@ -432,13 +451,13 @@ impl Pump {
         drop(state);
         self.pings += 1;
         self.deadline = Some(Box::pin(time::sleep(ANSWER_MAX)));
-        if matches!(dialer.told, Told::Up(_)) {
-            dialer.tell(Told::Down);
+        if dialer.told == Told::Up {
+            dialer.tell_down(false);
         }
         Ok(())
     }
 
-    fn take_pongs(&mut self, dialer: &mut Dialer, incarnation: Incarnation) -> Result<(), String> {
+    fn take_pongs(&mut self, dialer: &mut Dialer, other: &Other) -> Result<(), String> {
         while let Some(frame) = self.reader.next().map_err(|e| e.to_string())? {
             if frame.header.kind != Kind::Pong || self.pings == 0 {
                 return Err("the peer sent what has no place here".into());
@@ -446,7 +465,7 @@ impl Pump {
             self.pings -= 1;
             if self.pings == 0 {
                 self.deadline = None;
-                dialer.tell(Told::Up(incarnation));
+                dialer.tell_up(other);
             }
         }
         Ok(())

@@ -102,7 +102,7 @@ pub fn frames_in(mut bytes: &[u8], read_bytes: usize) -> Result<Vec<(Bytes, Byte
     loop {
         while let Some(frame) = reader.next().map_err(|e| e.to_string())? {
             if matches!(frame.header.kind, Kind::Hello | Kind::Welcome) {
-                Greeting::decode(&frame.body).map_err(|e| e.to_string())?;
+                Greeting::decode(&frame.header, &frame.body).map_err(|e| e.to_string())?;
             }
             frames.push((frame.body, frame.payload));
         }

@@ -6,7 +6,7 @@ use std::{future::Future, net::SocketAddr, path::Path, sync::mpsc, time::Duratio
 use bytes::Bytes;
 use cairn_env::{Env, InMessage, NetEvent, OutMessage};
 use cairn_env_linux::{Executor, ExecutorConfig, Fabric, Host, HostConfig, HostEnd, HostHandle, IoChoice, LinuxEnv};
-use cairn_types::{ClusterId, HostId, Incarnation};
+use cairn_types::{Build, ClusterId, HostId, Incarnation, Level, Speaks};
 
 /// A directory on the repository's file system: tmpfs takes no O_DIRECT, and would prove nothing.
 pub fn directory() -> tempfile::TempDir {
@@ -18,7 +18,8 @@ pub fn config(id: u128, incarnation: u64) -> HostConfig {
         cluster: ClusterId(77),
         host: HostId(id),
         incarnation: Incarnation(incarnation),
-        protocol: 1,
+        build: Build { version: "0.3.0".into(), speaks: Speaks::of(12, 13) },
+        level: Level::FIRST,
         listen: None,
         fabric: None,
     }
@@ -125,7 +126,7 @@ pub fn wait_for<T>(events: &mpsc::Receiver<NetEvent>, mut pick: impl FnMut(NetEv
 
 pub fn as_up(event: NetEvent) -> Option<(HostId, Incarnation)> {
     match event {
-        NetEvent::PeerUp { host, incarnation } => Some((host, incarnation)),
+        NetEvent::PeerUp { host, incarnation, .. } => Some((host, incarnation)),
         _ => None,
     }
 }

@@ -1,0 +1,109 @@
+//! The level that this host takes the cluster for.
+//!
+//! Promises    V1  it only rises, and never by this host's own decision: the directory, its copy or a peer tells it
+//!             V2  what an older build does not read is sent from the level on at which all hosts read it, never before
+//!             V3  a build that does not speak the level stops serving, in words
+//! Not here    the decisions (`upgrade`), how administrators see and raise it (`manage::upgrade`)
+
+use std::cell::RefCell;
+
+use cairn_env::Env;
+use cairn_store::{DiskGroup, Needs, OpenOptions};
+use cairn_types::{Canary, Feature, Level};
+use cairn_upgrade::may_start;
+use cairn_wire::Facts;
+use futures::channel::oneshot;
+
+use crate::node::Node;
+
+/// Tells once that the cluster has outgrown this build.
+pub(crate) struct Outgrown {
+    tell: RefCell<Option<oneshot::Sender<String>>>,
+    hear: RefCell<Option<oneshot::Receiver<String>>>,
+}
+
+impl Default for Outgrown {
+    fn default() -> Self {
+        let (tell, hear) = oneshot::channel();
+        Self { tell: RefCell::new(Some(tell)), hear: RefCell::new(Some(hear)) }
+    }
+}
+
+impl<E: Env> Node<E> {
+    /// The level that this host takes the cluster for: what it may send and write ([`Level::has`]). Stores are told it when they are
+    /// opened and when it rises.
+    pub fn level(&self) -> Level {
+        self.inner.level.get()
+    }
+
+    /// Resolves, with the reason, when the cluster is at a level that this build does not speak: the host is to stop.
+    pub async fn outgrown(&self) -> String {
+        let hear = self.inner.outgrown.hear.borrow_mut().take();
+        match hear {
+            Some(hear) => hear.await.unwrap_or_default(),
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(crate) fn begin_with_level(&self) {
+        self.level_is_now();
+        self.apply_level();
+    }
+
+    /// What the local copy says.
+    pub(crate) fn apply_level(&self) {
+        let known = self.inner.copy.borrow().level();
+        known.into_iter().for_each(|level| self.level_is(level));
+    }
+
+    /// The directory, or a peer, takes the cluster for this level.
+    pub(crate) fn level_is(&self, told: Level) {
+        let inner = &self.inner;
+        if told <= inner.level.get() {
+            return;
+        }
+        match may_start(&inner.env.build(), Some(told)) {
+            Ok(level) => {
+                inner.level.set(level);
+                self.level_is_now();
+            }
+            Err(why) => {
+                if let Some(tell) = inner.outgrown.tell.borrow_mut().take() {
+                    inner.outside.warn(why.clone());
+                    let _ = tell.send(why);
+                }
+            }
+        }
+    }
+
+    /// How disk groups are opened now.
+    pub(crate) fn store_options(&self) -> OpenOptions {
+        OpenOptions { allowed: needs_at(self.level()), ..self.inner.options.store_open.clone() }
+    }
+
+    /// The level may have risen while the group was being opened.
+    pub(crate) fn tell_level(&self, group: &DiskGroup<E>) {
+        group.allow(needs_at(self.level()));
+    }
+
+    fn level_is_now(&self) {
+        let inner = &self.inner;
+        let mut level = inner.level.get();
+        if Canary::LevelRaisedAlone.sings() {
+            level = inner.env.build().speaks.highest;
+        }
+        inner.env.set_level(level);
+        if level.has(Feature::HeartbeatFacts) {
+            inner.leases.set_facts(Facts::of_level(level));
+        }
+        inner.seats.stores().iter().for_each(|store| store.group().allow(needs_at(level)));
+    }
+}
+
+/// What disk groups may need in a cluster at this level.
+fn needs_at(level: Level) -> Needs {
+    match level.has(Feature::MapPages) {
+        true => Needs::MAP_PAGES,
+        false => Needs::NONE,
+    }
+}
