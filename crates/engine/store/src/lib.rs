@@ -7,9 +7,9 @@
 //!             the device: not in this release
 //!
 //! Memory: the index (`index.rs`); the region table and bits (100 bytes per MiB touched); map cache and read cache (options); the
-//! metadata page cache (32 MiB); the blocks of two destage rounds (32 MiB). Deltas of the map (`deltas.rs`) take about 50 bytes for
-//! each block that the log has room for, 512 MiB at most. The index and the deltas bound the log: one that is asked for is refused
-//! above 37.2 GiB.
+//! metadata page cache (32 MiB); the blocks of two destage rounds (32 MiB). Entries of the map that wait (`shards.rs`): 24 bytes for
+//! each of 128 blocks of capacity. Where the map is in rows yet, deltas (`deltas.rs`) take about 50 bytes for each block that the log
+//! has room for, 512 MiB at most. The index bounds the log: one that is asked for is refused above 37.2 GiB.
 #![forbid(unsafe_code)]
 
 mod admission;
