@@ -100,15 +100,13 @@ impl RedbMeta {
         Ok(Self { database, failed, panicked, disk, written, said, room })
     }
 
-    /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
+    /// Whether `found` is of all rows that are there, but for leaves of the map: their number and sum are those that every commit
     /// keeps. A structurally damaged or stale page can lose rows silently. A lost leaf shows by itself, as the bits of its region say what it holds.
-    pub fn agrees(&self, rows: &Rows) -> Result<(), MetaError> {
+    pub fn agrees(&self, found: Sum) -> Result<(), MetaError> {
         let stored = self.with(|database| {
             let transaction = database.begin_read().map_err(fail)?;
             Sum::read(&transaction.open_table(TABLE).map_err(fail)?)
         })?;
-        let mut found = Sum::default();
-        rows.iter().for_each(|(key, value)| found.add(key, &sealed(key, value)));
         if found == stored {
             return Ok(());
         }
@@ -244,7 +242,7 @@ fn commit(database: &Database, batch: &Batch) -> Result<(), MetaError> {
 
 /// Number and sum of all rows but leaves and its own: stands in a row of kind 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Sum {
+pub(crate) struct Sum {
     count: u64,
     hashes: u64,
 }
@@ -252,6 +250,10 @@ struct Sum {
 const SUM_KEY: [u8; 1] = [0];
 
 impl Sum {
+    /// Adds rows as they were read.
+    pub fn add_all(&mut self, rows: &Rows) {
+        rows.iter().for_each(|(key, value)| self.add(key, &sealed(key, value)));
+    }
     fn read(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Self, MetaError> {
         let row = table.get(SUM_KEY.as_slice()).map_err(fail)?;
         let row = row.ok_or_else(|| MetaError("the sum of the rows is missing".into()))?;
@@ -435,10 +437,12 @@ mod tests {
         RedbMeta::open(disk, 0, 4 << 20).unwrap()
     }
 
-    fn rows_but_leaves(meta: &RedbMeta) -> Rows {
-        let mut rows = meta.scan(&[STATE], &[LEAF], usize::MAX).unwrap();
-        rows.extend(meta.scan(&[LEAF + 1], &[u8::MAX], usize::MAX).unwrap());
-        rows
+    /// Of all rows but leaves.
+    fn sum_of(meta: &RedbMeta) -> Sum {
+        let mut sum = Sum::default();
+        sum.add_all(&meta.scan(&[STATE], &[LEAF], usize::MAX).unwrap());
+        sum.add_all(&meta.scan(&[LEAF + 1], &[u8::MAX], usize::MAX).unwrap());
+        sum
     }
 
     fn behind_its_back(meta: &RedbMeta, change: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>)) {
@@ -458,7 +462,7 @@ mod tests {
         put(&[LEAF, 1], b"a leaf");
         put(&[COMPONENT, 1], b"four");
         meta.commit([(vec![COMPONENT, 2], None), (vec![COMPONENT, 9], None)].into()).unwrap();
-        meta.agrees(&rows_but_leaves(&meta)).unwrap();
+        meta.agrees(sum_of(&meta)).unwrap();
         let key = [COMPONENT, 1];
         let changes: [(&[u8], Option<&[u8]>); 4] =
             [(&key, None), (&key, Some(b"two")), (&[COMPONENT, 3], Some(b"five")), (&SUM_KEY, None)];
@@ -471,12 +475,12 @@ mod tests {
                     None => drop(table.remove(key).unwrap()),
                 }
             });
-            assert!(meta.agrees(&rows_but_leaves(&meta)).is_err(), "{key:?}");
+            assert!(meta.agrees(sum_of(&meta)).is_err(), "{key:?}");
             behind_its_back(&meta, |table| match before {
                 Some(before) => drop(table.insert(key, before.as_slice()).unwrap()),
                 None => drop(table.remove(key).unwrap()),
             });
-            meta.agrees(&rows_but_leaves(&meta)).unwrap();
+            meta.agrees(sum_of(&meta)).unwrap();
         }
     }
 

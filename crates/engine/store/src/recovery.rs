@@ -25,14 +25,14 @@ use crate::{
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{MetaError, StoreError, StoreErrorKind, damaged},
-    flag::Flag,
+    flag::{Flag, give_way},
     index::{Body, Place, Record},
     latencies::Stages,
     leaf::Leaf,
     load_map::LoadedMap,
     log::Log,
     map::{Map, Pages},
-    meta::{Meta, RedbMeta},
+    meta::{Meta, RedbMeta, Rows, Sum},
     occupant::{Found, find_superblock},
     options::OpenOptions,
     read_cache::ReadCache,
@@ -47,7 +47,7 @@ use crate::{
 };
 
 /// Rows of one metadata read while loading.
-const SCAN_ROWS: usize = 4096;
+const SCAN_ROWS: usize = 1024;
 /// A block of this many may have an entry that waits: 190 MB of memory for 4 TiB.
 const WAITING_PARTS: u64 = 128;
 /// So many may wait where the log has room for twice as many, however small the devices are: 12 MB.
@@ -93,13 +93,15 @@ impl<E: Env> DiskGroup<E> {
         superblock.needs = superblock.needs.with(options.allowed);
         write_superblock(&cache, &superblock).await?;
         settle_medium(&cache).await?;
-        let (meta, rows, has_leaves) = load(&env, &cache, &regions).await?;
+        let (disk, offset, bytes) = (cache.blocking(), regions.metadata_offset, regions.metadata_bytes);
+        let opened = env.run_blocking(move || RedbMeta::open(disk, offset, bytes)).await;
+        let meta = Arc::new(opened.map_err(unreadable)?);
         let mut state = State::empty(&regions, &capacity, options);
         let bounds = bounds(&regions, &capacity, options.map_waiting_blocks);
         if superblock.needs.include(Needs::MAP_PAGES) {
             state.map.begin_pages(Pages::new(meta.room(), bounds, options.map_page_leaves_max));
         }
-        let stored = state.load(rows, has_leaves).map_err(damaged)?;
+        let stored = load(&env, &meta, &mut state).await?;
         state.look_at_metadata();
         let replayed = replay(&cache, &mut state, &stored).await?;
         settle_medium(&cache).await?;
@@ -297,8 +299,6 @@ fn open_capacity<D: Disk>(
     Ok(Some(own))
 }
 
-type KeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// What may wait of a map in pages: a block in 128 of what the devices have. A page of 16 bytes a block is rewritten for at least twice
 /// as many entries as wait for each page there is, so metadata is a quarter of what is written evenly over all of a device, and less
 /// where some of it is written more often. Where devices are small it is what half of the log may bring.
@@ -310,48 +310,58 @@ fn bounds(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], chosen: 
     Bounds { waiting, kept: 2 * waiting }
 }
 
-/// Opens the metadata and reads every row but the map's leaves.
-async fn load<E: Env>(
-    env: &E,
-    disk: &E::Disk,
-    regions: &CacheRegions,
-) -> Result<(Arc<dyn Meta>, KeyedRows, bool), StoreError> {
-    let (disk, offset, bytes) = (disk.blocking(), regions.metadata_offset, regions.metadata_bytes);
-    let job = move || -> Result<(Arc<dyn Meta>, KeyedRows, bool), MetaError> {
-        let meta = RedbMeta::open(disk, offset, bytes)?;
-        let mut rows = Vec::new();
-        for kind in [
-            rows::STATE,
-            rows::COMPONENT,
-            rows::DELETED,
-            rows::REGION,
-            rows::SEGMENT,
-            rows::DELTA,
-            map_rows::SHARD,
-            map_rows::SEGMENTS,
-            map_rows::CHANGES,
-            // What of these is new is told by the map.
-            rows::PENDING,
-            rows::OBJECT,
-            rows::CLIENT,
-        ] {
-            let mut from = vec![kind];
-            loop {
-                let part = meta.scan(&from, &[kind + 1], SCAN_ROWS)?;
-                let Some((last, _)) = part.last() else { break };
-                from = [last.as_slice(), &[0]].concat();
-                rows.extend(part);
-            }
+/// Kinds of rows in the order in which they are taken over: components before what belongs to them, the map before what of it is new.
+const KINDS: [u8; 12] = [
+    rows::STATE,
+    rows::COMPONENT,
+    rows::DELETED,
+    rows::REGION,
+    rows::SEGMENT,
+    rows::DELTA,
+    map_rows::SHARD,
+    map_rows::SEGMENTS,
+    map_rows::CHANGES,
+    rows::PENDING,
+    rows::OBJECT,
+    rows::CLIENT,
+];
+
+/// What is known while rows are taken over.
+#[derive(Default)]
+struct Loading {
+    map: LoadedMap,
+    stored: Option<StateRow>,
+}
+
+/// Takes over every row of the metadata but the map's leaves, some at a time: what is in memory beside what they become has a bound,
+/// however large the metadata.
+async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State) -> Result<StateRow, StoreError> {
+    let (mut loading, mut sum) = (Loading::default(), Sum::default());
+    for kind in KINDS {
+        let mut from = vec![kind];
+        loop {
+            let (meta, begin) = (meta.clone(), from);
+            let rows = env.run_blocking(move || meta.scan(&begin, &[kind + 1], SCAN_ROWS)).await.map_err(unreadable)?;
+            let Some((last, _)) = rows.last() else { break };
+            from = [last.as_slice(), &[0]].concat();
+            sum.add_all(&rows);
+            state.load(rows, &mut loading).map_err(damaged)?;
+            give_way().await;
         }
-        meta.agrees(&rows)?;
-        let has_leaves = !meta.scan(&[rows::LEAF], &[rows::LEAF + 1], 1)?.is_empty();
-        Ok((Arc::new(meta), rows, has_leaves))
+    }
+    let meta = meta.clone();
+    let job = move || {
+        meta.agrees(sum)?;
+        meta.scan(&[rows::LEAF], &[rows::LEAF + 1], 1).map(|leaves| !leaves.is_empty())
     };
-    env.run_blocking(job).await.map_err(|e| {
-        damaged(format!(
-            "the metadata of the disk group is not readable ({e}): replace the cache device; the group is lost"
-        ))
-    })
+    let has_leaves = env.run_blocking(job).await.map_err(unreadable)?;
+    state.end_load(loading, has_leaves).map_err(damaged)
+}
+
+fn unreadable(error: MetaError) -> StoreError {
+    damaged(format!(
+        "the metadata of the disk group is not readable ({error}): replace the cache device; the group is lost"
+    ))
 }
 
 impl State {
@@ -370,17 +380,16 @@ impl State {
         }
     }
 
-    /// Takes over the rows of the metadata, in key order: components before what belongs to them.
-    fn load(&mut self, rows: KeyedRows, has_leaves: bool) -> Result<StateRow, MetaError> {
-        let mut stored = None;
-        let mut map = LoadedMap::default();
+    /// Takes over rows of the metadata.
+    fn load(&mut self, rows: Rows, loading: &mut Loading) -> Result<(), MetaError> {
+        let Loading { map, stored } = loading;
         for (key, bytes) in rows {
             if key[0] != map_rows::CHANGES {
-                self.load_changes(&mut map)?;
+                self.load_changes(map)?;
             }
             map.has_rows |= matches!(key[0], rows::REGION | rows::SEGMENT | rows::DELTA);
             match key[0] {
-                rows::STATE => stored = Some(rows::decode::<StateRow>(&key, &bytes)?),
+                rows::STATE => *stored = Some(rows::decode::<StateRow>(&key, &bytes)?),
                 rows::COMPONENT => self.load_component(&key, rows::decode(&key, &bytes)?)?,
                 rows::DELETED => {
                     let row: DeletedRow = rows::decode(&key, &bytes)?;
@@ -392,7 +401,7 @@ impl State {
                 rows::REGION => {
                     let row: RegionRow = rows::decode(&key, &bytes)?;
                     let (id, region) = (rows::component_of(&key)?, rows::short_number_of(&key)?);
-                    self.load_region(&mut map, id, region, row.op, row.base);
+                    self.load_region(map, id, region, row.op, row.base);
                 }
                 rows::PENDING => self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?,
                 rows::SEGMENT => {
@@ -415,12 +424,17 @@ impl State {
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
-                map_rows::SHARD => self.load_shard(&mut map, &key, rows::decode(&key, &bytes)?)?,
-                map_rows::SEGMENTS => self.load_segments(&mut map, &key, rows::decode(&key, &bytes)?)?,
-                map_rows::CHANGES => self.load_piece(&mut map, &key, bytes)?,
+                map_rows::SHARD => self.load_shard(map, &key, rows::decode(&key, &bytes)?)?,
+                map_rows::SEGMENTS => self.load_segments(map, &key, rows::decode(&key, &bytes)?)?,
+                map_rows::CHANGES => self.load_piece(map, &key, bytes)?,
                 _ => return Err(rows::malformed(&key).into()),
             }
         }
+        Ok(())
+    }
+
+    /// All rows were taken over, and there are no others but leaves.
+    fn end_load(&mut self, Loading { map, stored }: Loading, has_leaves: bool) -> Result<StateRow, MetaError> {
         self.end_map(map, has_leaves)?;
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;
         self.map.load_next_pending(stored.next_pending);
