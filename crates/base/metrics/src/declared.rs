@@ -9,6 +9,8 @@ measures! {
         peers_up: Count,
         /// Disks that it owns.
         disks_owned: Count,
+        /// The longest time in the last 15 to 30 seconds that its thread took no new work, as it was at work.
+        turn_longest_us: Microseconds,
     }
 }
 
@@ -81,6 +83,12 @@ measures! {
         capacity_usable_bytes: Bytes,
         /// Of which may still be written or reserved.
         capacity_free_bytes: Bytes,
+        /// Bytes of blocks that are mapped on capacity devices: what was destaged and is not overwritten, trimmed or deleted.
+        capacity_live_bytes: Bytes,
+        /// Bytes of the metadata region of the cache device that are in use.
+        metadata_used_bytes: Bytes,
+        /// How long the disk group took to open: its metadata and its log were read.
+        opening_us: Microseconds,
     }
 }
 
@@ -125,6 +133,8 @@ measures! {
         metadata_row_bytes: Bytes,
         /// Bytes written to the metadata region of the cache device: pages around those rows.
         metadata_write_bytes: Bytes = "metadata",
+        /// Reads of the metadata region of the cache device: what is not in memory of the map, and all else when it is opened.
+        metadata_reads: Count,
         /// Component reads: for guests, for resync, for the edges of unaligned writes.
         read_operations: Count,
         /// Bytes of blocks read from the write buffer on the cache device, as the read cache did not have them.

@@ -58,6 +58,7 @@ pub(crate) struct Inner<E: Env> {
     pub host: HostId,
     pub open_count: u64,
     pub opened_unix_ms: u64,
+    pub opening: Duration,
     /// The cache device's first.
     pub device_ids: Vec<DeviceId>,
     pub cache: E::Disk,
@@ -309,6 +310,8 @@ impl<E: Env> DiskGroup<E> {
         StoreStats {
             disk_group: inner.id,
             opened_unix_ms: inner.opened_unix_ms,
+            opening_us: inner.opening.as_micros() as u64,
+            metadata_used_bytes: inner.meta.used_bytes(),
             cache: inner.cache_stats(&state),
             capacity,
             log_bytes,
@@ -327,7 +330,11 @@ impl<E: Env> DiskGroup<E> {
             // What the last batch met, as long as the log is as full.
             congestion_delay_us: if congestion(fill, low, high) > 0 { state.log.delay_us() } else { 0 },
             read_cache_bytes: state.cache.bytes(),
-            counters: StoreCounters { metadata_write_bytes: inner.meta.written_bytes(), ..state.counters },
+            counters: StoreCounters {
+                metadata_write_bytes: inner.meta.written_bytes(),
+                metadata_reads: inner.meta.reads(),
+                ..state.counters
+            },
             stopped: state.life.stopped().map(ToString::to_string),
         }
     }

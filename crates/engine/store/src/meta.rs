@@ -40,6 +40,10 @@ pub(crate) trait Meta: Send + Sync + 'static {
     fn commit(&self, batch: Batch) -> Result<(), MetaError>;
     /// Bytes written to the device since it was opened.
     fn written_bytes(&self) -> u64;
+    /// Reads of the device since it was opened.
+    fn reads(&self) -> u64;
+    /// Bytes of the region that are in use.
+    fn used_bytes(&self) -> u64;
     /// What the device said when it first failed a write or a flush.
     fn device_error(&self) -> Option<DiskError>;
 }
@@ -55,8 +59,17 @@ pub(crate) struct RedbMeta {
     failed: AtomicBool,
     panicked: AtomicBool,
     disk: Slot,
-    written: Arc<AtomicU64>,
+    traffic: Arc<Traffic>,
     said: Said,
+}
+
+/// What went between the store and the device.
+#[derive(Default)]
+struct Traffic {
+    written_bytes: AtomicU64,
+    reads: AtomicU64,
+    /// The length of the file that the region holds.
+    used_bytes: AtomicU64,
 }
 
 /// The first error of a device.
@@ -69,8 +82,8 @@ fn fail(error: impl std::fmt::Display) -> MetaError {
 impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
     pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
-        let (disk, len, written, said) = (slot(disk), Mutex::new(0), Arc::default(), Said::default());
-        let backend = Region { disk, offset, region_bytes, len, written, said };
+        let (disk, len, traffic, said) = (slot(disk), Mutex::new(0), Arc::default(), Said::default());
+        let backend = Region { disk, offset, region_bytes, len, traffic, said };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -86,11 +99,12 @@ impl RedbMeta {
             return Err(MetaError("the metadata region is empty".into()));
         }
         let disk = slot(disk);
-        let (written, said) = (Arc::<AtomicU64>::default(), Said::default());
-        let (len, of_region) = (Mutex::new(len), (disk.clone(), written.clone(), said.clone()));
-        let backend = Region { disk: of_region.0, offset, region_bytes, len, written: of_region.1, said: of_region.2 };
+        let (traffic, said) = (Arc::<Traffic>::default(), Said::default());
+        traffic.used_bytes.store(len, Ordering::Relaxed);
+        let (len, of_region) = (Mutex::new(len), (disk.clone(), traffic.clone(), said.clone()));
+        let backend = Region { disk: of_region.0, offset, region_bytes, len, traffic: of_region.1, said: of_region.2 };
         let database = Some(without_panic(|| Self::build(backend))?);
-        Ok(Self { database, failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk, written, said })
+        Ok(Self { database, failed: AtomicBool::new(false), panicked: AtomicBool::new(false), disk, traffic, said })
     }
 
     /// Whether these are all rows that are there, but for leaves of the map: their number and sum are those that every commit
@@ -169,7 +183,15 @@ impl Meta for RedbMeta {
     }
 
     fn written_bytes(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+        self.traffic.written_bytes.load(Ordering::Relaxed)
+    }
+
+    fn reads(&self) -> u64 {
+        self.traffic.reads.load(Ordering::Relaxed)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.traffic.used_bytes.load(Ordering::Relaxed)
     }
 
     fn device_error(&self) -> Option<DiskError> {
@@ -305,7 +327,7 @@ struct Region {
     offset: u64,
     region_bytes: u64,
     len: Mutex<u64>,
-    written: Arc<AtomicU64>,
+    traffic: Arc<Traffic>,
     said: Said,
 }
 
@@ -342,7 +364,7 @@ impl Region {
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.disk()?.write_at(offset, data).map_err(|error| self.note(error))?;
-        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.traffic.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(())
     }
     fn note(&self, error: DiskError) -> io::Error {
@@ -364,6 +386,7 @@ impl StorageBackend for Region {
     }
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
         let at = self.check(offset, out.len())?;
+        self.traffic.reads.fetch_add(1, Ordering::Relaxed);
         self.disk()?.read_at(at, out).map_err(io::Error::other)
     }
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
@@ -385,6 +408,7 @@ impl StorageBackend for Region {
         }
         self.write_len(len)?;
         *current = len;
+        self.traffic.used_bytes.store(len, Ordering::Relaxed);
         Ok(())
     }
     fn sync_data(&self) -> Result<(), io::Error> {

@@ -73,6 +73,10 @@ pub struct StoreStats {
     pub disk_group: DiskGroupId,
     /// When it was opened, in milliseconds since 1970: counters begin there.
     pub opened_unix_ms: u64,
+    /// How long opening took, in microseconds.
+    pub opening_us: u64,
+    /// Bytes of the metadata region that are in use.
+    pub metadata_used_bytes: u64,
     /// The cache device.
     pub cache: DeviceStats,
     /// The capacity devices, by index.
@@ -131,6 +135,9 @@ impl StoreStats {
             components: self.components,
             capacity_usable_bytes: self.usable_bytes,
             capacity_free_bytes: self.free_bytes,
+            capacity_live_bytes: self.capacity.iter().map(|device| device.live_bytes).sum(),
+            metadata_used_bytes: self.metadata_used_bytes,
+            opening_us: self.opening_us,
         }
     }
 }
