@@ -22,7 +22,7 @@ from sizes_host import SparseHost
 
 PAGE = Path("docs/bench/sizes")
 FORMAT = 1
-SECONDS, QUICK_SECONDS = 100.0, 12.0
+SECONDS, QUICK_SECONDS, TURNS = 125.0, 12.0, 4.0
 SPACE_GIB = 52
 # Beside the sustained load: start, burst, death, openings, cold reads, removal. For the estimate alone.
 ROW_EXTRA_S, QUICK_ROW_EXTRA_S, FILL_S_A_GIB = 60, 16, 4
@@ -54,7 +54,9 @@ def arguments(words):
     parser.add_argument("--rows", type=names, help="only these, as keys with commas; with --sizes each of them on each size")
     parser.add_argument("--sizes", type=names, help="only these")
     parser.add_argument("--quick", action="store_true", help="small devices and short loads: about three minutes")
-    parser.add_argument("--seconds", type=float, help=f"of the sustained load, whose second half counts; some rows take up to 2.5 times it; default {SECONDS:g}, quick {QUICK_SECONDS:g}")
+    parser.add_argument("--turns", type=float, default=TURNS, help=f"of the log, by the sustained load, whose second half counts; default {TURNS:g}")
+    seconds = f"that it takes at most, some rows up to twice as many; default {SECONDS:g}, quick {QUICK_SECONDS:g}"
+    parser.add_argument("--seconds", type=float, help=seconds)
     parser.add_argument("--build", type=Path, action="append", default=[], help="a folder with programs; several are measured in turns; else built here")
     parser.add_argument("--label", action="append", default=[], help="what each build is called on the page, in their order")
     parser.add_argument("--space", type=whole, default=SPACE_GIB, metavar="GIB", help=f"that devices may take; default {SPACE_GIB}")
@@ -69,8 +71,8 @@ def arguments(words):
     except ValueError as error:
         parser.error(str(error))
     chosen.seconds = chosen.seconds or (QUICK_SECONDS if chosen.quick else SECONDS)
-    if chosen.seconds <= 2 or not chosen.chosen:
-        parser.error("there is nothing to measure: no row is both in --rows and --sizes, or --seconds is not above 2")
+    if chosen.seconds <= 4 or chosen.turns <= 0 or not chosen.chosen:
+        parser.error("there is nothing to measure: no row is both in --rows and --sizes, or --seconds is not above 4, or --turns not above 0")
     everything = not (chosen.rows or chosen.sizes or chosen.quick)
     chosen.out = (chosen.source or chosen.out or (ROOT if everything else target()) / (PAGE if everything else PAGE.name)).with_suffix(".json")
     return chosen
@@ -88,7 +90,7 @@ def named(builds, labels):
 
 
 def estimate_s(rows, builds, seconds, quick):
-    """About how long rows take."""
+    """How long rows take, about and at most: one that is fast has its turns before its time is over."""
     extra = QUICK_ROW_EXTRA_S if quick else ROW_EXTRA_S
     filling = sum(row.span_mib / 1024 * FILL_S_A_GIB for row in rows if row.filled)
     return builds * (sum(row.longer * seconds + extra for row in rows) + filling)
@@ -100,14 +102,14 @@ def command(chosen):
     words += ["--quick"] if chosen.quick else []
     words += [f"--sizes {','.join(chosen.sizes)}"] if chosen.sizes else []
     words += [f"--rows {','.join(chosen.rows)}"] if chosen.rows else []
-    return " ".join([*words, f"--seconds {chosen.seconds:g}"])
+    return " ".join([*words, f"--turns {chosen.turns:g}", f"--seconds {chosen.seconds:g}"])
 
 
 def measure(desk, chosen):
     """All rows on all builds; gives cells."""
     cells, left = [], list(chosen.chosen)
     wanted = estimate_s(left, len(chosen.builds), chosen.seconds, chosen.quick)
-    desk.say(f"{len(left)} rows, {len(chosen.builds)} builds, {chosen.seconds:g} s each: about {wanted / 60:.0f} minutes")
+    desk.say(f"{len(left)} rows, {len(chosen.builds)} builds, {chosen.seconds:g} s each: at most {wanted / 60:.0f} minutes or so")
     begin, estimated = time.monotonic(), 0.0
     for number, row in enumerate(chosen.chosen):
         turn = number % len(chosen.builds)
@@ -117,7 +119,7 @@ def measure(desk, chosen):
             try:
                 desk.say(f"{name}: {row.title}")
                 of.make()
-                values = sizes_measure.run(of, chosen.seconds * row.longer, lambda words, name=name: desk.say(f"{name}: {words}"))
+                values = sizes_measure.run(of, chosen.seconds * row.longer, chosen.turns, lambda words, name=name: desk.say(f"{name}: {words}"))
             finally:
                 of.remove()
             cells.append({"label": label, "size": row.size.key, "row": row.key, "values": {name: short(value) for name, value in values.items()}})
@@ -136,7 +138,7 @@ def run(chosen):
     """Measures; gives the result."""
     with Desk(chosen.builds[0][1], chosen.folder) as desk:
         begin, times = time.monotonic(), machine.processor_times()
-        made = desk.made(1, chosen.seconds, chosen.out.name) | {"command": command(chosen)}
+        made = desk.made(1, chosen.seconds, chosen.out.name) | {"command": command(chosen), "turns": chosen.turns}
         builds = []
         for label, programs in chosen.builds:
             for program in ("cairnd", "cairn", "cairn-bench"):

@@ -1,7 +1,8 @@
 """One row of the bench of real sizes: fill, burst, sustained load, a death with a full log, an end in order, cold reads.
 
-Promises  rates and times are those of the load's own clock; bytes are the daemon's own counts, between the middle of the sustained load and
-          its end, so that what comes before a steady state is left out
+Promises  rates and times are those of the load's own clock; bytes are the daemon's own counts, of the same time
+          a load is sustained for turns of the log and not for seconds, where the time is enough: a fast build and a slow one are then measured
+          in the same state. What comes before is left out
           what a build does not tell is None and never a number
           a load is ended, and the row with it, before the devices take more than they may
 """
@@ -21,14 +22,16 @@ from hosts import Refused
 from processes import ProcessError, die_with_parent
 from sizes_rows import GIB, MIB
 
-SEED_BURST, SEED_STEADY, SEED_DEATH = 1, 2, 3
+SEED_BURST, SEED_WARM, SEED_STEADY, SEED_DEATH = 1, 2, 3, 4
 # Of the log, in bytes of guests: with headers some 70 % of it, below the mark (75 %) from which acknowledgements are delayed.
 BURST_OF_LOG = 0.65
 BURST_S_MAX = 60
 # Of the room that is left, for the sustained load: capacity devices take 1.01 times what is destaged, and metadata come to it.
+# Where the second load begins anew, nothing counts for so long.
+RAMP_S = 1.0
 OF_ROOM = 0.6
-# At a death the log is at least as full, or the load was on for so long.
-FULL_PERMILLE, DEATH_S_MAX = 700, 20
+# At a death the log is at least as full, or as full as the load makes it: no fuller for so long.
+FULL_PERMILLE, RISES_NO_MORE_S, DEATH_S_MAX = 700, 4, 20
 DRAIN_S = 30
 COLD_S = 5
 SAMPLE_S = 1
@@ -156,7 +159,7 @@ def fill(host, program):
     host.clear()
 
 
-def run(host, seconds, say):
+def run(host, seconds, turns, say):
     """Measures the row of a host that was just made; gives its values by name."""
     program, row = host.programs / onethread.PROGRAM, host.row
     values = {"log_mib": row.logs_mib, "logs": row.load.logs, "span_mib": row.span_mib}
@@ -169,7 +172,7 @@ def run(host, seconds, say):
     written = int(BURST_OF_LOG * row.logs_mib * MIB)
     values |= burst(host, program, written)
     say(f"burst: {values['burst_iops']:,.0f} IOPS")
-    values |= sustained(host, program, seconds, values["burst_iops"], first)
+    values |= sustained(host, program, seconds, turns, first)
     say(
         f"sustained: {values['iops']:,.0f} IOPS, p99 {values['p99_ms']:.1f} ms, metadata {percent(values['metadata_of_destaged'])}, "
         f"{values['turns']:.2f} turns of the log"
@@ -198,24 +201,28 @@ def burst(host, program, written):
     return {"burst_iops": outcome.iops, "burst_p99_ms": outcome.p99_us / 1000}
 
 
-def sustained(host, program, seconds, burst_iops, first):
-    """For so long, or shorter where the burst's rate would take more than the room; the second half of it counts."""
-    room = max(host.room_bytes(), 0) * OF_ROOM
-    seconds = min(seconds, room / (burst_iops * host.row.load.block_kib * 1024))
-    running = Running(host, program, job(host.row, seconds / 2, SEED_STEADY, ramp=seconds / 2))
+def sustained(host, program, seconds, turns, first):
+    """Twice for half of so many turns of the log, half of the time at most, and what there is room for; the second time counts."""
+    logs_bytes = host.row.logs_mib * MIB
+    half_bytes = int(min(turns * logs_bytes, max(host.room_bytes(), 0) * OF_ROOM) / 2)
+    if half_bytes < 64 * MIB:
+        raise OSError(f"{host.row.size.key} {host.row.key}: no room is left for a load: more --space, or another --folder")
+    begin = time.monotonic()
+    Running(host, program, job(host.row, seconds / 2, SEED_WARM, size_bytes=half_bytes)).end()
+    before = sample(host)
+    running = Running(host, program, job(host.row, seconds / 2, SEED_STEADY, ramp=RAMP_S, size_bytes=half_bytes))
     outcome, each = running.end()
-    return {"steady_s": seconds, "iops": outcome.iops, "p99_ms": outcome.p99_us / 1000, "slowest_s_iops": min(each, default=None)} | told(
-        running.samples, running.begin + seconds / 2, first, host.row.logs_mib * MIB
-    )
+    # The last second of it may have been cut short.
+    slowest = min(each[:-1], default=None)
+    values = {"steady_s": time.monotonic() - begin, "iops": outcome.iops, "p99_ms": outcome.p99_us / 1000, "slowest_s_iops": slowest}
+    return values | told(running.samples, before, first, logs_bytes)
 
 
-def told(samples, middle, first, log_bytes):
-    """What samples say of the time after `middle`, and of all since `first`."""
-    if not samples:
-        raise ProcessError("the load ended before the daemon was asked once: take more --seconds")
-    half = [one for one in samples if one.at >= middle] or samples[-1:]
-    begin = next((one for one in reversed(samples) if one.at < middle), samples[0])
-    end = samples[-1]
+def told(half, begin, first, log_bytes):
+    """What the samples of a time that began with `begin` say of it, and of all since `first`."""
+    if not half or not begin or not first:
+        raise ProcessError("the daemon did not answer while the load was on: take more --seconds")
+    end = half[-1]
 
     def added(name, since=begin):
         return end.counters[name] - since.counters[name]
@@ -223,7 +230,7 @@ def told(samples, middle, first, log_bytes):
     guests, destaged = added("write_bytes"), added("destaged_bytes")
     capacity = added("capacity_write_destage_bytes") + added("capacity_write_clean_bytes")
     live, used = end.gauge("capacity_live_bytes"), end.gauge("metadata_used_bytes")
-    late = [one.turn_us for one in half if one.at >= middle + TURN_TOLD_S and one.turn_us is not None]
+    late = [one.turn_us for one in half if one.at >= begin.at + TURN_TOLD_S and one.turn_us is not None]
     late = late or [one.turn_us for one in half[-1:] if one.turn_us is not None]
     return {
         "turns": ratio(added("log_write_bytes", first), log_bytes),
@@ -266,11 +273,14 @@ def death(host, program):
     """SIGKILL while the load fills the log, and an opening."""
     running = Running(host, program, job(host.row, DEATH_S_MAX, SEED_DEATH))
     try:
-        end, fill_permille = time.monotonic() + DEATH_S_MAX, 0
-        while fill_permille < FULL_PERMILLE and time.monotonic() < end and running.process.poll() is None:
+        fill_permille = highest = 0
+        rose = time.monotonic()
+        while fill_permille < FULL_PERMILLE and time.monotonic() < rose + RISES_NO_MORE_S and running.process.poll() is None:
             time.sleep(0.2)
             seen = sample(host)
             fill_permille = max(gauges["log_fill_permille"] for gauges in seen.gauges) if seen else 0
+            if fill_permille > highest:
+                highest, rose = fill_permille, time.monotonic()
         if running.broken:
             raise running.broken
         host.kill()

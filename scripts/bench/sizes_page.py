@@ -208,16 +208,17 @@ def _bounds(result):
 
 
 def _method(result):
-    seconds = result["builds"][-1]["made"]["seconds"]
+    made = result["builds"][-1]["made"]
     return items(
         [
             """A real daemon, one host with the embedded directory; a disk of the size that is written, unmirrored (failures to tolerate 0), striped over all
             capacity devices; over NBD. Devices are files that are mostly holes: they take what is written and no more.""",
             f"""The log of a disk group has {gib(SIZES['4t'].log_mib)}, but where the row says another size: there so many logs of that size would not fit the
             devices, or not in the {FILL_GIB_MAX} GiB that may be written beforehand (a row with its map filled).""",
-            f"""*Burst*: {BURST_OF_LOG:.0%} of the log, from when it is empty. *Sustained*: the second half of what follows: {seconds:g} s, more for loads over many
-            logs, less where the log is small or space would end; metadata, amplification, processor and memory are of that half. *Turns*: bytes that the log took,
-            over its size, from the begin of the burst. Few turns are no steady state: what waits of the map has not been full for long.""",
+            f"""*Burst*: {BURST_OF_LOG:.0%} of the log, from when it is empty. *Sustained*: the second half of what follows: {made['turns']:g} turns of the log, for {made['seconds']:g} s at
+            most (1,500 logs: twice that; a small log: less), and for the space that there is. Metadata, amplification, processor and memory are of
+            that half. *Turns*: bytes that the log took, over its size, from the begin of the burst. With few turns the map is in no steady state yet:
+            what waits of it in memory has not been full for long.""",
             """*Longest turn*: the longest time for which the shard's thread took no new work; everybody waited for as long. What the processor was given to
             others meanwhile is in it.""",
             f"""*Opening*: from the start of the process until its disk groups are open; killed with the log as full as the load keeps it, in order after

@@ -57,7 +57,7 @@ class Load:
 
     words: str
     logs: int
-    # Its sustained part lasts so many times longer than others': until what waits of the map is full, and leaves are written.
+    # Its sustained part may last so many times longer than others': it is slow, and takes long until what waits of the map is full.
     longer: float = 1.0
     options: tuple = ()
     sequential: bool = False
@@ -75,11 +75,11 @@ LOADS = {
     "uniform-4": Load("evenly over {} logs", 4),
     "uniform-16": Load("evenly over {} logs", 16),
     "uniform-64": Load("evenly over {} logs", 64),
-    "uniform-256": Load("evenly over {} logs", 256, 1.5),
-    "uniform-1500": Load("evenly over {} logs", 1500, 2.5),
-    "zipf": Load("Zipf 0.9 over {} logs", 256, 1.5, ("--zipf=0.9",)),
+    "uniform-256": Load("evenly over {} logs", 256),
+    "uniform-1500": Load("evenly over {} logs", 1500, 2.0),
+    "zipf": Load("Zipf 0.9 over {} logs", 256, 1.0, ("--zipf=0.9",)),
     # The load takes whole per cents: 3 of them for a thirty-second.
-    "hot": Load("nine tenths on 3 % of {} logs", 256, 1.5, ("--hot=90/3",)),
+    "hot": Load("nine tenths on 3 % of {} logs", 256, 1.0, ("--hot=90/3",)),
     "sequential": Load("sequential, 128 KiB QD8, over {} logs", 64, 0.5, ("--random=0",), sequential=True),
 }
 
@@ -112,8 +112,8 @@ class Row:
 
     @property
     def longer(self):
-        """A smaller log turns faster: with an eighth of it, half of the time is plenty."""
-        return self.load.longer * max(0.4, min(1, 4 * self.log_mib / self.size.log_mib))
+        """A smaller log turns faster."""
+        return self.load.longer * max(0.25, min(1, 2 * self.log_mib / self.size.log_mib))
 
     @property
     def logs_mib(self):

@@ -39,7 +39,7 @@ VALUES = {
 def result(*cells):
     """A made-up result of cells (label, size, row, values that differ)."""
     names = dict.fromkeys(label for label, *_ in cells)
-    builds = [{"label": label, "sha256": "00", "made": {**MADE, "seconds": 100.0}} for label in names]
+    builds = [{"label": label, "sha256": "00", "made": {**MADE, "seconds": 100.0, "turns": 4.0}} for label in names]
     return {
         "format": sizes.FORMAT,
         "builds": builds,
@@ -84,7 +84,7 @@ class Rows(unittest.TestCase):
 
     def test_the_command_on_the_page_has_no_folder(self):
         words = ["--sizes", "4t", "--build", "/somewhere/programs", "--label", "before", "--folder", "/else"]
-        self.assertEqual(sizes.command(sizes.arguments(words)), "python3 scripts/bench/sizes.py --sizes 4t --seconds 100")
+        self.assertEqual(sizes.command(sizes.arguments(words)), "python3 scripts/bench/sizes.py --sizes 4t --turns 4 --seconds 125")
 
 
 class Space(unittest.TestCase):
@@ -108,10 +108,10 @@ class Samples(unittest.TestCase):
         counters["metadata_write_bytes"] = destaged * MIB // 4 if at > 50 else 0
         return Sample(at, counters, [{"log_fill_permille": 700, **gauges}], turn, 100.0 + at, at / 10)
 
-    def test_bytes_are_those_of_the_second_half_and_turns_those_of_all(self):
+    def test_bytes_are_those_of_what_counts_and_turns_those_of_all(self):
         samples = [self.sample(at, 10 * at) for at in (10, 40, 60, 100)]
-        told = sizes_measure.told(samples, 50, self.sample(0, 0), 500 * MIB)
-        # From the sample before the middle: 600 MiB destaged, and a quarter of 1,000 as metadata.
+        told = sizes_measure.told(samples[2:], samples[1], self.sample(0, 0), 500 * MIB)
+        # From the begin of the second half: 600 MiB destaged, and a quarter of 1,000 as metadata.
         self.assertAlmostEqual(told["metadata_of_destaged"], 250 / 600)
         self.assertAlmostEqual(told["turns"], 2)
         self.assertAlmostEqual(told["half_turns"], 1.2)
@@ -124,10 +124,10 @@ class Samples(unittest.TestCase):
     def test_what_a_build_tells_becomes_figures(self):
         gauges = {"capacity_live_bytes": 4096 * 1000, "metadata_used_bytes": 30000}
         turns = {60: 900_000, 85: 7_000, 100: 5_000}
-        samples = [self.sample(at, at, turns.get(at, 0), **gauges) for at in (10, 40, 60, 85, 100)]
-        told = sizes_measure.told(samples, 50, self.sample(0, 0), MIB)
+        samples = [self.sample(at, at, turns.get(at, 0), **gauges) for at in (10, 50, 60, 85, 100)]
+        told = sizes_measure.told(samples[2:], samples[1], self.sample(0, 0), MIB)
         self.assertEqual(told["metadata_a_block"], 30)
-        # What is told at 60 may be of before the middle.
+        # What is told at 60 may be of before.
         self.assertEqual(told["longest_turn_ms"], 7)
 
     def test_loads_of_a_row(self):
