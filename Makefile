@@ -13,12 +13,13 @@
 #   make last-batches  2,000 times all hosts die and a bit of the end of one log is flipped (docs/adr/0022); an hour beside other work
 #   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
+#   make bench-sizes  docs/bench/sizes.md: devices of up to 4 TiB, ten of them at once, as files that are mostly holes; an hour; ARGS=--quick: three minutes
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches demo sim canaries fuzz bench bench-failures bench-scaling verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches demo sim canaries fuzz bench bench-failures bench-scaling bench-sizes verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -62,6 +63,9 @@ bench: setup
 
 bench-failures: setup
 	@python3 scripts/bench/failures.py $(ARGS)
+
+bench-sizes: setup
+	@python3 scripts/bench/sizes.py $(ARGS)
 
 bench-scaling: setup
 	$(CARGO) build --release --locked -p cairn-cluster

@@ -73,7 +73,7 @@ class Desk:
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "version": version,
             "commit": commit + (" with changes" if changed else ""),
-            "sha256": hashlib.sha256((self.programs / "cairnd").read_bytes()).hexdigest()[:16],
+            "sha256": digest(self.programs / "cairnd"),
             "command": shlex.join(["python3", _name(sys.argv[0]), *sys.argv[1:]]),
             "machine": machine.describe(),
             "tools": ", ".join(tool.split(" (")[0] for tool in tools),
@@ -98,6 +98,11 @@ def _name(program):
     """A program of this folder as it is called from the root of the tree."""
     path = Path(program).resolve()
     return "scripts/bench" if path.name in ("bench", "__main__.py") else f"scripts/bench/{path.name}"
+
+
+def digest(program):
+    """What tells a program from another build of it."""
+    return hashlib.sha256(program.read_bytes()).hexdigest()[:16]
 
 
 def target():

@@ -46,6 +46,10 @@ pub trait Env: Clone + 'static {
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
     /// Runs `job` on a thread of its own (in the simulator: at once, as one instant).
     fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T>;
+    /// The longest time, of late, that this host's thread was at work without taking new work; zero where work takes no time.
+    fn turn_longest(&self) -> Duration {
+        Duration::ZERO
+    }
     /// A random word: for ids, jitter, spreading.
     fn random_u64(&self) -> u64;
 

@@ -9,6 +9,8 @@ measures! {
         peers_up: Count,
         /// Disks that it owns.
         disks_owned: Count,
+        /// The longest time in the last 15 to 30 seconds that its thread took no new work, as it was at work.
+        turn_longest_us: Microseconds,
     }
 }
 
@@ -81,6 +83,8 @@ measures! {
         capacity_usable_bytes: Bytes,
         /// Of which may still be written or reserved.
         capacity_free_bytes: Bytes,
+        /// Bytes of blocks that are mapped on capacity devices: what was destaged and is not overwritten, trimmed or deleted.
+        capacity_live_bytes: Bytes,
         /// Bytes of the metadata region of the cache device.
         metadata_bytes: Bytes,
         /// Of which in use: the file of rows and the pages of the block map.
@@ -89,6 +93,8 @@ measures! {
         map_waiting_blocks: Count,
         /// Changes of the block map that are kept until they are in pages.
         map_kept_blocks: Count,
+        /// How long the disk group took to open: its metadata and its log were read.
+        opening_us: Microseconds,
     }
 }
 
@@ -133,6 +139,8 @@ measures! {
         metadata_row_bytes: Bytes,
         /// Bytes written to the metadata region of the cache device: pages around those rows.
         metadata_write_bytes: Bytes = "metadata",
+        /// Reads of the metadata region of the cache device: pages of the map that are not in memory, and rows, most of them when it is opened.
+        metadata_reads: Count,
         /// Pages of the block map that were read from the cache device.
         map_pages_read: Count,
         /// Pages of the block map that were written; their bytes are among those of the metadata.

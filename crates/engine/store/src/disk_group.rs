@@ -67,6 +67,7 @@ pub(crate) struct Inner<E: Env> {
     pub host: HostId,
     pub open_count: u64,
     pub opened_unix_ms: u64,
+    pub opening: Duration,
     /// The cache device's first.
     pub device_ids: Vec<DeviceId>,
     pub cache: E::Disk,
@@ -331,6 +332,7 @@ impl<E: Env> DiskGroup<E> {
         StoreStats {
             disk_group: inner.id,
             opened_unix_ms: inner.opened_unix_ms,
+            opening_us: inner.opening.as_micros() as u64,
             cache: inner.cache_stats(&state),
             capacity,
             log_bytes,
@@ -356,6 +358,7 @@ impl<E: Env> DiskGroup<E> {
             counters: StoreCounters {
                 metadata_write_bytes: inner.meta.written_bytes()
                     + state.counters.map_pages_written * cairn_format::MAP_PAGE_BYTES as u64,
+                metadata_reads: inner.meta.reads() + state.counters.map_pages_read,
                 ..state.counters
             },
             stopped: state.life.stopped().map(ToString::to_string),

@@ -40,6 +40,8 @@ pub(crate) trait Meta: Send + Sync + 'static {
     fn commit(&self, batch: Batch) -> Result<(), MetaError>;
     /// Bytes written to the device since it was opened.
     fn written_bytes(&self) -> u64;
+    /// Reads of the device since it was opened.
+    fn reads(&self) -> u64;
     /// What the device said when it first failed a write or a flush.
     fn device_error(&self) -> Option<DiskError>;
     /// How the region is divided between its file and pages of the block map.
@@ -57,9 +59,16 @@ pub(crate) struct RedbMeta {
     failed: AtomicBool,
     panicked: AtomicBool,
     disk: Slot,
-    written: Arc<AtomicU64>,
+    traffic: Arc<Traffic>,
     said: Said,
     room: Room,
+}
+
+/// What went between the store and the device.
+#[derive(Default)]
+struct Traffic {
+    written_bytes: AtomicU64,
+    reads: AtomicU64,
 }
 
 /// The first error of a device.
@@ -72,8 +81,8 @@ fn fail(error: impl std::fmt::Display) -> MetaError {
 impl RedbMeta {
     /// Makes an empty store in the region; what was there is gone.
     pub fn create(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<(), MetaError> {
-        let (disk, len, written, said) = (slot(disk), Mutex::new(0), Arc::default(), Said::default());
-        let backend = Region { disk, offset, room: Room::new(region_bytes), len, written, said };
+        let (disk, len, traffic, said) = (slot(disk), Mutex::new(0), Arc::default(), Said::default());
+        let backend = Region { disk, offset, room: Room::new(region_bytes), len, traffic, said };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
         let database = Self::build(backend)?;
@@ -89,15 +98,15 @@ impl RedbMeta {
             return Err(MetaError("the metadata region is empty".into()));
         }
         let disk = slot(disk);
-        let (written, said) = (Arc::<AtomicU64>::default(), Said::default());
+        let (traffic, said) = (Arc::<Traffic>::default(), Said::default());
         let room = Room::new(region_bytes);
         room.set_file(HEAD_BYTES + len);
-        let (len, of_region) = (Mutex::new(len), (disk.clone(), written.clone(), said.clone()));
-        let (of_disk, of_written, of_said) = of_region;
-        let backend = Region { disk: of_disk, offset, room: room.clone(), len, written: of_written, said: of_said };
+        let (len, of_region) = (Mutex::new(len), (disk.clone(), traffic.clone(), said.clone()));
+        let (of_disk, of_traffic, of_said) = of_region;
+        let backend = Region { disk: of_disk, offset, room: room.clone(), len, traffic: of_traffic, said: of_said };
         let database = Some(without_panic(|| Self::build(backend))?);
         let (failed, panicked) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { database, failed, panicked, disk, written, said, room })
+        Ok(Self { database, failed, panicked, disk, traffic, said, room })
     }
 
     /// Whether `found` is of all rows that are there, but for leaves of the map: their number and sum are those that every commit
@@ -174,7 +183,11 @@ impl Meta for RedbMeta {
     }
 
     fn written_bytes(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+        self.traffic.written_bytes.load(Ordering::Relaxed)
+    }
+
+    fn reads(&self) -> u64 {
+        self.traffic.reads.load(Ordering::Relaxed)
     }
 
     fn device_error(&self) -> Option<DiskError> {
@@ -318,7 +331,7 @@ struct Region {
     offset: u64,
     room: Room,
     len: Mutex<u64>,
-    written: Arc<AtomicU64>,
+    traffic: Arc<Traffic>,
     said: Said,
 }
 
@@ -355,7 +368,7 @@ impl Region {
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.disk()?.write_at(offset, data).map_err(|error| self.note(error))?;
-        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.traffic.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(())
     }
     fn note(&self, error: DiskError) -> io::Error {
@@ -377,6 +390,7 @@ impl StorageBackend for Region {
     }
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
         let at = self.check(offset, out.len())?;
+        self.traffic.reads.fetch_add(1, Ordering::Relaxed);
         self.disk()?.read_at(at, out).map_err(io::Error::other)
     }
     fn set_len(&self, len: u64) -> Result<(), io::Error> {

@@ -84,6 +84,7 @@ impl<E: Env> DiskGroup<E> {
         expect: Expect,
         options: &OpenOptions,
     ) -> Result<Self, StoreError> {
+        let began = env.now();
         let (mut superblock, regions, ids) = open_cache(&env, &cache, expect).await?;
         let capacity = open_capacities(&env, &devices, &superblock, &ids, &regions, options.accept_missing).await?;
         let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
@@ -108,6 +109,7 @@ impl<E: Env> DiskGroup<E> {
         let writer = Rc::new(Flag::default());
         let inner = Rc::new(Inner {
             opened_unix_ms: env.unix_ms(),
+            opening: env.now().since(began),
             env,
             id: superblock.disk_group,
             cluster: superblock.cluster,

@@ -73,6 +73,8 @@ pub struct StoreStats {
     pub disk_group: DiskGroupId,
     /// When it was opened, in milliseconds since 1970: counters begin there.
     pub opened_unix_ms: u64,
+    /// How long opening took, in microseconds.
+    pub opening_us: u64,
     /// The cache device.
     pub cache: DeviceStats,
     /// The capacity devices, by index.
@@ -143,6 +145,8 @@ impl StoreStats {
             metadata_used_bytes: self.metadata_used_bytes,
             map_waiting_blocks: self.map_waiting_blocks,
             map_kept_blocks: self.map_kept_blocks,
+            capacity_live_bytes: self.capacity.iter().map(|device| device.live_bytes).sum(),
+            opening_us: self.opening_us,
         }
     }
 }

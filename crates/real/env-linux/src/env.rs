@@ -212,6 +212,10 @@ impl Env for LinuxEnv {
         })
     }
 
+    fn turn_longest(&self) -> Duration {
+        self.0.host.turn_longest()
+    }
+
     fn random_u64(&self) -> u64 {
         let mut pool = self.0.random.borrow_mut();
         if pool.is_empty() {

@@ -16,7 +16,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     task::{Context, Poll, Wake, Waker},
@@ -30,6 +30,7 @@ use tokio::{runtime, task::LocalSet, time};
 use crate::{
     Host, LinuxEnv,
     io::{Backend, InFlight},
+    longest::Longest,
     patience::Patience,
     ring::{self, Ring},
     threads::Threads,
@@ -90,6 +91,7 @@ pub struct Executor {
 pub(crate) struct ExecutorLink {
     commands: Mutex<Vec<Command>>,
     waker: AtomicWaker,
+    turn_longest_ns: AtomicU64,
 }
 
 type Start = Box<dyn FnOnce(&Backend) -> HostSlot + Send>;
@@ -104,6 +106,10 @@ impl ExecutorLink {
     fn send(&self, command: Command) {
         self.commands.lock().unwrap().push(command);
         self.waker.wake();
+    }
+    /// The longest turn of late.
+    pub fn turn_longest(&self) -> Duration {
+        Duration::from_nanos(self.turn_longest_ns.load(Ordering::Relaxed))
     }
     /// Ends the host of this key as if its process had been killed.
     pub fn kill(&self, key: u64) {
@@ -251,6 +257,7 @@ struct Turns {
     /// Runs while a host that ended waits for work that others still hold.
     recheck: Option<Pin<Box<time::Sleep>>>,
     patience: Patience,
+    longest: Longest,
     /// When the last turn that had work was over.
     idle_since: Instant,
     woken: Arc<Woken>,
@@ -291,6 +298,7 @@ impl Turns {
             stopping: false,
             recheck: None,
             patience,
+            longest: Longest::new(Instant::now()),
             idle_since: Instant::now(),
             hosts_waker: woken.clone().into(),
             woken,
@@ -375,9 +383,13 @@ impl Future for Turns {
                 cx.waker().wake_by_ref();
             }
         }
+        let ended = Instant::now();
+        if let Some(longest) = this.longest.took(began, ended.duration_since(began)) {
+            this.link.turn_longest_ns.store(longest.as_nanos() as u64, Ordering::Relaxed);
+        }
         if worked {
             this.patience.on_work(began.duration_since(this.idle_since));
-            this.idle_since = Instant::now();
+            this.idle_since = ended;
         }
         // A device tells when it is done, and takes longer than a look: where devices are emulated, looking slows them down.
         let nothing_under_way = this.slots.iter().all(|slot| slot.in_flight.is_idle());

@@ -12,6 +12,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use cairn_env::NetEvent;
@@ -123,6 +124,12 @@ impl HostShared {
 
     pub fn remove_peer(&self, peer: HostId) {
         self.net.send(Command::RemovePeer(peer));
+    }
+
+    /// The longest turn of its thread of late.
+    pub fn turn_longest(&self) -> Duration {
+        let place = self.place.lock().expect("nothing panics here");
+        place.as_ref().map_or(Duration::ZERO, |(link, _)| link.turn_longest())
     }
 
     fn kill(&self) {

@@ -19,6 +19,7 @@ mod fabric;
 mod host;
 mod inbox;
 mod io;
+mod longest;
 mod medium;
 mod net;
 mod occupant;

@@ -159,7 +159,7 @@ fn host_counters(host: &Host, groups: &[DiskGroup]) -> HostCounters {
         unix_ms: 1_800_000_060_000,
         guests,
         owner: OwnerCounters::default(),
-        gauges: HostGauges { peers_up: 2, disks_owned: u64::from(number == 1) },
+        gauges: HostGauges { peers_up: 2, disks_owned: u64::from(number == 1), ..HostGauges::default() },
         disks: vec![disk],
         disk_groups: groups.iter().filter(|g| g.host == host.id).map(group).collect(),
     }

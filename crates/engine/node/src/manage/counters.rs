@@ -50,6 +50,7 @@ impl<E: Env> Node<E> {
         let gauges = v1::HostGauges {
             peers_up: self.peers_up().len() as u64,
             disks_owned: inner.objects.all_owned().len() as u64,
+            turn_longest_us: inner.env.turn_longest().as_micros() as u64,
         };
         v1::HostCounters {
             host: self.me(),

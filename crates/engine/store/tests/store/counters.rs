@@ -13,6 +13,10 @@ fn taken(rig: &Rig) -> (u64, u64) {
     (bytes("cache"), bytes("capacity-0") + bytes("capacity-1"))
 }
 
+fn cache_bytes(rig: &Rig) -> u64 {
+    cairn_env::Disk::len_bytes(&rig.host.disk("cache"))
+}
+
 fn counters(group: &Group) -> StoreCounters {
     group.stats().counters
 }
@@ -60,6 +64,10 @@ fn every_byte_is_counted_where_it_goes() {
     assert!(drained.capacity_write_destage_bytes > 40 * BLOCK, "a run has a header");
     assert_eq!(taken(&rig).1, capacity + to_capacity(&drained));
     assert_eq!(group.stats().log_used_bytes, 0);
+    let gauges = group.stats().gauges();
+    assert_eq!(gauges.capacity_live_bytes, 40 * BLOCK);
+    assert!((4096..cache_bytes(&rig)).contains(&gauges.metadata_used_bytes), "{}", gauges.metadata_used_bytes);
+    assert!(drained.metadata_reads > 0 && gauges.opening_us > 0);
 
     rig.read(&group, 1, 12, 20).unwrap();
     let from_capacity = counters(&group);
