@@ -23,5 +23,5 @@ if [[ -z ${CAIRN_PREVIOUS_BIN:-} ]]; then
     (cd "$source" && CARGO_TARGET_DIR=../build "$cargo" build --release --locked -p cairnd -p cairn-cli)
     export CAIRN_PREVIOUS_BIN=$PWD/target/previous/build/release
 fi
-"$cargo" build --release --locked -p cairnd -p cairn-cli
-"$cargo" test --release --locked -p cairn-e2e --test upgrade -- --ignored --nocapture
+"$cargo" build --release --locked -p cairnd -p cairn-cli -p cairn-e2e --bin cairnd --bin cairn --bin upgrade
+"$target/release/upgrade"

@@ -102,6 +102,8 @@ fn may_import(from: &Package, to: &Package) -> Result<(), &'static str> {
             matches!((from_room, to_room), ("iscsi" | "vhost-user", "scsi"))
         }
         ("real", "base") => true,
+        // Who may be connected with whom is decided there, for simulated links as well.
+        ("real", "pure") => to_room == "upgrade",
         ("real", "engine") => to_room == "directory",
         // What the CLI needs of a cluster is in the API; offline it reads devices through their format.
         ("apps", "base" | "pure") => true,

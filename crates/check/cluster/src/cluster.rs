@@ -19,7 +19,7 @@ use cairn_faults::Moment;
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, GroupStore, Node, Outside};
 use cairn_object::{DiskClient, ObjectEvent};
 use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
-use cairn_types::{ClusterId, Epoch, HostId, ObjectId, Policy};
+use cairn_types::{Epoch, HostId, ObjectId, Policy};
 use cairn_volume::Session;
 use futures::{
     channel::oneshot,
@@ -29,22 +29,16 @@ use futures::{
 use crate::{
     directory::{TroubledWay, way_to},
     model::Model,
-    options::node_options,
+    options::{CLUSTER, node_options},
     release::Release,
-    shape::{DiskShape, REPAIR_DELAY_MS, Shape},
+    shape::{DiskShape, Shape},
 };
 
-pub use crate::shape::LOG_SEGMENT_BYTES;
+pub use crate::{
+    options::{ABSENT_AFTER, LEASE, PATIENCE, REPAIR_DELAY},
+    shape::LOG_SEGMENT_BYTES,
+};
 
-pub(crate) const CLUSTER: ClusterId = ClusterId(0xC1);
-/// The lease of simulated clusters: the product's default.
-pub const LEASE: Duration = Duration::from_secs(2);
-/// Short, so that a run sees repairs.
-pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
-/// Short too.
-pub const ABSENT_AFTER: Duration = Duration::from_secs(5);
-/// How long a guest's request waits in these clusters.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 const LOG_LINES: usize = 600;
 
 /// A front end's handle of a disk.

@@ -1,18 +1,27 @@
 //! What simulated hosts are made with: small devices, short delays, the product's lease.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use cairn_directory::{HostEntry, Name};
 use cairn_node::NodeOptions;
 use cairn_object::{LeaseOptions, ObjectOptions};
 use cairn_store::{FormatOptions, OpenOptions, RunningOptions};
-use cairn_types::HostId;
+use cairn_types::{ClusterId, HostId};
 
 use crate::{
-    cluster::{ABSENT_AFTER, CLUSTER, LEASE, LOG_SEGMENT_BYTES, PATIENCE, REPAIR_DELAY},
     release::Release,
-    shape::Shape,
+    shape::{LOG_SEGMENT_BYTES, REPAIR_DELAY_MS, Shape},
 };
+
+pub(crate) const CLUSTER: ClusterId = ClusterId(0xC1);
+/// The lease of simulated clusters: the product's default.
+pub const LEASE: Duration = Duration::from_secs(2);
+/// Short, so that a run sees repairs.
+pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
+/// Short too.
+pub const ABSENT_AFTER: Duration = Duration::from_secs(5);
+/// How long a guest's request waits in these clusters.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Outcomes that a component remembers, at most: all slots of all sessions that 24 guests come to, and few more.
 const OUTCOMES_MAX: usize = 128;

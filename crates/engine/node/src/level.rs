@@ -5,29 +5,13 @@
 //!             V3  a build that does not speak the level stops serving, in words
 //! Not here    the decisions (`upgrade`), how administrators see and raise it (`manage::upgrade`)
 
-use std::cell::RefCell;
-
 use cairn_env::Env;
 use cairn_store::{DiskGroup, Needs, OpenOptions};
 use cairn_types::{Canary, Feature, Level};
 use cairn_upgrade::may_start;
 use cairn_wire::Facts;
-use futures::channel::oneshot;
 
 use crate::node::Node;
-
-/// Tells once that the cluster has outgrown this build.
-pub(crate) struct Outgrown {
-    tell: RefCell<Option<oneshot::Sender<String>>>,
-    hear: RefCell<Option<oneshot::Receiver<String>>>,
-}
-
-impl Default for Outgrown {
-    fn default() -> Self {
-        let (tell, hear) = oneshot::channel();
-        Self { tell: RefCell::new(Some(tell)), hear: RefCell::new(Some(hear)) }
-    }
-}
 
 impl<E: Env> Node<E> {
     /// The level that this host takes the cluster for: what it may send and write ([`Level::has`]). Stores are told it when they are
@@ -38,11 +22,7 @@ impl<E: Env> Node<E> {
 
     /// Resolves, with the reason, when the cluster is at a level that this build does not speak: the host is to stop.
     pub async fn outgrown(&self) -> String {
-        let hear = self.inner.outgrown.hear.borrow_mut().take();
-        match hear {
-            Some(hear) => hear.await.unwrap_or_default(),
-            None => std::future::pending().await,
-        }
+        self.inner.outgrown.heard().await
     }
 
     pub(crate) fn begin_with_level(&self) {
@@ -68,9 +48,8 @@ impl<E: Env> Node<E> {
                 self.level_is_now();
             }
             Err(why) => {
-                if let Some(tell) = inner.outgrown.tell.borrow_mut().take() {
-                    inner.outside.warn(why.clone());
-                    let _ = tell.send(why);
+                if inner.outgrown.tell(&why) {
+                    inner.outside.warn(why);
                 }
             }
         }

@@ -14,6 +14,7 @@ mod groups;
 mod level;
 mod manage;
 mod node;
+mod outgrown;
 mod outside;
 mod picture;
 mod reconcile;

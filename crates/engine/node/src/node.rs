@@ -18,7 +18,7 @@ use cairn_wire::{HostSummary, Message, Request, decode};
 use crate::{
     adapter::GroupStore,
     closed_group::ClosedGroup,
-    level::Outgrown,
+    outgrown::Outgrown,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
 };

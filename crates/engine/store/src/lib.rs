@@ -8,8 +8,8 @@
 //!
 //! Memory: the index (`index.rs`); the region table and bits (100 bytes per MiB touched); map cache and read cache (options); the
 //! metadata page cache (32 MiB); the blocks of two destage rounds (32 MiB). Entries of the map that wait (`shards.rs`): 24 bytes for
-//! each of 128 blocks of capacity. Where the map is in rows yet, deltas (`deltas.rs`) take about 50 bytes for each block that the log
-//! has room for, 512 MiB at most. The index bounds the log: one that is asked for is refused above 37.2 GiB.
+//! each of 128 blocks of capacity. Where the map is in rows yet, deltas (`deltas.rs`) wait: about 50 bytes for each block of the
+//! log, 512 MiB at most. The index bounds the log: one that is asked for is refused above 37.2 GiB.
 #![forbid(unsafe_code)]
 
 mod admission;
