@@ -37,6 +37,8 @@ dist: setup
 		$(CARGO) build --profile dist --locked -p cairnd -p cairn-cli -p cairn-bench
 
 packages: dist
+	@! grep -laF -e "$(CURDIR)/" -e "$(or $(CARGO_HOME),$(HOME)/.cargo)/" $(foreach name,cairnd cairn cairn-bench,$(TARGET)/dist/$(name)) || \
+		{ echo "packages: these programs tell where they were built: see dist in Makefile" >&2; exit 1; }
 	@scripts/packages/make.sh $(TARGET)/dist $(TARGET)/packages
 
 test: setup
