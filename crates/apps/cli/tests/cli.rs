@@ -62,7 +62,6 @@ fn tables_for_people() {
         "disk latency wounded --seconds 1",
         "cache clear --host host-1",
         "cache clear --disk-group 00000020 --wait 5",
-        "version",
     ];
     let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
     insta::assert_snapshot!("tables", all.join("\n"));
@@ -336,4 +335,35 @@ fn help_names_every_noun() {
     let Ran(code, out, _) = cairn_at("http://127.0.0.1:1", "--help");
     assert_eq!(code, 0);
     insta::assert_snapshot!("help", out);
+}
+
+/// The version, and behind it the commit where there is one: other bytes in every build, so in no snapshot.
+#[test]
+fn the_release_is_told() {
+    let Ran(code, flag, _) = cairn_at("http://127.0.0.1:1", "--version");
+    let Ran(_, noun, _) = cairn_at("http://127.0.0.1:1", "version");
+    assert_eq!((code, &flag), (0, &noun));
+    let number = format!("cairn {}", env!("CARGO_PKG_VERSION"));
+    let rest = flag.trim_end().strip_prefix(&number).unwrap_or_else(|| panic!("{flag:?} is not {number}"));
+    let commit = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')')).map(|c| c.trim_end_matches("-dirty"));
+    let hash = |commit: &str| commit.len() >= 12 && commit.bytes().all(|b| b.is_ascii_hexdigit());
+    assert!(rest.is_empty() || commit.is_some_and(hash), "{flag:?}");
+}
+
+/// Each command of the page of commands has a man page, but for those that `cairn-bench` carries out.
+#[test]
+fn every_command_has_a_man_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Ran(code, _, err) = cairn_at("http://127.0.0.1:1", &format!("manual {}", folder.path().display()));
+    assert_eq!(code, 0, "{err}");
+    let Ran(_, page, _) = cairn_at("http://127.0.0.1:1", "reference");
+    let mut seen = 0;
+    for row in page.lines().filter_map(|line| line.strip_prefix("| `cairn ")) {
+        let words = row.split([' ', '`']).take_while(|w| w.starts_with(|c: char| c.is_ascii_lowercase()));
+        let name = format!("cairn-{}", words.collect::<Vec<_>>().join("-"));
+        let elsewhere = name.starts_with("cairn-bench-") && !name.starts_with("cairn-bench-calc-");
+        assert_eq!(folder.path().join(format!("{name}.1")).exists(), !elsewhere, "{name}");
+        seen += 1;
+    }
+    assert!(seen > 30, "{seen} commands");
 }
