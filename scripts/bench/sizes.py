@@ -54,6 +54,7 @@ def arguments(words):
     parser.add_argument("--rows", type=names, help="only these, as keys with commas; with --sizes each of them on each size")
     parser.add_argument("--sizes", type=names, help="only these")
     parser.add_argument("--quick", action="store_true", help="small devices and short loads: about three minutes")
+    parser.add_argument("--log", type=whole, default=0, metavar="MIB", help="of each log at most: the same loads in logs, sooner over")
     parser.add_argument("--turns", type=float, default=TURNS, help=f"of the log, by the sustained load, whose second half counts; default {TURNS:g}")
     seconds = f"that it takes at most, some rows up to twice as many; default {SECONDS:g}, quick {QUICK_SECONDS:g}"
     parser.add_argument("--seconds", type=float, help=seconds)
@@ -66,14 +67,14 @@ def arguments(words):
     parser.add_argument("--from", dest="source", type=Path, metavar="RESULT.json", help="measure nothing: write this result's page anew")
     chosen = parser.parse_args(words)
     try:
-        chosen.chosen = sizes_rows.selected(chosen.sizes, chosen.rows, chosen.quick)
+        chosen.chosen = sizes_rows.selected(chosen.sizes, chosen.rows, chosen.quick, chosen.log)
         chosen.builds = named(chosen.build, chosen.label)
     except ValueError as error:
         parser.error(str(error))
     chosen.seconds = chosen.seconds or (QUICK_SECONDS if chosen.quick else SECONDS)
     if chosen.seconds <= 4 or chosen.turns <= 0 or not chosen.chosen:
         parser.error("there is nothing to measure: no row is both in --rows and --sizes, or --seconds is not above 4, or --turns not above 0")
-    everything = not (chosen.rows or chosen.sizes or chosen.quick)
+    everything = not (chosen.rows or chosen.sizes or chosen.quick or chosen.log)
     chosen.out = (chosen.source or chosen.out or (ROOT if everything else target()) / (PAGE if everything else PAGE.name)).with_suffix(".json")
     return chosen
 
@@ -102,6 +103,7 @@ def command(chosen):
     words += ["--quick"] if chosen.quick else []
     words += [f"--sizes {','.join(chosen.sizes)}"] if chosen.sizes else []
     words += [f"--rows {','.join(chosen.rows)}"] if chosen.rows else []
+    words += [f"--log {chosen.log}"] if chosen.log else []
     return " ".join([*words, f"--turns {chosen.turns:g}", f"--seconds {chosen.seconds:g}"])
 
 
@@ -122,7 +124,8 @@ def measure(desk, chosen):
                 values = sizes_measure.run(of, chosen.seconds * row.longer, chosen.turns, lambda words, name=name: desk.say(f"{name}: {words}"))
             finally:
                 of.remove()
-            cells.append({"label": label, "size": row.size.key, "row": row.key, "values": {name: short(value) for name, value in values.items()}})
+            values = {name: short(value) for name, value in values.items()}
+            cells.append({"label": label, "size": row.size.key, "row": row.key, "log_mib": row.log_mib, "values": values})
             estimated += estimate_s([row], 1, chosen.seconds, chosen.quick)
             took = time.monotonic() - begin
             desk.say(f"{name}: done; about {(wanted - estimated) * took / estimated / 60:.0f} minutes left")
@@ -159,7 +162,7 @@ def added(earlier, later):
     """Both together: a row of a build that both have is the later one's. A build that was measured twice stands twice, while both have rows."""
 
     def key(cell):
-        return cell["label"], cell["size"], cell["row"]
+        return cell["label"], cell["size"], cell["row"], cell["log_mib"]
 
     known = {key(cell) for cell in later["cells"]}
     cells = [*(cell for cell in earlier["cells"] if key(cell) not in known), *later["cells"]]

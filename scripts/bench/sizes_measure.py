@@ -25,7 +25,7 @@ from sizes_rows import GIB, MIB
 SEED_BURST, SEED_WARM, SEED_STEADY, SEED_DEATH = 1, 2, 3, 4
 # Of the log, in bytes of guests: with headers some 70 % of it, below the mark (75 %) from which acknowledgements are delayed.
 BURST_OF_LOG = 0.65
-BURST_S_MAX = 60
+BURST_S_MAX = 240
 # Of the room that is left, for the sustained load: capacity devices take 1.01 times what is destaged, and metadata come to it.
 # Where the second load begins anew, nothing counts for so long.
 RAMP_S = 1.0

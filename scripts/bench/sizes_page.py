@@ -129,11 +129,11 @@ def _of_size(result, size):
     order = {key: number for number, key in enumerate([*plan, *(key for key in every_key() if key not in plan)])}
     builds = labels(result)
     own = [cell for cell in result["cells"] if cell["size"] == size]
-    return sorted(own, key=lambda cell: (order.get(cell["row"], len(order)), builds.index(cell["label"])))
+    return sorted(own, key=lambda cell: (order.get(cell["row"], len(order)), -cell["log_mib"], builds.index(cell["label"])))
 
 
 def _title(cell):
-    return Row(SIZES[cell["size"]], cell["row"]).title
+    return Row(SIZES[cell["size"]], cell["row"], cell["log_mib"]).title
 
 
 def _table(result, cells):
@@ -142,9 +142,9 @@ def _table(result, cells):
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     before = None
     for cell in cells:
-        title = _title(cell) if cell["row"] != before else ""
-        before = cell["row"]
-        told = [title, *([cell["label"]] if several else []), *(column(cell["values"]) for _, column in COLUMNS)]
+        title = _title(cell)
+        told = [title if title != before else "", *([cell["label"]] if several else []), *(column(cell["values"]) for _, column in COLUMNS)]
+        before = title
         lines.append(f"| {' | '.join(told)} |")
     return lines
 
@@ -154,8 +154,8 @@ def _ratios(result, cells):
     if len(labels(result)) != 2:
         return []
     first, second = labels(result)
-    by_key = {(cell["row"], cell["label"]): cell["values"] for cell in cells}
-    rows = [row for row in dict.fromkeys(cell["row"] for cell in cells) if {(row, first), (row, second)} <= by_key.keys()]
+    by_key = {(_title(cell), cell["label"]): cell["values"] for cell in cells}
+    rows = [row for row in dict.fromkeys(map(_title, cells)) if {(row, first), (row, second)} <= by_key.keys()]
     if not rows:
         return []
     lines = ["", f"Ratios, {second} / {first}:", "", f"| row | {' | '.join(head for head, _ in RATIOS)} |", "|---" * (len(RATIOS) + 1) + "|"]

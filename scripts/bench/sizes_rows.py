@@ -90,6 +90,8 @@ class Row:
 
     size: Size
     key: str
+    # Of each log, at most; 0: the default of the size.
+    log_mib_max: int = 0
 
     @property
     def filled(self):
@@ -105,7 +107,7 @@ class Row:
         room_gib = self.size.capacity_gib * USED_AT_MOST
         if self.filled:
             room_gib = min(room_gib, FILL_GIB_MAX)
-        log_mib = self.size.log_mib
+        log_mib = self.log_mib_max or self.size.log_mib
         while log_mib * self.size.groups * self.load.logs > room_gib * 1024:
             log_mib //= 2
         return log_mib
@@ -162,7 +164,7 @@ def every_key():
     return [*LOADS, *(key + FILLED for key in LOADS)]
 
 
-def selected(sizes, keys, quick=False):
+def selected(sizes, keys, quick=False, log_mib=0):
     """The rows of these sizes and keys; where one of both is None, those that the plan has of the other. ValueError for a name that is none."""
     for names, known, what in ((sizes, SIZES, "size"), (keys, every_key(), "row")):
         for name in names or ():
@@ -176,10 +178,11 @@ def selected(sizes, keys, quick=False):
         rows = of_plan or [row for row in planned(QUICK) if row.size.key in sizes]
     elif keys is not None:
         rows = [row for row in rows if row.key in keys]
+    rows = [Row(row.size, row.key, log_mib) for row in rows]
     for row in rows:
         if row.log_mib < LOG_MIB_MIN:
             raise ValueError(
-                f"{row.key} on {row.size.key}: {row.load.logs} logs that are written beforehand would be of less than {LOG_MIB_MIN} MiB each, "
-                f"as at most {FILL_GIB_MAX} GiB are: it takes a tool that fills the map itself, which is not there yet"
+                f"{row.key} on {row.size.key}: {row.load.logs} logs would be of less than {LOG_MIB_MIN} MiB each. Where they are written beforehand, "
+                f"{FILL_GIB_MAX} GiB at most, it takes a tool that fills the map itself, which is not there yet"
             )
     return rows

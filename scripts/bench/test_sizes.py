@@ -43,7 +43,10 @@ def result(*cells):
     return {
         "format": sizes.FORMAT,
         "builds": builds,
-        "cells": [{"label": label, "size": size, "row": row, "values": {**VALUES, **own}, "date": MADE["date"]} for label, size, row, own in cells],
+        "cells": [
+            {"label": label, "size": size, "row": row, "log_mib": 2048, "values": {**VALUES, **own}, "date": MADE["date"]}
+            for label, size, row, own in cells
+        ],
     }
 
 
@@ -58,6 +61,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(Row(SIZES["256g"], "uniform-1500").log_mib, 128)
         # Both logs of the host count.
         self.assertEqual(Row(SIZES["10x4t"], "uniform-64").span_mib, 64 * 2 * 2048)
+        self.assertEqual(Row(SIZES["4t"], "uniform-1500", 256).span_mib, 1500 * 256)
         self.assertIn("log 128 MiB", Row(SIZES["256g"], "uniform-1500").title)
         self.assertNotIn("log ", Row(SIZES["4t"], "uniform-64").title.replace("logs", ""))
 
@@ -171,7 +175,7 @@ class Results(unittest.TestCase):
             "## One capacity device of 4 TiB",
             "| evenly over 64 logs (128 GiB) | before | 50,000, 4,000 | 1.5, 80 | 120.0 % | 1.1, 0.9 | 60 | 500 | - | - | 5, 1 | 3,000, - | 1.5, 0.5 |",
             "|  | after | 50,000, 8,000 |",
-            "| uniform-64 | 2.00 | 1.00 | 0.03 |",
+            "| evenly over 64 logs (128 GiB) | 2.00 | 1.00 | 0.03 |",
         ):
             self.assertIn(words, text)
         self.assertNotIn("1 TiB", text)
