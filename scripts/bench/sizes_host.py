@@ -16,6 +16,9 @@ from processes import Child, ProcessError
 from sizes_rows import GIB
 
 HOST, DISK, POLICY = "h1", "bench", "one"
+# A daemon that stood still for most of a lease ends its guests' connections. One whose processors others want all the time does, and
+# there is nobody here to take its disks over.
+LEASE_MS = 60_000
 OPEN_PATIENCE_S = 600
 END_PATIENCE_S = 120
 LOOK_S = 0.02
@@ -154,7 +157,7 @@ class SparseHost(Cluster):
             for cache, capacity in self.groups
         )
         return (
-            f'[cluster]\nname = "bench-sizes"\n[host]\nname = "{HOST}"\ndata_dir = "{self.folder}/data"\n'
+            f'[cluster]\nname = "bench-sizes"\nlease_ms = {LEASE_MS}\n[host]\nname = "{HOST}"\ndata_dir = "{self.folder}/data"\n'
             f'[listen]\npeers = ""\napi = ""\nnbd = ""\napi_socket = "{self.api_socket(1)}"\nnbd_socket = "{self.nbd_socket(1)}"\n'
             f'[directory]\nkind = "embedded"\n[log]\nlevel = "warn"\n{self.tuning()}{groups}'
         )
