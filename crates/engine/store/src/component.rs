@@ -12,27 +12,13 @@ use smallvec::SmallVec;
 use crate::{
     bitmap::BaseBits,
     index::{Extents, Met, Record, RecordId, Records},
+    marks::{AT_ONCE, IN_METADATA, Marks, RegionMark},
     outcomes::Outcomes,
     window::Window,
 };
 
 /// Undone operations that a component remembers past `settled`, at most.
 const UNDONE_KEPT_MAX: usize = 1024;
-
-/// What is known of a region.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RegionMark {
-    /// The highest operation that touched it.
-    pub op: OpId,
-    /// The metadata is to have it once this segment of the log is left behind: the one after that of the record that raised it, as
-    /// until then replay would raise it. [`AT_ONCE`], or [`IN_METADATA`].
-    pub due: u64,
-}
-
-/// The next transaction writes the mark.
-const AT_ONCE: u64 = 0;
-/// The metadata has the mark as it is.
-pub(crate) const IN_METADATA: u64 = u64::MAX;
 
 /// What the store knows of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +56,7 @@ pub(crate) struct Component {
     pub undone: BTreeMap<OpId, u64>,
     pub window: Window,
     pub outcomes: Outcomes,
-    pub regions: BTreeMap<RegionIndex, RegionMark>,
+    pub regions: Marks,
     pub base: BaseBits,
     pub extents: Extents,
     /// Blocks that queued writes may add.
@@ -95,7 +81,7 @@ impl Component {
             undone: BTreeMap::new(),
             window: Window::default(),
             outcomes: Outcomes::default(),
-            regions: BTreeMap::new(),
+            regions: Marks::default(),
             base: BaseBits::default(),
             extents: Extents::default(),
             queued_blocks: 0,
@@ -192,11 +178,10 @@ impl Component {
     /// Raises the mark of every region of `range` to `op`.
     fn touch(&mut self, range: BlockRange, op: OpId, due: u64) {
         for region in range.regions() {
-            let mark = self.regions.entry(region).or_insert(RegionMark { op: OpId::ZERO, due: IN_METADATA });
-            if op > mark.op {
-                mark.op = op;
-                if mark.due != due {
-                    mark.due = due;
+            let before = self.regions.get(region).unwrap_or(RegionMark { op: OpId::ZERO, due: IN_METADATA });
+            if op > before.op {
+                self.regions.put(region, RegionMark { op, due });
+                if before.due != due {
                     self.dirty_regions.entry(due).or_default().push(region);
                 }
             }
@@ -210,10 +195,10 @@ impl Component {
         let listed = std::mem::replace(&mut self.dirty_regions, later);
         let mut taken = Vec::new();
         for region in listed.into_values().flatten() {
-            let mark = self.regions.get_mut(&region).expect("a dirty region is known");
+            let mark = self.regions.get(region).expect("a dirty region is known");
             // Neither raised again since, nor taken already.
             if mark.due <= tail_segment {
-                mark.due = IN_METADATA;
+                self.regions.put(region, RegionMark { due: IN_METADATA, ..mark });
                 taken.push(region);
             }
         }
@@ -253,7 +238,8 @@ impl Component {
             self.extents.undo(range, op, &self.base, records);
             // Once the metadata knows that it was undone, replay does not raise its marks any more, and they never fall.
             for region in range.regions() {
-                self.regions.get_mut(&region).expect("the operation touched it").due = AT_ONCE;
+                let mark = self.regions.get(region).expect("the operation touched it");
+                self.regions.put(region, RegionMark { due: AT_ONCE, ..mark });
                 self.dirty_regions.entry(AT_ONCE).or_default().push(region);
             }
         }

@@ -293,7 +293,7 @@ impl<E: Env> DiskGroup<E> {
         let Some(component) = state.components.get(component) else {
             return Vec::new();
         };
-        component.regions.iter().filter(|(_, mark)| mark.op > after).map(|(r, mark)| (*r, mark.op)).collect()
+        component.regions.iter().filter(|(_, mark)| mark.op > after).map(|(r, mark)| (r, mark.op)).collect()
     }
     /// Whether a front end's request was carried out on the component, as far as it remembers.
     pub fn was_done(&self, component: ComponentId, client: ClientTag) -> bool {

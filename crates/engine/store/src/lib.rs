@@ -43,6 +43,7 @@ mod load_map;
 mod log;
 mod map;
 mod map_pages;
+mod marks;
 mod meta;
 mod occupant;
 mod options;

@@ -17,8 +17,8 @@ use cairn_types::{BlockRange, ComponentId, OpId, REGION_BLOCKS, RegionIndex};
 
 use crate::{
     bitmap::BaseBits,
-    component::{IN_METADATA, RegionMark},
     error::MetaError,
+    marks::{IN_METADATA, RegionMark},
     rows::{self, SegmentRow},
     segments::COUNTS_MAX,
     shards::{self, ShardKey},
@@ -52,7 +52,7 @@ impl State {
         bits: RegionBits,
     ) {
         let loaded = self.components.load(id, |component, _| {
-            component.regions.insert(region, RegionMark { op, due: IN_METADATA });
+            component.regions.put(region, RegionMark { op, due: IN_METADATA });
             component.base.load(region, bits);
         });
         if loaded.is_none() {
@@ -206,8 +206,8 @@ impl State {
         self.components.load(id, |component, _| {
             change(&mut component.base);
             for (region, op) in marks {
-                let mark = component.regions.entry(region).or_insert(RegionMark { op, due: IN_METADATA });
-                mark.op = mark.op.max(op);
+                let mark = component.regions.get(region).unwrap_or(RegionMark { op, due: IN_METADATA });
+                component.regions.put(region, RegionMark { op: mark.op.max(op), ..mark });
             }
         });
         Ok(count)

@@ -390,8 +390,7 @@ impl Folded {
         let mut row = ShardRow { number, pages: self.pages.clone(), ..ShardRow::default() };
         let first = u32::from(self.key.1) * SHARD_REGIONS;
         for (index, region) in (first..first + SHARD_REGIONS).enumerate() {
-            let mark =
-                component.and_then(|component| component.regions.get(&region)).map_or(OpId::ZERO, |mark| mark.op);
+            let mark = component.and_then(|component| component.regions.get(region)).map_or(OpId::ZERO, |mark| mark.op);
             let bits = match (component, &self.bits) {
                 (Some(component), _) => component.base.region(region),
                 (None, Some(bits)) => bits.region(region),

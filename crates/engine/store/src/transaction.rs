@@ -333,7 +333,9 @@ impl Transaction {
             let after = changed.remove(&component.id).unwrap_or_default();
             let mut regions = component.take_dirty_regions(tail_segment);
             if in_pages {
-                let mark = |region: RegionIndex| (component.id, region, component.regions[&region].op);
+                let mark = |region: RegionIndex| {
+                    (component.id, region, component.regions.get(region).expect("it is written because of its mark").op)
+                };
                 marks.extend(regions.drain(..).map(mark));
             }
             regions.extend(after.regions.iter().copied());
@@ -343,8 +345,7 @@ impl Transaction {
                 } else {
                     component.base.region(region)
                 };
-                let row =
-                    RegionRow { op: component.regions.get(&region).map(|mark| mark.op).unwrap_or_default(), base };
+                let row = RegionRow { op: component.regions.get(region).map(|mark| mark.op).unwrap_or_default(), base };
                 self.batch.insert(rows::region_key(component.id, region), Some(rows::encode(&row)));
             }
             if std::mem::take(&mut component.dirty) {
