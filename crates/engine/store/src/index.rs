@@ -14,7 +14,7 @@ use std::{
 
 use cairn_types::{BlockRange, ComponentId, Crcs, OpId};
 
-use crate::{bitmap::BaseBits, free_ids::FreeIds};
+use crate::{bitmap::BaseBits, chunked::Chunked, free_ids::FreeIds};
 
 /// Names a record while it is in the table; reused after.
 pub(crate) type RecordId = u32;
@@ -86,7 +86,7 @@ pub(crate) struct Garbage {
 /// The records, by id and by log segment.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    slots: Vec<Option<Record>>,
+    slots: Chunked<Option<Record>>,
     free: FreeIds,
     /// Rounds that refer to records across waiting, by ticket.
     rounds: BTreeSet<u64>,
@@ -111,7 +111,7 @@ impl Records {
     }
     /// Removes a pending record that no extent names.
     pub fn drop_unused(&mut self, id: RecordId, slots: Vec<u64>) {
-        let record = self.slots[id as usize].take().expect("the caller added it");
+        let record = self.slot(id).take().expect("the caller added it");
         assert!(record.live == 0 && record.row.is_some());
         self.pending.remove(&id);
         self.count -= 1;
@@ -124,7 +124,10 @@ impl Records {
         self.of_mut(id).row.take().expect("a pending record has a row")
     }
     pub fn of_mut(&mut self, id: RecordId) -> &mut Record {
-        self.slots[id as usize].as_mut().expect("a version names a record that is there")
+        self.slot(id).as_mut().expect("a version names a record that is there")
+    }
+    fn slot(&mut self, id: RecordId) -> &mut Option<Record> {
+        self.slots.get_mut(id as usize).expect("an id that was given out")
     }
     pub fn len(&self) -> usize {
         self.count
@@ -138,7 +141,7 @@ impl Records {
         if record.row.is_some() {
             self.pending.insert(id);
         }
-        self.slots[id as usize] = Some(record);
+        *self.slot(id) = Some(record);
         self.count += 1;
         if let Some(segment) = log_segment {
             self.by_segment.entry(segment).or_default().push(id);
@@ -183,7 +186,7 @@ impl Records {
         if record.live > 0 {
             return;
         }
-        let record = self.slots[id as usize].take().expect("just seen");
+        let record = self.slot(id).take().expect("just seen");
         self.give_back(id);
         self.count -= 1;
         self.pending.remove(&id);
@@ -203,7 +206,7 @@ impl Records {
     }
     /// A slot of a pending row moved. The record may have gone meanwhile: its slots wait among the garbage then.
     pub fn move_slot(&mut self, id: RecordId, row: u64, index: usize, (from, to): (u64, u64)) {
-        let record = self.slots[id as usize].as_mut().filter(|record| record.row == Some(row));
+        let record = self.slot(id).as_mut().filter(|record| record.row == Some(row));
         if let Some(Record { body: Body::Data { place: Place::Slots(slots), .. }, .. }) = record {
             slots[index] = to;
             return;

@@ -5,7 +5,7 @@
 //!             L3  one flipped bit, or a part that cannot be read, is never taken for the mark of a torn write (docs/adr/0022)
 //! Assumes     a header tells up to where the log was durable when it was written; it says nothing of batches behind
 //!             that: they were with the device together, and any of them may be torn, also one before a whole one
-//! Memory      one log segment at a time
+//! Memory      one log segment, and what is read ahead (`read_ahead.rs`)
 //!
 //! A batch is *torn* if nothing says that it was ever durable. It was durable if a header that claims a later durable
 //! position can be read anywhere in the ring, or if the metadata remembers one: then the log is *damaged*, and what
@@ -29,7 +29,9 @@ use futures::future::join_all;
 
 use crate::{
     error::StoreError,
+    flag::give_way,
     log::Log,
+    read_ahead::{Ahead, ReadAhead},
     ring::Ring,
     rows::StateRow,
     state::{At, State},
@@ -56,7 +58,6 @@ pub(crate) enum Replayed {
 struct Held {
     header: BatchHeader,
     records: Vec<LogRecord>,
-    data: Data,
 }
 
 /// How the blocks behind a header are.
@@ -72,20 +73,20 @@ enum Data {
 /// Reads the log from the state's tail and applies it. The ring's head ends up behind the last batch.
 pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateRow) -> Result<Replayed, StoreError> {
     let mut segment = Segment::default();
+    let mut ahead = ReadAhead::new(disk, &state.log);
     let mut chain: Option<BatchHeader> = None;
     // Those that no header after them says were durable.
     let mut held: VecDeque<Held> = VecDeque::new();
     // Once round the ring at most: a valid chain cannot be longer, a damaged device may say anything.
     let limit = state.log.ring.tail() + state.log.ring.size();
     let mut at = state.log.ring.tail();
-    loop {
-        let (log, before) = (&state.log, chain.as_ref());
-        let batch = |segment: &Segment, position| segment.batch_at(position, log, before);
-        let Some(next) = look_ahead(disk, &log.ring, &mut segment, at, batch).await? else {
-            break;
-        };
+    while let Some(next) = next_batch(disk, &state.log, &mut ahead, &mut segment, at, chain.as_ref()).await? {
         if next.header.end() > limit {
             break;
+        }
+        if state.log.ring.segment_of(at) != state.log.ring.segment_of(next.header.end()) {
+            // A long log is a long work: others of this thread have their turn.
+            give_way().await;
         }
         at = next.header.end();
         // Whatever their data blocks look like now.
@@ -95,6 +96,7 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
         chain = Some(next.header);
         held.push_back(next);
     }
+    drop(ahead);
     let evidence = durable_evidence(disk, &state.log, held.front().map_or(at, |first| first.header.position)).await;
     let durable = evidence.durable.max(stored.durable_position);
     // Where a batch stands behind the last readable one that was damaged rather than torn.
@@ -102,10 +104,14 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
     let damage = |segment: &Segment, position| segment.is_damaged_header(position, log, before).then_some(position);
     let mut damaged = look_ahead(disk, &log.ring, &mut segment, at, damage).await?;
     for last in held {
-        if last.data != Data::Sound && durable < last.header.end() && !Canary::TornTailBelieved.sings() {
-            at = last.header.position;
-            damaged = (last.data == Data::Damaged).then_some(at);
-            break;
+        if durable < last.header.end() && !Canary::TornTailBelieved.sings() {
+            segment.load(disk, &state.log.ring, last.header.position).await?;
+            let data = segment.look_at_data(&last);
+            if data != Data::Sound {
+                at = last.header.position;
+                damaged = (data == Data::Damaged).then_some(at);
+                break;
+            }
         }
         apply(state, last);
     }
@@ -131,6 +137,26 @@ fn apply(state: &mut State, held: Held) {
         data += record.data_blocks() * PAGE;
         state.apply(record, at);
     }
+}
+
+/// The batch that follows at `at`, or at the next segment's start. That there is none is not taken from what was read ahead.
+async fn next_batch<D: Disk>(
+    disk: &D,
+    log: &Log,
+    ahead: &mut ReadAhead<'_, D>,
+    segment: &mut Segment,
+    at: u64,
+    before: Option<&BatchHeader>,
+) -> Result<Option<Held>, StoreError> {
+    for position in [at, at.next_multiple_of(log.ring.segment_bytes())] {
+        if let Ahead::Batch(header, records) = ahead.at(position, log).await
+            && is_next(&header, position, log, before)
+        {
+            return Ok(Some(Held { header, records }));
+        }
+    }
+    let batch = |segment: &Segment, position| segment.batch_at(position, log, before);
+    look_ahead(disk, &log.ring, segment, at, batch).await
 }
 
 /// What `look` finds where a batch may follow: right here, or at the next segment's start when the writer left this one.
@@ -182,19 +208,19 @@ impl Segment {
         let start = self.start?;
         let bytes = self.data.get((position - start) as usize..)?;
         let header = decode_batch_header(bytes).ok()?;
-        if !self.is_next(&header, position, log, before) {
+        if !is_next(&header, position, log, before) {
             return None;
         }
         let records = decode_batch_records(&header, bytes).ok()?;
-        let first_page = (position - start + u64::from(header.header_bytes)) / PAGE;
-        let data = self.look_at_data(&bytes[header.header_bytes as usize..], &records, first_page);
-        Some(Held { header, records, data })
+        Some(Held { header, records })
     }
 
-    /// How the blocks of `data`, which begins with the page of that number, agree with their checksums.
-    fn look_at_data(&self, data: &[u8], records: &[LogRecord], first_page: u64) -> Data {
-        let crcs = records.iter().flat_map(LogRecord::data_crcs);
-        let blocks = data.chunks_exact(PAGE as usize).zip(crcs).zip(first_page..);
+    /// How the blocks behind the header of a batch of this segment agree with their checksums.
+    fn look_at_data(&self, batch: &Held) -> Data {
+        let start = self.start.expect("a segment was read");
+        let at = batch.header.position - start + u64::from(batch.header.header_bytes);
+        let crcs = batch.records.iter().flat_map(LogRecord::data_crcs);
+        let blocks = self.data[at as usize..].chunks_exact(PAGE as usize).zip(crcs).zip(at / PAGE..);
         let mut found = Data::Sound;
         for ((block, crc), page) in blocks.filter(|((block, crc), _)| crc32c(block) != *crc) {
             match self.unread.contains(&page) || is_one_bit_off(block, crc) {
@@ -203,16 +229,6 @@ impl Segment {
             }
         }
         found
-    }
-
-    /// Whether the header is of this log, of this place, and behind `before`.
-    fn is_next(&self, header: &BatchHeader, position: u64, log: &Log, before: Option<&BatchHeader>) -> bool {
-        let chained = before.is_none_or(|b| {
-            let follows = header.previous_position == b.position && header.previous_crc == b.crc;
-            follows && header.open_count >= b.open_count
-        });
-        let end = position % log.ring.segment_bytes() + u64::from(header.header_bytes) + u64::from(header.data_bytes);
-        header.log_id == log.id() && header.position == position && chained && end <= log.ring.segment_bytes()
     }
 
     /// Whether what stands here, and is no batch, was the next one's header until a bit of it was turned over, or cannot be read.
@@ -226,10 +242,20 @@ impl Segment {
         match (decode_batch_header(bytes), one_bit_off_header(bytes)) {
             // Of another time, whatever part of it is bad.
             (Ok(_), _) => false,
-            (Err(_), Some(header)) => self.is_next(&header, position, log, before),
+            (Err(_), Some(header)) => is_next(&header, position, log, before),
             (Err(_), None) => unread,
         }
     }
+}
+
+/// Whether the header is of this log, of this place, and behind `before`.
+fn is_next(header: &BatchHeader, position: u64, log: &Log, before: Option<&BatchHeader>) -> bool {
+    let chained = before.is_none_or(|b| {
+        let follows = header.previous_position == b.position && header.previous_crc == b.crc;
+        follows && header.open_count >= b.open_count
+    });
+    let end = position % log.ring.segment_bytes() + u64::from(header.header_bytes) + u64::from(header.data_bytes);
+    header.log_id == log.id() && header.position == position && chained && end <= log.ring.segment_bytes()
 }
 
 /// The pages, zeroes for those that cannot be read, and the numbers of these.
