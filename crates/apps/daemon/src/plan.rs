@@ -214,7 +214,8 @@ fn base(config: &Config) -> Plan {
 
 fn store_format(config: &Config) -> FormatOptions {
     let log = config.tuning.log.0;
-    FormatOptions { log_bytes: (log > 0).then_some(log), ..FormatOptions::default() }
+    let index_bytes_max = config.tuning.log_memory.0;
+    FormatOptions { log_bytes: (log > 0).then_some(log), index_bytes_max, ..FormatOptions::default() }
 }
 
 fn store_open(config: &Config) -> OpenOptions {

@@ -39,6 +39,7 @@ fn each_wrong_value_names_its_key_and_what_to_write() {
     let cases = [
         ("[tuning]\nread_cache = \"10 bananas\"", "line 2 (read_cache = \"10 bananas\")", "unit of size"),
         ("[tuning]\nread_cache = -5", "line 2", "negative"),
+        ("[tuning]\nlog_memory = \"1MiB\"", "tuning.log_memory", "at least 4194304"),
         ("[tuning]\nread_cache = true", "line 2", "a size such as"),
         ("[tuning]\ncongestion_low_percent = 90", "tuning.congestion_low_percent", "the low mark below"),
         ("[tuning]\ncongestion_high_percent = 99", "congestion_high_percent", "to 95"),

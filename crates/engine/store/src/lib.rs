@@ -6,10 +6,10 @@
 //! Not here    who may write what, epochs, leases (`object`); deduplication, compression, encryption, a read cache on
 //!             the device: not in this release
 //!
-//! Memory: the index (`index.rs`); the region table and bits (100 bytes per MiB touched); map cache and read cache (options); the
+//! Memory: the index (`index.rs`); the region table and bits (50 bytes per MiB touched); map cache and read cache (options); the
 //! metadata page cache (32 MiB); the blocks of two destage rounds (32 MiB). Entries of the map that wait (`shards.rs`): 24 bytes for
 //! each of 128 blocks of capacity. Where the map is in rows yet, deltas (`deltas.rs`) wait: about 50 bytes for each block of the
-//! log, 512 MiB at most. The index bounds the log: one that is asked for is refused above 37.2 GiB.
+//! log, 512 MiB at most. The index bounds the log: one that is asked for is refused where it may take more than was allowed.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -6,12 +6,10 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// Bytes of write buffer per disk group, at most: as vSAN's all-flash default.
 pub const LOG_BYTES_MAX: u64 = 600_000_000_000;
-/// Memory that the index of a full log may take, in the worst case of lone 4 KiB writes.
+/// Memory that the index of a full log may take where nothing is chosen, in the worst case of lone 4 KiB writes: that of 37.2 GiB.
 pub const INDEX_BYTES_MAX: u64 = 2 << 30;
 /// Index memory of one buffered 4 KiB write, in the worst case (see `index.rs`).
 const INDEX_BYTES_PER_BLOCK: u64 = 220;
-/// Bytes of a log whose index takes that: 37.2 GiB.
-const INDEXED_LOG_BYTES_MAX: u64 = INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * 4096;
 /// Bytes of a log segment that is chosen, at most: an operation has at most half of one, and the object layer sends up to 1 MiB at
 /// once, which with its header does not fit half of 2 MiB.
 const LOG_SEGMENT_BYTES_MAX: u64 = 4 << 20;
@@ -27,6 +25,9 @@ const REGIONS_OFFSET: u64 = 1 << 20;
 pub struct FormatOptions {
     /// Bytes of the log. At least 32 MiB, unless the bytes of a segment are given as well.
     pub log_bytes: Option<u64>,
+    /// Memory that the index of the full log may take, in the worst case of lone 4 KiB writes. It bounds the log: 100 GiB of it need
+    /// 5.4 GiB.
+    pub index_bytes_max: u64,
     /// Bytes of the metadata region.
     pub metadata_bytes: Option<u64>,
     /// Bytes of a log segment. An operation has at most half of it.
@@ -39,7 +40,14 @@ pub struct FormatOptions {
 
 impl Default for FormatOptions {
     fn default() -> Self {
-        Self { log_bytes: None, metadata_bytes: None, log_segment_bytes: None, segment_bytes: 4 << 20, force: false }
+        Self {
+            log_bytes: None,
+            index_bytes_max: INDEX_BYTES_MAX,
+            metadata_bytes: None,
+            log_segment_bytes: None,
+            segment_bytes: 4 << 20,
+            force: false,
+        }
     }
 }
 
@@ -142,13 +150,19 @@ pub(crate) fn cache_regions(
         .next_multiple_of(page);
     let log_offset = REGIONS_OFFSET + metadata_bytes;
     let room = device_bytes.saturating_sub(log_offset);
-    let wanted = options.log_bytes.unwrap_or_else(|| room.min(LOG_BYTES_MAX).min(INDEXED_LOG_BYTES_MAX));
-    if wanted > INDEXED_LOG_BYTES_MAX {
-        let index_bytes = wanted / page * INDEX_BYTES_PER_BLOCK;
+    let indexed = options.index_bytes_max / INDEX_BYTES_PER_BLOCK * page;
+    let wanted = options.log_bytes.unwrap_or_else(|| room.min(LOG_BYTES_MAX).min(indexed));
+    if wanted > LOG_BYTES_MAX {
         return Err(refuse(format!(
-            "a log of {wanted} bytes may hold {} blocks of 4 KiB, whose index takes up to {INDEX_BYTES_PER_BLOCK} bytes \
-             each: {index_bytes} bytes of memory, more than {INDEX_BYTES_MAX}: use a log of at most {INDEXED_LOG_BYTES_MAX}",
-            wanted / page
+            "a log of {wanted} bytes is more than a disk group takes: use at most {LOG_BYTES_MAX}"
+        )));
+    }
+    if wanted > indexed {
+        let (blocks, allowed) = (wanted / page, options.index_bytes_max);
+        let needed = blocks * INDEX_BYTES_PER_BLOCK;
+        return Err(refuse(format!(
+            "a log of {wanted} bytes may hold {blocks} blocks of 4 KiB, whose index takes up to {INDEX_BYTES_PER_BLOCK} bytes each: \
+             {needed} bytes of memory, more than {allowed}: use a log of at most {indexed}, or allow {needed} (tuning.log_memory)"
         )));
     }
     let segment = match options.log_segment_bytes {
@@ -222,17 +236,24 @@ mod tests {
     use super::*;
     use crate::queue::record_bytes_bound;
 
-    /// Goal: memory has a bound however large a log somebody asks for. Method: the largest log that does, and one that is larger.
+    /// Goal: memory has a bound however large a log somebody asks for. Method: the largest log that does, one that is larger, that one
+    /// with more memory allowed, and one that is above what any group takes.
     #[test]
     fn a_log_whose_index_takes_too_much_memory_is_refused() {
-        let regions = |log_bytes| {
-            let options = FormatOptions { log_bytes: Some(log_bytes), ..FormatOptions::default() };
+        let regions = |log_bytes, index_bytes_max| {
+            let options = FormatOptions { log_bytes, index_bytes_max, ..FormatOptions::default() };
             cache_regions(&options, "nvme0", 1 << 40, 1 << 40, 1)
         };
-        let most = regions(INDEXED_LOG_BYTES_MAX).expect("as large as one that is chosen");
-        assert!(most.log_bytes > INDEXED_LOG_BYTES_MAX - (4 << 20));
-        let error = regions(INDEXED_LOG_BYTES_MAX + 4096).expect_err("too large");
-        assert!(error.text.contains("2147483648") && error.text.contains("use a log of at most"), "{error}");
+        let most = INDEX_BYTES_MAX / INDEX_BYTES_PER_BLOCK * 4096;
+        let chosen = regions(None, INDEX_BYTES_MAX).expect("what is chosen does").log_bytes;
+        assert!(chosen > most - (4 << 20));
+        assert_eq!(regions(Some(most), INDEX_BYTES_MAX).expect("as large as one that is chosen").log_bytes, chosen);
+        let error = regions(Some(100 << 30), INDEX_BYTES_MAX).expect_err("too large");
+        let needed = (100u64 << 30) / 4096 * INDEX_BYTES_PER_BLOCK;
+        assert!(error.text.contains("2147483648") && error.text.contains(&format!("allow {needed}")), "{error}");
+        assert_eq!(regions(Some(100 << 30), needed).expect("it is allowed").log_bytes, 100 << 30);
+        let error = regions(Some(LOG_BYTES_MAX + 4096), u64::MAX).expect_err("too large");
+        assert!(error.text.contains("use at most 600000000000"), "{error}");
     }
 
     /// Goal: no write of 1 MiB fails because somebody asked for a small log. Method: the smallest log that does has segments of which

@@ -1,8 +1,8 @@
 //! Opening a disk group: which devices, what the metadata has, what the log adds.
 //!
 //! Promises    any number of crashes, also while opening, leads to one state (I8); all acknowledged is in it
-//! Assumes     memory for one log segment and the index; the live log is read once, in large sequential reads
-//!             (about 1 s per GB of buffered data on a SATA device)
+//! Assumes     memory for one log segment and the index; of the live log headers are read, and all of it where writes are small
+//!             (docs/internals/store.md has times)
 //!
 //! Order: superblocks, the open count (durable before anything is written under it), metadata, log from the tail; what was
 //! read is durable before anything is built on it.

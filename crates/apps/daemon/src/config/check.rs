@@ -16,6 +16,8 @@ const DISK_GROUPS_MAX: usize = 5;
 const CONGESTION_HIGH_MAX_PERCENT: u8 = 95;
 /// A thread that looks for longer before it sleeps has gained nothing for a long time.
 const BUSY_POLL_MAX_US: u64 = 1000;
+/// The index of a log of 74 MiB; the least that a log may be is 32 MiB.
+const LOG_MEMORY_BYTES_MIN: u64 = 4 << 20;
 /// A guest's request that waits much longer looks lost to it.
 const CONGESTION_DELAY_MAX_MS: u64 = 10_000;
 /// Capacity devices of one disk group, at most: as vSAN has it.
@@ -170,6 +172,10 @@ impl Config {
                 "{low} and {high}: from {destage}, where destage begins, to {CONGESTION_HIGH_MAX_PERCENT}, the low mark below the high one"
             );
             return Err(bad("tuning.congestion_low_percent, congestion_high_percent", &why));
+        }
+        if tuning.log_memory.0 < LOG_MEMORY_BYTES_MIN {
+            let why = format!("{} bytes: at least {LOG_MEMORY_BYTES_MIN}", tuning.log_memory.0);
+            return Err(bad("tuning.log_memory", &why));
         }
         if tuning.congestion_delay_max_ms > CONGESTION_DELAY_MAX_MS {
             let why = format!("{} ms: at most {CONGESTION_DELAY_MAX_MS}", tuning.congestion_delay_max_ms);

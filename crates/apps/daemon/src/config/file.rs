@@ -125,6 +125,8 @@ pub struct TuningConfig {
     pub read_cache: Size,
     /// Bytes of the log of a disk group that is being made, at least 32 MiB; 0: chosen from the devices' sizes.
     pub log: Size,
+    /// Memory for the index of a full log of a disk group that is being made, at worst; it bounds the log: 220 bytes for 4 KiB.
+    pub log_memory: Size,
     /// Fill of the log, in per cent, from which on acknowledgements are delayed, more and more.
     pub congestion_low_percent: u8,
     /// Fill of the log, in per cent, from which on writes wait for destage.
@@ -316,6 +318,7 @@ impl Default for TuningConfig {
         Self {
             read_cache: Size(256 << 20),
             log: Size(0),
+            log_memory: Size(cairn_store::INDEX_BYTES_MAX),
             congestion_low_percent: running.congestion_low_percent,
             congestion_high_percent: running.congestion_high_percent,
             congestion_delay_max_ms: running.congestion_delay_max_us / 1000,

@@ -28,6 +28,7 @@ const NOTES: &[(&str, &str)] = &[
     ("directory.etcd_program", "the etcd to start for members"),
     ("tuning.read_cache", "memory for cached reads, per disk group"),
     ("tuning.log", "of a disk group that is being made, at least 32MiB; 0: chosen from the devices' sizes"),
+    ("tuning.log_memory", "for the index of that log, at worst: 220 bytes for 4 KiB; a larger log is refused"),
     ("tuning.congestion_low_percent", "of the log; from there on acknowledgements are delayed, more and more"),
     ("tuning.congestion_high_percent", "of the log; from there on writes wait for destage"),
     ("tuning.congestion_delay_max_ms", "the longest such delay"),
