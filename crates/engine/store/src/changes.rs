@@ -77,14 +77,15 @@ impl MapChanges {
         let changed: BTreeMap<(u8, u32), SegmentRow> =
             self.segments.iter().map(|&(device, segment, row)| ((device, segment), row)).collect();
         let rows_of: Vec<u32> = tier.devices().iter().map(|device| device.rows() as u32).collect();
+        // Their first turn over, rows of an earlier release are gone.
+        let earlier = pages.has_rows && pages.hand.told() == 0;
         for (device, row) in pages.hand.take(&rows_of, number) {
             let first = row * SEGMENTS_OF_ROW;
             let known = tier.of(device).stored_rows(first, SEGMENTS_OF_ROW);
             let now = (first..).zip(known).map(|(segment, row)| *changed.get(&(device, segment)).unwrap_or(&row));
             let value = SegmentsRow { number, rows: now.collect() };
             batch.insert(segments_key(device, row), Some(rows::encode(&value)));
-            if pages.has_rows {
-                // Of an earlier release.
+            if earlier {
                 (first..first + value.rows.len() as u32).for_each(|segment| {
                     batch.insert(rows::segment_key(device, segment), None);
                 });
@@ -100,7 +101,7 @@ impl MapChanges {
             for &(component, leaf) in &folded.leaves {
                 batch.insert(rows::leaf_key(component, leaf), None);
             }
-            if pages.has_rows {
+            if pages.has_rows && !pages.shards.get(folded.key).is_some_and(|shard| shard.in_pages()) {
                 let first = u32::from(shard) * SHARD_REGIONS;
                 (first..first + SHARD_REGIONS).for_each(|region| {
                     batch.insert(rows::region_key(component, region), None);

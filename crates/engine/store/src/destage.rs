@@ -113,8 +113,11 @@ impl<E: Env> Inner<E> {
                     if self.state.borrow().log.wants_close() {
                         self.writer.raise();
                     }
-                    self.destager.wait().await;
-                    self.state.borrow_mut().log.destage_begins(self.env.now().0);
+                    match self.rest().await {
+                        Ok(true) => self.state.borrow_mut().log.destage_begins(self.env.now().0),
+                        Ok(false) => {}
+                        Err(error) => self.state.borrow_mut().stop(error),
+                    }
                     continue;
                 }
                 Work::Tidy { tail } => self.round_alone(tail).await,

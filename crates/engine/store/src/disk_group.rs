@@ -355,6 +355,7 @@ impl<E: Env> DiskGroup<E> {
             metadata_used_bytes: file_bytes + pages * cairn_format::MAP_PAGE_BYTES as u64,
             map_waiting_blocks,
             map_kept_blocks,
+            map_has_rows: state.map.pages().is_none_or(|pages| pages.has_rows),
             counters: StoreCounters {
                 metadata_write_bytes: inner.meta.written_bytes()
                     + state.counters.map_pages_written * cairn_format::MAP_PAGE_BYTES as u64,

@@ -48,6 +48,7 @@ mod map_pages;
 mod marks;
 mod meta;
 mod occupant;
+mod old_rows;
 mod options;
 mod outcomes;
 mod pace;

@@ -15,14 +15,15 @@ use cairn_env::Disk;
 use cairn_format::{
     BatchError, BatchHeader, LogRecord, decode_batch_header, decode_batch_records, peek_batch_header_bytes,
 };
+use cairn_types::BLOCK_BYTES;
 use futures::{StreamExt, future::LocalBoxFuture, stream::FuturesOrdered};
 
 use crate::log::Log;
 
 /// Segments that are read at once.
 const SEGMENTS_AHEAD: usize = 16;
-/// Bytes of one read, at most.
-const WINDOW_BYTES: u64 = 128 << 10;
+/// Windows of a segment; one has 128 KiB of a segment of 4 MiB.
+const WINDOWS: u64 = 32;
 
 /// What stands at a position.
 pub(crate) enum Ahead {
@@ -104,12 +105,13 @@ async fn walk<D: Disk>(disk: &D, place: Place) -> Walked {
     let mut walked = Walked { start: place.start, batches: VecDeque::new(), end: None };
     // Within the segment: the next batch, and where the bytes that were read begin.
     let (mut at, mut begins, mut window) = (0, 0, Bytes::new());
+    let window_bytes = (place.segment_bytes / WINDOWS).next_multiple_of(u64::from(BLOCK_BYTES));
     while at < place.segment_bytes {
         let known = window.get((at - begins) as usize..).unwrap_or_default();
         let header = decode_batch_header(known);
         if known.is_empty() || header == Err(BatchError::Short) {
             // A header is as long as its first page says, which is not checked yet: the format bounds it.
-            let wanted = peek_batch_header_bytes(known).map_or(0, u64::from).max(WINDOW_BYTES);
+            let wanted = peek_batch_header_bytes(known).map_or(0, u64::from).max(window_bytes);
             let len = wanted.min(place.segment_bytes - at);
             if header == Err(BatchError::Short) && known.len() as u64 >= len {
                 // Longer than the segment.

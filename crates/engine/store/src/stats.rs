@@ -117,6 +117,8 @@ pub struct StoreStats {
     pub map_waiting_blocks: u64,
     /// Changes of the block map that are kept until they are in pages.
     pub map_kept_blocks: u64,
+    /// Parts of the block map are rows of an earlier release, or may be.
+    pub map_has_rows: bool,
     /// Since opening.
     pub counters: StoreCounters,
     /// Why it takes no writes any more, if so.

@@ -300,16 +300,16 @@ impl MemoryCluster {
                 speaks_highest,
             }
         };
-        let feature = cairn_types::Feature::HeartbeatFacts;
-        let feature = UpgradeFeature {
+        let feature = |feature: cairn_types::Feature| UpgradeFeature {
             name: feature.name().into(),
             since: feature.since().0,
             text: feature.sentence().into(),
             on: false,
         };
+        let features = cairn_types::Feature::ALL.into_iter().map(feature).collect();
         let obstacles = vec!["host host-3 runs 0.2.0, which speaks protocol 12 and not 13: upgrade it".into()];
         let hosts = hosts.into_iter().enumerate().map(host).collect();
-        Ok(Upgrade { level: 12, level_next: 13, hosts, features: vec![feature], obstacles })
+        Ok(Upgrade { level: 12, level_next: 13, hosts, features, obstacles })
     }
     async fn cluster_upgrade_finish(&self, _: UpgradeFinish) -> ApiResult<Upgrade> {
         let why = self.cluster_upgrade().await?.obstacles.join("; ");

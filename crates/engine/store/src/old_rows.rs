@@ -1,0 +1,108 @@
+//! Goes over to pages what an earlier release left in rows: a shard a second, while destage has nothing else to do.
+//!
+//! Promises    once a group was at rest for long enough, it has no row of that kind any more, and none is looked for
+//! Assumes     the destage task calls it between two transactions
+//! Not here    shards that are written meanwhile: they are folded in their turn (`shards.rs`)
+
+use std::{pin::pin, time::Duration};
+
+use cairn_env::Env;
+use cairn_format::{map_rows::SHARD_REGIONS, rows};
+use cairn_types::ComponentId;
+use futures::future::{Either, select};
+
+use crate::{
+    disk_group::Inner,
+    error::{StoreError, damaged},
+    shards::{ShardKey, shard_of},
+    transaction::Transaction,
+};
+
+/// Wait between two shards: each is up to 1 MB to write.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Rows that a shard goes by, in the order in which they are looked for.
+const KINDS: [u8; 3] = [rows::LEAF, rows::REGION, rows::DELTA];
+
+impl<E: Env> Inner<E> {
+    /// Waits until destage has something to do. False where something was done instead.
+    pub(crate) async fn rest(&self) -> Result<bool, StoreError> {
+        let has_rows = self.state.borrow().map.pages().is_some_and(|pages| pages.has_rows);
+        if !has_rows {
+            self.destager.wait().await;
+            return Ok(true);
+        }
+        match select(pin!(self.destager.wait()), pin!(self.env.sleep(PAUSE))).await {
+            Either::Left(_) => Ok(true),
+            Either::Right(_) => self.fold_old().await.map(|()| false),
+        }
+    }
+
+    async fn fold_old(&self) -> Result<(), StoreError> {
+        let mut transaction = Transaction::default();
+        if let Some((row, key)) = self.old_shard().await? {
+            self.state.borrow_mut().map.pages_mut().expect("it has rows").shards.enter(key);
+            let folds = vec![self.prepare_fold(key).await?];
+            let exchanged = self.write_folds(folds).await?;
+            if exchanged.is_empty() {
+                // There is no room in the metadata for its pages.
+                return Ok(());
+            }
+            transaction.exchange(exchanged);
+            // Whatever its shard is by now, it is not met again.
+            transaction.remove_key(row);
+        } else if self.state.borrow().map.pages().is_some_and(|pages| pages.hand.told() > 0) {
+            self.state.borrow_mut().map.pages_mut().expect("just seen").has_rows = false;
+            return Ok(());
+        }
+        // Rows of segments go with any transaction.
+        self.commit(transaction).await
+    }
+
+    /// The next shard with rows, of a component that is here and whose device is, and its first row.
+    async fn old_shard(&self) -> Result<Option<(Vec<u8>, ShardKey)>, StoreError> {
+        let mut from = vec![KINDS[0]];
+        loop {
+            let meta = self.meta.clone();
+            let (begin, end) = (from.clone(), vec![from[0] + 1]);
+            let found = self.env.run_blocking(move || meta.scan(&begin, &end, 1)).await.map_err(damaged)?;
+            let Some((key, _)) = found.into_iter().next() else {
+                match KINDS.iter().find(|kind| **kind > from[0]) {
+                    Some(next) => from = vec![*next],
+                    None => return Ok(None),
+                }
+                continue;
+            };
+            let shard = shard_of_row(&key).map_err(damaged)?;
+            let state = self.state.borrow();
+            let lives = state.components.get(shard.0).is_some_and(|component| !component.lost);
+            if lives {
+                return Ok(Some((key, shard)));
+            }
+            // It is emptied in its own way, or waits for its device.
+            from = match key[0] {
+                rows::DELTA => [key.as_slice(), &[0]].concat(),
+                kind => after(kind, shard.0),
+            };
+        }
+    }
+}
+
+/// Behind all rows of a component.
+fn after(kind: u8, component: ComponentId) -> Vec<u8> {
+    match component.0.checked_add(1) {
+        Some(next) => [&[kind], next.to_be_bytes().as_slice()].concat(),
+        None => vec![kind + 1],
+    }
+}
+
+fn shard_of_row(key: &[u8]) -> Result<ShardKey, rows::RowError> {
+    if key[0] == rows::DELTA {
+        let (_, component, leaf) = rows::delta_of(key)?;
+        return Ok(shard_of((component, leaf)));
+    }
+    let component = rows::component_of(key)?;
+    match key[0] {
+        rows::LEAF => Ok(shard_of((component, rows::number_of(key)?))),
+        _ => Ok((component, (rows::short_number_of(key)? / SHARD_REGIONS) as u16)),
+    }
+}
