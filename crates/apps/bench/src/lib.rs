@@ -12,6 +12,7 @@
 
 pub mod address;
 mod command;
+pub mod fill_map;
 pub mod job;
 mod ledger;
 mod load;
