@@ -8,6 +8,7 @@ Promises  devices are files that are mostly holes, so that a small machine measu
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,9 @@ FORMAT = 1
 SECONDS, QUICK_SECONDS, TURNS = 125.0, 12.0, 4.0
 SPACE_GIB = 52
 # Beside the sustained load: start, burst, death, openings, cold reads, removal. For the estimate alone.
-ROW_EXTRA_S, QUICK_ROW_EXTRA_S, FILL_S_A_GIB = 60, 16, 4
+ROW_EXTRA_S, QUICK_ROW_EXTRA_S = 60, 16
+# Of a map that is filled: with the data, and without.
+DATA_S_A_GIB, FILL_S_A_GIB = 4, 0.2
 
 
 class Desk(desks.Desk):
@@ -67,8 +70,11 @@ def arguments(words):
     parser.add_argument("--from", dest="source", type=Path, metavar="RESULT.json", help="measure nothing: write this result's page anew")
     chosen = parser.parse_args(words)
     try:
-        chosen.chosen = sizes_rows.selected(chosen.sizes, chosen.rows, chosen.quick, chosen.log)
         chosen.builds = named(chosen.build, chosen.label)
+        folders = [folder or os.environ.get("CAIRN_BIN") for _, folder in chosen.builds]
+        # What is built here has the tool.
+        by_data = not all(sizes_measure.can_fill(Path(folder)) for folder in folders if folder)
+        chosen.chosen = sizes_rows.selected(chosen.sizes, chosen.rows, chosen.quick, chosen.log, by_data)
     except ValueError as error:
         parser.error(str(error))
     chosen.seconds = chosen.seconds or (QUICK_SECONDS if chosen.quick else SECONDS)
@@ -93,7 +99,7 @@ def named(builds, labels):
 def estimate_s(rows, builds, seconds, quick):
     """How long rows take, about and at most: one that is fast has its turns before its time is over."""
     extra = QUICK_ROW_EXTRA_S if quick else ROW_EXTRA_S
-    filling = sum(row.span_mib / 1024 * FILL_S_A_GIB for row in rows if row.filled)
+    filling = sum(row.span_mib / 1024 * (DATA_S_A_GIB if row.by_data else FILL_S_A_GIB) for row in rows if row.filled)
     return builds * (sum(row.longer * seconds + extra for row in rows) + filling)
 
 

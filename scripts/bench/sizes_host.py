@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from hosts import Cluster, Refused, open_gauges
-from nbd import READ, Connection, Gone
+from nbd import READ, WRITE, Connection, Gone
 from processes import Child, ProcessError
 from sizes_rows import GIB
 
@@ -73,9 +73,9 @@ class SparseHost(Cluster):
         self._wait("its disk groups are open", lambda: len(self._gauges()) == len(self.groups))
         return time.monotonic() - begin
 
-    def served(self):
-        """Waits until a guest is answered."""
-        self._wait("a guest is answered", self._serves)
+    def served(self, write=False):
+        """Waits until a guest that reads the first block is answered; with `write` one that writes it."""
+        self._wait("a guest is answered", lambda: self._serves(write))
 
     def _wait(self, what, ready):
         end = time.monotonic() + OPEN_PATIENCE_S
@@ -91,13 +91,13 @@ class SparseHost(Cluster):
         except Refused:
             return []
 
-    def _serves(self):
+    def _serves(self, write):
         try:
             connection = Connection(self.nbd_socket(1), DISK, 30)
         except Gone:
             return False
         try:
-            connection.send(1, READ, 0, 4096)
+            connection.send(1, *((WRITE, 0, 4096, bytes(4096)) if write else (READ, 0, 4096)))
             return bool(connection.answers())
         except Gone:
             return False

@@ -146,10 +146,42 @@ def job(row, seconds, seed, ramp=0.0, size_bytes=0, read=False, **other):
 
 
 def fill(host, program):
-    """Brings about a filled map: writes the whole working set, in order and in large blocks, and destages it.
+    """Brings about a filled map; gives what was done, in words.
 
-    The place for a tool that writes the map's own format instead: it maps terabytes that take no data, and is called here, with the daemon
-    ended. What is written is bounded meanwhile (FILL_GIB_MAX), and so the log is smaller in such rows (`Row.log_mib`).
+    With the tool for it every block is mapped at random, to places that were never written. Nothing reads those here: cold reads are of what the
+    burst wrote, and the block that openings look at is written first. Heads of runs are left out: they take a 128th of terabytes, and nothing
+    is cleaned in these rows.
+    """
+    if host.row.by_data:
+        return fill_by_data(host, program)
+    begin, blocks = time.monotonic(), 0
+    host.end()
+    for cache, capacity in host.groups:
+        line = [str(program), "fill-map", str(cache), *map(str, capacity), "--no-heads", "--destructive", "--style=json"]
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+        if done.returncode:
+            raise ProcessError(f"{onethread.PROGRAM} fill-map ended with code {done.returncode}: {done.stderr.strip()}")
+        blocks += json.loads(done.stdout)["blocks"]
+        host.check_space()
+    seconds = time.monotonic() - begin
+    host.start()
+    host.served(write=True)
+    return f"{blocks * BLOCK / GIB:,.0f} GiB mapped without data in {seconds:.0f} s"
+
+
+def can_fill(programs):
+    """Whether the build has a tool that fills the map."""
+    try:
+        line = [str(programs / onethread.PROGRAM), "fill-map", "--help"]
+        return subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def fill_by_data(host, program):
+    """The same without such a tool: writes the whole working set, in order and in large blocks, and destages it.
+
+    What is written is bounded (FILL_GIB_MAX), and so the log is smaller in such rows (`Row.log_mib`).
     """
     span = host.row.span_mib * MIB
     if host.room_bytes() < 1.1 * span:
@@ -157,6 +189,7 @@ def fill(host, program):
     options = ("--block=1m", "--read=0", "--random=0", "--outstanding=4", "--ramp=0", "--time=3600", f"--bytes={span}", "--destructive")
     Running(host, program, Job(options)).end()
     host.clear()
+    return f"{span / GIB:.0f} GiB written"
 
 
 def run(host, seconds, turns, say):
@@ -166,8 +199,7 @@ def run(host, seconds, turns, say):
     begin, times = time.monotonic(), machine.processor_times()
     own, daemon_s = machine.own_cpu_s(), 0.0
     if row.filled:
-        fill(host, program)
-        say(f"the map is filled: {row.span_mib / 1024:.0f} GiB written")
+        say(f"the map is filled: {fill(host, program)}")
     first = sample(host)
     written = int(BURST_OF_LOG * row.logs_mib * MIB)
     values |= burst(host, program, written)
@@ -303,8 +335,8 @@ def order(host):
 
 
 def cold(host, program, seconds, written):
-    """Reads of 4 KiB, one at a time, of what the burst wrote: after an opening, so that nothing is in memory."""
-    other = {"span_bytes": written} if host.row.load.sequential else {}
+    """Reads of 4 KiB, one at a time, of what the burst wrote, and no others: after an opening, so that nothing is in memory."""
+    other = {"size_bytes": written} | ({"span_bytes": written} if host.row.load.sequential else {})
     before = sample(host)
     outcome, _ = Running(host, program, job(host.row, seconds, SEED_BURST, read=True, **other)).end()
     after = sample(host)

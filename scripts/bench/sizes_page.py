@@ -214,7 +214,9 @@ def _method(result):
             """A real daemon, one host with the embedded directory; a disk of the size that is written, unmirrored (failures to tolerate 0), striped over all
             capacity devices; over NBD. Devices are files that are mostly holes: they take what is written and no more.""",
             f"""The log of a disk group has {gib(SIZES['4t'].log_mib)}, but where the row says another size: there so many logs of that size would not fit the
-            devices, or not in the {FILL_GIB_MAX} GiB that may be written beforehand (a row with its map filled).""",
+            devices, or not in the {FILL_GIB_MAX} GiB that may be written beforehand (a row with its map filled, where a build cannot do it otherwise).""",
+            """*Map filled*: `cairn-bench fill-map` maps every block of the disk at random before the daemon serves it, without data, and reads are of what the
+            burst wrote. Where one of the builds has no such tool, all of them write the disk in order beforehand.""",
             f"""*Burst*: {BURST_OF_LOG:.0%} of the log, from when it is empty. *Sustained*: the second half of what follows: {made['turns']:g} turns of the log, for {made['seconds']:g} s at
             most (1,500 logs: twice that; a small log: less), and for the space that there is. Metadata, amplification, processor and memory are of
             that half. *Turns*: bytes that the log took, over its size, from the begin of the burst. With few turns the map is in no steady state yet:

@@ -1,7 +1,7 @@
 """Rows of the bench of real sizes: which devices, how large the log, which bytes are written, and how.
 
 Promises  a working set is so many logs, all logs of the host together; where the default log would make it larger than the devices, or larger
-          than what can be written beforehand, the log is smaller, and the row says so
+          than what can be written beforehand (where a build has no tool that fills the map), the log is smaller, and the row says so
 Assumes   capacity devices are files that are mostly holes: a row takes what it writes, whatever its devices' size
 """
 
@@ -13,7 +13,7 @@ LOG_MIB = 2048
 LOG_MIB_MIN = 32
 # Of a device's bytes: the cleaner keeps some, and a full device is another question.
 USED_AT_MOST = 0.9
-# What is written before a row that begins with a filled map.
+# What is written before a row that begins with a filled map, where a build cannot fill it without the data.
 FILL_GIB_MAX = 24
 FILLED = "-filled"
 
@@ -92,6 +92,8 @@ class Row:
     key: str
     # Of each log, at most; 0: the default of the size.
     log_mib_max: int = 0
+    # A filled map is filled by writing the data: one of the builds cannot do it otherwise, and all are to measure the same.
+    by_data: bool = False
 
     @property
     def filled(self):
@@ -105,7 +107,7 @@ class Row:
     def log_mib(self):
         """Of each disk group."""
         room_gib = self.size.capacity_gib * USED_AT_MOST
-        if self.filled:
+        if self.filled and self.by_data:
             room_gib = min(room_gib, FILL_GIB_MAX)
         log_mib = self.log_mib_max or self.size.log_mib
         while log_mib * self.size.groups * self.load.logs > room_gib * 1024:
@@ -164,8 +166,11 @@ def every_key():
     return [*LOADS, *(key + FILLED for key in LOADS)]
 
 
-def selected(sizes, keys, quick=False, log_mib=0):
-    """The rows of these sizes and keys; where one of both is None, those that the plan has of the other. ValueError for a name that is none."""
+def selected(sizes, keys, quick=False, log_mib=0, by_data=False):
+    """The rows of these sizes and keys; where one of both is None, those that the plan has of the other. ValueError for a name that is none.
+
+    `by_data`: some build fills a map by writing the data only.
+    """
     for names, known, what in ((sizes, SIZES, "size"), (keys, every_key(), "row")):
         for name in names or ():
             if name not in known:
@@ -178,11 +183,11 @@ def selected(sizes, keys, quick=False, log_mib=0):
         rows = of_plan or [row for row in planned(QUICK) if row.size.key in sizes]
     elif keys is not None:
         rows = [row for row in rows if row.key in keys]
-    rows = [Row(row.size, row.key, log_mib) for row in rows]
+    rows = [Row(row.size, row.key, log_mib, by_data) for row in rows]
     for row in rows:
         if row.log_mib < LOG_MIB_MIN:
             raise ValueError(
-                f"{row.key} on {row.size.key}: {row.load.logs} logs would be of less than {LOG_MIB_MIN} MiB each. Where they are written beforehand, "
-                f"{FILL_GIB_MAX} GiB at most, it takes a tool that fills the map itself, which is not there yet"
+                f"{row.key} on {row.size.key}: {row.load.logs} logs would be of less than {LOG_MIB_MIN} MiB each. A build without a tool that fills "
+                f"the map has to write them beforehand, {FILL_GIB_MAX} GiB at most: measure builds that have `cairn-bench fill-map`"
             )
     return rows

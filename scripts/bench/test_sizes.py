@@ -9,6 +9,7 @@ import sizes
 import sizes_measure
 import sizes_page
 import sizes_rows
+from processes import ProcessError
 from sizes_host import SLACK_GIB, SpaceError, SparseHost
 from sizes_measure import Sample
 from sizes_rows import GIB, MIB, SIZES, Row
@@ -56,7 +57,8 @@ class Rows(unittest.TestCase):
             self.assertLessEqual(row.span_mib, row.size.capacity_gib * 1024 * sizes_rows.USED_AT_MOST)
             self.assertGreaterEqual(row.log_mib, sizes_rows.LOG_MIB_MIN)
             if row.filled:
-                self.assertLessEqual(row.span_mib, sizes_rows.FILL_GIB_MAX * 1024)
+                self.assertLessEqual(Row(row.size, row.key, by_data=True).span_mib, sizes_rows.FILL_GIB_MAX * 1024)
+                self.assertEqual(row.span_mib, Row(row.size, row.key.removesuffix(sizes_rows.FILLED)).span_mib)
         self.assertEqual(Row(SIZES["4t"], "uniform-1500").log_mib, 2048)
         self.assertEqual(Row(SIZES["256g"], "uniform-1500").log_mib, 128)
         # Both logs of the host count.
@@ -72,8 +74,10 @@ class Rows(unittest.TestCase):
         self.assertEqual({row.key for row in sizes_rows.selected(None, ["zipf"])}, {"zipf"})
         with self.assertRaisesRegex(ValueError, "no size 3t"):
             sizes_rows.selected(["3t"], None)
-        with self.assertRaisesRegex(ValueError, "a tool that fills the map"):
-            sizes_rows.selected(["4t"], ["uniform-1500-filled"])
+        with self.assertRaisesRegex(ValueError, "measure builds that have `cairn-bench fill-map`"):
+            sizes_rows.selected(["4t"], ["uniform-1500-filled"], by_data=True)
+        # Without the data as large as it is from an empty map.
+        self.assertEqual([row.log_mib for row in sizes_rows.selected(["1t", "4t"], ["uniform-256-filled"])], [2048, 2048])
 
     def test_builds_have_names(self):
         self.assertEqual(sizes.named([], []), [("this tree", None)])
@@ -103,6 +107,48 @@ class Space(unittest.TestCase):
             host.taken_bytes = lambda: 2 * GIB
             with self.assertRaisesRegex(SpaceError, "4t uniform-4: the devices take 2.0 GiB of the 4 that they may"):
                 host.check_space()
+
+
+class Filled(unittest.TestCase):
+    def program(self, folder, text):
+        """A folder with a cairn-bench that is this script."""
+        folder.mkdir()
+        program = folder / "cairn-bench"
+        program.write_text("#!/bin/sh\n" + text)
+        program.chmod(0o755)
+        return program
+
+    def test_builds_without_the_tool_are_known(self):
+        with tempfile.TemporaryDirectory() as folder:
+            new, old = self.program(Path(folder) / "new", "exit 0\n"), self.program(Path(folder) / "old", "exit 2\n")
+            self.assertTrue(sizes_measure.can_fill(new.parent))
+            self.assertFalse(sizes_measure.can_fill(old.parent))
+            self.assertFalse(sizes_measure.can_fill(Path(folder) / "none"))
+            rows = ["--sizes", "256g", "--rows", "uniform-64-filled"]
+            alone = sizes.arguments([*rows, "--build", str(new.parent)]).chosen
+            beside = sizes.arguments([*rows, "--build", str(new.parent), "--build", str(old.parent)]).chosen
+            self.assertEqual([row.by_data for row in (*alone, *beside)], [False, True])
+            self.assertLess(beside[0].span_mib, alone[0].span_mib)
+
+    def test_each_group_is_filled_while_the_daemon_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = Path(folder) / "words"
+            program = self.program(Path(folder) / "new", f'echo "$@" >>{words}\necho \'{{"blocks": 262144}}\'\n')
+            host = SparseHost("/", Path(folder) / "host", Path(folder) / "sockets", Row(SIZES["10x4t"], "uniform-64-filled"), SLACK_GIB + 1)
+            for path in host.files():
+                path.touch()
+            done = []
+            host.end = lambda: done.append("end")
+            host.start = lambda: done.append("start")
+            host.served = lambda write=False: done.append(f"served {write}")
+            self.assertIn("2 GiB mapped without data", sizes_measure.fill(host, program))
+            self.assertEqual(done, ["end", "start", "served True"])
+            lines = words.read_text().splitlines()
+            self.assertEqual([line.split()[1] for line in lines], [str(cache) for cache, _ in host.groups])
+            self.assertTrue(all(line.startswith("fill-map ") and line.endswith("--no-heads --destructive --style=json") for line in lines))
+            self.program(Path(folder) / "broken", "echo no room >&2\nexit 1\n")
+            with self.assertRaisesRegex(ProcessError, "ended with code 1: no room"):
+                sizes_measure.fill(host, Path(folder) / "broken" / "cairn-bench")
 
 
 class Samples(unittest.TestCase):

@@ -2,12 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use cairn_store::{Fill, FillOrder, LogFill};
+use cairn_types::{BLOCK_BYTES, ComponentId};
 use cairn_workload::{Addresses, Content, Pace, Spec};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{seconds::seconds, study_args::StudyCommand};
 use cairn_bench::{
     address::Address,
+    group::GroupFiles,
     job::{Job, StreamJob},
 };
 
@@ -25,6 +28,18 @@ pub enum Command {
     Load(Box<Load>),
     /// Writes every byte of targets before they are measured, and tells how long that took.
     Precondition(Precondition),
+    /// FOR BENCHMARKS ONLY. Fills the block map of a disk group that no process uses, without writing data: reads of these blocks FAIL.
+    ///
+    /// A benchmark then begins with a full map of terabytes. Each block is mapped to a place on its capacity device where it was never
+    /// written: it can be written over, trimmed and deleted like any other, and until it is written NO READ OF IT SUCCEEDS. Never
+    /// do this to a disk that anybody needs. Refused where any of the blocks has data already. The group is kept as release 0.3.0 knows it
+    /// from then on: 0.2.0 does not open it any more.
+    FillMap(FillMap),
+    /// FOR BENCHMARKS ONLY. Fills the write buffer of a disk group in files that no process uses with small writes, without their data.
+    ///
+    /// How long the group takes to open, and how much memory, can be seen with the next start of a daemon. What is written reads as zeroes,
+    /// so WHAT THE COMPONENT HELD IS LOST. The cache device has to be a file with holes where its log is: one that is as it was made.
+    FillLog(FillLog),
     /// Reads a job file of another tool, and tells the plan that it comes to. Nothing is run.
     Import(Import),
     /// Runs a job file of another tool: Vdbench's, fio's, IOMeter's, HCIBench's.
@@ -280,6 +295,117 @@ pub struct Precondition {
     /// The targets' data may be lost. Always needed.
     #[arg(long)]
     pub destructive: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct FillMap {
+    /// The cache device of the disk group: a block device or a file. No process may use it.
+    pub cache: PathBuf,
+    /// Its capacity devices, in the order of the configuration, all of them.
+    #[arg(required = true)]
+    pub capacity: Vec<PathBuf>,
+    /// One component, by its id; all of the group where not told.
+    #[arg(long, value_name = "ID")]
+    pub component: Option<ComponentId>,
+    /// Blocks of 4 KiB of each component, from its first one on; all where not told.
+    #[arg(long, value_name = "COUNT", conflicts_with = "bytes", value_parser = clap::value_parser!(u64).range(1..))]
+    pub blocks: Option<u64>,
+    /// The same in bytes, such as 100GiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub bytes: Option<u64>,
+    /// Where blocks stand that follow on: anywhere (the largest pages of the map), or one behind the other.
+    #[arg(long, default_value = "random")]
+    pub order: MapOrder,
+    /// One seed is one map.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Leaves out the heads of what would have been written, which take a 128th of it: such segments can NOT be cleaned, so that a device
+    /// which fills up stays full.
+    #[arg(long)]
+    pub no_heads: bool,
+    /// Opens the group, tells blocks, pages and bytes of metadata, and maps nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Reads of all these blocks may fail from now on. Needed for all but --dry-run.
+    #[arg(long)]
+    pub destructive: bool,
+    /// The form of the result.
+    #[arg(long, default_value = "table")]
+    pub style: PlanStyle,
+}
+
+/// Where blocks stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MapOrder {
+    /// Anywhere, as after writes at random.
+    Random,
+    /// In order, as after one long write.
+    Sequential,
+}
+
+impl FillMap {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// What cannot be, in words.
+    pub fn work(&self) -> Result<cairn_bench::fill_map::FillMap, String> {
+        let block = u64::from(BLOCK_BYTES);
+        if let Some(bytes) = self.bytes.filter(|bytes| *bytes == 0 || !bytes.is_multiple_of(block)) {
+            return Err(format!("{bytes} bytes of each component: take a multiple of {block}"));
+        }
+        let order = match self.order {
+            MapOrder::Random => FillOrder::Random,
+            MapOrder::Sequential => FillOrder::Sequential,
+        };
+        let blocks_max = self.blocks.or(self.bytes.map(|bytes| bytes / block));
+        let (component, seed, no_heads) = (self.component, self.seed, self.no_heads);
+        Ok(cairn_bench::fill_map::FillMap {
+            group: GroupFiles { cache: self.cache.clone(), capacity: self.capacity.clone() },
+            fill: Fill { component, blocks_max, order, seed, no_heads },
+            dry_run: self.dry_run,
+            destructive: self.destructive,
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct FillLog {
+    /// The cache device of the disk group: a file. No process may use it.
+    pub cache: PathBuf,
+    /// Its capacity devices, in the order of the configuration, all of them.
+    #[arg(required = true)]
+    pub capacity: Vec<PathBuf>,
+    /// The component that is written, by its id; the largest of the group where not told.
+    #[arg(long, value_name = "ID")]
+    pub component: Option<ComponentId>,
+    /// Writes that come to the log together: as many as guests have outstanding.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub writes_per_batch: u32,
+    /// Blocks of 4 KiB of each write.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub blocks_per_write: u32,
+    /// One seed is one row of places.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seed: u64,
+    /// What the component holds is lost. Needed.
+    #[arg(long)]
+    pub destructive: bool,
+    /// The form of the result.
+    #[arg(long, default_value = "table")]
+    pub style: PlanStyle,
+}
+
+impl FillLog {
+    /// What is asked for.
+    pub fn work(&self) -> cairn_bench::fill_log::FillLog {
+        let (writes_per_batch, blocks_per_write) = (self.writes_per_batch, self.blocks_per_write);
+        cairn_bench::fill_log::FillLog {
+            group: GroupFiles { cache: self.cache.clone(), capacity: self.capacity.clone() },
+            component: self.component,
+            fill: LogFill { writes_per_batch, blocks_per_write, seed: self.seed },
+            destructive: self.destructive,
+        }
+    }
 }
 
 impl Precondition {

@@ -12,6 +12,9 @@
 
 pub mod address;
 mod command;
+pub mod fill_log;
+pub mod fill_map;
+pub mod group;
 pub mod job;
 mod ledger;
 mod load;

@@ -27,7 +27,7 @@ use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use args::{Cli, Command, Load, Precondition, Style};
+use args::{Cli, Command, FillLog, FillMap, Load, PlanStyle, Precondition, Style};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -42,6 +42,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Load(load) => measure(&load),
         Command::Precondition(asked) => precondition(&asked),
+        Command::FillMap(asked) => fill_map(&asked),
+        Command::FillLog(asked) => fill_log(&asked),
         Command::Import(import) => job_file::import(&import),
         Command::Job(job) => job_file::run(&job),
         Command::Replay(replay) => log_file::run(&replay),
@@ -124,6 +126,41 @@ fn precondition(asked: &Precondition) -> Result<bool, RunError> {
     });
     bar.finish_and_clear();
     println!("{}", work.line(&written?));
+    Ok(true)
+}
+
+/// Fills a map, with a bar on a terminal.
+fn fill_map(asked: &FillMap) -> Result<bool, RunError> {
+    let work = asked.work().map_err(RunError::Job)?;
+    let style = ProgressStyle::with_template("{percent:>3} % [{bar:40}] {human_pos}/{human_len} blocks, {eta} left");
+    // Hidden by itself where stderr is no terminal.
+    let bar = ProgressBar::new(0).with_style(style.expect("a template that parses").progress_chars("=> "));
+    let shown = bar.clone();
+    let done = work.run(move |blocks, whole| {
+        shown.set_length(whole);
+        shown.set_position(blocks);
+    });
+    bar.finish_and_clear();
+    let done = done?;
+    match asked.style {
+        PlanStyle::Table => println!("{}", done.text()),
+        PlanStyle::Json => println!("{:#}", done.json(work.fill.order)),
+    }
+    Ok(true)
+}
+
+/// Fills a log, and says how far it is on a terminal.
+fn fill_log(asked: &FillLog) -> Result<bool, RunError> {
+    let style = ProgressStyle::with_template("{spinner} {binary_bytes} of the log, {binary_bytes_per_sec}");
+    let bar = ProgressBar::new_spinner().with_style(style.expect("a template that parses"));
+    let shown = bar.clone();
+    let done = asked.work().run(move |bytes| shown.set_position(bytes));
+    bar.finish_and_clear();
+    let done = done?;
+    match asked.style {
+        PlanStyle::Table => println!("{}", done.text()),
+        PlanStyle::Json => println!("{:#}", done.json()),
+    }
     Ok(true)
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn sizes(targets: &[Address]) -> Result<Vec<u64>, RunError> {
 }
 
 /// Carries out `work` on a thread of its own.
-fn on_shard<T, F>(work: impl FnOnce(LinuxEnv) -> F + Send + 'static) -> Result<T, RunError>
+pub(crate) fn on_shard<T, F>(work: impl FnOnce(LinuxEnv) -> F + Send + 'static) -> Result<T, RunError>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, RunError>> + 'static,

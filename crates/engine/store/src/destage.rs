@@ -514,7 +514,7 @@ impl<E: Env> Inner<E> {
 
     /// The one place that writes to a capacity device of an open group: what is counted here and is neither destage's nor the
     /// cleaner's, nor large copies', went past the log.
-    async fn write_capacity(
+    pub(crate) async fn write_capacity(
         &self,
         device: u8,
         offset: u64,

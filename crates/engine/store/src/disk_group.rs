@@ -146,6 +146,12 @@ impl<E: Env> DiskGroup<E> {
         &self.handle.0
     }
 
+    /// Nobody else can ask anything of the group.
+    #[cfg(feature = "fill-map")]
+    pub(crate) fn is_only_handle(&self) -> bool {
+        Rc::strong_count(&self.handle) == 1
+    }
+
     /// Its id.
     pub fn id(&self) -> DiskGroupId {
         self.inner().id

@@ -2,7 +2,7 @@
 //!
 //! Promises    what is opened afterwards is a log as guests' small writes leave it, each block of which reads as zeroes
 //! Assumes     the log's device is a file of which nothing was written yet: the data that are left out are holes there
-//! Not here    the block map (`fill_map.rs`)
+//! Not here    the block map (`fill.rs`)
 
 use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
 use cairn_format::{LogRecord, encode_batch, zero_block_crc};

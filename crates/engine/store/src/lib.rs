@@ -32,7 +32,12 @@ mod deltas;
 mod destage;
 mod disk_group;
 mod error;
+#[cfg(feature = "fill-map")]
+mod fill;
+#[cfg(feature = "fill-map")]
 mod fill_log;
+#[cfg(feature = "fill-map")]
+mod fill_piece;
 mod flag;
 mod fold;
 mod free_ids;
@@ -64,6 +69,8 @@ mod seats;
 mod segment_hand;
 mod segments;
 mod shards;
+#[cfg(feature = "fill-map")]
+mod shuffle;
 mod state;
 mod stats;
 mod tier;
@@ -82,7 +89,12 @@ pub use component::ComponentInfo;
 pub use create::{CAPACITY_DEVICES_MAX, Identity};
 pub use disk_group::{DiskGroup, DiskGroupDevices, Expect};
 pub use error::{StoreError, StoreErrorKind};
+#[cfg(feature = "fill-map")]
+pub use fill::{Fill, FillPlan, Filled};
+#[cfg(feature = "fill-map")]
 pub use fill_log::{LogFill, LogFilled};
+#[cfg(feature = "fill-map")]
+pub use fill_piece::FillOrder;
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions};

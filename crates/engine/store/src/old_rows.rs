@@ -26,15 +26,19 @@ const KINDS: [u8; 3] = [rows::LEAF, rows::REGION, rows::DELTA];
 impl<E: Env> Inner<E> {
     /// Waits until destage has something to do. False where something was done instead.
     pub(crate) async fn rest(&self) -> Result<bool, StoreError> {
-        let has_rows = self.state.borrow().map.pages().is_some_and(|pages| pages.has_rows);
-        if !has_rows {
+        if !self.has_work_of_rows() {
             self.destager.wait().await;
             return Ok(true);
         }
         match select(pin!(self.destager.wait()), pin!(self.env.sleep(PAUSE))).await {
             Either::Left(_) => Ok(true),
+            Either::Right(_) if !self.has_work_of_rows() => Ok(false),
             Either::Right(_) => self.fold_old().await.map(|()| false),
         }
+    }
+
+    fn has_work_of_rows(&self) -> bool {
+        self.state.borrow().map.pages().is_some_and(|pages| pages.has_rows && !pages.rows_stay)
     }
 
     async fn fold_old(&self) -> Result<(), StoreError> {

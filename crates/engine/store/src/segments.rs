@@ -308,9 +308,13 @@ impl Segments {
 
     /// A committed transaction refers to the slot.
     pub fn add_live(&mut self, slot: u64) {
-        let segment = self.segment_of(slot);
-        self.change(segment, |row| row.live += 1);
-        self.live += 1;
+        self.add_live_run(slot, 1);
+    }
+    /// The same of slots of one segment that follow on.
+    pub fn add_live_run(&mut self, first_slot: u64, count: u32) {
+        let segment = self.segment_of(first_slot);
+        self.change(segment, |row| row.live += count);
+        self.live += u64::from(count);
         self.free.remove(&segment);
     }
     /// A committed transaction dropped the reference to the slot.

@@ -143,11 +143,14 @@ impl Shards {
     }
     /// The same of a block's entry; none where the map holds it no more.
     pub fn put(&mut self, id: ComponentId, block: u64, entry: Option<Entry>, number: u64) {
-        let key = shard_of((id, block / LEAF_BLOCKS));
+        self.put_all(shard_of((id, block / LEAF_BLOCKS)), number, [((block % SHARD_BLOCKS) as u16, entry)]);
+    }
+    /// The same of blocks of one shard.
+    pub fn put_all(&mut self, key: ShardKey, number: u64, entries: impl IntoIterator<Item = (u16, Option<Entry>)>) {
         self.touch(key, number);
         let shard = self.by_key.get_mut(&key).expect("just touched");
         let before = shard.unfolded.len();
-        shard.unfolded.put((block % SHARD_BLOCKS) as u16, entry);
+        entries.into_iter().for_each(|(block, entry)| shard.unfolded.put(block, entry));
         self.waiting += (shard.unfolded.len() - before) as u64;
     }
     /// All that waited for the shard is in these pages: its row is durable.

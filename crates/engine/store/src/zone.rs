@@ -16,7 +16,7 @@ const PAGE: u64 = MAP_PAGE_BYTES as u64;
 /// The zone grows while fewer than this part of its places are free: the holes that the next pages go to.
 const FREE_PARTS: u64 = 8;
 /// Per cent of the region from which on it counts as full.
-const FULL_PERCENT: u64 = 85;
+pub(crate) const FULL_PERCENT: u64 = 85;
 /// Bytes of an entry in pages, about.
 const ENTRY_BYTES: u64 = 16;
 /// Places that it grows by, at least.

@@ -6,6 +6,7 @@ mod caches;
 mod counters;
 mod ends;
 mod faults;
+mod fill;
 mod full;
 mod latencies;
 mod map;
