@@ -115,7 +115,7 @@ async fn create_metadata<E: Env>(
     let row = (rows::state_key(), Some(rows::encode(&state)));
     let job = move || {
         RedbMeta::create(disk.clone(), offset, bytes)?;
-        RedbMeta::open(disk, offset, bytes)?.commit([row].into())
+        RedbMeta::open(disk, offset, bytes, false)?.commit([row].into())
     };
     let made = env.run_blocking(job).await;
     made.map_err(|e| StoreError::new(StoreErrorKind::Media, format!("make the metadata store: {e}")))

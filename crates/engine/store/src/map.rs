@@ -6,9 +6,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use cairn_format::{MAP_PAGE_BYTES, map_rows::PageRef};
 use cairn_types::ComponentId;
 
 use crate::{
+    clock::ClockCache,
     deltas::{Delta, Deltas},
     leaf::{LEAF_CACHED_BYTES, Leaf, LeafCache, LeafKey},
     segment_hand::SegmentHand,
@@ -16,6 +19,8 @@ use crate::{
     zone::{Room, Zone},
 };
 
+/// Bytes of a cached page with its place in the tree.
+const PAGE_CACHED_BYTES: u64 = MAP_PAGE_BYTES as u64 + 128;
 /// Leaves in memory, at least.
 const LEAVES_MIN: u64 = 16;
 
@@ -23,6 +28,8 @@ const LEAVES_MIN: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Map {
     leaves: LeafCache,
+    /// Pages as they are on the device, by place: a leaf takes twice as much memory as its part of one.
+    page_cache: ClockCache<u32, Bytes>,
     /// What the leaves in the metadata lack.
     deltas: Deltas,
     /// Counts the changes: a leaf read under an older one may be out of date.
@@ -45,12 +52,14 @@ pub(crate) struct Pages {
     pub page_leaves_max: usize,
     /// There may be rows of an earlier release: leaves, regions, segments.
     pub has_rows: bool,
+    /// They are not to be touched: somebody else makes transactions.
+    pub rows_stay: bool,
 }
 
 impl Pages {
     pub fn new(room: Room, bounds: Bounds, page_leaves_max: usize) -> Self {
         let (shards, zone, hand) = (Shards::default(), Zone::new(room), SegmentHand::default());
-        Self { shards, zone, hand, bounds, page_leaves_max, has_rows: true }
+        Self { shards, zone, hand, bounds, page_leaves_max, has_rows: true, rows_stay: false }
     }
 }
 
@@ -58,6 +67,7 @@ impl Map {
     pub fn new(cache_bytes: u64) -> Self {
         Self {
             leaves: LeafCache::new((cache_bytes / LEAF_CACHED_BYTES).max(LEAVES_MIN) as usize),
+            page_cache: ClockCache::new((cache_bytes / 4 * 3 / PAGE_CACHED_BYTES) as usize),
             deltas: Deltas::default(),
             generation: 0,
             committing: false,
@@ -75,6 +85,21 @@ impl Map {
     /// From now on it is in pages, as far as anything changes.
     pub fn begin_pages(&mut self, pages: Pages) {
         self.pages = Some(pages);
+    }
+    /// A page that was read before, if it is in memory.
+    pub fn page(&mut self, place: u32) -> Option<Bytes> {
+        self.page_cache.get(place).cloned()
+    }
+    /// Keeps a page that was read, unless its place is another one's meanwhile.
+    pub fn keep_page(&mut self, key: ShardKey, page: PageRef, bytes: &Bytes) {
+        let shard = self.pages.as_ref().and_then(|pages| pages.shards.get(key));
+        if shard.and_then(|shard| shard.page_of(u64::from(page.first))) == Some(page) {
+            self.page_cache.insert(page.place, bytes.clone());
+        }
+    }
+    /// Something else is being written to the place.
+    pub fn forget_page(&mut self, place: u32) {
+        self.page_cache.remove_range(place..=place);
     }
     /// Shards that a transaction folds which adds so many entries.
     pub fn shards_due(&self, adds: u64) -> Vec<ShardKey> {
@@ -140,6 +165,7 @@ impl Map {
     /// Forgets what can be read again.
     pub fn drop_caches(&mut self) {
         self.leaves.clear();
+        self.page_cache.clear();
     }
 
     /// Leaves that a transaction takes up which adds `blocks` entries, so that what waits keeps its bound beside a log of so many blocks.

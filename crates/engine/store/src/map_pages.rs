@@ -90,17 +90,27 @@ impl<E: Env> Inner<E> {
         self.metadata_offset + state.map.pages().expect("the map is in pages").zone.offset(place)
     }
 
-    /// The page, none where it is not what the shard's row says.
-    async fn read_page(&self, key: ShardKey, page: PageRef) -> Option<Bytes> {
+    /// The page, none where it is not what the shard's row says. `keeps`: by way of memory.
+    async fn read_page(&self, key: ShardKey, page: PageRef, keeps: bool) -> Option<Bytes> {
+        let known = if keeps { self.state.borrow_mut().map.page(page.place) } else { None };
+        if let Some(bytes) = known.filter(|bytes| is_page(bytes, key, page)) {
+            return Some(bytes);
+        }
         let offset = self.page_offset(page.place);
         self.state.borrow_mut().counters.map_pages_read += 1;
         let bytes = self.cache.read(offset, MAP_PAGE_BYTES as u32).await.ok()?;
-        is_page(&bytes, key, page).then_some(bytes)
+        if !is_page(&bytes, key, page) {
+            return None;
+        }
+        if keeps {
+            self.state.borrow_mut().map.keep_page(key, page, &bytes);
+        }
+        Some(bytes)
     }
 
     /// Reads pages, many at once, and decodes them where it delays nobody; none for one that is not what it should be.
-    async fn read_pages_of_map(&self, wanted: &[(ShardKey, PageRef)]) -> Vec<Option<MapPage>> {
-        let reads = wanted.iter().map(|&(key, page)| self.read_page(key, page));
+    async fn read_pages_of_map(&self, wanted: &[(ShardKey, PageRef)], keeps: bool) -> Vec<Option<MapPage>> {
+        let reads = wanted.iter().map(|&(key, page)| self.read_page(key, page, keeps));
         let read: Vec<Option<Bytes>> = stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
         let decode = |read: Vec<Option<Bytes>>| -> Vec<Option<MapPage>> {
             read.into_iter().map(|bytes| decode_map_page(&bytes?)).collect()
@@ -163,7 +173,7 @@ impl<E: Env> Inner<E> {
             found.extend(self.leaves_of_rows(in_rows).await?);
         }
         let named: Vec<(ShardKey, PageRef)> = by_page.iter().map(|((key, _), (page, _))| (*key, *page)).collect();
-        let read = self.read_pages_of_map(&named).await;
+        let read = self.read_pages_of_map(&named, true).await;
         for (page, (_, leaves)) in read.into_iter().zip(by_page.into_values()) {
             for key in leaves {
                 let leaf = match (&page, lost) {
@@ -246,7 +256,8 @@ impl<E: Env> Inner<E> {
 
     async fn page_entries(&self, key: ShardKey, part: &Part) -> Vec<(u64, Entry)> {
         let named: Vec<(ShardKey, PageRef)> = part.pages.iter().map(|page| (key, *page)).collect();
-        let read = self.read_pages_of_map(&named).await;
+        // They are about to be written anew.
+        let read = self.read_pages_of_map(&named, false).await;
         let entries = read.into_iter().flatten().flat_map(|page| page.entries);
         entries.map(|(block, entry)| (u64::from(block), entry)).collect()
     }
@@ -356,6 +367,10 @@ impl<E: Env> Inner<E> {
                 let Fold { key, gave_up, leaves, bits, .. } = fold;
                 done.push(Folded { key, pages, gave_up, leaves, written: written as u64, bits });
             }
+            // What memory has of these places is of pages that went.
+            let taken =
+                done.iter().flat_map(|folded: &Folded| &folded.pages).filter(|page| page.stamp == number as u16);
+            taken.for_each(|page| state.map.forget_page(page.place));
             state.counters.map_pages_written += writes.len() as u64;
             state.counters.map_shards_folded += done.len() as u64;
         }

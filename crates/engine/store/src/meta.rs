@@ -49,8 +49,9 @@ pub(crate) trait Meta: Send + Sync + 'static {
 }
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("cairn");
-/// Memory of redb's page cache.
-const REDB_CACHE_BYTES: usize = 32 << 20;
+/// Memory of redb's page cache: where the map is in rows all of it is read by way of it, else little is.
+const ROWS_CACHE_BYTES: usize = 32 << 20;
+const FEW_ROWS_CACHE_BYTES: usize = 8 << 20;
 
 pub(crate) struct RedbMeta {
     /// Not dropped once a call has failed: its destructor commits, and over a damaged page it panics, and again while it
@@ -85,14 +86,19 @@ impl RedbMeta {
         let backend = Region { disk, offset, room: Room::new(region_bytes), len, traffic, said };
         backend.write_len(0).map_err(fail)?;
         backend.sync_data().map_err(fail)?;
-        let database = Self::build(backend)?;
+        let database = Self::build(backend, FEW_ROWS_CACHE_BYTES)?;
         let transaction = database.begin_write().map_err(fail)?;
         Sum::default().write(&mut transaction.open_table(TABLE).map_err(fail)?)?;
         transaction.commit().map_err(fail)
     }
 
-    /// Opens the store that [`Self::create`] made.
-    pub fn open(disk: Arc<dyn BlockingDisk>, offset: u64, region_bytes: u64) -> Result<Self, MetaError> {
+    /// Opens the store that [`Self::create`] made. `many_rows`: the block map is in rows.
+    pub fn open(
+        disk: Arc<dyn BlockingDisk>,
+        offset: u64,
+        region_bytes: u64,
+        many_rows: bool,
+    ) -> Result<Self, MetaError> {
         let len = read_len(&*disk, offset, region_bytes)?;
         if len == 0 {
             return Err(MetaError("the metadata region is empty".into()));
@@ -104,7 +110,8 @@ impl RedbMeta {
         let (len, of_region) = (Mutex::new(len), (disk.clone(), traffic.clone(), said.clone()));
         let (of_disk, of_traffic, of_said) = of_region;
         let backend = Region { disk: of_disk, offset, room: room.clone(), len, traffic: of_traffic, said: of_said };
-        let database = Some(without_panic(|| Self::build(backend))?);
+        let cache_bytes = if many_rows { ROWS_CACHE_BYTES } else { FEW_ROWS_CACHE_BYTES };
+        let database = Some(without_panic(|| Self::build(backend, cache_bytes))?);
         let (failed, panicked) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self { database, failed, panicked, disk, traffic, said, room })
     }
@@ -139,8 +146,8 @@ impl RedbMeta {
         result
     }
 
-    fn build(backend: Region) -> Result<Database, MetaError> {
-        Database::builder().set_cache_size(REDB_CACHE_BYTES).create_with_backend(backend).map_err(fail)
+    fn build(backend: Region, cache_bytes: usize) -> Result<Database, MetaError> {
+        Database::builder().set_cache_size(cache_bytes).create_with_backend(backend).map_err(fail)
     }
 }
 
@@ -448,7 +455,7 @@ mod tests {
     fn store() -> RedbMeta {
         let disk = Arc::new(Memory(Mutex::new(vec![0; 4 << 20])));
         RedbMeta::create(disk.clone(), 0, 4 << 20).unwrap();
-        RedbMeta::open(disk, 0, 4 << 20).unwrap()
+        RedbMeta::open(disk, 0, 4 << 20, true).unwrap()
     }
 
     /// Of all rows but leaves.

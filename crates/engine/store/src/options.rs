@@ -56,7 +56,7 @@ impl Default for FormatOptions {
 pub struct OpenOptions {
     /// Bytes of memory for cached blocks.
     pub read_cache_bytes: u64,
-    /// Bytes of memory for cached parts of the block map.
+    /// Bytes of memory for cached leaves of the block map; three quarters as many are for its pages, where it is in pages.
     pub map_cache_bytes: u64,
     /// Outcomes of front ends' requests that a component remembers, at most. Those are dropped whose client is known to
     /// have its answer; what is left are requests in flight and what sessions that ended left behind: 64 hosts with 128
@@ -150,7 +150,7 @@ pub(crate) fn cache_regions(
         .next_multiple_of(page);
     let log_offset = REGIONS_OFFSET + metadata_bytes;
     let room = device_bytes.saturating_sub(log_offset);
-    let indexed = options.index_bytes_max / INDEX_BYTES_PER_BLOCK * page;
+    let indexed = (options.index_bytes_max / INDEX_BYTES_PER_BLOCK).saturating_mul(page);
     let wanted = options.log_bytes.unwrap_or_else(|| room.min(LOG_BYTES_MAX).min(indexed));
     if wanted > LOG_BYTES_MAX {
         return Err(refuse(format!(

@@ -95,7 +95,8 @@ impl<E: Env> DiskGroup<E> {
         write_superblock(&cache, &superblock).await?;
         settle_medium(&cache).await?;
         let (disk, offset, bytes) = (cache.blocking(), regions.metadata_offset, regions.metadata_bytes);
-        let opened = env.run_blocking(move || RedbMeta::open(disk, offset, bytes)).await;
+        let many_rows = !superblock.needs.include(Needs::MAP_PAGES);
+        let opened = env.run_blocking(move || RedbMeta::open(disk, offset, bytes, many_rows)).await;
         let meta = Arc::new(opened.map_err(unreadable)?);
         let mut state = State::empty(&regions, &capacity, options);
         let bounds = bounds(&regions, &capacity, options.map_waiting_blocks);
