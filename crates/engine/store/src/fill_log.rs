@@ -46,7 +46,7 @@ impl<E: Env> DiskGroup<E> {
     /// closed: what was written takes effect when it is opened again.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Refused`] where the log is in use, or the component is not there; [`StoreErrorKind::Media`].
+    /// [`StoreErrorKind::Refused`] where somebody writes, or the component is not there; [`StoreErrorKind::Media`].
     pub async fn fill_log(
         &self,
         component: ComponentId,
@@ -57,8 +57,9 @@ impl<E: Env> DiskGroup<E> {
         let refuse = |text: &str| StoreError::new(StoreErrorKind::Refused, text.to_string());
         let size_blocks = self.component(component).map(|info| info.size_blocks);
         let size_blocks = size_blocks.ok_or_else(|| refuse("the component is not in this group: name one that is"))?;
+        self.drain().await?;
         if inner.state.borrow().log.ring.used() > 0 {
-            return Err(refuse("the log is in use: close the group in order first"));
+            return Err(refuse("the log is in use: somebody writes"));
         }
         let places = size_blocks / u64::from(fill.blocks_per_write.max(1));
         if fill.writes_per_batch == 0 || places == 0 {
