@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::{
     bitmap::BaseBits,
+    deferred::Deferred,
     index::{Extents, Met, Record, RecordId, Records},
     marks::{AT_ONCE, IN_METADATA, Marks, RegionMark},
     outcomes::Outcomes,
@@ -59,6 +60,8 @@ pub(crate) struct Component {
     pub regions: Marks,
     pub base: BaseBits,
     pub extents: Extents,
+    /// Records of the log that is read back. None in use.
+    pub deferred: Vec<Deferred>,
     /// Blocks that queued writes may add.
     pub queued_blocks: u64,
     /// Regions whose marks the metadata is behind of, by when they are due. One that was raised again is listed there as well, and
@@ -84,6 +87,7 @@ impl Component {
             regions: Marks::default(),
             base: BaseBits::default(),
             extents: Extents::default(),
+            deferred: Vec::new(),
             queued_blocks: 0,
             dirty_regions: BTreeMap::new(),
             dirty: true,
@@ -154,12 +158,6 @@ impl Component {
     ) -> RecordId {
         let (op, range) = (record.op, record.range);
         let id = records.add(record, log_segment);
-        let met = self.extents.insert(id, range, self.settled, &self.base, records);
-        if met == Met::Newer {
-            // It may stand under any of these.
-            self.window.after(op).for_each(|later| later.alone = false);
-        }
-        self.touch(range, op, log_segment.map_or(AT_ONCE, |segment| segment + 1));
         if op > self.settled {
             let info = UnsettledOp { op, range, client };
             let entry = self.window.entry(info);
@@ -167,23 +165,48 @@ impl Component {
             let end = entry.info.range.end().max(range.end());
             entry.info.range = BlockRange::new(first, (end - first) as u32);
             entry.ranges.push(range);
-            entry.alone &= met == Met::None;
             entry.written |= written;
         } else if written {
             self.last_written = self.last_written.max(op);
         }
+        match records.defers {
+            true => {
+                records.of_mut(id).live = u64::from(range.count);
+                self.deferred.push(Deferred { first: range.first, count: range.count, id });
+            }
+            false => self.enter(id, range, records),
+        }
+        self.touch(range, op, log_segment.map_or(AT_ONCE, |segment| segment + 1));
         id
+    }
+
+    /// Puts a run of a record into the index.
+    pub fn enter(&mut self, id: RecordId, range: BlockRange, records: &mut Records) {
+        let op = records.of(id).op;
+        let met = self.extents.insert(id, range, self.settled, &self.base, records);
+        if met == Met::Newer {
+            // It may stand under any of these.
+            self.window.after(op).for_each(|later| later.alone = false);
+        }
+        if met != Met::None
+            && let Some(own) = self.window.get_mut(op)
+        {
+            own.alone = false;
+        }
+    }
+
+    /// Nothing of the log is in the index any more.
+    pub fn clear_index(&mut self, records: &mut Records) {
+        self.extents.clear(records);
+        let deferred = std::mem::take(&mut self.deferred);
+        deferred.into_iter().for_each(|one| records.release(one.id, u64::from(one.count)));
     }
 
     /// Raises the mark of every region of `range` to `op`.
     fn touch(&mut self, range: BlockRange, op: OpId, due: u64) {
         for region in range.regions() {
-            let before = self.regions.get(region).unwrap_or(RegionMark { op: OpId::ZERO, due: IN_METADATA });
-            if op > before.op {
-                self.regions.put(region, RegionMark { op, due });
-                if before.due != due {
-                    self.dirty_regions.entry(due).or_default().push(region);
-                }
+            if self.regions.raise(region, op, due) {
+                self.dirty_regions.entry(due).or_default().push(region);
             }
         }
     }
@@ -266,7 +289,7 @@ impl Component {
     pub fn lose(&mut self, records: &mut Records) {
         self.lost = true;
         self.dirty = true;
-        self.extents.clear(records);
+        self.clear_index(records);
         self.window.clear();
     }
 }

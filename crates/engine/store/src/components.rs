@@ -192,7 +192,7 @@ impl Components {
         let base_blocks = if component.lost { 0 } else { component.base.total() };
         device.charged = device.charged - component.charge() + base_blocks;
         device.used -= component.used();
-        component.extents.clear(&mut self.records);
+        component.clear_index(&mut self.records);
         let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
         self.deleted.insert(id, deleted);
         true
@@ -234,6 +234,18 @@ impl Components {
     /// The log begins at `tail`: it has no record any more of those deleted before.
     pub fn forget_deleted_before(&mut self, tail: u64) {
         self.deleted.retain(|_, deleted| !deleted.emptied || deleted.position >= tail);
+    }
+
+    /// The log was read: puts all of it into the index. Gives what each component is charged for, and uses: before, and then.
+    pub fn build_index(&mut self) -> Vec<(u8, [u64; 2], [u64; 2])> {
+        self.records.defers = false;
+        let mut changed = Vec::new();
+        for component in self.by_id.values_mut() {
+            let before = [component.charge(), component.used()];
+            component.build_index(&mut self.records);
+            changed.push((component.device, before, [component.charge(), component.used()]));
+        }
+        changed
     }
 
     /// Takes over what the metadata has of a component, before anything is charged. None when it is not here.

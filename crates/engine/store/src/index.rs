@@ -99,6 +99,8 @@ pub(crate) struct Records {
     by_segment: BTreeMap<u64, Vec<RecordId>>,
     /// Pending rows whose last block went.
     pub garbage: Vec<Garbage>,
+    /// What is put is put into the index later.
+    pub defers: bool,
     count: usize,
 }
 
@@ -334,6 +336,26 @@ impl Extents {
             range: BlockRange::new(first, extent.count),
             versions: extent.versions.as_slice().to_vec(),
         })
+    }
+
+    /// Takes all versions out, to be put in again. Their records stay.
+    pub fn take(&mut self, records: &mut Records) -> Vec<(RecordId, BlockRange)> {
+        let mut taken = Vec::new();
+        for (first, extent) in std::mem::take(&mut self.map) {
+            for &id in extent.versions.as_slice() {
+                records.of_mut(id).live -= u64::from(extent.count);
+                taken.push((id, BlockRange::new(first, extent.count)));
+            }
+        }
+        (self.new_blocks, self.hidden_blocks) = (0, 0);
+        taken
+    }
+
+    /// Fills an empty index: runs of blocks that have one version each, ascending.
+    pub fn load(&mut self, runs: impl Iterator<Item = (u64, u32, RecordId)>, base: &BaseBits, records: &Records) {
+        assert!(self.map.is_empty(), "it is empty");
+        self.map = runs.map(|(first, count, id)| (first, Extent { count, versions: Versions::One(id) })).collect();
+        (self.new_blocks, self.hidden_blocks) = Self::sum(self.map.iter(), base, records);
     }
 
     /// What an extent adds to the blocks of the map, and what it hides of them.

@@ -28,6 +28,7 @@ mod component;
 mod components;
 mod convert;
 mod create;
+mod deferred;
 mod deltas;
 mod destage;
 mod disk_group;

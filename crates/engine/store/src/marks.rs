@@ -81,6 +81,22 @@ impl Marks {
             Packed { sequence: mark.op.seq, epoch_and_due: epoch << DUE_BITS | mark.due };
     }
 
+    /// Raises the mark of a region to `op`. True where it is due at another time than before.
+    pub fn raise(&mut self, region: RegionIndex, op: OpId, due: u64) -> bool {
+        let epoch = self.number_of(op.epoch);
+        let group = self.groups.entry(region / REGIONS).or_default();
+        let (bit, at) = (1 << (region % REGIONS), (region % REGIONS) as usize);
+        let known = group.known & bit != 0;
+        let before = group.marks[at];
+        if known && op <= (OpId { epoch: self.epochs[before.epoch()], seq: before.sequence }) {
+            return false;
+        }
+        self.known += usize::from(!known);
+        group.known |= bit;
+        group.marks[at] = Packed { sequence: op.seq, epoch_and_due: (epoch as u64) << DUE_BITS | due };
+        (if known { before.due() } else { IN_METADATA }) != due
+    }
+
     /// All of them, by region.
     pub fn iter(&self) -> impl Iterator<Item = (RegionIndex, RegionMark)> + '_ {
         self.groups.iter().flat_map(move |(number, group)| {

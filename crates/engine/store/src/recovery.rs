@@ -106,6 +106,7 @@ impl<E: Env> DiskGroup<E> {
         let stored = load(&env, &meta, &mut state).await?;
         state.look_at_metadata();
         let replayed = replay(&cache, &mut state, &stored).await?;
+        state.build_index(&env).await;
         settle_medium(&cache).await?;
         let writer = Rc::new(Flag::default());
         let inner = Rc::new(Inner {

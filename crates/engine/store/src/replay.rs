@@ -70,9 +70,11 @@ enum Data {
     Torn,
 }
 
-/// Reads the log from the state's tail and applies it. The ring's head ends up behind the last batch.
+/// Reads the log from the state's tail and applies it, but for the index ([`State::build_index`]). The ring's head ends up behind the last
+/// batch.
 pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateRow) -> Result<Replayed, StoreError> {
     let mut segment = Segment::default();
+    state.components.records.defers = true;
     let mut ahead = ReadAhead::new(disk, &state.log);
     let mut chain: Option<BatchHeader> = None;
     // Those that no header after them says were durable.

@@ -6,6 +6,7 @@
 //!
 //! A function takes the parts that it uses. What takes all of them is here, or admits, recovers or checks.
 
+use cairn_env::Env;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_metrics::StoreCounters;
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, OpId};
@@ -85,6 +86,23 @@ impl State {
         let buffered = self.log.ring.used() / u64::from(BLOCK_BYTES);
         self.tier.metadata_is_full =
             self.map.pages().is_some_and(|pages| pages.zone.is_full(pages.shards.depths().0 + buffered));
+    }
+
+    /// All of the log was read, and put aside: the index is built where it delays nobody.
+    pub async fn build_index<E: Env>(&mut self, env: &E) {
+        let outcomes_max = self.components.outcomes_max();
+        let mut components = std::mem::replace(&mut self.components, Components::new(outcomes_max));
+        let job = move || {
+            let changed = components.build_index();
+            (components, changed)
+        };
+        let (components, changed) = env.run_blocking(job).await;
+        self.components = components;
+        for (device, [charged, used], [charged_now, used_now]) in changed {
+            let device = self.tier.of_mut(device);
+            device.charged = device.charged + charged_now - charged;
+            device.used = device.used + used_now - used;
+        }
     }
 
     /// Gives a record its effect.

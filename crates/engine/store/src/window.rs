@@ -38,6 +38,10 @@ impl Window {
         self.place(op).ok().map(|place| &self.0[place])
     }
 
+    pub fn get_mut(&mut self, op: OpId) -> Option<&mut Unsettled> {
+        self.place(op).ok().map(|place| &mut self.0[place])
+    }
+
     /// The operation of `info`; what is not there yet is put there, with nothing but that.
     pub fn entry(&mut self, info: UnsettledOp) -> &mut Unsettled {
         let place = self.place(info.op).unwrap_or_else(|place| {
