@@ -142,7 +142,7 @@ impl<E: Env> Inner<E> {
             for part in keys.chunks(TRIM_LEAVES_MAX) {
                 let exchanged = self.fold_due(part.len() as u64 * LEAF_BLOCKS).await?;
                 let leaves = self.fetch_leaves(part).await?;
-                let mut transaction = Transaction::with_leaves(leaves);
+                let mut transaction = Transaction::with_leaves(leaves.into_iter().collect());
                 transaction.exchange(exchanged);
                 let gone = !plan_trim(&self.state.borrow().components, item, part, &mut transaction);
                 self.commit(transaction).await?;
@@ -197,7 +197,7 @@ impl<E: Env> Inner<E> {
         let folded = self.leaves_to_fold(named.len());
         let keys = leaves_of(&self.state.borrow().components, &named, &folded);
         let leaves = self.fetch_leaves(&keys).await?;
-        let mut transaction = Transaction::with_leaves(leaves);
+        let mut transaction = Transaction::with_leaves(leaves.into_iter().collect());
         folded.into_iter().for_each(|key| transaction.write_whole(key));
         {
             let components = &self.state.borrow().components;

@@ -297,8 +297,7 @@ impl<E: Env> Inner<E> {
         let mut transaction = loop {
             let missing = leaves_missing(&self.state.borrow().components, &items, &leaves);
             if missing.is_empty() {
-                let leaves = std::mem::take(&mut leaves).into_iter().collect();
-                let transaction = Transaction::with_leaves(leaves);
+                let transaction = Transaction::with_leaves(std::mem::take(&mut leaves));
                 let State { components, map, .. } = &mut *self.state.borrow_mut();
                 break plan_round((components, map), &items, &slots, transaction, (ticket, new_tail));
             }

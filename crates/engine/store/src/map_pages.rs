@@ -146,7 +146,7 @@ impl<E: Env> Inner<E> {
         lost: Option<&Leaf>,
     ) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
         let mut by_page: BTreeMap<(ShardKey, u16), (PageRef, Vec<LeafKey>)> = BTreeMap::new();
-        let (mut found, mut in_rows): (BTreeMap<LeafKey, Leaf>, Vec<LeafKey>) = Default::default();
+        let (mut found, mut in_rows): (Vec<(LeafKey, Arc<Leaf>)>, Vec<LeafKey>) = Default::default();
         {
             let state = self.state.borrow();
             let pages = state.map.pages().expect("the map is in pages");
@@ -156,7 +156,7 @@ impl<E: Env> Inner<E> {
                 if !shard.is_some_and(|shard| shard.in_pages()) {
                     match pages.has_rows {
                         true => in_rows.push(key),
-                        false => drop(found.insert(key, Leaf::default())),
+                        false => found.push((key, Arc::default())),
                     }
                     continue;
                 }
@@ -165,12 +165,12 @@ impl<E: Env> Inner<E> {
                         let at = by_page.entry((shard_key, page.first)).or_insert((page, Vec::new()));
                         at.1.push(key);
                     }
-                    None => drop(found.insert(key, Leaf::default())),
+                    None => found.push((key, Arc::default())),
                 }
             }
         }
         if !in_rows.is_empty() {
-            found.extend(self.leaves_of_rows(in_rows).await?);
+            found.extend(self.leaves_of_rows(in_rows).await?.into_iter().map(|(key, leaf)| (key, Arc::new(leaf))));
         }
         let named: Vec<(ShardKey, PageRef)> = by_page.iter().map(|((key, _), (page, _))| (*key, *page)).collect();
         let read = self.read_pages_of_map(&named, true).await;
@@ -178,19 +178,20 @@ impl<E: Env> Inner<E> {
             for key in leaves {
                 let leaf = match (&page, lost) {
                     (Some(page), _) => leaf_of(page, key.1),
-                    (None, Some(lost)) => lost.clone(),
+                    (None, Some(lost)) => Arc::new(lost.clone()),
                     (None, None) => return Err(damaged("a page of the block map is not readable")),
                 };
-                found.insert(key, leaf);
+                found.push((key, leaf));
             }
         }
         let state = self.state.borrow();
         let pages = state.map.pages().expect("it stays in pages");
-        let over = |(key, mut leaf): (LeafKey, Leaf)| {
-            pages.shards.get(shard_of(key)).into_iter().for_each(|shard| shard.put_over(key.1, &mut leaf));
-            (key, Arc::new(leaf))
-        };
-        Ok(found.into_iter().map(over).collect())
+        for (key, leaf) in &mut found {
+            let leaf = Arc::get_mut(leaf).expect("just made");
+            pages.shards.get(shard_of(*key)).into_iter().for_each(|shard| shard.put_over(key.1, leaf));
+        }
+        found.sort_unstable_by_key(|(key, _)| *key);
+        Ok(found)
     }
 
     /// Leaves that an earlier release wrote as rows, with their deltas over them; one that is not there is empty.
@@ -440,13 +441,14 @@ fn is_page(bytes: &[u8], (component, shard): ShardKey, page: PageRef) -> bool {
 }
 
 /// A leaf of the page, by its number in the component.
-fn leaf_of(page: &MapPage, number: u64) -> Leaf {
+fn leaf_of(page: &MapPage, number: u64) -> Arc<Leaf> {
     let first = number * LEAF_BLOCKS % SHARD_BLOCKS;
     let from = page.entries.partition_point(|(block, _)| u64::from(*block) < first);
-    let mut leaf = Leaf::default();
+    let mut made = Arc::<Leaf>::default();
+    let leaf = Arc::get_mut(&mut made).expect("just made");
     let own = page.entries[from..].iter().take_while(|(block, _)| u64::from(*block) < first + LEAF_BLOCKS);
     own.for_each(|(block, entry)| leaf.set(u64::from(*block), Some(*entry)));
-    leaf
+    made
 }
 
 /// Pages that something waits for, with their neighbours of which that is so as well.

@@ -122,7 +122,7 @@ impl Default for RunningOptions {
             congestion_low_percent: 75,
             congestion_high_percent: 90,
             congestion_delay_max_us: 100_000,
-            destage_blocks_max: 4 << 10,
+            destage_blocks_max: 2 << 10,
             place_bytes_min: 64 << 10,
             idle_destage_ms: 0,
         }

@@ -20,6 +20,7 @@ use crate::{
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
+    flag::give_way,
     index::{Body, Place, RecordId, Records},
     latencies::{ReadSource, ReadWatch},
     leaf::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
@@ -35,6 +36,8 @@ const DEVICE_READ_BLOCKS_MAX: u64 = 256;
 /// Leaves of the map that are read together while the cache has room for them: 2 MiB of addresses, in two or three pages of the
 /// metadata. Each walk there goes through another thread.
 const LEAVES_TOGETHER: u64 = 8;
+/// Leaves that a transaction gets before others of the thread have a turn.
+const LEAVES_AT_ONCE: usize = 256;
 /// What zeroes that keep their space are read as.
 static ZEROES: [u8; 64 * BLOCK_BYTES as usize] = [0; 64 * BLOCK_BYTES as usize];
 
@@ -202,7 +205,12 @@ impl<E: Env> Inner<E> {
 
     /// Leaves that a transaction changes. Of a damaged page nothing is known: its blocks stay errors until they are written.
     pub(crate) async fn fetch_leaves(&self, wanted: &[LeafKey]) -> Result<Vec<(LeafKey, Arc<Leaf>)>, StoreError> {
-        self.look_up_leaves(wanted, Some(Leaf::default())).await
+        let mut found = Vec::with_capacity(wanted.len());
+        for some in wanted.chunks(LEAVES_AT_ONCE) {
+            found.extend(self.look_up_leaves(some, Some(Leaf::default())).await?);
+            give_way().await;
+        }
+        Ok(found)
     }
 
     /// Carries the plan out. Returns what was read, and the blocks that were wrong.

@@ -61,7 +61,7 @@ struct BitsAfter {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     batch: Batch,
-    /// Leaves as they will be, each shared with nobody until the transaction takes effect.
+    /// Leaves as they will be. One that changes is copied, if somebody else has it.
     leaves: BTreeMap<LeafKey, Arc<Leaf>>,
     /// What of them changes: a bit for each block that gets another entry.
     put: BTreeMap<LeafKey, u64>,
@@ -98,8 +98,7 @@ struct MovedPending {
 
 impl Transaction {
     /// Starts with the leaves that it will change.
-    pub fn with_leaves(leaves: Vec<(LeafKey, Arc<Leaf>)>) -> Self {
-        let leaves = leaves.into_iter().map(|(key, leaf)| (key, Arc::new(leaf.as_ref().clone()))).collect();
+    pub fn with_leaves(leaves: BTreeMap<LeafKey, Arc<Leaf>>) -> Self {
         Self { leaves, ..Self::default() }
     }
     /// About so many blocks will be folded: room for them at once.
@@ -110,7 +109,7 @@ impl Transaction {
     }
     fn leaf(&mut self, component: ComponentId, block: u64) -> &mut Leaf {
         let leaf = self.leaves.get_mut(&(component, block / LEAF_BLOCKS)).expect("leaves are fetched before");
-        Arc::get_mut(leaf).expect("a leaf of a transaction is its own")
+        Arc::make_mut(leaf)
     }
     /// The log's tail moves here.
     pub fn move_tail(&mut self, tail: u64) {
@@ -161,10 +160,13 @@ impl Transaction {
     /// [`Self::set_entry`] for `op`, unless the block holds a later one: then false. A component never applies an
     /// operation to a block that holds a later one.
     pub fn set_entry_of(&mut self, component: &Component, block: u64, op: OpId, entry: Option<Entry>) -> bool {
-        if self.entry(component.id, block).is_some_and(|old| old.op > op) {
+        let leaf = self.leaves.get_mut(&(component.id, block / LEAF_BLOCKS)).expect("leaves are fetched before");
+        let old = leaf.get(block);
+        if old.is_some_and(|old| old.op > op) {
             return false;
         }
-        self.set_entry(component, block, entry);
+        Arc::make_mut(leaf).set(block, entry);
+        self.entry_changed(component, block, old, entry);
         true
     }
     /// Changes the map's entry; the slot that it named before is given up.
@@ -477,12 +479,11 @@ impl Transaction {
                 pages.shards.put(id, block, entry, number);
             })
             .await;
-            let map = &mut inner.state.borrow_mut().map;
             let changed = |(key, leaf)| self.put.contains_key(&key).then_some((key, leaf));
-            let leaves = std::mem::take(&mut self.leaves);
-            leaves.into_iter().filter_map(changed).for_each(|(key, leaf)| map.keep_leaf(key, leaf));
-            // What was read since has some of this and lacks the rest.
-            map.changes();
+            let leaves = std::mem::take(&mut self.leaves).into_iter().filter_map(changed).collect();
+            // What was read since has some of this and lacks the rest: it is not kept over what comes now.
+            inner.state.borrow_mut().map.changes();
+            in_steps(inner, leaves, |state, (key, leaf)| state.map.keep_leaf(key, leaf)).await;
         } else {
             let mut state = inner.state.borrow_mut();
             state.map.commit(self.whole.into_iter().chain(self.gone), self.deltas, self.leaves);
