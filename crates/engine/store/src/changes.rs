@@ -19,7 +19,7 @@ use cairn_types::{BlockRange, Canary, ComponentId, OpId, REGION_BLOCKS, RegionIn
 
 use crate::{
     components::Components,
-    leaf::{Entry, Leaf, LeafKey},
+    leaf::Entry,
     map::Map,
     map_pages::Folded,
     meta::Batch,
@@ -46,13 +46,13 @@ pub(crate) struct MapChanges {
 }
 
 impl MapChanges {
-    /// The entries that change, of the leaves of a transaction; `put` has a bit for each.
-    pub fn take_entries(&mut self, leaves: &BTreeMap<LeafKey, std::sync::Arc<Leaf>>, put: &BTreeMap<LeafKey, u64>) {
-        for (&(component, number), &bits) in put {
-            let leaf = &leaves[&(component, number)];
-            let blocks = (0..LEAF_BLOCKS).filter(|at| bits >> at & 1 == 1).map(|at| number * LEAF_BLOCKS + at);
-            self.entries.extend(blocks.map(|block| (component, block, leaf.get(block))));
-        }
+    /// The entries by block, of each the one that was put last.
+    pub fn put_in_order(&mut self) {
+        // Stable: those of a block stay in the order in which they came.
+        self.entries.sort_by_key(|(component, block, _)| (*component, *block));
+        self.entries.reverse();
+        self.entries.dedup_by_key(|(component, block, _)| (*component, *block));
+        self.entries.reverse();
     }
 
     /// Marks that are to be written, without those that an entry tells.

@@ -142,7 +142,7 @@ impl<E: Env> Inner<E> {
             for part in keys.chunks(TRIM_LEAVES_MAX) {
                 let exchanged = self.fold_due(part.len() as u64 * LEAF_BLOCKS).await?;
                 let leaves = self.fetch_leaves(part).await?;
-                let mut transaction = Transaction::with_leaves(leaves.into_iter().collect());
+                let mut transaction = Transaction::with_leaves(leaves);
                 transaction.exchange(exchanged);
                 let gone = !plan_trim(&self.state.borrow().components, item, part, &mut transaction);
                 self.commit(transaction).await?;
@@ -197,7 +197,7 @@ impl<E: Env> Inner<E> {
         let folded = self.leaves_to_fold(named.len());
         let keys = leaves_of(&self.state.borrow().components, &named, &folded);
         let leaves = self.fetch_leaves(&keys).await?;
-        let mut transaction = Transaction::with_leaves(leaves.into_iter().collect());
+        let mut transaction = Transaction::with_leaves(leaves);
         folded.into_iter().for_each(|key| transaction.write_whole(key));
         {
             let components = &self.state.borrow().components;
@@ -403,7 +403,7 @@ fn owner(
     if let Some(&(record, index)) = pending.get(&slot) {
         return Some(Owner::Pending(record, index));
     }
-    if !components.is_here(component) || !transaction.has_leaf(component, block) {
+    if !components.is_here(component) || !transaction.has_leaf((component, block / LEAF_BLOCKS)) {
         return None;
     }
     transaction.entry(component, block).filter(|e| e.slot == slot).map(Owner::Map)

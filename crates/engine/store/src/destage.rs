@@ -16,7 +16,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
-    sync::Arc,
     time::Duration,
 };
 
@@ -37,9 +36,9 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     flag::give_way,
-    fold::{leaves_missing, plan_round, settled_zeroes},
+    fold::{leaves_missing, plan_items, plan_resolved, settled_zeroes},
     index::{Body, Place, RecordId},
-    leaf::{Leaf, LeafKey, NO_SLOT},
+    leaf::{LeafKey, NO_SLOT},
     log::Work,
     map::Pages,
     segments::RunPlace,
@@ -62,6 +61,8 @@ const WRITES_AT_ONCE: usize = 2;
 const PLACED_AT_ONCE: usize = 8;
 /// Records that are looked at before the thread's other tasks have a turn.
 const GATHERED_AT_ONCE: usize = 512;
+/// Items that are decided before that.
+const PLANNED_AT_ONCE: usize = 256;
 /// Wait before a round is tried again that found no room.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -293,18 +294,17 @@ impl<E: Env> Inner<E> {
         let Placed { ticket, new_tail, items, slots } = round;
         let exchanged = self.fold_due(slots.len() as u64).await?;
         let folded = self.leaves_to_fold(slots.len());
-        let mut leaves: BTreeMap<LeafKey, Arc<Leaf>> = self.fetch_leaves(&folded).await?.into_iter().collect();
-        let mut transaction = loop {
-            let missing = leaves_missing(&self.state.borrow().components, &items, &leaves);
-            if missing.is_empty() {
-                let transaction = Transaction::with_leaves(std::mem::take(&mut leaves));
-                let State { components, map, .. } = &mut *self.state.borrow_mut();
-                break plan_round((components, map), &items, &slots, transaction, (ticket, new_tail));
-            }
-            leaves.extend(self.fetch_leaves(&missing).await?);
-        };
+        let mut transaction = Transaction::with_leaves(self.fetch_leaves(&folded).await?);
+        transaction.move_tail(new_tail);
+        transaction.ends(ticket);
+        transaction.reserve(slots.len());
         folded.into_iter().for_each(|key| transaction.write_whole(key));
         transaction.exchange(exchanged);
+        self.decide(&[], &slots, &mut transaction).await?;
+        for part in items.chunks(PLANNED_AT_ONCE) {
+            self.decide(part, &slots, &mut transaction).await?;
+            give_way().await;
+        }
         let tail = self.state.borrow().log.ring.tail();
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
@@ -316,6 +316,23 @@ impl<E: Env> Inner<E> {
             state.log.freed(self.env.now().0, new_tail - tail);
         }
         Ok(())
+    }
+
+    /// Decides what becomes of these items; of pending rows where there are none.
+    async fn decide(&self, items: &[Item], slots: &Slots, transaction: &mut Transaction) -> Result<(), StoreError> {
+        loop {
+            let missing = leaves_missing(&self.state.borrow().components, items, transaction);
+            if missing.is_empty() {
+                let State { components, map, .. } = &mut *self.state.borrow_mut();
+                match items.is_empty() {
+                    true => plan_resolved(components, transaction),
+                    false => plan_items((components, map), items, slots, transaction),
+                }
+                return Ok(());
+            }
+            let leaves = self.fetch_leaves(&missing).await?;
+            transaction.bring(leaves);
+        }
     }
 
     /// The live versions in the log segments from `from` to `new_tail`, in the order of the capacity tier: what follows walks the

@@ -1,11 +1,9 @@
 //! What of a round the map takes over, what becomes a pending row, and what died meanwhile. Plain functions.
 //!
-//! Promises    decided from the state of one moment, the one in which the transaction is put together (I6): undo, settling and
-//!             overwrites go on until then
+//! Promises    each item is decided from the state of one moment (I6): undo, settling and overwrites go on until then. What they change
+//!             later is as if it had come while the transaction was being written
 //!             an unsettled operation is never folded into the map, it becomes a pending row that undo or `settled` decides later
 //! Not here    reading, writing and the order of rounds (`destage.rs`), what a transaction is (`transaction.rs`)
-
-use std::{collections::BTreeMap, sync::Arc};
 
 use cairn_types::{BlockRange, Canary, ComponentId, Crcs};
 
@@ -13,7 +11,7 @@ use crate::{
     capacity::{Item, Slots},
     components::Components,
     index::{Body, Place, Record, RecordId},
-    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    leaf::{Entry, LEAF_BLOCKS, LeafKey, NO_SLOT, ZERO_SLOT},
     map::Map,
     transaction::{Folded, MadePending, Transaction},
 };
@@ -36,12 +34,8 @@ pub(crate) fn settled_zeroes(components: &Components, items: &[Item]) -> Vec<Ite
     zeroes
 }
 
-/// Leaves that the transaction will change and that are not in `have`.
-pub(crate) fn leaves_missing(
-    components: &Components,
-    items: &[Item],
-    have: &BTreeMap<LeafKey, Arc<Leaf>>,
-) -> Vec<LeafKey> {
+/// Leaves that the transaction will change for these items, or for pending rows where there are none, and does not have.
+pub(crate) fn leaves_missing(components: &Components, items: &[Item], transaction: &Transaction) -> Vec<LeafKey> {
     let mut keys = Vec::new();
     let mut want = |component: ComponentId, range: BlockRange| {
         for leaf in range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS {
@@ -52,9 +46,9 @@ pub(crate) fn leaves_missing(
         }
     };
     let ranges = items.iter().map(|item| (item.record, item.component, item.range));
-    let resolved = resolvable(components)
-        .into_iter()
-        .map(|id| (id, components.records.of(id).component, components.records.of(id).range));
+    let resolved = if items.is_empty() { resolvable(components) } else { Vec::new() };
+    let resolved =
+        resolved.into_iter().map(|id| (id, components.records.of(id).component, components.records.of(id).range));
     for (id, component, range) in ranges.chain(resolved) {
         let (Some(record), Some(known)) = (components.records.get(id), components.get(component)) else {
             continue;
@@ -70,7 +64,7 @@ pub(crate) fn leaves_missing(
     }
     keys.sort_unstable();
     keys.dedup();
-    keys.retain(|key| !have.contains_key(key));
+    keys.retain(|key| !transaction.has_leaf(*key));
     keys
 }
 
@@ -83,24 +77,21 @@ fn resolvable(components: &Components) -> Vec<RecordId> {
     components.records.pending.iter().copied().filter(settled).collect()
 }
 
-/// Decides, from the state of this moment, what of the round is folded, kept pending, or dead.
-pub(crate) fn plan_round(
-    (components, map): (&mut Components, &mut Map),
+/// Decides what becomes of pending rows that were settled.
+pub(crate) fn plan_resolved(components: &mut Components, transaction: &mut Transaction) {
+    for id in resolvable(components) {
+        plan_resolve(components, id, transaction);
+    }
+}
+
+/// Decides, from the state of this moment, what of the items is folded, kept pending, or dead.
+pub(crate) fn plan_items(
+    (components, map): (&Components, &mut Map),
     items: &[Item],
     slots: &Slots,
-    mut transaction: Transaction,
-    (ticket, new_tail): (u64, u64),
-) -> Transaction {
-    transaction.move_tail(new_tail);
-    transaction.ends(ticket);
-    transaction.reserve(slots.len());
-    for id in resolvable(components) {
-        plan_resolve(components, id, &mut transaction);
-    }
-    for item in items {
-        plan_item(components, map, item, slots, &mut transaction);
-    }
-    transaction
+    transaction: &mut Transaction,
+) {
+    items.iter().for_each(|item| plan_item(components, map, item, slots, transaction));
 }
 
 fn plan_resolve(components: &mut Components, id: RecordId, transaction: &mut Transaction) {

@@ -352,10 +352,20 @@ impl Extents {
     }
 
     /// Fills an empty index: runs of blocks that have one version each, ascending.
-    pub fn load(&mut self, runs: impl Iterator<Item = (u64, u32, RecordId)>, base: &BaseBits, records: &Records) {
+    /// The last word of one tells whether it takes space once folded.
+    pub fn load(&mut self, runs: impl Iterator<Item = (u64, u32, RecordId, bool)>, base: &BaseBits) {
         assert!(self.map.is_empty(), "it is empty");
-        self.map = runs.map(|(first, count, id)| (first, Extent { count, versions: Versions::One(id) })).collect();
-        (self.new_blocks, self.hidden_blocks) = Self::sum(self.map.iter(), base, records);
+        let (mut new, mut hidden) = (0, 0);
+        let extent = |(first, count, id, allocates)| {
+            let mapped = base.count(BlockRange::new(first, count));
+            match allocates {
+                true => new += u64::from(count) - mapped,
+                false => hidden += mapped,
+            }
+            (first, Extent { count, versions: Versions::One(id) })
+        };
+        self.map = runs.map(extent).collect();
+        (self.new_blocks, self.hidden_blocks) = (new, hidden);
     }
 
     /// What an extent adds to the blocks of the map, and what it hides of them.

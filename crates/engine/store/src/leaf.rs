@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cairn_format::rows::LeafRow;
 use cairn_types::{ComponentId, Epoch, OpId};
+use smallvec::SmallVec;
 
 use crate::clock::ClockCache;
 
@@ -14,37 +15,39 @@ use crate::clock::ClockCache;
 pub(crate) use cairn_format::MapEntry as Entry;
 pub(crate) use cairn_format::{LEAF_BLOCKS, NO_SLOT, ZERO_SLOT};
 
+/// A block of a leaf in memory: side by side, as most are asked for one of 64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    slot: u64,
+    seq: u64,
+    crc: u32,
+    /// Which of the epochs.
+    epoch: u8,
+}
+
 /// A leaf in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaf {
-    slots: [u64; LEAF_BLOCKS as usize],
-    crcs: [u32; LEAF_BLOCKS as usize],
-    seqs: [u64; LEAF_BLOCKS as usize],
-    /// Which of `epochs`.
-    epoch_of: [u8; LEAF_BLOCKS as usize],
+    blocks: [Kept; LEAF_BLOCKS as usize],
     /// Few: owners change seldom.
-    epochs: Vec<Epoch>,
+    epochs: SmallVec<[Epoch; 1]>,
 }
 
 impl Default for Leaf {
     fn default() -> Self {
-        Self { slots: [NO_SLOT; 64], crcs: [0; 64], seqs: [0; 64], epoch_of: [0; 64], epochs: Vec::new() }
+        Self { blocks: [Kept { slot: NO_SLOT, seq: 0, crc: 0, epoch: 0 }; 64], epochs: SmallVec::new() }
     }
 }
 
 impl Leaf {
     pub fn get(&self, block: u64) -> Option<Entry> {
-        let at = (block % LEAF_BLOCKS) as usize;
-        (self.slots[at] != NO_SLOT).then(|| Entry {
-            slot: self.slots[at],
-            crc: self.crcs[at],
-            op: OpId { epoch: self.epochs[self.epoch_of[at] as usize], seq: self.seqs[at] },
-        })
+        let Kept { slot, seq, crc, epoch } = self.blocks[(block % LEAF_BLOCKS) as usize];
+        (slot != NO_SLOT).then(|| Entry { slot, crc, op: OpId { epoch: self.epochs[epoch as usize], seq } })
     }
     pub fn set(&mut self, block: u64, entry: Option<Entry>) {
         let at = (block % LEAF_BLOCKS) as usize;
         let Some(entry) = entry else {
-            self.slots[at] = NO_SLOT;
+            self.blocks[at].slot = NO_SLOT;
             return;
         };
         let epoch = entry.op.epoch;
@@ -56,25 +59,20 @@ impl Leaf {
             self.epochs.push(epoch);
             self.epochs.len() - 1
         });
-        self.slots[at] = entry.slot;
-        self.crcs[at] = entry.crc;
-        self.seqs[at] = entry.op.seq;
-        self.epoch_of[at] = index as u8;
+        self.blocks[at] = Kept { slot: entry.slot, seq: entry.op.seq, crc: entry.crc, epoch: index as u8 };
     }
     fn compact_epochs(&mut self) {
         let mut used: Vec<Epoch> = self.entries().map(|(_, entry)| entry.op.epoch).collect();
         used.sort_unstable();
         used.dedup();
-        for at in 0..LEAF_BLOCKS as usize {
-            if self.slots[at] != NO_SLOT {
-                let epoch = self.epochs[self.epoch_of[at] as usize];
-                self.epoch_of[at] = used.binary_search(&epoch).expect("collected above") as u8;
-            }
+        for kept in self.blocks.iter_mut().filter(|kept| kept.slot != NO_SLOT) {
+            let epoch = self.epochs[kept.epoch as usize];
+            kept.epoch = used.binary_search(&epoch).expect("collected above") as u8;
         }
-        self.epochs = used;
+        self.epochs = used.into();
     }
     pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(|&s| s == NO_SLOT)
+        self.blocks.iter().all(|kept| kept.slot == NO_SLOT)
     }
     /// (block within the leaf, entry) of every mapped block.
     pub fn entries(&self) -> impl Iterator<Item = (u64, Entry)> + '_ {
@@ -87,7 +85,7 @@ impl Leaf {
 
     /// The same of those blocks only whose bits are set in `part`.
     pub fn encode_part(&self, part: u64) -> Vec<u8> {
-        let count = (0..LEAF_BLOCKS).filter(|&b| part >> b & 1 == 1 && self.slots[b as usize] != NO_SLOT).count();
+        let count = (0..LEAF_BLOCKS).filter(|&b| part >> b & 1 == 1 && self.blocks[b as usize].slot != NO_SLOT).count();
         let mut row = LeafRow {
             present: 0,
             slots: Vec::with_capacity(count),
@@ -129,7 +127,7 @@ pub(crate) type LeafKey = (ComponentId, u64);
 pub(crate) type LeafCache = ClockCache<LeafKey, Arc<Leaf>>;
 
 /// Bytes of a cached leaf with its place in the tree: what the bound is computed with.
-pub(crate) const LEAF_CACHED_BYTES: u64 = 1400;
+pub(crate) const LEAF_CACHED_BYTES: u64 = 1650;
 
 #[cfg(test)]
 mod tests {

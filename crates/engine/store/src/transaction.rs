@@ -98,8 +98,12 @@ struct MovedPending {
 
 impl Transaction {
     /// Starts with the leaves that it will change.
-    pub fn with_leaves(leaves: BTreeMap<LeafKey, Arc<Leaf>>) -> Self {
-        Self { leaves, ..Self::default() }
+    pub fn with_leaves(leaves: impl IntoIterator<Item = (LeafKey, Arc<Leaf>)>) -> Self {
+        Self { leaves: leaves.into_iter().collect(), ..Self::default() }
+    }
+    /// Brings more of them along.
+    pub fn bring(&mut self, leaves: impl IntoIterator<Item = (LeafKey, Arc<Leaf>)>) {
+        self.leaves.extend(leaves);
     }
     /// About so many blocks will be folded: room for them at once.
     pub fn reserve(&mut self, blocks: usize) {
@@ -154,8 +158,8 @@ impl Transaction {
         self.leaves[&(component, block / LEAF_BLOCKS)].get(block)
     }
     /// Whether the leaf was brought along.
-    pub fn has_leaf(&self, component: ComponentId, block: u64) -> bool {
-        self.leaves.contains_key(&(component, block / LEAF_BLOCKS))
+    pub fn has_leaf(&self, key: LeafKey) -> bool {
+        self.leaves.contains_key(&key)
     }
     /// [`Self::set_entry`] for `op`, unless the block holds a later one: then false. A component never applies an
     /// operation to a block that holds a later one.
@@ -177,6 +181,7 @@ impl Transaction {
         self.entry_changed(component, block, old, entry);
     }
     fn entry_changed(&mut self, component: &Component, block: u64, old: Option<Entry>, entry: Option<Entry>) {
+        self.changes.entries.push((component.id, block, entry));
         let key = (component.id, block / LEAF_BLOCKS);
         *self.put.entry(key).or_default() |= 1 << (block % LEAF_BLOCKS);
         if entry.is_none() {
@@ -248,7 +253,7 @@ impl Transaction {
         let in_pages = state.map.pages().is_some();
         if in_pages {
             self.changes.number = state.map.begin_commit();
-            self.changes.take_entries(&self.leaves, &self.put);
+            self.changes.put_in_order();
         }
         self.gather_garbage(&mut state.components, &state.tier);
         self.gather_moved(&state.components);
