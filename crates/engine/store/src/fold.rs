@@ -178,8 +178,11 @@ fn plan_fold(
     transaction: &mut Transaction,
 ) {
     let component = components.of(record.component);
-    // A zero may span a whole disk: only what is mapped changes.
-    let runs = if record.allocates() { vec![span] } else { component.base.runs(span) };
+    // A zero may span a whole disk: only what is mapped changes, or will be by what was decided before it was settled.
+    let runs = match record.allocates() {
+        true => vec![span],
+        false => component.base.runs(span).into_iter().chain(transaction.newly_mapped(component.id, span)).collect(),
+    };
     for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
         let slot = slot_of(block);
         let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });

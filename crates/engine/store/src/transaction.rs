@@ -203,6 +203,11 @@ impl Transaction {
             }
         }
     }
+    /// Blocks of the range that it maps and that were not mapped before.
+    pub fn newly_mapped(&self, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
+        let own = self.bits.iter().filter(|(id, _, value)| *value && *id == component);
+        own.filter_map(|(_, mapped, _)| mapped.intersection(range)).collect()
+    }
     pub fn fold(&mut self, folded: Folded) {
         self.folded.push(folded);
     }

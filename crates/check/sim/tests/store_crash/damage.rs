@@ -198,3 +198,11 @@ fn lost_and_misdirected_writes_are_reported() {
         assert!(outcomes.iter().all(|o| matches!(o, Outcome::Harmless | Outcome::Reported)));
     }
 }
+
+/// Goal: a group that was closed holds what it should, whatever the order of things was. Method: many short workloads without a fault.
+#[test]
+fn without_a_fault_all_is_there() {
+    let outcomes: Vec<Outcome> =
+        (0..150).map(|seed| look_again(&record_with(seed, 220, Vec::new()), seed, "no fault", |_| 0)).collect();
+    assert!(outcomes.iter().all(|o| *o == Outcome::Harmless));
+}
