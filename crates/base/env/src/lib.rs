@@ -9,7 +9,11 @@ mod buffer;
 mod disk;
 mod net;
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    task::Poll,
+    time::Duration,
+};
 
 pub use buffer::{BUFFER_ALIGN, PageBuf};
 pub use disk::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability};
@@ -41,6 +45,17 @@ pub trait Env: Clone + 'static {
     /// Resolves after `duration` or soon after.
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
         self.sleep_until(self.now() + duration)
+    }
+    /// Lets the other tasks of the thread have a turn, and devices new work: for work that would hold it for milliseconds.
+    fn give_way(&self) -> impl Future<Output = ()> + 'static {
+        let mut gave_way = false;
+        poll_fn(move |context| {
+            if std::mem::replace(&mut gave_way, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
     }
     /// Runs `task` on this host until either ends; a destructor that calls this while the host ends starts nothing.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);

@@ -35,7 +35,6 @@ use crate::{
     create::write_superblock,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
-    flag::give_way,
     fold::{leaves_missing, plan_items, plan_resolved, settled_zeroes},
     index::{Body, Place, RecordId},
     leaf::{LeafKey, NO_SLOT},
@@ -303,7 +302,7 @@ impl<E: Env> Inner<E> {
         self.decide(&[], &slots, &mut transaction).await?;
         for part in items.chunks(PLANNED_AT_ONCE) {
             self.decide(part, &slots, &mut transaction).await?;
-            give_way().await;
+            self.env.give_way().await;
         }
         let tail = self.state.borrow().log.ring.tail();
         self.commit(transaction).await?;
@@ -349,7 +348,7 @@ impl<E: Env> Inner<E> {
                 let state = self.state.borrow();
                 part.iter().for_each(|&id| gather_record(&state.components, id, &mut items));
             }
-            give_way().await;
+            self.env.give_way().await;
         }
         items.sort_by_key(|item| (item.device, item.pending, item.component, item.range.first));
         let mut slots_from = 0;

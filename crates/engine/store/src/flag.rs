@@ -6,18 +6,6 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// Lets the other tasks of the thread have a turn: for work that would hold it for milliseconds.
-pub(crate) fn give_way() -> impl Future<Output = ()> {
-    let mut gave_way = false;
-    poll_fn(move |context| {
-        if std::mem::replace(&mut gave_way, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-}
-
 /// One bit and who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Flag {

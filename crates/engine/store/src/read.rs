@@ -20,7 +20,6 @@ use crate::{
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
-    flag::give_way,
     index::{Body, Place, RecordId, Records},
     latencies::{ReadSource, ReadWatch},
     leaf::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
@@ -208,7 +207,7 @@ impl<E: Env> Inner<E> {
         let mut found = Vec::with_capacity(wanted.len());
         for some in wanted.chunks(LEAVES_AT_ONCE) {
             found.extend(self.look_up_leaves(some, Some(Leaf::default())).await?);
-            give_way().await;
+            self.env.give_way().await;
         }
         Ok(found)
     }

@@ -25,7 +25,7 @@ use crate::{
     deltas::Delta,
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{MetaError, StoreError, StoreErrorKind, damaged},
-    flag::{Flag, give_way},
+    flag::Flag,
     index::{Body, Place, Record},
     latencies::Stages,
     leaf::Leaf,
@@ -105,7 +105,7 @@ impl<E: Env> DiskGroup<E> {
         }
         let stored = load(&env, &meta, &mut state).await?;
         state.look_at_metadata();
-        let replayed = replay(&cache, &mut state, &stored).await?;
+        let replayed = replay(&env, &cache, &mut state, &stored).await?;
         state.build_index(&env).await;
         settle_medium(&cache).await?;
         let writer = Rc::new(Flag::default());
@@ -350,7 +350,7 @@ async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State) -> Resul
             from = [last.as_slice(), &[0]].concat();
             sum.add_all(&rows);
             state.load(rows, &mut loading).map_err(damaged)?;
-            give_way().await;
+            env.give_way().await;
         }
     }
     let meta = meta.clone();

@@ -19,7 +19,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use cairn_env::{Disk, PageBuf};
+use cairn_env::{Disk, Env, PageBuf};
 use cairn_format::{
     BatchHeader, LogRecord, crc32c, decode_batch_header, decode_batch_records, is_one_bit_off, one_bit_off_header,
     peek_batch_header_bytes, peek_batch_position,
@@ -29,7 +29,6 @@ use futures::future::join_all;
 
 use crate::{
     error::StoreError,
-    flag::give_way,
     log::Log,
     read_ahead::{Ahead, ReadAhead},
     ring::Ring,
@@ -72,7 +71,12 @@ enum Data {
 
 /// Reads the log from the state's tail and applies it, but for the index ([`State::build_index`]). The ring's head ends up behind the last
 /// batch.
-pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateRow) -> Result<Replayed, StoreError> {
+pub(crate) async fn replay<E: Env>(
+    env: &E,
+    disk: &E::Disk,
+    state: &mut State,
+    stored: &StateRow,
+) -> Result<Replayed, StoreError> {
     let mut segment = Segment::default();
     state.components.records.defers = true;
     let mut ahead = ReadAhead::new(disk, &state.log);
@@ -88,7 +92,7 @@ pub(crate) async fn replay<D: Disk>(disk: &D, state: &mut State, stored: &StateR
         }
         if state.log.ring.segment_of(at) != state.log.ring.segment_of(next.header.end()) {
             // A long log is a long work: others of this thread have their turn.
-            give_way().await;
+            env.give_way().await;
         }
         at = next.header.end();
         // Whatever their data blocks look like now.

@@ -21,7 +21,6 @@ use crate::{
     deltas::{Delta, WHOLE_FROM_BLOCKS},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
-    flag::give_way,
     index::{Body, Place, Record, RecordId, Records},
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
     map::Map,
@@ -548,7 +547,7 @@ async fn in_steps<E: Env, T>(inner: &Inner<E>, changes: Vec<T>, act: impl Fn(&mu
             let mut state = inner.state.borrow_mut();
             changes.by_ref().take(STEP).for_each(|change| act(&mut state, change));
         }
-        give_way().await;
+        inner.env.give_way().await;
     }
 }
 

@@ -198,6 +198,11 @@ impl Env for LinuxEnv {
         }
     }
 
+    fn give_way(&self) -> impl Future<Output = ()> + 'static {
+        // A task that only wakes itself has its next turn before what it and others asked of devices is on the way.
+        tokio::task::yield_now()
+    }
+
     fn run_blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> LocalBoxFuture<'static, T> {
         let guard = self.0.in_flight.enter();
         // The guard comes after the result and is dropped after it: a result may hold a device open.
