@@ -70,8 +70,7 @@ impl<E: Env> DiskGroup<E> {
         let mut filler = Filler { component, fill, places, random: fill.seed, settled: self.settled(component) };
         let mut filled = LogFilled::default();
         let mut writes = Vec::new();
-        while let Some(batch) = filler.next(inner) {
-            let (write, bytes, last) = batch;
+        while let Some((write, bytes, last)) = filler.next(inner) {
             writes.push(write);
             filled.batches += 1;
             filled.log_bytes += bytes;
@@ -81,6 +80,9 @@ impl<E: Env> DiskGroup<E> {
                 }
                 progress(filled.log_bytes);
             }
+        }
+        if filled.batches == 0 {
+            return Err(refuse("a batch of so many writes and blocks does not fit a segment of the log: take fewer"));
         }
         filled.writes = filled.batches * u64::from(fill.writes_per_batch);
         filled.blocks = filled.writes * u64::from(fill.blocks_per_write);

@@ -8,9 +8,9 @@
 //!
 //! Memory: the index (`index.rs`); the region table and bits (50 bytes per MiB touched); map cache and read cache (options); the
 //! metadata page cache (8 MiB; 32 where the map is in rows); the blocks of two destage rounds (16 MiB). Entries of the map that wait
-//! (`shards.rs`): 24 bytes for one block in 128 of
-//! the capacity. Where the map is in rows yet, deltas (`deltas.rs`) wait: about 50 bytes for each block of the
-//! log, 512 MiB at most. The index bounds the log: one that is asked for is refused where it may take more than was allowed.
+//! (`shards.rs`): 24 bytes for one block in 128 of the capacity. Where the map is in rows yet, deltas (`deltas.rs`) wait: about 50
+//! bytes for each block of the log, 512 MiB at most. The index bounds the log: one that is asked for is refused where it may take more
+//! than was allowed.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -38,6 +38,10 @@ struct Packed {
 }
 
 impl Packed {
+    fn new(sequence: u64, epoch: usize, due: u64) -> Self {
+        assert!(due <= IN_METADATA, "positions end before");
+        Self { sequence, epoch_and_due: (epoch as u64) << DUE_BITS | due }
+    }
     fn epoch(&self) -> usize {
         (self.epoch_and_due >> DUE_BITS) as usize
     }
@@ -71,14 +75,12 @@ impl Marks {
 
     /// Puts a region's mark in the place of what it had.
     pub fn put(&mut self, region: RegionIndex, mark: RegionMark) {
-        assert!(mark.due <= IN_METADATA, "positions end before");
-        let epoch = self.number_of(mark.op.epoch) as u64;
+        let epoch = self.number_of(mark.op.epoch);
         let group = self.groups.entry(region / REGIONS).or_default();
         let bit = 1 << (region % REGIONS);
         self.known += usize::from(group.known & bit == 0);
         group.known |= bit;
-        group.marks[(region % REGIONS) as usize] =
-            Packed { sequence: mark.op.seq, epoch_and_due: epoch << DUE_BITS | mark.due };
+        group.marks[(region % REGIONS) as usize] = Packed::new(mark.op.seq, epoch, mark.due);
     }
 
     /// Raises the mark of a region to `op`. True where it is due at another time than before.
@@ -93,7 +95,7 @@ impl Marks {
         }
         self.known += usize::from(!known);
         group.known |= bit;
-        group.marks[at] = Packed { sequence: op.seq, epoch_and_due: (epoch as u64) << DUE_BITS | due };
+        group.marks[at] = Packed::new(op.seq, epoch, due);
         (if known { before.due() } else { IN_METADATA }) != due
     }
 

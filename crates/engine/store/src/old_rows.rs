@@ -37,13 +37,16 @@ impl<E: Env> Inner<E> {
         }
     }
 
+    /// A group that stopped makes no transactions.
     fn has_work_of_rows(&self) -> bool {
-        self.state.borrow().map.pages().is_some_and(|pages| pages.has_rows && !pages.rows_stay)
+        let state = self.state.borrow();
+        state.life.stopped().is_none() && state.map.pages().is_some_and(|pages| pages.has_rows && !pages.rows_stay)
     }
 
     async fn fold_old(&self) -> Result<(), StoreError> {
         let mut transaction = Transaction::default();
-        if let Some((row, key)) = self.old_shard().await? {
+        let (found, passed_by) = self.old_shard().await?;
+        if let Some((row, key)) = found {
             self.state.borrow_mut().map.pages_mut().expect("it has rows").shards.enter(key);
             let folds = vec![self.prepare_fold(key).await?];
             let exchanged = self.write_folds(folds).await?;
@@ -55,16 +58,20 @@ impl<E: Env> Inner<E> {
             // Whatever its shard is by now, it is not met again.
             transaction.remove_key(row);
         } else if self.state.borrow().map.pages().is_some_and(|pages| pages.hand.told() > 0) {
-            self.state.borrow_mut().map.pages_mut().expect("just seen").has_rows = false;
+            let state = &mut *self.state.borrow_mut();
+            let pages = state.map.pages_mut().expect("just seen");
+            // Rows of what is deleted or lost stay until the next opening.
+            (pages.has_rows, pages.rows_stay) = (passed_by, passed_by);
             return Ok(());
         }
         // Rows of segments go with any transaction.
         self.commit(transaction).await
     }
 
-    /// The next shard with rows, of a component that is here and whose device is, and its first row.
-    async fn old_shard(&self) -> Result<Option<(Vec<u8>, ShardKey)>, StoreError> {
-        let mut from = vec![KINDS[0]];
+    /// The next shard with rows, of a component that is here and whose device is, and its first row; and whether rows of others were
+    /// passed by.
+    async fn old_shard(&self) -> Result<(Option<(Vec<u8>, ShardKey)>, bool), StoreError> {
+        let (mut from, mut passed_by) = (vec![KINDS[0]], false);
         loop {
             let meta = self.meta.clone();
             let (begin, end) = (from.clone(), vec![from[0] + 1]);
@@ -72,7 +79,7 @@ impl<E: Env> Inner<E> {
             let Some((key, _)) = found.into_iter().next() else {
                 match KINDS.iter().find(|kind| **kind > from[0]) {
                     Some(next) => from = vec![*next],
-                    None => return Ok(None),
+                    None => return Ok((None, passed_by)),
                 }
                 continue;
             };
@@ -80,9 +87,10 @@ impl<E: Env> Inner<E> {
             let state = self.state.borrow();
             let lives = state.components.get(shard.0).is_some_and(|component| !component.lost);
             if lives {
-                return Ok(Some((key, shard)));
+                return Ok((Some((key, shard)), passed_by));
             }
             // It is emptied in its own way, or waits for its device.
+            passed_by = true;
             from = match key[0] {
                 rows::DELTA => [key.as_slice(), &[0]].concat(),
                 kind => after(kind, shard.0),
