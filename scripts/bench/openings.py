@@ -128,7 +128,8 @@ def page(result):
     lines = [
         "# Opening",
         "",
-        "Made by `make bench-openings`. Devices are files with holes: reading one costs a processor what a fast device costs, and no more.",
+        "Made by `make bench-openings`. Devices are files with holes: what a real one takes to read its part of the log comes on top, where it is",
+        "slower than the processor: half of a log of batches of 256 KiB (the first row), all of one of lone small writes.",
         "{processors} processors ({model}), {memory}, kernel {kernel}.".format(**result["machine"]),
         "",
         "| opened | blocks | opening, s | processor, s | records in the log | resident, MiB | at most | again, after an end in order: s, MiB |",
@@ -141,6 +142,8 @@ def page(result):
             f"| {cell['words']} | {of['blocks']:,} | {of['first_s']:.1f} | {of['first_cpu_s']:.1f} | {of['first_records']:,} | "
             f"{of['first_resident_mib']:,.0f} | {of['first_peak_mib']:,.0f} | {again} |"
         )
+    left_out = [row.words for row in ROWS if row.key not in [cell["row"] for cell in result["rows"]]]
+    lines += ["", f"Not in this run: {'; '.join(left_out)}."] if left_out else []
     return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,7 @@ use crate::{
     create::write_superblock,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
-    fold::{leaves_missing, plan_items, plan_resolved, settled_zeroes},
+    fold::{Part, leaves_missing, plan_part, settled_zeroes},
     index::{Body, Place, RecordId},
     leaf::{LeafKey, NO_SLOT},
     log::Work,
@@ -299,9 +299,9 @@ impl<E: Env> Inner<E> {
         transaction.reserve(slots.len());
         folded.into_iter().for_each(|key| transaction.write_whole(key));
         transaction.exchange(exchanged);
-        self.decide(&[], &slots, &mut transaction).await?;
-        for part in items.chunks(PLANNED_AT_ONCE) {
-            self.decide(part, &slots, &mut transaction).await?;
+        self.decide(Part::Pending, &slots, &mut transaction).await?;
+        for some in items.chunks(PLANNED_AT_ONCE) {
+            self.decide(Part::Items(some), &slots, &mut transaction).await?;
             self.env.give_way().await;
         }
         let tail = self.state.borrow().log.ring.tail();
@@ -317,16 +317,13 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    /// Decides what becomes of these items; of pending rows where there are none.
-    async fn decide(&self, items: &[Item], slots: &Slots, transaction: &mut Transaction) -> Result<(), StoreError> {
+    /// Decides what becomes of a part of the round, with the leaves that it takes.
+    async fn decide(&self, part: Part<'_>, slots: &Slots, transaction: &mut Transaction) -> Result<(), StoreError> {
         loop {
-            let missing = leaves_missing(&self.state.borrow().components, items, transaction);
+            let missing = leaves_missing(&self.state.borrow().components, part, transaction);
             if missing.is_empty() {
                 let State { components, map, .. } = &mut *self.state.borrow_mut();
-                match items.is_empty() {
-                    true => plan_resolved(components, transaction),
-                    false => plan_items((components, map), items, slots, transaction),
-                }
+                plan_part((components, map), part, slots, transaction);
                 return Ok(());
             }
             let leaves = self.fetch_leaves(&missing).await?;

@@ -12,6 +12,7 @@ use crate::{
     disk_group::{DiskGroup, Inner},
     error::{StoreError, StoreErrorKind},
     ring::Class,
+    shuffle::mixed,
 };
 
 /// Writes in flight.
@@ -24,7 +25,7 @@ pub struct LogFill {
     pub writes_per_batch: u32,
     /// Blocks of a write.
     pub blocks_per_write: u32,
-    /// Where the places of the writes begin in a fixed row of random numbers.
+    /// One seed is one row of places.
     pub seed: u64,
 }
 
@@ -67,7 +68,7 @@ impl<E: Env> DiskGroup<E> {
                 "a batch has at least one write, and a write has at least one block and fits the component",
             ));
         }
-        let mut filler = Filler { component, fill, places, random: fill.seed, settled: self.settled(component) };
+        let mut filler = Filler { component, fill, places, writes: 0, settled: self.settled(component) };
         let mut filled = LogFilled::default();
         let mut writes = Vec::new();
         while let Some((write, bytes, last)) = filler.next(inner) {
@@ -97,7 +98,7 @@ struct Filler {
     fill: LogFill,
     /// Of a write, in the component.
     places: u64,
-    random: u64,
+    writes: u64,
     settled: OpId,
 }
 
@@ -134,13 +135,9 @@ impl Filler {
     }
 
     fn write(&mut self) -> LogRecord {
-        // xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2016).
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let random = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d);
-        let first_block =
-            ((u128::from(random) * u128::from(self.places)) >> 64) as u64 * u64::from(self.fill.blocks_per_write);
+        self.writes += 1;
+        let place = mixed(self.fill.seed, self.writes) % self.places;
+        let first_block = place * u64::from(self.fill.blocks_per_write);
         let settled = self.settled;
         let epoch = Epoch { number: settled.epoch.number.max(1), host: HostId(1), incarnation: Incarnation(1) };
         self.settled = OpId { epoch: settled.epoch.max(epoch), seq: settled.seq + 1 };

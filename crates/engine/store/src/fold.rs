@@ -34,8 +34,16 @@ pub(crate) fn settled_zeroes(components: &Components, items: &[Item]) -> Vec<Ite
     zeroes
 }
 
-/// Leaves that the transaction will change for these items, or for pending rows where there are none, and does not have.
-pub(crate) fn leaves_missing(components: &Components, items: &[Item], transaction: &Transaction) -> Vec<LeafKey> {
+/// What of a round is decided in one moment.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// Pending rows that were settled since.
+    Pending,
+    Items(&'a [Item]),
+}
+
+/// Leaves that the transaction will change for this part and does not have.
+pub(crate) fn leaves_missing(components: &Components, part: Part, transaction: &Transaction) -> Vec<LeafKey> {
     let mut keys = Vec::new();
     let mut want = |component: ComponentId, range: BlockRange| {
         for leaf in range.first / LEAF_BLOCKS..=(range.end() - 1) / LEAF_BLOCKS {
@@ -45,11 +53,12 @@ pub(crate) fn leaves_missing(components: &Components, items: &[Item], transactio
             }
         }
     };
-    let ranges = items.iter().map(|item| (item.record, item.component, item.range));
-    let resolved = if items.is_empty() { resolvable(components) } else { Vec::new() };
-    let resolved =
-        resolved.into_iter().map(|id| (id, components.records.of(id).component, components.records.of(id).range));
-    for (id, component, range) in ranges.chain(resolved) {
+    let of_row = |id: RecordId| (id, components.records.of(id).component, components.records.of(id).range);
+    let ranges: Vec<(RecordId, ComponentId, BlockRange)> = match part {
+        Part::Pending => resolvable(components).into_iter().map(of_row).collect(),
+        Part::Items(items) => items.iter().map(|item| (item.record, item.component, item.range)).collect(),
+    };
+    for (id, component, range) in ranges {
         let (Some(record), Some(known)) = (components.records.get(id), components.get(component)) else {
             continue;
         };
@@ -77,21 +86,21 @@ fn resolvable(components: &Components) -> Vec<RecordId> {
     components.records.pending.iter().copied().filter(settled).collect()
 }
 
-/// Decides what becomes of pending rows that were settled.
-pub(crate) fn plan_resolved(components: &mut Components, transaction: &mut Transaction) {
-    for id in resolvable(components) {
-        plan_resolve(components, id, transaction);
-    }
-}
-
-/// Decides, from the state of this moment, what of the items is folded, kept pending, or dead.
-pub(crate) fn plan_items(
-    (components, map): (&Components, &mut Map),
-    items: &[Item],
+/// Decides, from the state of this moment, what of this part is folded, kept pending, or dead.
+pub(crate) fn plan_part(
+    (components, map): (&mut Components, &mut Map),
+    part: Part,
     slots: &Slots,
     transaction: &mut Transaction,
 ) {
-    items.iter().for_each(|item| plan_item(components, map, item, slots, transaction));
+    match part {
+        Part::Pending => {
+            resolvable(components).into_iter().for_each(|id| plan_resolve(components, id, transaction));
+        }
+        Part::Items(items) => {
+            items.iter().for_each(|item| plan_item(components, map, item, slots, transaction));
+        }
+    }
 }
 
 fn plan_resolve(components: &mut Components, id: RecordId, transaction: &mut Transaction) {

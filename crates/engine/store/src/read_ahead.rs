@@ -5,8 +5,8 @@
 //! Memory      one window and the decoded records of each segment that is read ahead: some 4 MB of small writes
 //! Not here    whether a batch follows the one before it, and how its data are (`replay.rs`)
 //!
-//! Data that a later header says were durable need no look (docs/internals/store.md). So of large batches only the headers are read, an
-//! eighth of the log; small ones fill the windows, and all of it is read, one after the other.
+//! Data that a later header says were durable need no look (docs/internals/store.md). So a window is read for each batch: of batches of
+//! 1 MiB an eighth of the log, of 256 KiB half of it. Smaller ones fill the windows, and all of it is read, one after the other.
 
 use std::collections::VecDeque;
 
