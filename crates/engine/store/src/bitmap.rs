@@ -1,12 +1,13 @@
 //! Which blocks of a component the map holds.
 //!
 //! Why         whether a write needs new space is known without a look into the metadata: so overwrites go on when a device is full
-//! Memory      32 bytes for each MiB of any 16 MiB that hold something, and next to nothing where all of them are mapped
-
-use std::collections::BTreeMap;
+//! Memory      32 bytes for each MiB of any 16 MiB that hold something, and 1 KiB for each GiB (`sparse.rs`);
+//!             no more than that where all of them are mapped
 
 use cairn_format::rows::RegionBits;
 use cairn_types::{BlockRange, REGION_BLOCKS, RegionIndex};
+
+use crate::sparse::Sparse;
 
 /// Regions whose bits are kept together.
 const REGIONS: usize = 16;
@@ -33,7 +34,7 @@ impl Group {
 /// The bits of a component; groups of regions without any are left out.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct BaseBits {
-    groups: BTreeMap<u32, Group>,
+    groups: Sparse<Group>,
     total: u64,
 }
 
@@ -72,7 +73,7 @@ impl BaseBits {
         self.total
     }
     pub fn region(&self, region: RegionIndex) -> RegionBits {
-        self.groups.get(&(region / REGIONS as u32)).map_or(NONE, |group| *group.region(region))
+        self.groups.get(region / REGIONS as u32).map_or(NONE, |group| *group.region(region))
     }
     pub fn load(&mut self, region: RegionIndex, bits: RegionBits) {
         self.change(region, |own| *own = bits);
@@ -85,7 +86,7 @@ impl BaseBits {
         let (regions, per) = (range.regions(), REGIONS as u32);
         // By what is there, not by what is asked for: a range may be a whole disk.
         let groups = self.groups.range(regions.start / per..regions.end.div_ceil(per));
-        groups.flat_map(move |(&number, group)| {
+        groups.flat_map(move |(number, group)| {
             let own = regions.start.max(number * per)..regions.end.min((number + 1) * per);
             own.map(move |region| {
                 let (_, from, to) = part(range, region);
@@ -102,7 +103,7 @@ impl BaseBits {
         if regions.len() == 1 {
             // Nearly every range: a lookup is cheaper than a walk between two bounds.
             let (region, from, to) = part(range, regions.start);
-            let group = self.groups.get(&(region / REGIONS as u32));
+            let group = self.groups.get(region / REGIONS as u32);
             return group.map_or(0, |group| count_in(group.region(region), from, to));
         }
         self.each(range).map(|(_, bits, from, to)| count_in(bits, from, to)).sum()
@@ -135,7 +136,7 @@ impl BaseBits {
         }
         let count = |bits: &RegionBits| count_in(bits, 0, REGION_BLOCKS);
         self.total = self.total + count(&after) - count(&before);
-        let group = self.groups.entry(number).or_insert_with(|| Group::Part(Box::new([NONE; REGIONS])));
+        let group = self.groups.get_or_insert_with(number, || Group::Part(Box::new([NONE; REGIONS])));
         if let Group::Full = group {
             *group = Group::Part(Box::new([ALL; REGIONS]));
         }
@@ -144,7 +145,7 @@ impl BaseBits {
         if after == ALL && bits.iter().all(|bits| *bits == ALL) {
             *group = Group::Full;
         } else if after == NONE && bits.iter().all(|bits| *bits == NONE) {
-            self.groups.remove(&number);
+            self.groups.remove(number);
         }
     }
     /// Runs of set bits within `range`, ascending.
@@ -189,8 +190,8 @@ mod tests {
             let runs: Vec<u64> = bits.runs(ask).into_iter().flat_map(|r| r.first..r.end()).collect();
             prop_assert_eq!(runs, set.range(ask.first..ask.end()).copied().collect::<Vec<_>>());
             let whole = 16 * u64::from(REGION_BLOCKS);
-            for (number, group) in &bits.groups {
-                let own = set.range(u64::from(*number) * whole..u64::from(*number + 1) * whole).count() as u64;
+            for (number, group) in bits.groups.iter() {
+                let own = set.range(u64::from(number) * whole..u64::from(number + 1) * whole).count() as u64;
                 prop_assert!(own > 0 && matches!(group, Group::Full) == (own == whole));
             }
         }

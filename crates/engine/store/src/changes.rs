@@ -43,6 +43,7 @@ pub(crate) struct MapChanges {
     /// Of the row of changes.
     pub number: u64,
     pub parts: u16,
+    row: Option<Changes>,
 }
 
 impl MapChanges {
@@ -70,7 +71,7 @@ impl MapChanges {
         self.marks.extend(marks.into_iter().filter(untold));
     }
 
-    /// Adds its rows to the transaction's.
+    /// Adds its rows to the transaction's, but for the row of changes.
     pub fn write(&mut self, batch: &mut Batch, map: &mut Map, tier: &Tier, components: &Components) {
         let number = self.number;
         let pages = map.pages_mut().expect("the map is in pages");
@@ -114,11 +115,17 @@ impl MapChanges {
         for key in pages.shards.take_past(&exchanged, pages.hand.told()) {
             batch.insert(key, None);
         }
-        let changes = self.changes();
-        if !changes.is_empty() {
-            let pieces = changes.encode();
-            self.parts = pieces.len().try_into().expect("pieces of a bounded transaction");
+        self.row = Some(self.changes()).filter(|changes| !changes.is_empty());
+    }
+
+    /// The row of changes as rows of the metadata: a job for a helper, which tells in how many pieces it is.
+    pub fn take_row(&mut self) -> impl FnOnce(&mut Batch) -> u16 + Send + 'static {
+        let (number, row) = (self.number, self.row.take());
+        move |batch| {
+            let pieces = row.map(|changes| changes.encode()).unwrap_or_default();
+            let parts = pieces.len().try_into().expect("pieces of a bounded transaction");
             (0..).zip(pieces).for_each(|(part, piece)| drop(batch.insert(changes_key(number, part), Some(piece))));
+            parts
         }
     }
 

@@ -73,6 +73,7 @@ mod segments;
 mod shards;
 #[cfg(feature = "fill-map")]
 mod shuffle;
+mod sparse;
 mod state;
 mod stats;
 mod tier;

@@ -61,6 +61,10 @@ impl Pages {
         let (shards, zone, hand) = (Shards::default(), Zone::new(room), SegmentHand::default());
         Self { shards, zone, hand, bounds, page_leaves_max, has_rows: true, rows_stay: false }
     }
+    /// Entries that may wait.
+    pub fn waiting_max(&self) -> u64 {
+        self.bounds.waiting
+    }
 }
 
 impl Map {

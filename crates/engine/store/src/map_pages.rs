@@ -21,7 +21,7 @@ use cairn_format::{
     map_rows::{PageRef, SHARD_REGIONS, ShardRegion, ShardRow},
     pack_map_pages,
 };
-use cairn_types::{Canary, Epoch, OpId};
+use cairn_types::{BlockRange, Canary, Epoch, OpId};
 use futures::{StreamExt, future::join_all, stream};
 
 use crate::{
@@ -63,7 +63,8 @@ pub(crate) struct Fold {
 #[derive(Debug)]
 enum NewPage {
     Stays(PageRef),
-    Written(PackedPage),
+    /// The first block that it answers for, and its bytes, where a device can take them.
+    Written(u16, Bytes),
 }
 
 /// A fold whose pages are durable.
@@ -82,6 +83,38 @@ pub(crate) struct Folded {
 struct Part {
     blocks: Range<u64>,
     pages: Vec<PageRef>,
+}
+
+/// What a part of a shard has its entries from. A full shard has 65,536: they are put together, and packed, on a helper's thread.
+struct Contents {
+    /// Rows of an earlier release.
+    leaves: Vec<(LeafKey, Leaf)>,
+    /// None for one that is not what it should be.
+    pages: Vec<Option<Bytes>>,
+    /// What waits, over all of that.
+    over: Vec<(u64, Option<Entry>)>,
+}
+
+impl Contents {
+    /// By block of the shard, ascending.
+    fn entries(self) -> Vec<(u64, Entry)> {
+        let mut entries = Vec::new();
+        for ((_, number), leaf) in self.leaves {
+            let first = number * LEAF_BLOCKS % SHARD_BLOCKS;
+            entries.extend(leaf.entries().map(|(block, entry)| (first + block, entry)));
+        }
+        for page in self.pages.into_iter().flatten().filter_map(|bytes| decode_map_page(&bytes)) {
+            entries.extend(page.entries.into_iter().map(|(block, entry)| (u64::from(block), entry)));
+        }
+        merge(entries, self.over)
+    }
+}
+
+/// Pages of these entries, ready for the device.
+fn pack(key: ShardKey, number: u64, leaves_max: usize, entries: &[(u64, Entry)]) -> Vec<NewPage> {
+    let packed = pack_map_pages(key.0, key.1, number, entries, leaves_max);
+    let ready = |PackedPage { first, bytes }| NewPage::Written(first, PageBuf::copy_of(&bytes).freeze());
+    packed.into_iter().map(ready).collect()
 }
 
 impl<E: Env> Inner<E> {
@@ -108,10 +141,15 @@ impl<E: Env> Inner<E> {
         Some(bytes)
     }
 
-    /// Reads pages, many at once, and decodes them where it delays nobody; none for one that is not what it should be.
-    async fn read_pages_of_map(&self, wanted: &[(ShardKey, PageRef)], keeps: bool) -> Vec<Option<MapPage>> {
+    /// Reads pages, many at once; none for one that is not what it should be.
+    async fn read_map_pages(&self, wanted: &[(ShardKey, PageRef)], keeps: bool) -> Vec<Option<Bytes>> {
         let reads = wanted.iter().map(|&(key, page)| self.read_page(key, page, keeps));
-        let read: Vec<Option<Bytes>> = stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
+        stream::iter(reads).buffered(READS_AT_ONCE).collect().await
+    }
+
+    /// The same, by way of memory, and decoded where it delays nobody.
+    async fn read_pages_of_map(&self, wanted: &[(ShardKey, PageRef)]) -> Vec<Option<MapPage>> {
+        let read = self.read_map_pages(wanted, true).await;
         let decode = |read: Vec<Option<Bytes>>| -> Vec<Option<MapPage>> {
             read.into_iter().map(|bytes| decode_map_page(&bytes?)).collect()
         };
@@ -173,7 +211,7 @@ impl<E: Env> Inner<E> {
             found.extend(self.leaves_of_rows(in_rows).await?.into_iter().map(|(key, leaf)| (key, Arc::new(leaf))));
         }
         let named: Vec<(ShardKey, PageRef)> = by_page.iter().map(|((key, _), (page, _))| (*key, *page)).collect();
-        let read = self.read_pages_of_map(&named, true).await;
+        let read = self.read_pages_of_map(&named).await;
         for (page, (_, leaves)) in read.into_iter().zip(by_page.into_values()) {
             for key in leaves {
                 let leaf = match (&page, lost) {
@@ -233,6 +271,11 @@ impl<E: Env> Inner<E> {
         &self,
         key: ShardKey,
     ) -> Result<(Vec<(u64, Entry)>, Vec<LeafKey>), StoreError> {
+        let (contents, leaves) = self.contents_of_shard(key).await?;
+        Ok((self.env.run_blocking(move || contents.entries()).await, leaves))
+    }
+
+    async fn contents_of_shard(&self, key: ShardKey) -> Result<(Contents, Vec<LeafKey>), StoreError> {
         let (in_pages, pages, has_rows) = {
             let state = self.state.borrow();
             let map = state.map.pages().expect("the map is in pages");
@@ -240,36 +283,20 @@ impl<E: Env> Inner<E> {
             (shard.in_pages(), shard.pages().to_vec(), map.has_rows)
         };
         let leaves = if in_pages || !has_rows { Vec::new() } else { self.leaves_in_rows(key).await? };
-        let mut entries = self.leaf_entries(leaves.clone()).await?;
-        let part = Part { blocks: 0..SHARD_BLOCKS, pages };
-        entries.extend(self.page_entries(key, &part).await);
-        Ok((self.with_unfolded(key, part.blocks, entries), leaves))
+        let contents = self.contents(key, &Part { blocks: 0..SHARD_BLOCKS, pages }, leaves.clone()).await?;
+        Ok((contents, leaves))
     }
 
-    async fn leaf_entries(&self, leaves: Vec<LeafKey>) -> Result<Vec<(u64, Entry)>, StoreError> {
-        let mut entries = Vec::new();
-        for ((_, number), leaf) in self.leaves_of_rows(leaves).await? {
-            let first = number * LEAF_BLOCKS % SHARD_BLOCKS;
-            entries.extend(leaf.entries().map(|(block, entry)| (first + block, entry)));
-        }
-        Ok(entries)
-    }
-
-    async fn page_entries(&self, key: ShardKey, part: &Part) -> Vec<(u64, Entry)> {
+    async fn contents(&self, key: ShardKey, part: &Part, leaves: Vec<LeafKey>) -> Result<Contents, StoreError> {
+        let leaves = self.leaves_of_rows(leaves).await?;
         let named: Vec<(ShardKey, PageRef)> = part.pages.iter().map(|page| (key, *page)).collect();
         // They are about to be written anew.
-        let read = self.read_pages_of_map(&named, false).await;
-        let entries = read.into_iter().flatten().flat_map(|page| page.entries);
-        entries.map(|(block, entry)| (u64::from(block), entry)).collect()
-    }
-
-    fn with_unfolded(&self, key: ShardKey, blocks: Range<u64>, entries: Vec<(u64, Entry)>) -> Vec<(u64, Entry)> {
+        let pages = self.read_map_pages(&named, false).await;
         let state = self.state.borrow();
-        match state.map.pages().and_then(|pages| pages.shards.get(key)) {
-            Some(shard) => merge(entries, shard.unfolded().range(blocks)),
-            // A check runs beside what removes it.
-            None => entries,
-        }
+        // A check runs beside what removes it.
+        let shard = state.map.pages().and_then(|pages| pages.shards.get(key));
+        let over = shard.map(|shard| shard.unfolded().range(part.blocks.clone()).collect()).unwrap_or_default();
+        Ok(Contents { leaves, pages, over })
     }
 
     /// Packs a shard anew, as far as anything waits for it.
@@ -281,7 +308,7 @@ impl<E: Env> Inner<E> {
             let component = state.components.get(key.0);
             let parts = (shard.in_pages() && component.is_some()).then(|| {
                 let blocks = u64::from(key.1) * SHARD_BLOCKS;
-                let range = cairn_types::BlockRange::new(blocks, SHARD_BLOCKS as u32);
+                let range = BlockRange::new(blocks, SHARD_BLOCKS as u32);
                 let mapped = component.map_or(0, |component| component.base.count(range));
                 let pages = shard.pages().len();
                 let sparse = pages >= SPARSE_PAGES && mapped < SPARSE_ENTRIES * pages as u64;
@@ -301,10 +328,10 @@ impl<E: Env> Inner<E> {
             let before = if part.blocks.start == 0 { 0 } else { before };
             pages.extend(rest[..before].iter().map(|page| NewPage::Stays(*page)));
             rest = &rest[before + part.pages.len()..];
-            let entries = self.page_entries(key, &part).await;
-            let entries = self.with_unfolded(key, part.blocks, entries);
+            let contents = self.contents(key, &part, Vec::new()).await?;
             gave_up.extend(part.pages.iter().map(|page| page.place));
-            pages.extend(self.pack(key, number, leaves_max, entries).await);
+            let job = move || pack(key, number, leaves_max, &contents.entries());
+            pages.extend(self.env.run_blocking(job).await);
         }
         pages.extend(rest.iter().map(|page| NewPage::Stays(*page)));
         Ok(Fold { key, pages, gave_up, leaves: Vec::new(), bits: None })
@@ -317,24 +344,16 @@ impl<E: Env> Inner<E> {
         leaves_max: usize,
         old: Vec<PageRef>,
     ) -> Result<Fold, StoreError> {
-        let (entries, leaves) = self.entries_of_shard(key).await?;
-        let bits = (!self.state.borrow().components.is_here(key.0)).then(|| {
-            let mut bits = BaseBits::default();
-            let first = u64::from(key.1) * SHARD_BLOCKS;
-            for run in entries.chunk_by(|a, b| a.0 + 1 == b.0) {
-                bits.set(cairn_types::BlockRange::new(first + run[0].0, run.len() as u32), true);
-            }
-            bits
-        });
-        let pages = self.pack(key, number, leaves_max, entries).await;
+        let (contents, leaves) = self.contents_of_shard(key).await?;
+        let no_component = !self.state.borrow().components.is_here(key.0);
+        let job = move || {
+            let entries = contents.entries();
+            let bits = no_component.then(|| bits_of(key, &entries));
+            (pack(key, number, leaves_max, &entries), bits)
+        };
+        let (pages, bits) = self.env.run_blocking(job).await;
         let gave_up = old.into_iter().map(|page| page.place).collect();
         Ok(Fold { key, pages, gave_up, leaves, bits })
-    }
-
-    async fn pack(&self, key: ShardKey, number: u64, leaves_max: usize, entries: Vec<(u64, Entry)>) -> Vec<NewPage> {
-        let job = move || pack_map_pages(key.0, key.1, number, &entries, leaves_max);
-        let packed = self.env.run_blocking(job).await;
-        packed.into_iter().map(NewPage::Written).collect()
     }
 
     /// Writes the pages of folds to free places and flushes. A fold for which there are not places enough comes to nothing: what it would
@@ -350,7 +369,7 @@ impl<E: Env> Inner<E> {
             let number = state.map.number();
             let map = state.map.pages_mut().expect("the map is in pages");
             for fold in folds {
-                let written = fold.pages.iter().filter(|page| matches!(page, NewPage::Written(_))).count();
+                let written = fold.pages.iter().filter(|page| matches!(page, NewPage::Written(..))).count();
                 let Some(places) = map.zone.take(written) else { continue };
                 if Canary::PlaceReusedEarly.sings() {
                     map.zone.free(fold.gave_up.iter().copied());
@@ -358,9 +377,9 @@ impl<E: Env> Inner<E> {
                 let mut places = places.into_iter();
                 let mut place = |page: NewPage| match page {
                     NewPage::Stays(page) => page,
-                    NewPage::Written(PackedPage { first, bytes }) => {
+                    NewPage::Written(first, bytes) => {
                         let place = places.next().expect("one for each");
-                        writes.push((self.metadata_offset + map.zone.offset(place), PageBuf::copy_of(&bytes).freeze()));
+                        writes.push((self.metadata_offset + map.zone.offset(place), bytes));
                         PageRef { first, stamp: number as u16, place }
                     }
                 };
@@ -451,6 +470,16 @@ fn leaf_of(page: &MapPage, number: u64) -> Arc<Leaf> {
     made
 }
 
+/// Bits of a shard with these entries.
+fn bits_of(key: ShardKey, entries: &[(u64, Entry)]) -> BaseBits {
+    let mut bits = BaseBits::default();
+    let first = u64::from(key.1) * SHARD_BLOCKS;
+    for run in entries.chunk_by(|a, b| a.0 + 1 == b.0) {
+        bits.set(BlockRange::new(first + run[0].0, run.len() as u32), true);
+    }
+    bits
+}
+
 /// Pages that something waits for, with their neighbours of which that is so as well.
 fn parts_to_pack(shard: &crate::shards::Shard, sparse: bool) -> Vec<Part> {
     let pages = shard.pages();
@@ -476,7 +505,7 @@ fn parts_to_pack(shard: &crate::shards::Shard, sparse: bool) -> Vec<Part> {
 }
 
 /// What waits over what is there, both ascending.
-fn merge(entries: Vec<(u64, Entry)>, over: impl Iterator<Item = (u64, Option<Entry>)>) -> Vec<(u64, Entry)> {
+fn merge(entries: Vec<(u64, Entry)>, over: Vec<(u64, Option<Entry>)>) -> Vec<(u64, Entry)> {
     let mut merged = Vec::with_capacity(entries.len());
     let mut rest = entries.into_iter().peekable();
     for (block, entry) in over {

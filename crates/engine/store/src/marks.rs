@@ -3,9 +3,9 @@
 //! Memory      16 bytes for each MiB of any 16 MiB that were touched
 //! Not here    when marks rise and are written (`component.rs`)
 
-use std::collections::BTreeMap;
-
 use cairn_types::{Epoch, OpId, RegionIndex};
+
+use crate::sparse::Sparse;
 
 /// Regions whose marks are kept together.
 const REGIONS: u32 = 16;
@@ -61,7 +61,7 @@ struct Group {
 /// The marks of a component's regions.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    groups: BTreeMap<u32, Box<Group>>,
+    groups: Sparse<Box<Group>>,
     known: usize,
     /// Few: owners change seldom.
     epochs: Vec<Epoch>,
@@ -69,14 +69,14 @@ pub(crate) struct Marks {
 
 impl Marks {
     pub fn get(&self, region: RegionIndex) -> Option<RegionMark> {
-        let group = self.groups.get(&(region / REGIONS))?;
+        let group = self.groups.get(region / REGIONS)?;
         (group.known >> (region % REGIONS) & 1 == 1).then(|| self.unpacked(&group.marks[(region % REGIONS) as usize]))
     }
 
     /// Puts a region's mark in the place of what it had.
     pub fn put(&mut self, region: RegionIndex, mark: RegionMark) {
         let epoch = self.number_of(mark.op.epoch);
-        let group = self.groups.entry(region / REGIONS).or_default();
+        let group = self.groups.get_or_insert_with(region / REGIONS, Box::default);
         let bit = 1 << (region % REGIONS);
         self.known += usize::from(group.known & bit == 0);
         group.known |= bit;
@@ -86,7 +86,7 @@ impl Marks {
     /// Raises the mark of a region to `op`. True where it is due at another time than before.
     pub fn raise(&mut self, region: RegionIndex, op: OpId, due: u64) -> bool {
         let epoch = self.number_of(op.epoch);
-        let group = self.groups.entry(region / REGIONS).or_default();
+        let group = self.groups.get_or_insert_with(region / REGIONS, Box::default);
         let (bit, at) = (1 << (region % REGIONS), (region % REGIONS) as usize);
         let known = group.known & bit != 0;
         let before = group.marks[at];
@@ -130,7 +130,7 @@ impl Marks {
         let each = |group: &Group| {
             (0..REGIONS as usize).filter(|at| known(group, *at)).map(|at| group.marks[at].epoch()).collect::<Vec<_>>()
         };
-        let mut used: Vec<usize> = self.groups.values().flat_map(|group| each(group)).collect();
+        let mut used: Vec<usize> = self.groups.iter().flat_map(|(_, group)| each(group)).collect();
         used.sort_unstable();
         used.dedup();
         for group in self.groups.values_mut() {
@@ -147,6 +147,8 @@ impl Marks {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use cairn_types::{HostId, Incarnation};
     use proptest::prelude::*;
 

@@ -389,7 +389,7 @@ impl State {
         let Loading { map, stored } = loading;
         for (key, bytes) in rows {
             if key[0] != map_rows::CHANGES {
-                self.load_changes(map)?;
+                self.end_changes(map)?;
             }
             map.has_rows |= matches!(key[0], rows::REGION | rows::SEGMENT | rows::DELTA);
             match key[0] {

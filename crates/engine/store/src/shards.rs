@@ -135,11 +135,7 @@ impl Shards {
 
     /// A durable transaction says something of the shard that is not in its row.
     pub fn touch(&mut self, key: ShardKey, number: u64) {
-        let shard = self.by_key.entry(key).or_default();
-        if shard.since.is_none() {
-            shard.since = Some(number);
-            self.queue.insert((number, key));
-        }
+        self.put_all(key, number, []);
     }
     /// The same of a block's entry; none where the map holds it no more.
     pub fn put(&mut self, id: ComponentId, block: u64, entry: Option<Entry>, number: u64) {
@@ -147,8 +143,11 @@ impl Shards {
     }
     /// The same of blocks of one shard.
     pub fn put_all(&mut self, key: ShardKey, number: u64, entries: impl IntoIterator<Item = (u16, Option<Entry>)>) {
-        self.touch(key, number);
-        let shard = self.by_key.get_mut(&key).expect("just touched");
+        let shard = self.by_key.entry(key).or_default();
+        if shard.since.is_none() {
+            shard.since = Some(number);
+            self.queue.insert((number, key));
+        }
         let before = shard.unfolded.len();
         entries.into_iter().for_each(|(block, entry)| shard.unfolded.put(block, entry));
         self.waiting += (shard.unfolded.len() - before) as u64;

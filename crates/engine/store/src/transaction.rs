@@ -636,15 +636,22 @@ impl<E: Env> Inner<E> {
     }
     /// The same where the map is in pages: those of the folded shards are durable already.
     async fn commit_pages(&self, mut transaction: Transaction) -> Result<(), StoreError> {
-        let batch = std::mem::take(&mut transaction.batch);
-        let bytes: u64 = batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum();
+        let (mut batch, add_row) = (std::mem::take(&mut transaction.batch), transaction.changes.take_row());
         let meta = self.meta.clone();
-        let result = self.env.run_blocking(move || meta.commit(batch)).await;
-        if let Err(error) = result {
-            self.state.borrow_mut().map.end_commit();
-            let error = StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {error}"));
-            return Err(error.said_by(self.meta.device_error()));
-        }
+        let job = move || {
+            let parts = add_row(&mut batch);
+            let bytes: u64 = batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum();
+            meta.commit(batch).map(|()| (parts, bytes))
+        };
+        let (parts, bytes) = match self.env.run_blocking(job).await {
+            Ok(done) => done,
+            Err(error) => {
+                self.state.borrow_mut().map.end_commit();
+                let error = StoreError::new(StoreErrorKind::Media, format!("commit the metadata: {error}"));
+                return Err(error.said_by(self.meta.device_error()));
+            }
+        };
+        transaction.changes.parts = parts;
         self.state.borrow_mut().counters.metadata_row_bytes += bytes;
         transaction.take_effect(self).await;
         self.state.borrow_mut().map.end_commit();

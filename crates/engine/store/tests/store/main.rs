@@ -10,6 +10,7 @@ mod fill;
 mod full;
 mod latencies;
 mod map;
+mod old_rows;
 mod placed;
 mod refusals;
 mod support;

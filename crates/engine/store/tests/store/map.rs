@@ -125,51 +125,6 @@ fn a_group_of_rows_becomes_one_of_pages() {
     assert!(group.stats().capacity.iter().all(|device| device.live_bytes == 0));
 }
 
-/// Goal: a group at rest goes over to pages as a whole. Method: a group as 0.2.0 has it, with rows settled and waiting, zeroes and a
-/// component that was deleted; allowed more and left alone, for as many seconds as it has shards, and a few for the rows of segments.
-#[test]
-fn rows_of_an_earlier_release_go_at_rest() {
-    let rig = Rig::new(36, 40);
-    let open = |allowed: Needs| {
-        let options = OpenOptions { allowed, map_waiting_blocks: Some(12), map_page_leaves_max: 2, ..open_options() };
-        let (env, devices, expect) = (rig.host.env(), rig.devices(), rig.expect());
-        rig.run(async move { Group::open(env, devices, expect, &options).await }).expect("a sound group opens")
-    };
-    let group = open(Needs::NONE);
-    let mut expected = std::collections::BTreeMap::new();
-    (1..=3).for_each(|id| rig.append(&group, create(id, 4 * SHARD_BLOCKS, 0)).unwrap());
-    for seq in 1..=600u64 {
-        let (id, block) =
-            (1 + u128::from(seq % 3), rig.world.random_below(4) * SHARD_BLOCKS + rig.world.random_below(30) * 70);
-        match seq % 11 {
-            0 => rig.append(&group, zero(id, seq, seq - 1, block, 1)).unwrap(),
-            _ => rig.append(&group, write(id, seq, seq - 1, block, 1)).unwrap(),
-        }
-        expected.insert((id, block), if seq % 11 == 0 { 0 } else { seq });
-        if seq % 200 == 0 {
-            (1..=3).for_each(|id| rig.append(&group, settle(id, seq)).unwrap());
-            rig.drain(&group);
-        }
-    }
-    rig.append(&group, delete(3)).unwrap();
-    rig.close(group);
-    let group = open(Needs::ALL);
-    rig.drain(&group);
-    assert!(group.stats().map_has_rows);
-    let env = rig.host.env();
-    rig.run(async move { env.sleep(Duration::from_secs(30)).await });
-    rig.check(&group);
-    assert!(!group.stats().map_has_rows);
-    let pages_written = group.stats().counters.map_pages_written;
-    assert!(pages_written > 50, "{pages_written}");
-    let group = rig.reopen(group);
-    rig.check(&group);
-    assert!(!group.stats().map_has_rows, "nothing was left");
-    for (&(id, block), &tag) in expected.iter().filter(|((id, _), _)| *id != 3) {
-        assert_eq!(rig.read(&group, id, block, 1), Ok(vec![tag]), "block {block} of {id}");
-    }
-}
-
 /// Goal: metadata that is full refuses what adds to it, and stops nothing. Method: zeroes that keep their space, whose entries are nearly
 /// all that is written, until one is refused; overwrites go on, and a trim makes room.
 #[test]
