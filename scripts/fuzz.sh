@@ -22,19 +22,13 @@ input_seconds_max=30 rss_mib_max=4096
 # The longest messages of interest; more only makes each input slower.
 input_bytes_max=4096
 
-# What cargo-fuzz would pass, less the sanitizers, which need a nightly compiler. Only for the target, not for build scripts:
-# hence --target, and a directory of its own. Little optimised, and the daemon not at all: its crate takes 52 s to
-# build instead of 265 s. Fewer inputs are run in a second for it, of `nbd` and `api` perhaps half.
+# Coverage is for the crates of this workspace alone (scripts/fuzz-rustc.sh): what they stand on is as the release profile has it, and
+# serves both. `--workspace` because features are those of all members then, as in scripts/test.sh.
 build() {
-    local host flags
-    host=$(rustc -vV | sed -n 's/^host: //p')
-    flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
-    flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
-    flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares --cfg cairn_fuzzing"
-    echo "fuzz: building with coverage into $work" >&2
-    RUSTFLAGS=$flags CARGO_TARGET_DIR=$work CARGO_PROFILE_RELEASE_OPT_LEVEL=1 "$cargo" build --quiet --release --locked \
-        --config profile.release.package.cairnd.opt-level=0 -p cairn-fuzz --bin fuzz --target "$host"
-    program=$work/$host/release/fuzz
+    echo "fuzz: building with coverage" >&2
+    RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/fuzz-rustc.sh "$cargo" build --quiet --release --locked --workspace --bin fuzz
+    cp "${CARGO_TARGET_DIR:-target}/release/fuzz" "$work/fuzz"
+    program=$work/fuzz
 }
 
 # run TARGET SECONDS: one campaign; its words go to a file.

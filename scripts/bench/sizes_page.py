@@ -48,10 +48,12 @@ def _plain(unit):
 _FEW = tuple(f"uniform-{logs}{filled}" for logs in (4, 16, 64) for filled in ("", "-filled"))
 
 AIMS = (
-    Aim("metadata written, of destaged bytes: evenly over up to 64 logs", "metadata_of_destaged", 0.15, _FEW, form=_share),
-    Aim("the same, evenly over 1,500 logs", "metadata_of_destaged", 0.30, ("uniform-1500",), form=_share),
+    Aim("metadata written, of destaged bytes: evenly over up to 64 logs", "metadata_of_destaged", 0.06, _FEW, form=_share),
+    Aim("the same, evenly over 256 logs", "metadata_of_destaged", 0.12, ("uniform-256", "uniform-256-filled"), form=_share),
+    Aim("the same, evenly over 1,500 logs", "metadata_of_destaged", 0.30, ("uniform-1500", "uniform-1500-filled"), form=_share),
     Aim("the same, Zipf 0.9", "metadata_of_destaged", 0.30, ("zipf",), form=_share),
     Aim("the same, sequential", "metadata_of_destaged", 0.03, ("sequential",), form=_share),
+    Aim("longest turn of a shard, ms", "longest_turn_ms", 5.0, form=_plain("")),
     Aim("metadata reads for a cold read of 4 KiB", "cold_metadata_reads", 1.1, form=_plain("")),
     Aim("opening after a kill with a full log, s (1 a GB of log, and 4)", "open_killed_s", 6.0, form=_plain("")),
     Aim("resident memory, MiB", "resident_mib", 1024.0, form=_plain("")),

@@ -30,27 +30,57 @@ const HEAD_BYTES: u64 = PAGE;
 const PAGE: u64 = 4096;
 /// Changes of one input.
 const CHANGES_MAX: usize = 16;
+/// How a page of the map begins, and where its checksum stands.
+const MAP_PAGE_MAGIC: [u8; 8] = *b"CAIRNMP1";
+const MAP_PAGE_CRC: std::ops::Range<usize> = 8..12;
 /// Where the checksum of a superblock stands.
 const SUPERBLOCK_CRC: std::ops::Range<usize> = 16..20;
 
-/// The first byte chooses image and kind of harm: a superblock by itself, superblocks on devices, bytes of the metadata
-/// region, rows.
+/// What is done to a group at rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    /// Of one superblock by itself: no group is opened.
+    Superblock,
+    Superblocks,
+    /// Bytes of pages that redb reads for rows.
+    Damage,
+    Rows,
+    /// Bytes of pages of the map; checksums are put right.
+    MapPages,
+}
+
+impl Harm {
+    /// From bits 1 to 3 of the first byte.
+    fn of(choice: u8) -> Self {
+        match choice >> 1 & 7 {
+            0 => Self::Superblock,
+            1 | 5 => Self::Superblocks,
+            2 | 6 => Self::Damage,
+            3 | 7 => Self::Rows,
+            _ => Self::MapPages,
+        }
+    }
+}
+
+/// The first byte chooses image and kind of harm.
 pub fn target(data: &[u8]) {
     let mut input = Input::new(data);
     let choice = input.u8();
     let image = &IMAGES[usize::from(choice & 1)];
     let mut devices = image.devices.clone();
-    match choice >> 1 & 3 {
-        0 => return superblock(input.rest(), choice & 1 == 1),
-        1 => superblocks(&mut devices, &mut input),
-        2 => damage(&mut devices, image, &mut input),
-        _ => {
+    let harm = Harm::of(choice);
+    match harm {
+        Harm::Superblock => return superblock(input.rest(), choice & 1 == 1),
+        Harm::Superblocks => superblocks(&mut devices, &mut input),
+        Harm::Damage => damage(&mut devices, image, &mut input),
+        Harm::MapPages => map_pages(&mut devices, image, &mut input),
+        Harm::Rows => {
             if unless_redb_panics(|| rows(&mut devices, image, &mut input)).is_none() {
                 return;
             }
         }
     }
-    let only_damaged = choice >> 1 & 3 == 2;
+    let only_damaged = harm == Harm::Damage;
     let seen = image.seen.clone();
     let ran = unless_redb_panics(|| {
         with_devices(&devices, move |env, disks| async move {
@@ -142,6 +172,44 @@ fn pages_of_rows(cache: &Medium, image: &Image) -> Vec<u64> {
     // Where redb's file begins is its own head.
     let of_rows = pages().into_iter().filter(|page| *page > 0);
     std::iter::once(start).chain(of_rows.map(|page| start + HEAD_BYTES + page * PAGE)).collect()
+}
+
+/// Changes bytes of pages of the map, and mostly puts their checksums right: a page says what it likes then.
+fn map_pages(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
+    static PAGES: LazyLock<[Vec<u64>; 2]> =
+        LazyLock::new(|| [0, 1].map(|n| pages_of_the_map(&IMAGES[n].devices.cache, &IMAGES[n])));
+    assert!(!PAGES[0].is_empty(), "some of the map of what has destaged is in pages");
+    let pages = &PAGES[usize::from(std::ptr::eq(image, &IMAGES[1]))];
+    for _ in 0..CHANGES_MAX {
+        if input.is_empty() || pages.is_empty() {
+            return;
+        }
+        let page = pages[usize::from(input.u8()) % pages.len()];
+        let mut bytes = vec![0; PAGE as usize];
+        devices.cache.read(page, &mut bytes);
+        // Pages of this image are short: their heads, epochs and first runs.
+        let at = usize::from(input.u8());
+        let with = input.bytes(usize::from(input.below(12)) + 1);
+        bytes[at..at + with.len()].copy_from_slice(with);
+        if input.below(8) > 0 {
+            bytes[MAP_PAGE_CRC].fill(0);
+            let crc = crc32c(&bytes);
+            bytes[MAP_PAGE_CRC].copy_from_slice(&crc.to_le_bytes());
+        }
+        devices.cache.poke(page, &bytes);
+    }
+}
+
+/// Pages of the map in the metadata region, those that hold and those that no longer do.
+fn pages_of_the_map(cache: &Medium, image: &Image) -> Vec<u64> {
+    let start = image.regions.metadata_offset;
+    let places = (start..start + image.regions.metadata_bytes).step_by(PAGE as usize);
+    let begins = |at: &u64| {
+        let mut magic = [0; MAP_PAGE_MAGIC.len()];
+        cache.read(*at, &mut magic);
+        magic == MAP_PAGE_MAGIC
+    };
+    places.filter(begins).collect()
 }
 
 fn seal_head(cache: &mut Medium, image: &Image) {
