@@ -249,18 +249,27 @@ impl Component {
         }
     }
 
-    /// The regions whose marks the log from this segment on does not tell; they count as written from now on. The others replay would
-    /// raise again: where the same regions are written all the time, no mark need be written.
-    pub fn take_dirty_regions(&mut self, tail_segment: u64) -> Vec<RegionIndex> {
-        let later = self.dirty_regions.split_off(&(tail_segment + 1));
-        let listed = std::mem::replace(&mut self.dirty_regions, later);
-        let mut taken = Vec::new();
-        for region in listed.into_values().flatten() {
-            let mark = self.regions.get(region).expect("a dirty region is known");
-            // Neither raised again since, nor taken already.
-            if mark.due <= tail_segment {
-                self.regions.put(region, RegionMark { due: IN_METADATA, ..mark });
-                taken.push(region);
+    /// The regions whose marks the log from this segment on does not tell, and the marks; they count as written from now on. The others
+    /// replay would raise again: where the same regions are written all the time, no mark need be written. About `at_most`: what is left
+    /// comes with the next call.
+    pub fn take_dirty_regions(&mut self, tail_segment: u64, at_most: usize) -> Vec<(RegionIndex, OpId)> {
+        let (mut taken, mut looked_at) = (Vec::new(), 0);
+        while looked_at < at_most
+            && let Some(mut first) = self.dirty_regions.first_entry().filter(|first| *first.key() <= tail_segment)
+        {
+            let listed = first.get_mut();
+            let some = listed.split_off(listed.len().saturating_sub(at_most - looked_at));
+            if listed.is_empty() {
+                first.remove();
+            }
+            looked_at += some.len();
+            for region in some {
+                let mark = self.regions.get(region).expect("a dirty region is known");
+                // Neither raised again since, nor taken already.
+                if mark.due <= tail_segment {
+                    self.regions.put(region, RegionMark { due: IN_METADATA, ..mark });
+                    taken.push((region, mark.op));
+                }
             }
         }
         taken

@@ -304,6 +304,7 @@ impl<E: Env> Inner<E> {
             self.decide(Part::Items(some), &slots, &mut transaction).await?;
             self.env.give_way().await;
         }
+        self.begin_gathering(&mut transaction).await;
         let tail = self.state.borrow().log.ring.tail();
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();

@@ -342,7 +342,8 @@ impl State {
     fn rests(&mut self) -> bool {
         let Some(pages) = self.map.pages_mut() else { return false };
         pages.rows_stay = true;
-        !self.log.wants_destage() && self.map.rests_at(self.map.generation())
+        let no_round = !self.components.records.are_held();
+        no_round && !self.log.wants_destage() && self.map.rests_at(self.map.generation())
     }
 
     /// Takes the blocks of a span into the map: what waits for their shard, bits, marks and what is settled.

@@ -170,6 +170,11 @@ impl Records {
     pub fn hold(&mut self, ticket: u64) {
         self.rounds.insert(ticket);
     }
+    /// A round is under way.
+    #[cfg(feature = "fill-map")]
+    pub fn are_held(&self) -> bool {
+        !self.rounds.is_empty()
+    }
     pub fn unhold(&mut self, ticket: u64) {
         self.rounds.remove(&ticket);
         let oldest = self.rounds.first().copied().unwrap_or(u64::MAX);

@@ -76,6 +76,8 @@ pub(crate) struct Transaction {
     folded: Vec<Folded>,
     pending: Vec<MadePending>,
     moved_pending: Vec<MovedPending>,
+    /// Marks that were taken from their components before the others.
+    marks: Vec<(ComponentId, RegionIndex, OpId)>,
     tail: Option<u64>,
     /// The round whose blocks it refers to.
     ticket: Option<u64>,
@@ -335,21 +337,21 @@ impl Transaction {
 
     fn gather_components(&mut self, components: &mut Components, tail: u64, tail_segment: u64, in_pages: bool) {
         let mut changed = if in_pages { BTreeMap::new() } else { self.bits_after(components) };
-        let mut marks = Vec::new();
+        let mut marks = std::mem::take(&mut self.marks);
+        // A component may have gone since.
+        marks.retain(|(id, ..)| components.is_here(*id));
         for component in components.all_mut() {
             component.trim_undone(tail);
             for (number, row) in component.outcomes.take_changes(tail) {
                 self.batch.insert(rows::client_key(component.id, number), row.map(|row| rows::encode(&row)));
             }
             let after = changed.remove(&component.id).unwrap_or_default();
-            let mut regions = component.take_dirty_regions(tail_segment);
-            if in_pages {
-                let mark = |region: RegionIndex| {
-                    (component.id, region, component.regions.get(region).expect("it is written because of its mark").op)
-                };
-                marks.extend(regions.drain(..).map(mark));
+            let due = component.take_dirty_regions(tail_segment, usize::MAX);
+            let mut regions: BTreeSet<RegionIndex> = after.regions.clone();
+            match in_pages {
+                true => marks.extend(due.into_iter().map(|(region, op)| (component.id, region, op))),
+                false => regions.extend(due.into_iter().map(|(region, _)| region)),
             }
-            regions.extend(after.regions.iter().copied());
             for region in regions {
                 let base = if after.regions.contains(&region) {
                     after.bits.region(region)
@@ -634,6 +636,31 @@ impl<E: Env> Inner<E> {
         self.state.borrow_mut().map.end_commit();
         Ok(())
     }
+    /// Does of a round what need not be done in the one moment in which its transaction is put together: it would be a millisecond of that.
+    /// Not where what was decided must not be a moment old, as when pending rows move.
+    pub(crate) async fn begin_gathering(&self, transaction: &mut Transaction) {
+        if self.state.borrow().map.pages().is_none() {
+            return;
+        }
+        transaction.changes.put_in_order();
+        self.env.give_way().await;
+        loop {
+            {
+                let State { components, log, .. } = &mut *self.state.borrow_mut();
+                let tail_segment = log.ring.segment_of(transaction.tail.unwrap_or(log.ring.tail()));
+                let before = transaction.marks.len();
+                for component in components.all_mut() {
+                    let due = component.take_dirty_regions(tail_segment, STEP);
+                    transaction.marks.extend(due.into_iter().map(|(region, op)| (component.id, region, op)));
+                }
+                if transaction.marks.len() == before {
+                    return;
+                }
+            }
+            self.env.give_way().await;
+        }
+    }
+
     /// The same where the map is in pages: those of the folded shards are durable already.
     async fn commit_pages(&self, mut transaction: Transaction) -> Result<(), StoreError> {
         let (mut batch, add_row) = (std::mem::take(&mut transaction.batch), transaction.changes.take_row());
