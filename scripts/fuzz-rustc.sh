@@ -9,7 +9,7 @@ set -euo pipefail
 # What cargo-fuzz would pass, less the sanitizers, which need a nightly compiler.
 flags=(-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
-    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg cairn_fuzzing)
+    -Cllvm-args=-sanitizer-coverage-trace-compares)
 # Little optimised, and the daemon not at all: its crate takes 52 s to build instead of 265 s. Fewer inputs are run in a second for
 # it, of `nbd` and `api` perhaps half.
 case " $* " in

@@ -26,7 +26,8 @@ input_bytes_max=4096
 # serves both. `--workspace` because features are those of all members then, as in scripts/test.sh.
 build() {
     echo "fuzz: building with coverage" >&2
-    RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/fuzz-rustc.sh "$cargo" build --quiet --release --locked --workspace --bin fuzz
+    RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/fuzz-rustc.sh "$cargo" build --quiet --release --locked --workspace \
+        --features cairn-fuzz/libfuzzer --bin fuzz
     cp "${CARGO_TARGET_DIR:-target}/release/fuzz" "$work/fuzz"
     program=$work/fuzz
 }

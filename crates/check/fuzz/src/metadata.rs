@@ -189,7 +189,8 @@ fn map_pages(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
         devices.cache.read(page, &mut bytes);
         // Pages of this image are short: their heads, epochs and first runs.
         let at = usize::from(input.u8());
-        let with = input.bytes(usize::from(input.below(12)) + 1);
+        let len = usize::from(input.below(12)) + 1;
+        let with = input.bytes(len);
         bytes[at..at + with.len()].copy_from_slice(with);
         if input.below(8) > 0 {
             bytes[MAP_PAGE_CRC].fill(0);

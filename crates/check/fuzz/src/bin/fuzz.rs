@@ -2,9 +2,9 @@
 //!
 //! Built by scripts/fuzz.sh it is libFuzzer's, and `CAIRN_FUZZ_TARGET` names the target. Built as usual it takes a target
 //! and files, and does with each file what the fuzzer would: `cargo run --release -p cairn-fuzz -- log crash-0123`.
-#![cfg_attr(cairn_fuzzing, no_main)]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
-#[cfg(cairn_fuzzing)]
+#[cfg(feature = "libfuzzer")]
 mod fuzzing {
     use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ mod fuzzing {
     });
 }
 
-#[cfg(not(cairn_fuzzing))]
+#[cfg(not(feature = "libfuzzer"))]
 fn main() -> std::process::ExitCode {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_default();
