@@ -236,6 +236,8 @@ def burst(host, program, written):
 def sustained(host, program, seconds, turns, first):
     """Twice for half of so many turns of the log, half of the time at most, and what there is room for; the second time counts."""
     logs_bytes = host.row.logs_mib * MIB
+    # Half of it fills what may wait, and the half that counts turns it over.
+    turns = max(turns, 2 * host.row.queue_turns)
     half_bytes = int(min(turns * logs_bytes, max(host.room_bytes(), 0) * OF_ROOM) / 2)
     if half_bytes < 64 * MIB:
         raise OSError(f"{host.row.size.key} {host.row.key}: no room is left for a load: more --space, or another --folder")

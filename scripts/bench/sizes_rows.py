@@ -115,6 +115,13 @@ class Row:
         return log_mib
 
     @property
+    def queue_turns(self):
+        """Turns of the log in which as much is written as may wait of the map (one block in 128), where the map is filled: from then on shards are
+        folded in turn. Elsewhere none: its first blocks are the cheap ones, and the page says how many turns there were.
+        """
+        return self.size.capacity_gib * 1024 / 128 / self.logs_mib if self.filled else 0
+
+    @property
     def longer(self):
         """A smaller log turns faster."""
         return self.load.longer * max(0.25, min(1, 2 * self.log_mib / self.size.log_mib))
@@ -148,9 +155,10 @@ def gib(mib):
 
 # What a full run measures, and a quick one.
 FULL = (
-    ("256g", "uniform-4 uniform-4-filled uniform-16 uniform-64 uniform-64-filled uniform-256 uniform-1500 sequential"),
-    ("1t", "uniform-256 zipf hot"),
-    ("4t", "uniform-4 uniform-64 uniform-1500 zipf hot sequential"),
+    ("128g", "uniform-1500-filled"),
+    ("256g", "uniform-4 uniform-64 uniform-64-filled uniform-256 hot sequential"),
+    ("1t", "uniform-256 zipf"),
+    ("4t", "uniform-4 uniform-64 uniform-1500 zipf sequential"),
     ("10x4t", "uniform-64 uniform-1500"),
 )
 QUICK = (("128g", "uniform-4 uniform-4-filled uniform-64 uniform-256 zipf sequential"),)

@@ -3,7 +3,7 @@
 //! Promises    no format is left behind: log, map, runs, metadata and superblocks of every build that is kept here
 //! Assumes     what fills a block (`script::data`) and the form of `Seen` stay as they are
 //!
-//! A folder of `tests/formats` is a build, by its day. It has four disk groups: one that was closed, three that lost power within a
+//! A folder of `tests/formats` is a build, by its day or its release. It has four disk groups: one that was closed, three that lost power within a
 //! write. Of each: its devices, byte for byte (`NAME.DEVICE.gz`), and what that build saw of it (`NAME.json.gz`). A folder is never
 //! changed. A new one, where a form changes: `CAIRN_FORMATS_OUT=FOLDER cargo test --release -p cairn-sim --test store_crash formats`.
 
