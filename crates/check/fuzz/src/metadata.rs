@@ -80,6 +80,7 @@ pub fn target(data: &[u8]) {
             }
         }
     }
+    // A page of the map whose checksum is right says what it likes.
     let only_damaged = harm == Harm::Damage;
     let seen = image.seen.clone();
     let ran = unless_redb_panics(|| {

@@ -75,6 +75,12 @@ impl BaseBits {
     pub fn region(&self, region: RegionIndex) -> RegionBits {
         self.groups.get(region / REGIONS as u32).map_or(NONE, |group| *group.region(region))
     }
+    /// The bits of the regions of `range` alone.
+    pub fn part(&self, range: BlockRange) -> Self {
+        let mut part = Self::default();
+        range.regions().for_each(|region| part.load(region, self.region(region)));
+        part
+    }
     pub fn load(&mut self, region: RegionIndex, bits: RegionBits) {
         self.change(region, |own| *own = bits);
     }

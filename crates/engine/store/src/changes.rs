@@ -43,6 +43,7 @@ pub(crate) struct MapChanges {
     /// Of the row of changes.
     pub number: u64,
     pub parts: u16,
+    /// Until it is written.
     row: Option<Changes>,
 }
 

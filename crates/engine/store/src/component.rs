@@ -249,6 +249,11 @@ impl Component {
         }
     }
 
+    /// Whether there may be such: regions whose marks the log from this segment on does not tell.
+    pub fn has_dirty_regions(&self, tail_segment: u64) -> bool {
+        self.dirty_regions.first_key_value().is_some_and(|(due, _)| *due <= tail_segment)
+    }
+
     /// The regions whose marks the log from this segment on does not tell, and the marks; they count as written from now on. The others
     /// replay would raise again: where the same regions are written all the time, no mark need be written. About `at_most`: what is left
     /// comes with the next call.

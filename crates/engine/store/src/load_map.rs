@@ -1,8 +1,8 @@
 //! Opening: the block map in pages, from rows of shards, of segments and of changes.
 //!
 //! Promises    a change counts once: not where the row of its shard, or of its segment, is as late as it
-//!             changes are taken over many at once, in order of blocks: one at a time, each would look for its shard, its bits and its mark
-//!             all over memory (3.5 us of a processor each, over 3 TiB)
+//! Why         changes are taken over many at once, in order of blocks: one at a time, each would look for its shard, its bits and its
+//!             mark all over memory (3.5 us of a processor each, over 3 TiB)
 //! Assumes     rows come in this order: components, regions and segments of an earlier release, shards, segments, changes by number
 //! Not here    the other rows (`recovery.rs`), the log (`replay.rs`)
 
@@ -90,6 +90,11 @@ impl LoadedMap {
     fn is_new(&self, shard: ShardKey, number: u64) -> bool {
         self.shards.get(&shard).is_none_or(|told| number > *told)
     }
+}
+
+/// Whether a component can have the region: rows that are made up may name any.
+pub(crate) fn is_region(region: RegionIndex) -> bool {
+    u64::from(region) * u64::from(REGION_BLOCKS) < COMPONENT_BLOCKS_MAX
 }
 
 impl State {
@@ -221,6 +226,9 @@ impl State {
         if self.components.device_of(id).is_none() {
             // Deleted, and nothing is left of it.
             return Ok(count);
+        }
+        if !changes.marks.iter().all(|(region, _)| is_region(*region)) {
+            return Err(rows::malformed(&[CHANGES]).into());
         }
         if !changes.gone.is_empty() {
             self.take_read(map);

@@ -12,6 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -39,6 +40,9 @@ use crate::{
 const READS_AT_ONCE: usize = 64;
 /// Pages that are decoded on the shard's thread: more go to a helper.
 const DECODED_HERE: usize = 4;
+/// Times that a page is read, and the wait between two, where what is not read is gone for good.
+const READS_MAX: usize = 4;
+const READ_AGAIN: Duration = Duration::from_millis(100);
 /// Bytes of one write of pages, and writes at once: as destage has them.
 const PIECE_BYTES: usize = 256 << 10;
 const WRITES_AT_ONCE: usize = 2;
@@ -56,8 +60,8 @@ pub(crate) struct Fold {
     gave_up: Vec<u32>,
     /// Leaves of an earlier release that go.
     leaves: Vec<LeafKey>,
-    /// Bits of what was folded, where no component tells them.
-    bits: Option<BaseBits>,
+    /// Bits of the shard as they were: the component that tells them may be deleted before its row is written.
+    bits: BaseBits,
 }
 
 #[derive(Debug)]
@@ -76,8 +80,20 @@ pub(crate) struct Folded {
     pub leaves: Vec<LeafKey>,
     /// Pages that were written.
     pub written: u64,
-    bits: Option<BaseBits>,
+    bits: BaseBits,
 }
+
+/// How pages are read.
+#[derive(Debug, Clone, Copy)]
+struct PageReads {
+    /// By way of memory.
+    keeps: bool,
+    /// What is not read is gone for good: an error that passes must not cost it.
+    patient: bool,
+}
+
+/// Pages that are about to be written anew.
+const TO_FOLD: PageReads = PageReads { keeps: false, patient: true };
 
 /// A part of a shard that is packed anew: its entries, from its pages and what waits.
 struct Part {
@@ -89,8 +105,8 @@ struct Part {
 struct Contents {
     /// Rows of an earlier release.
     leaves: Vec<(LeafKey, Leaf)>,
-    /// None for one that is not what it should be.
-    pages: Vec<Option<Bytes>>,
+    /// Blocks that each answers for, and its bytes; none where they are not of the page that was meant.
+    pages: Vec<(Range<u64>, Option<Bytes>)>,
     /// What waits, over all of that.
     over: Vec<(u64, Option<Entry>)>,
 }
@@ -103,8 +119,12 @@ impl Contents {
             let first = number * LEAF_BLOCKS % SHARD_BLOCKS;
             entries.extend(leaf.entries().map(|(block, entry)| (first + block, entry)));
         }
-        for page in self.pages.into_iter().flatten().filter_map(|bytes| decode_map_page(&bytes)) {
-            entries.extend(page.entries.into_iter().map(|(block, entry)| (u64::from(block), entry)));
+        for (blocks, bytes) in self.pages {
+            let page = bytes.and_then(|bytes| decode_map_page(&bytes));
+            // A page that has what others answer for is damaged.
+            let sound = page.filter(|page| page.entries.iter().all(|(block, _)| blocks.contains(&u64::from(*block))));
+            let own = sound.into_iter().flat_map(|page| page.entries);
+            entries.extend(own.map(|(block, entry)| (u64::from(block), entry)));
         }
         merge(entries, self.over)
     }
@@ -123,15 +143,24 @@ impl<E: Env> Inner<E> {
         self.metadata_offset + state.map.pages().expect("the map is in pages").zone.offset(place)
     }
 
-    /// The page, none where it is not what the shard's row says. `keeps`: by way of memory.
-    async fn read_page(&self, key: ShardKey, page: PageRef, keeps: bool) -> Option<Bytes> {
+    /// The page, none where it is not what the shard's row says.
+    async fn read_page(&self, key: ShardKey, page: PageRef, reads: PageReads) -> Option<Bytes> {
+        let PageReads { keeps, patient } = reads;
         let known = if keeps { self.state.borrow_mut().map.page(page.place) } else { None };
         if let Some(bytes) = known.filter(|bytes| is_page(bytes, key, page)) {
             return Some(bytes);
         }
         let offset = self.page_offset(page.place);
         self.state.borrow_mut().counters.map_pages_read += 1;
-        let bytes = self.cache.read(offset, MAP_PAGE_BYTES as u32).await.ok()?;
+        let mut tries = if patient { READS_MAX } else { 1 };
+        let bytes = loop {
+            match self.cache.read(offset, MAP_PAGE_BYTES as u32).await {
+                Ok(bytes) => break bytes,
+                Err(_) if tries > 1 => self.env.sleep(READ_AGAIN).await,
+                Err(_) => return None,
+            }
+            tries -= 1;
+        };
         if !is_page(&bytes, key, page) {
             return None;
         }
@@ -141,15 +170,15 @@ impl<E: Env> Inner<E> {
         Some(bytes)
     }
 
-    /// Reads pages, many at once; none for one that is not what it should be.
-    async fn read_map_pages(&self, wanted: &[(ShardKey, PageRef)], keeps: bool) -> Vec<Option<Bytes>> {
-        let reads = wanted.iter().map(|&(key, page)| self.read_page(key, page, keeps));
+    /// Reads pages, many at once; none for one that is another than was meant. Their checksums are looked at where they are decoded.
+    async fn read_map_pages(&self, wanted: &[(ShardKey, PageRef)], how: PageReads) -> Vec<Option<Bytes>> {
+        let reads = wanted.iter().map(|&(key, page)| self.read_page(key, page, how));
         stream::iter(reads).buffered(READS_AT_ONCE).collect().await
     }
 
     /// The same, by way of memory, and decoded where it delays nobody.
-    async fn read_pages_of_map(&self, wanted: &[(ShardKey, PageRef)]) -> Vec<Option<MapPage>> {
-        let read = self.read_map_pages(wanted, true).await;
+    async fn read_pages_of_map(&self, wanted: &[(ShardKey, PageRef)], patient: bool) -> Vec<Option<MapPage>> {
+        let read = self.read_map_pages(wanted, PageReads { keeps: true, patient }).await;
         let decode = |read: Vec<Option<Bytes>>| -> Vec<Option<MapPage>> {
             read.into_iter().map(|bytes| decode_map_page(&bytes?)).collect()
         };
@@ -159,7 +188,7 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    /// Leaves of a map in pages, with what waits over them. `lost` takes the place of a leaf whose page is damaged.
+    /// Leaves of a map in pages, with what waits over them. `lost` takes the place of a leaf whose page is damaged, for good.
     ///
     /// # Errors
     /// A page is damaged and there is no `lost`; or rows of an earlier release are.
@@ -211,7 +240,7 @@ impl<E: Env> Inner<E> {
             found.extend(self.leaves_of_rows(in_rows).await?.into_iter().map(|(key, leaf)| (key, Arc::new(leaf))));
         }
         let named: Vec<(ShardKey, PageRef)> = by_page.iter().map(|((key, _), (page, _))| (*key, *page)).collect();
-        let read = self.read_pages_of_map(&named).await;
+        let read = self.read_pages_of_map(&named, lost.is_some()).await;
         for (page, (_, leaves)) in read.into_iter().zip(by_page.into_values()) {
             for key in leaves {
                 let leaf = match (&page, lost) {
@@ -288,10 +317,13 @@ impl<E: Env> Inner<E> {
     }
 
     async fn contents(&self, key: ShardKey, part: &Part, leaves: Vec<LeafKey>) -> Result<Contents, StoreError> {
-        let leaves = self.leaves_of_rows(leaves).await?;
+        let leaves = if leaves.is_empty() { Vec::new() } else { self.leaves_of_rows(leaves).await? };
         let named: Vec<(ShardKey, PageRef)> = part.pages.iter().map(|page| (key, *page)).collect();
-        // They are about to be written anew.
-        let pages = self.read_map_pages(&named, false).await;
+        let read = self.read_map_pages(&named, TO_FOLD).await;
+        let ends = part.pages.iter().skip(1).map(|next| u64::from(next.first)).chain([part.blocks.end]);
+        // The first one does for those before it as well.
+        let begins = [part.blocks.start].into_iter().chain(part.pages.iter().skip(1).map(|page| u64::from(page.first)));
+        let pages = begins.zip(ends).map(|(begin, end)| begin..end).zip(read).collect();
         let state = self.state.borrow();
         // A check runs beside what removes it.
         let shard = state.map.pages().and_then(|pages| pages.shards.get(key));
@@ -301,23 +333,24 @@ impl<E: Env> Inner<E> {
 
     /// Packs a shard anew, as far as anything waits for it.
     pub(crate) async fn prepare_fold(&self, key: ShardKey) -> Result<Fold, StoreError> {
-        let (number, leaves_max, parts, old) = {
+        let range = BlockRange::new(u64::from(key.1) * SHARD_BLOCKS, SHARD_BLOCKS as u32);
+        let (number, leaves_max, parts, old, bits) = {
             let state = self.state.borrow();
             let map = state.map.pages().expect("the map is in pages");
             let shard = map.shards.get(key).expect("it is queued");
             let component = state.components.get(key.0);
             let parts = (shard.in_pages() && component.is_some()).then(|| {
-                let blocks = u64::from(key.1) * SHARD_BLOCKS;
-                let range = BlockRange::new(blocks, SHARD_BLOCKS as u32);
                 let mapped = component.map_or(0, |component| component.base.count(range));
                 let pages = shard.pages().len();
                 let sparse = pages >= SPARSE_PAGES && mapped < SPARSE_ENTRIES * pages as u64;
                 parts_to_pack(shard, sparse)
             });
-            (state.map.number(), map.page_leaves_max, parts, shard.pages().to_vec())
+            let bits = component.map(|component| component.base.part(range));
+            (state.map.number(), map.page_leaves_max, parts, shard.pages().to_vec(), bits)
         };
-        let Some(parts) = parts else {
-            return self.prepare_whole(key, number, leaves_max, old).await;
+        let (parts, bits) = match (parts, bits) {
+            (Some(parts), Some(bits)) => (parts, bits),
+            (_, bits) => return self.prepare_whole(key, (number, leaves_max), old, bits).await,
         };
         let mut pages = Vec::with_capacity(old.len());
         let mut gave_up = Vec::new();
@@ -334,21 +367,20 @@ impl<E: Env> Inner<E> {
             pages.extend(self.env.run_blocking(job).await);
         }
         pages.extend(rest.iter().map(|page| NewPage::Stays(*page)));
-        Ok(Fold { key, pages, gave_up, leaves: Vec::new(), bits: None })
+        Ok(Fold { key, pages, gave_up, leaves: Vec::new(), bits })
     }
 
     async fn prepare_whole(
         &self,
         key: ShardKey,
-        number: u64,
-        leaves_max: usize,
+        (number, leaves_max): (u64, usize),
         old: Vec<PageRef>,
+        known: Option<BaseBits>,
     ) -> Result<Fold, StoreError> {
         let (contents, leaves) = self.contents_of_shard(key).await?;
-        let no_component = !self.state.borrow().components.is_here(key.0);
         let job = move || {
             let entries = contents.entries();
-            let bits = no_component.then(|| bits_of(key, &entries));
+            let bits = known.unwrap_or_else(|| bits_of(key, &entries));
             (pack(key, number, leaves_max, &entries), bits)
         };
         let (pages, bits) = self.env.run_blocking(job).await;
@@ -426,11 +458,7 @@ impl Folded {
         let first = u32::from(self.key.1) * SHARD_REGIONS;
         for (index, region) in (first..first + SHARD_REGIONS).enumerate() {
             let mark = component.and_then(|component| component.regions.get(region)).map_or(OpId::ZERO, |mark| mark.op);
-            let bits = match (component, &self.bits) {
-                (Some(component), _) => component.base.region(region),
-                (None, Some(bits)) => bits.region(region),
-                (None, None) => Default::default(),
-            };
+            let bits = component.map_or(&self.bits, |component| &component.base).region(region);
             if mark == OpId::ZERO && bits.iter().all(|word| *word == 0) {
                 continue;
             }
@@ -517,4 +545,32 @@ fn merge(entries: Vec<(u64, Entry)>, over: Vec<(u64, Option<Entry>)>) -> Vec<(u6
     }
     merged.extend(rest);
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::ComponentId;
+
+    use super::*;
+
+    /// Goal: a component that is deleted between a fold and its row leaves the bits of the shard behind: with them an opening knows what
+    /// later changes took out of its pages.
+    #[test]
+    fn a_row_has_the_bits_of_a_component_that_went() {
+        let whole = BlockRange::new(0, 8 * SHARD_BLOCKS as u32);
+        let mut bits = BaseBits::default();
+        bits.set(BlockRange::new(4 * SHARD_BLOCKS, 2 * SHARD_BLOCKS as u32), true);
+        bits.set(BlockRange::new(5 * SHARD_BLOCKS + 300, 70), false);
+        let own = bits.part(BlockRange::new(5 * SHARD_BLOCKS, SHARD_BLOCKS as u32));
+        assert_eq!((own.total(), bits.part(whole).total()), (SHARD_BLOCKS - 70, 2 * SHARD_BLOCKS - 70));
+        let (pages, gave_up, leaves) = Default::default();
+        let folded = Folded { key: (ComponentId(1), 5), pages, gave_up, leaves, written: 0, bits: own };
+        let row = folded.row(9, None);
+        let mut told = BaseBits::default();
+        for region in row.regions {
+            told.load(5 * SHARD_REGIONS + u32::from(region.index), region.bits.into());
+        }
+        assert_eq!(told.total(), SHARD_BLOCKS - 70);
+        assert_eq!(told.count(BlockRange::new(5 * SHARD_BLOCKS + 300, 70)), 0);
+    }
 }

@@ -1,6 +1,6 @@
 //! Which operation touched each region of a component last, and when the metadata is to know.
 //!
-//! Memory      16 bytes for each MiB of any 16 MiB that were touched
+//! Memory      16 bytes for each MiB of any 16 MiB that were touched, and half a KiB for each GiB (`sparse.rs`)
 //! Not here    when marks rise and are written (`component.rs`)
 
 use cairn_types::{Epoch, OpId, RegionIndex};

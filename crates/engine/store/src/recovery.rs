@@ -29,7 +29,7 @@ use crate::{
     index::{Body, Place, Record},
     latencies::Stages,
     leaf::Leaf,
-    load_map::LoadedMap,
+    load_map::{LoadedMap, is_region},
     log::Log,
     map::{Map, Pages},
     meta::{Meta, RedbMeta, Rows, Sum},
@@ -405,6 +405,9 @@ impl State {
                 rows::REGION => {
                     let row: RegionRow = rows::decode(&key, &bytes)?;
                     let (id, region) = (rows::component_of(&key)?, rows::short_number_of(&key)?);
+                    if !is_region(region) {
+                        return Err(rows::malformed(&key).into());
+                    }
                     self.load_region(map, id, region, row.op, row.base);
                 }
                 rows::PENDING => self.load_pending(rows::number_of(&key)?, rows::decode(&key, &bytes)?)?,

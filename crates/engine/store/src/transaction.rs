@@ -288,6 +288,18 @@ impl Transaction {
         self.batch.insert(rows::state_key(), Some(rows::encode(&row)));
     }
 
+    /// Takes some of the marks that are due. False where none are.
+    fn take_marks(&mut self, state: &mut State) -> bool {
+        let State { components, log, .. } = state;
+        let tail_segment = log.ring.segment_of(self.tail.unwrap_or(log.ring.tail()));
+        let Some(component) = components.all_mut().find(|component| component.has_dirty_regions(tail_segment)) else {
+            return false;
+        };
+        let due = component.take_dirty_regions(tail_segment, STEP);
+        self.marks.extend(due.into_iter().map(|(region, op)| (component.id, region, op)));
+        true
+    }
+
     fn gather_garbage(&mut self, components: &mut Components, tier: &Tier) {
         let mut kept = Vec::new();
         for garbage in std::mem::take(&mut components.records.garbage) {
@@ -636,27 +648,16 @@ impl<E: Env> Inner<E> {
         self.state.borrow_mut().map.end_commit();
         Ok(())
     }
-    /// Does of a round what need not be done in the one moment in which its transaction is put together: it would be a millisecond of that.
-    /// Not where what was decided must not be a moment old, as when pending rows move.
+    /// Does of a round what need not be done in the one moment in which its transaction is put together: sorts its entries, and takes the
+    /// marks that are due so far. Over terabytes these were half of that moment. Not where what was decided must not be a moment old, as
+    /// when pending rows move.
     pub(crate) async fn begin_gathering(&self, transaction: &mut Transaction) {
         if self.state.borrow().map.pages().is_none() {
             return;
         }
         transaction.changes.put_in_order();
         self.env.give_way().await;
-        loop {
-            {
-                let State { components, log, .. } = &mut *self.state.borrow_mut();
-                let tail_segment = log.ring.segment_of(transaction.tail.unwrap_or(log.ring.tail()));
-                let before = transaction.marks.len();
-                for component in components.all_mut() {
-                    let due = component.take_dirty_regions(tail_segment, STEP);
-                    transaction.marks.extend(due.into_iter().map(|(region, op)| (component.id, region, op)));
-                }
-                if transaction.marks.len() == before {
-                    return;
-                }
-            }
+        while transaction.take_marks(&mut self.state.borrow_mut()) {
             self.env.give_way().await;
         }
     }

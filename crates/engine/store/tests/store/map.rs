@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_env::{Disk, Env};
+use cairn_env::{Disk, Durability, Env, PageBuf};
+use cairn_sim::Fault;
 use cairn_store::{Needs, OpenOptions, StoreErrorKind};
 use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp};
 
@@ -256,4 +257,83 @@ fn a_damaged_page_costs_its_own_blocks() {
     let group = rig.reopen(group);
     assert_eq!(rig.read(&group, 1, 192, 1), Ok(vec![40]));
     assert!(matches!(kind(rig.read(&group, 1, 193, 1)), StoreErrorKind::BadBlock { blocks, .. } if blocks == [193]));
+}
+
+/// A component of which a few blocks of each of six leaves stand in pages, one a leaf; closed. Gives the pages of the third leaf.
+fn in_pages_of_a_leaf(rig: &Rig) -> Vec<u64> {
+    let group = open(rig, 4, 1);
+    rig.append(&group, create(1, 1000, 0)).unwrap();
+    for seq in 1..=6u64 {
+        rig.append(&group, write(1, seq, seq - 1, seq * 64, 2)).unwrap();
+    }
+    rig.append(&group, settle(1, 6)).unwrap();
+    rig.drain(&group);
+    fold_all(rig, &group, 7..=30);
+    rig.close(group);
+    pages_of(rig, 192)
+}
+
+/// Goal: a page that says that it has what another one answers for is damaged, and costs its own blocks; folding both ends in order.
+/// Method: its first run is moved a leaf on, its checksum is right; then blocks of both are written again until they were folded.
+#[test]
+fn a_page_with_blocks_of_another_one_is_damaged() {
+    let rig = Rig::new(39, 40);
+    let cache = rig.host.disk("cache");
+    for at in in_pages_of_a_leaf(&rig) {
+        let mut page = cache.peek(at, 4096);
+        // Behind the head and one epoch: blocks that are passed over.
+        assert!(page[98] < 64, "the first run is in the page's own leaf");
+        page[98] += 64;
+        page[8..12].fill(0);
+        let crc = cairn_format::crc32c(&page);
+        page[8..12].copy_from_slice(&crc.to_le_bytes());
+        cache.poke(at, &page);
+    }
+    let group = open(&rig, 4, 1);
+    assert_eq!(rig.read(&group, 1, 256, 2), Ok(vec![4; 2]));
+    for seq in 31..=50u64 {
+        rig.append(&group, write(1, seq, seq - 1, 192 + 64 * (seq % 2), 1)).unwrap();
+        rig.append(&group, settle(1, seq)).unwrap();
+        rig.drain(&group);
+    }
+    let group = rig.reopen(group);
+    assert_eq!(rig.read(&group, 1, 256, 2), Ok(vec![49, 4]));
+    assert_eq!(rig.read(&group, 1, 192, 1), Ok(vec![50]));
+    assert!(matches!(kind(rig.read(&group, 1, 193, 1)), StoreErrorKind::BadBlock { blocks, .. } if blocks == [193]));
+}
+
+/// Goal: an error that passes while a shard is folded costs no block. Method: the page cannot be read when the fold begins, and can soon after.
+#[test]
+fn a_read_error_that_passes_costs_nothing_that_is_folded() {
+    let rig = Rig::new(40, 40);
+    let page = *in_pages_of_a_leaf(&rig).last().expect("the third leaf is in a page");
+    let group = open(&rig, 4, 1);
+    let (env, cache, again) = (rig.host.env(), rig.devices().cache, group.clone());
+    let bytes = cache.peek(page, 4096);
+    cache.inject(Fault::LatentSectorError { offset: page, len_bytes: 4096 });
+    let read_before = group.stats().counters.map_pages_read;
+    let of_group = group.clone();
+    let heal = async move {
+        while of_group.stats().counters.map_pages_read == read_before {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        env.sleep(Duration::from_millis(120)).await;
+        // What is written again can be read.
+        cache
+            .write(page, vec![PageBuf::copy_of(&bytes).freeze()], Durability::Buffered)
+            .await
+            .expect("it can be written");
+    };
+    let fold = async move {
+        for seq in 31..=40u64 {
+            again.append(write(1, seq, seq - 1, 192, 1)).await.unwrap();
+            again.append(settle(1, seq)).await.unwrap();
+            again.drain().await.unwrap();
+        }
+    };
+    rig.run(async move { futures::join!(heal, fold) });
+    let group = rig.reopen(group);
+    assert!(pages_of(&rig, 192).len() > 1, "it was folded");
+    assert_eq!(rig.read(&group, 1, 192, 2), Ok(vec![40, 3]));
+    rig.check(&group);
 }
