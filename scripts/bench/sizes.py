@@ -9,6 +9,7 @@ Promises  devices are files that are mostly holes, so that a small machine measu
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -153,7 +154,9 @@ def run(chosen):
             for program in ("cairnd", "cairn", "cairn-bench"):
                 if programs and not (programs / program).exists():
                     raise OSError(f"{programs / program} does not exist")
-            builds.append({"label": label, "sha256": desks.digest((programs or desk.programs) / "cairnd")})
+            daemon = (programs or desk.programs) / "cairnd"
+            version = subprocess.run([daemon, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+            builds.append({"label": label, "version": version, "sha256": desks.digest(daemon)})
         cells = measure(desk, chosen)
         stolen, _ = machine.shares(times, machine.processor_times(), 0)
         made |= {"elapsed_s": round(time.monotonic() - begin), "load_end": machine.load_average(), "steal_percent": round(stolen, 2)}
