@@ -40,7 +40,7 @@ VALUES = {
 def result(*cells):
     """A made-up result of cells (label, size, row, values that differ)."""
     names = dict.fromkeys(label for label, *_ in cells)
-    builds = [{"label": label, "sha256": "00", "made": {**MADE, "seconds": 100.0, "turns": 4.0}} for label in names]
+    builds = [{"label": label, "version": "cairnd 9", "sha256": "00", "made": {**MADE, "seconds": 100.0, "turns": 4.0}} for label in names]
     return {
         "format": sizes.FORMAT,
         "builds": builds,
