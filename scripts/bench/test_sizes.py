@@ -217,7 +217,7 @@ class Results(unittest.TestCase):
         both = result(("before", "4t", "uniform-64", {}), ("after", "4t", "uniform-64", {"iops": 8000.0, "metadata_of_destaged": 0.03}))
         text = sizes_page.page(both)
         for words in (
-            "| 15.0 % | 120.0 % **not held** | 3.0 % held |",
+            "| 6.0 % | 120.0 % **not held** | 3.0 % held |",
             "## One capacity device of 4 TiB",
             "| evenly over 64 logs (128 GiB) | before | 50,000, 4,000 | 1.5, 80 | 120.0 % | 1.1, 0.9 | 60 | 500 | - | - | 5, 1 | 3,000, - | 1.5, 0.5 |",
             "|  | after | 50,000, 8,000 |",
