@@ -2,8 +2,8 @@
 # Stands between cargo and rustc while scripts/fuzz.sh builds (RUSTC_WORKSPACE_WRAPPER): coverage for the crates of this workspace.
 #
 # Promises  build scripts and procedural macros, which run while others are built, stay as they are
-# Assumes   none of them uses another crate of this workspace
 #           other crates are not built anew: those of the release profile serve
+# Assumes   no build script and no macro uses another crate of this workspace
 # Usage     scripts/fuzz-rustc.sh RUSTC [ARGUMENTS]     what cargo passes; the flags are added behind it
 set -euo pipefail
 

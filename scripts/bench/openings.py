@@ -65,6 +65,9 @@ ROWS = (
 class OpeningHost(SparseHost):
     """A host whose log may be longer than one is by default."""
 
+    def _write_log(self, cache):
+        """Nothing: its data are to be holes, and it is far larger than what may be written."""
+
     def tuning(self):
         words = super().tuning()
         return words + f'log_memory = "{self.row.log_memory_mib}MiB"\n' if self.row.log_memory_mib else words

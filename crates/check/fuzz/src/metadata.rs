@@ -45,7 +45,7 @@ enum Harm {
     /// Bytes of pages that redb reads for rows.
     Damage,
     Rows,
-    /// Bytes of pages of the map; checksums are put right.
+    /// Bytes of pages of the map; checksums are put right, but for one in eight.
     MapPages,
 }
 

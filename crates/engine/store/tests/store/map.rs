@@ -230,16 +230,7 @@ fn a_page_of_another_time_is_not_believed() {
 #[test]
 fn a_damaged_page_costs_its_own_blocks() {
     let rig = Rig::new(33, 40);
-    let group = open(&rig, 4, 1);
-    rig.append(&group, create(1, 1000, 0)).unwrap();
-    for seq in 1..=6u64 {
-        rig.append(&group, write(1, seq, seq - 1, seq * 64, 2)).unwrap();
-    }
-    rig.append(&group, settle(1, 6)).unwrap();
-    rig.drain(&group);
-    fold_all(&rig, &group, 7..=30);
-    rig.close(group);
-    let of_third = pages_of(&rig, 192);
+    let of_third = in_pages_of_a_leaf(&rig);
     assert!(!of_third.is_empty(), "the third leaf is in pages");
     of_third.iter().for_each(|at| rig.host.disk("cache").poke(at + 100, &[0xA5; 8]));
     let group = open(&rig, 4, 1);
