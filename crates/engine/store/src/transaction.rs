@@ -1,4 +1,4 @@
-//! One metadata transaction: gathered from the state as it is, written, then made true in memory.
+//! One metadata transaction: gathered from the state as it is (marks of a round a little before), written, then made true in memory.
 //!
 //! Promises    what it writes is a state from which replay of the log from its tail leads to the present one (I8): rows
 //!             may be ahead of the tail, never behind
