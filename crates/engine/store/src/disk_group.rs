@@ -140,6 +140,7 @@ impl<E: Env> DiskGroup<E> {
         if inner.tuning.idle_destage_ms > 0 {
             inner.env.spawn(inner.clone().run_idle());
         }
+        inner.start_probes();
         Self { handle: Rc::new(Handle(inner)) }
     }
     pub(crate) fn inner(&self) -> &Rc<Inner<E>> {

@@ -60,6 +60,7 @@ mod options;
 mod outcomes;
 mod pace;
 mod placing;
+mod probe;
 mod queue;
 mod read;
 mod read_ahead;

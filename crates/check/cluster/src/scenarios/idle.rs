@@ -19,10 +19,19 @@ pub fn all() -> Vec<Scenario> {
             "19. a capacity device dies under a disk at rest",
             (
                 "the owner learns of it though nobody asks for that copy, and it is rebuilt before it is needed",
-                "guests stop; at once the capacity devices under one copy, the owner's or the other, are gone, which their host finds out with the next destage; then the other copy's host dies",
+                "guests stop; at once the capacity devices under one copy, the owner's or the other, are gone, which their host finds out with the next destage, or within 10 s where there is nothing to destage; then the other copy's host dies",
             ),
             (Shape::plain(4), 8),
             device_dies,
+        ),
+        Scenario::new(
+            "19. a capacity device dies under a disk with nothing to destage",
+            (
+                "the owner learns of it though nobody asks for that copy, and it is rebuilt before it is needed",
+                "as above, where all was destaged before",
+            ),
+            (Shape::plain(4), 4),
+            device_dies_after_destage,
         ),
         Scenario::new(
             "19. a host that never comes back, under a disk at rest",
@@ -57,13 +66,23 @@ async fn old_image_at_rest(stage: Stage) -> Result<(), String> {
 }
 
 async fn device_dies(stage: Stage) -> Result<(), String> {
+    lose_device(stage, 0).await
+}
+
+async fn device_dies_after_destage(stage: Stage) -> Result<(), String> {
+    lose_device(stage, 2000).await
+}
+
+/// The device dies so long after the last write.
+async fn lose_device(stage: Stage, rest_ms: u64) -> Result<(), String> {
     stage.ms(1500).await;
     let (copies, _) = stage.copies_and_witnesses().await?;
     stage.attach(copies[0]).await?;
     let (lost, left) = if stage.below(2) == 0 { (copies[0], copies[1]) } else { (copies[1], copies[0]) };
     stage.guests[0].stop().await;
+    stage.ms(rest_ms).await;
     stage.lose_capacity(lost);
-    stage.ms(2000).await;
+    stage.ms(10_000).await;
     stage.healthy().await?;
     let (copies, _) = stage.copies_and_witnesses().await?;
     let new = copies.into_iter().find(|n| *n != lost && *n != left).ok_or("the lost copy counts as healthy")?;

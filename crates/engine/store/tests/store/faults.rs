@@ -318,6 +318,29 @@ fn a_capacity_device_that_fails_in_mid_destage_loses_its_components_only() {
     rig.check(&group);
 }
 
+/// Goal: a capacity device that goes while nothing is written or read is known to be gone within ten seconds, its components are lost and
+/// no others; a cache device that goes so stops the group. Method: all is destaged, the device goes, time passes.
+#[test]
+fn a_device_that_goes_while_nobody_uses_it_is_missed() {
+    for cache in [false, true] {
+        let rig = Rig::new(34, 16);
+        let group = rig.open();
+        for component in 1..=2 {
+            rig.append(&group, create(component, 100, 0)).unwrap();
+            rig.append(&group, write(component, 1, 1, 0, 4)).unwrap();
+        }
+        rig.drain(&group);
+        let device = group.component(ComponentId(1)).unwrap().device as usize;
+        rig.host.disk(if cache { "cache" } else { ["capacity-0", "capacity-1"][device] }).inject(Fault::Gone);
+        assert!(group.lost_components().is_empty() && !group.is_stopped());
+        let env = rig.host.env();
+        rig.run(async move { env.sleep(Duration::from_secs(10)).await });
+        assert_eq!(group.is_stopped(), cache);
+        assert_eq!(group.lost_components(), if cache { vec![] } else { vec![ComponentId(1)] });
+        assert_eq!(rig.append(&group, write(2, 2, 2, 0, 1)).is_err(), cache);
+    }
+}
+
 /// Goal: a device that is not there at an opening takes its components only, and brings no stale one back. Method: opened without
 /// it, with and without destage meanwhile, then with it again.
 #[test]
