@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make test, test-unit, test-e2e: builds the programs and every test in the release profile, once, and runs the tests.
 #
-# Promises  ends with one line that sums up all test programs; exit code 0 only where none failed
+# Promises  ends with the programs that took longest and one line that sums up all; exit code 0 only where none failed
 #           (what does not compile ends it before that, with the compiler's words)
 #           shows what tests measured and counted: stalls, states, crash points
 #           tests that start real processes (check/e2e) take turns among themselves
@@ -14,10 +14,11 @@ cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-target}
 
 # The programs under test too: cargo builds no binary of another package for a test.
 "$cargo" build --release --locked --workspace --bins --tests
+built=$SECONDS
 log=$target/test.log
 code=0
 "$cargo" test --release --locked --no-fail-fast "$@" -- --show-output 2>&1 | tee "$log" || code=$?
 # The benchmark's arithmetic, which is Python: it ends with a line like that of cargo's test programs.
 python3 -B scripts/bench/tests.py 2>&1 | tee -a "$log" || code=$?
-awk -f scripts/test-summary.awk "$log"
+awk -v built="$built" -f scripts/test-summary.awk "$log"
 exit "$code"
