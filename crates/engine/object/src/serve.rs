@@ -1,10 +1,13 @@
 //! What this host does with each message that arrives, and how it learns where an object is.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{Accepted, BLOCK_BYTES, Canary, HostId, Incarnation, ObjectId, Run};
+use cairn_types::{Accepted, BLOCK_BYTES, Canary, HostId, Incarnation, Member, ObjectId, Run};
 use cairn_wire::{Answer, GuestRequest, Message, ObjectStatus, OwnerCommand, Refusal, Request, block_crc};
 use futures::future::{LocalBoxFuture, join_all, ready};
 
@@ -20,6 +23,39 @@ use crate::{
 
 /// How soon seats that have not heard of a hand-over are asked again.
 const RELEASED_WITHIN: Duration = Duration::from_millis(100);
+
+/// What hosts know of an object.
+#[derive(Default)]
+struct Found {
+    /// The newest record.
+    best: Option<Accepted>,
+    promised_max: u64,
+    owners: BTreeMap<HostId, u32>,
+    /// Hosts with a record of it.
+    hosts: BTreeSet<HostId>,
+}
+
+impl Found {
+    fn take<P>(&mut self, host: HostId, answer: Result<(Answer, P), Refusal>) {
+        let Ok((Answer::Record { accepted, owner, promised, .. }, _)) = answer else { return };
+        self.promised_max = self.promised_max.max(promised.number);
+        if let Some(owner) = owner {
+            *self.owners.entry(owner).or_default() += 1;
+        }
+        let Some(accepted) = accepted else { return };
+        self.hosts.insert(host);
+        let newer = |a: &Accepted| self.best.as_ref().is_none_or(|b| (b.epoch, b.csn) < (a.epoch, a.csn));
+        if newer(&accepted) || Canary::ChangeDropped.sings() {
+            self.best = Some(*accepted);
+        }
+    }
+
+    /// Whether those that have a record are more than half of the votes of the newest one: nobody can have gone on without them.
+    fn is_of_a_majority(&self) -> bool {
+        let holds = |m: &Member| self.hosts.contains(&m.host);
+        self.best.as_ref().is_some_and(|best| cairn_votes::has_majority_by(&best.config, holds))
+    }
+}
 
 impl<E: Env, S: LocalStore> Objects<E, S> {
     /// Takes a message. What must keep its order (appends to the log) happens before this returns.
@@ -143,43 +179,37 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         Ok(owned.status())
     }
 
-    /// The highest record of an object that this host or any of `hints` has, and who is said to own it now.
+    /// The highest record of an object that this host or any of `hints` has, and who is said to own it now. Where those are too few to
+    /// know, all hosts that answer are asked.
     pub async fn look_up(&self, object: ObjectId, hints: &[HostId]) -> Option<(Accepted, Option<HostId>)> {
-        let me = self.context().env.host();
-        let local =
-            self.context().seats.serve(me, self.context().env.incarnation(), Request::WhoHas { object }, Bytes::new());
-        let mut asked = vec![];
-        let mut hosts: Vec<HostId> = hints.to_vec();
-        if hosts.iter().all(|h| *h == me) {
-            hosts.extend(self.context().rpc.peers_up().into_keys());
+        let context = self.context();
+        let me = context.env.host();
+        let mut found = Found::default();
+        let own = Request::WhoHas { object };
+        let own = context.seats.serve(me, context.env.incarnation(), own, Bytes::new());
+        let others = |host: &HostId| *host != me && context.rpc.is_up(*host);
+        let hinted: BTreeSet<HostId> = hints.iter().copied().filter(others).collect();
+        self.ask_who_has(object, &hinted, &mut found).await;
+        found.take(me, own.await);
+        if !found.is_of_a_majority() {
+            // Its components may all have moved since the hint was written, and who was away may have what it had then.
+            let all = context.rpc.peers_up().into_keys().filter(others);
+            self.ask_who_has(object, &all.filter(|host| !hinted.contains(host)).collect(), &mut found).await;
         }
-        hosts.sort_unstable();
-        hosts.dedup();
-        for host in hosts.into_iter().filter(|h| *h != me && self.context().rpc.is_up(*h)) {
-            asked.push(self.context().rpc.call(host, Request::WhoHas { object }, Vec::new()));
+        let owner = found.owners.into_iter().max_by_key(|(_, n)| *n).map(|(host, _)| host);
+        context.note_epoch(object, found.promised_max);
+        found.best.map(|accepted| (accepted, owner))
+    }
+
+    async fn ask_who_has(&self, object: ObjectId, hosts: &BTreeSet<HostId>, found: &mut Found) {
+        let rpc = &self.context().rpc;
+        let ask = |host: &HostId| {
+            let (host, asked) = (*host, rpc.call(*host, Request::WhoHas { object }, Vec::new()));
+            async move { (host, asked.await) }
+        };
+        for (host, answer) in join_all(hosts.iter().map(ask)).await {
+            found.take(host, answer);
         }
-        let mut answers: Vec<Answer> = join_all(asked).await.into_iter().flatten().map(|(a, _)| a).collect();
-        answers.extend(local.await.ok().map(|(a, _)| a));
-        let mut best: Option<Accepted> = None;
-        let mut promised_max = 0;
-        let mut owners: BTreeMap<HostId, u32> = BTreeMap::new();
-        for answer in answers {
-            let Answer::Record { accepted, owner, promised, .. } = answer else {
-                continue;
-            };
-            promised_max = promised_max.max(promised.number);
-            if let Some(owner) = owner {
-                *owners.entry(owner).or_default() += 1;
-            }
-            let newer = |a: &Accepted| best.as_ref().is_none_or(|b| (b.epoch, b.csn) < (a.epoch, a.csn));
-            // The own answer comes last.
-            if let Some(a) = accepted.filter(|a| newer(a) || Canary::ChangeDropped.sings()) {
-                best = Some(*a);
-            }
-        }
-        let owner = owners.into_iter().max_by_key(|(_, n)| *n).map(|(host, _)| host);
-        self.context().note_epoch(object, promised_max);
-        best.map(|accepted| (accepted, owner))
     }
 
     /// Gives the object up, unless a front end of this host has it open and `force` is off.
