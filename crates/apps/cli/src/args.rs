@@ -6,7 +6,11 @@ pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, T
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use cairn_types::MaintenanceMode;
+use clap::{
+    Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 
 use crate::{address::ApiAddress, output::Format, units::size};
 
@@ -159,16 +163,39 @@ pub enum Host {
 /// Maintenance of a host.
 #[derive(Debug, Subcommand)]
 pub enum Maintenance {
-    /// Take the host out of use
-    Enter {
+    /// Whether a host is in maintenance, and what has to be moved away before it is
+    Show {
         /// Name or id
         host: String,
     },
-    /// Take the host into use again
+    /// Take the host out of use: it is given nothing new, and what the mode says is moved to other hosts
+    Enter {
+        /// Name or id
+        host: String,
+        /// What is moved away: what disks need to be served, everything, or nothing
+        #[arg(long, default_value = MaintenanceMode::EnsureAccessibility.name(), value_parser = maintenance_mode())]
+        mode: MaintenanceMode,
+        /// Only tell what would come of it: disks, bytes, what cannot be moved, what would not be served
+        #[arg(long)]
+        dry_run: bool,
+        /// Enter although something cannot be moved, or disks cannot be served while the host is away
+        #[arg(long)]
+        force: bool,
+        /// Return when nothing is left to be moved
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Take the host into use again; what is being moved away stays
     Leave {
         /// Name or id
         host: String,
     },
+}
+
+fn maintenance_mode() -> impl TypedValueParser<Value = MaintenanceMode> {
+    let named = |name: String| MaintenanceMode::ALL.into_iter().find(|mode| mode.name() == name);
+    PossibleValuesParser::new(MaintenanceMode::ALL.map(MaintenanceMode::name))
+        .map(move |name| named(name).expect("one of the possible values"))
 }
 
 /// Disk groups.

@@ -39,9 +39,12 @@ macro_rules! management_calls {
             /// One host.
             get "/api/v1/hosts/{host}" 200 viewer "host"
             fn host_show[host: String]() -> $crate::v1::Host;
-            /// Enters or leaves maintenance.
+            /// Whether a host is in maintenance, and what has to be moved away before it is.
+            get "/api/v1/hosts/{host}/maintenance" 200 viewer "host"
+            fn host_maintenance_show[host: String]() -> $crate::v1::Maintenance;
+            /// Enters or leaves maintenance, or tells what would come of it. Returns at once: components are moved afterwards.
             post "/api/v1/hosts/{host}/maintenance" 200 operator "host"
-            fn host_maintenance[host: String](request: $crate::v1::HostMaintenance) -> $crate::v1::Host;
+            fn host_maintenance[host: String](request: $crate::v1::HostMaintenance) -> $crate::v1::Maintenance;
             /// Forgets a host that is gone for good, with its disk groups; refused while it answers, or has a disk's only good copy.
             delete "/api/v1/hosts/{host}" 204 admin "host"
             fn host_remove[host: String]() -> ();

@@ -91,11 +91,13 @@ pub enum Canary {
     RefusalUnexplained,
     /// A host takes the cluster for the highest level that it speaks itself.
     LevelRaisedAlone,
+    /// What is moved goes before its twin is in sync.
+    UnwantedIsSource,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -138,6 +140,7 @@ impl Canary {
         Self::ChangedBelieved,
         Self::RefusalUnexplained,
         Self::LevelRaisedAlone,
+        Self::UnwantedIsSource,
     ];
 
     /// Whether this bug is to be made, here and now.

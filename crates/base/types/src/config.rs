@@ -1,5 +1,7 @@
 //! The object record: what the seats of an object hold and vote on.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Policy};
@@ -158,6 +160,26 @@ impl ObjectConfig {
     /// The same, to be changed.
     pub fn member_mut(&mut self, component: ComponentId) -> Option<&mut Member> {
         self.members.iter_mut().find(|m| m.component == component)
+    }
+    /// The member that holds the same set and copy as this one, which is being moved.
+    pub fn twin_of(&self, component: ComponentId) -> Option<&Member> {
+        let role = self.member(component).filter(|m| m.set().is_some())?.role;
+        self.members.iter().find(|m| m.role == role && m.component != component)
+    }
+    /// Members that hold the same set and copy, the one that is to go first.
+    pub fn twins(&self) -> Vec<[Member; 2]> {
+        let mut first: BTreeMap<(ReplicaSetIndex, u32), Member> = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for member in &self.members {
+            let Role::Data { set, copy } = member.role else { continue };
+            match first.get(&(set, copy)) {
+                Some(old) => pairs.push([*old, *member]),
+                None => {
+                    first.insert((set, copy), *member);
+                }
+            }
+        }
+        pairs
     }
     /// Whole blocks of the address space, the last one perhaps partly used.
     pub fn size_blocks(&self) -> u64 {

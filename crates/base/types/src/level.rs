@@ -92,24 +92,27 @@ pub enum Feature {
     HeartbeatFacts,
     /// See [`Feature::sentence`].
     MapPages,
+    /// See [`Feature::sentence`].
+    Moves,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 2] = [Self::HeartbeatFacts, Self::MapPages];
+    pub const ALL: [Self; 3] = [Self::HeartbeatFacts, Self::MapPages, Self::Moves];
 
     /// As people read it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::HeartbeatFacts => "heartbeat-facts",
             Self::MapPages => "map-pages",
+            Self::Moves => "moves",
         }
     }
 
     /// The level from which it is on.
     pub const fn since(self) -> Level {
         match self {
-            Self::HeartbeatFacts | Self::MapPages => Level(13),
+            Self::HeartbeatFacts | Self::MapPages | Self::Moves => Level(13),
         }
     }
 
@@ -123,6 +126,10 @@ impl Feature {
             Self::MapPages => {
                 "disk groups keep the map of their blocks in pages of its own: on devices of terabytes much less metadata is written \
                  and read; older builds do not open these groups"
+            }
+            Self::Moves => {
+                "components are moved to other hosts while their disks are in use, so that a host can be emptied for maintenance; older builds do \
+                 not end a move that another host began"
             }
         }
     }

@@ -10,6 +10,7 @@ mod config;
 mod encode;
 mod ids;
 mod level;
+mod maintenance;
 mod order;
 mod policy;
 mod room;
@@ -23,6 +24,7 @@ pub use config::{
 pub use encode::encode_onto;
 pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
 pub use level::{Build, Feature, Level, Speaks};
+pub use maintenance::MaintenanceMode;
 pub use order::{ClientTag, Csn, Epoch, OpId};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
 pub use room::{DeviceRoom, THIN_HEADROOM_BYTES, demand_bytes};

@@ -119,6 +119,8 @@ pub enum HostCommand {
         /// For destage, at most.
         wait_ms: u64,
     },
+    /// Bytes that its components hold, of each object with one there.
+    Usage,
 }
 
 /// What a host answers to a command.
@@ -146,6 +148,8 @@ pub enum HostAnswer {
     Cleared(Api<Vec<v1::DiskGroupCache>>),
     /// It was not done.
     Refused(Api<ApiError>),
+    /// To `Usage`: components with data, in no order.
+    Usage(Vec<(ComponentId, u64)>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

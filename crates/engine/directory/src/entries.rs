@@ -6,7 +6,9 @@
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
-use cairn_types::{Build, ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Level, ObjectId, Policy};
+use cairn_types::{
+    Build, ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Level, MaintenanceMode, ObjectId, Policy,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{key::Kind, names::Name};
@@ -139,9 +141,19 @@ impl Entry for HostEntry {
 /// wanted. A server's intent is under the id of its first host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostIntent {
-    /// In maintenance: takes no new components, owns nothing it can hand over.
+    /// In maintenance: takes no new components.
     #[serde(default)]
     pub maintenance: bool,
+    /// What is moved away for that; none: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<MaintenanceMode>,
+}
+
+impl HostIntent {
+    /// The maintenance that is wanted, if one is.
+    pub fn maintenance(&self) -> Option<MaintenanceMode> {
+        self.maintenance.then(|| self.mode.unwrap_or(MaintenanceMode::NoEvacuation))
+    }
 }
 
 impl Entry for HostIntent {

@@ -113,7 +113,7 @@ fn a_watcher_past_the_history_lists_again() {
 fn a_restart_of_a_host_keeps_what_administrators_set() {
     let registry = Registry::new(Embedded::in_memory(CLUSTER));
     block_on(registry.register_host(HostId(1), &host("a"))).unwrap();
-    block_on(registry.create(&HostId(1), &HostIntent { maintenance: true })).unwrap();
+    block_on(registry.create(&HostId(1), &HostIntent { maintenance: true, ..HostIntent::default() })).unwrap();
     block_on(registry.register_host(HostId(1), &host("a"))).unwrap();
     let known = block_on(registry.get::<HostIntent>(&HostId(1))).unwrap().unwrap().entry;
     assert!(known.maintenance, "the restart wiped the intent");

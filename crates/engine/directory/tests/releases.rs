@@ -44,6 +44,7 @@ fn entries_of_release_0_2_0_are_as_they_were() {
         "nbd_addresses": ["nbd://10.0.0.1:10809"], "vhost_user_dir": "/run/cairn/vhost", "shard_of": ID
     }));
     same::<HostIntent>(json!({"maintenance": false}));
+    same::<HostIntent>(json!({"maintenance": true, "mode": "full-evacuation"}));
     same::<HostNameEntry>(json!({"host": ID}));
     same::<DiskGroupEntry>(json!({
         "host": ID, "capacity_bytes": 100,

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use cairn_directory::{ClusterSettings, Followed, Follower, HostEntry, TheCluster};
+use cairn_directory::{ClusterSettings, Followed, Follower, HostEntry, HostIntent, TheCluster};
 use cairn_env::Env;
 use cairn_types::Time;
 use futures::future::{Either, select};
@@ -47,6 +47,7 @@ impl<E: Env> Node<E> {
             if changed {
                 saving.wanted = true;
                 self.apply_settings();
+                self.apply_intents();
                 self.apply_level();
                 self.connect_peers();
             }
@@ -104,6 +105,16 @@ impl<E: Env> Node<E> {
             let mut options = self.inner.objects.options();
             options.repair_delay = Duration::from_millis(settings.repair_delay_ms);
             self.inner.objects.set_options(options);
+        }
+    }
+
+    /// What administrators want of hosts may have changed: disks look whether something of them is to be moved.
+    pub(crate) fn apply_intents(&self) {
+        let mut now = self.inner.copy.borrow().list::<HostIntent>();
+        now.retain(|(_, intent)| *intent != HostIntent::default());
+        if *self.inner.intents.borrow() != now {
+            *self.inner.intents.borrow_mut() = now;
+            self.inner.objects.wake_in_turn();
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_directory::{HostEntry, LocalCopy, Registry, Revision};
+use cairn_directory::{HostEntry, HostIntent, LocalCopy, Registry, Revision};
 use cairn_env::{Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Objects, Owned, Rpc, Seats};
 use cairn_store::{FormatOptions, OpenOptions};
@@ -94,6 +94,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) placed_lately: PlacedLately,
     /// The catalogue as of this revision has nothing that is unfinished.
     pub(crate) catalogue_finished: Cell<Option<Revision>>,
+    /// What administrators want of hosts, where they want something.
+    pub(crate) intents: RefCell<Vec<(HostId, HostIntent)>>,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -155,12 +157,14 @@ impl<E: Env> Node<E> {
                 unfinished_since: RefCell::default(),
                 placed_lately: PlacedLately::default(),
                 catalogue_finished: Cell::default(),
+                intents: RefCell::default(),
             }),
         };
         node.wire_up();
         node.begin_with_level();
         node.open_groups(groups).await;
         node.apply_settings();
+        node.apply_intents();
         node.connect_peers();
         node.spawn_tasks();
         node

@@ -7,8 +7,8 @@ use std::{cell::RefCell, rc::Weak, time::Duration};
 
 use cairn_directory::HostEntry;
 use cairn_env::Env;
-use cairn_object::{LocalStore, MemberChange, Placer};
-use cairn_placement::{ClusterPicture, DiskGroupPicture, HostPicture};
+use cairn_object::{LocalStore, MemberChange, NextMove, Placer};
+use cairn_placement::{ClusterPicture, DiskGroupPicture, HostPicture, MoveStep};
 use cairn_types::{ComponentId, Layout, Member, ObjectConfig, Time, format_bytes};
 use cairn_wire::DiskGroupSummary;
 
@@ -93,13 +93,24 @@ impl<E: Env> Node<E> {
                 name: entry.name.as_str().to_owned(),
                 fault_domain: Some(entry.fault_domain.as_str().to_owned()),
                 up: inner.rpc.is_up(host),
-                maintenance: self.intent_for(host).maintenance,
+                maintenance: self.intent_for(host).maintenance(),
                 disk_groups: told.iter().map(group_picture).collect(),
             }
         };
         let mut picture = ClusterPicture { hosts: hosts.into_iter().map(picture).collect() };
         inner.placed_lately.add_to(&mut picture, inner.env.now());
         picture
+    }
+
+    /// Whether any host is in maintenance, or on its way there.
+    pub(crate) fn any_maintenance(&self) -> bool {
+        self.inner.intents.borrow().iter().any(|(_, intent)| intent.maintenance)
+    }
+
+    /// Whether a disk has something to be moved, or a move to be ended.
+    pub(crate) fn has_moves(&self, config: &ObjectConfig) -> bool {
+        !config.twins().is_empty()
+            || self.any_maintenance() && !cairn_placement::unwanted(&self.picture(), config).is_empty()
     }
 
     /// What disks may become on the disk groups that work.
@@ -185,6 +196,24 @@ impl<E: Env> Placer for NodePlacer<E> {
         let change = cairn_placement::extend(&node.picture(), config, size_bytes, &mut || node.draw_component());
         let change = change.map_err(|refusal| refusal.text)?;
         Ok(node.member_change(config, size_bytes, change))
+    }
+
+    fn next_move(&self, config: &ObjectConfig, may_begin: bool) -> NextMove {
+        let Ok(node) = self.node() else { return NextMove::Nothing };
+        if !node.has_moves(config) {
+            return NextMove::Nothing;
+        }
+        let picture = node.picture();
+        let mut ids = || node.draw_component();
+        let (changed, begins) = match cairn_placement::next_move(config, &cairn_placement::unwanted(&picture, config)) {
+            None => return NextMove::Waits,
+            Some(MoveStep::Begin(_)) if !may_begin => return NextMove::Waits,
+            Some(MoveStep::Begin(member)) => (cairn_placement::relocate(&picture, config, member, &mut ids), true),
+            Some(MoveStep::End(member)) => (cairn_placement::release(&picture, config, member, &mut ids), false),
+        };
+        let Ok(change) = changed else { return NextMove::Waits };
+        let change = node.member_change(config, config.size_bytes, change);
+        if begins { NextMove::Begin(change) } else { NextMove::End(change) }
     }
 
     fn many_hosts_gone(&self) -> bool {

@@ -125,7 +125,11 @@ impl<E: Env> Node<E> {
         if !cairn_votes::has_majority_by(&known.config, answers) {
             return;
         }
-        if owner.is_none() && (ailing || needs_repair(&known)) && !known.config.deleted {
+        if owner.is_none()
+            && (ailing || needs_repair(&known))
+            && !known.config.deleted
+            && !self.leaves_it_to_others(&known)
+        {
             // Failing is usual: another host was first. It is tried again.
             let _ = inner.objects.take_over(&known).await;
             return;
@@ -135,8 +139,15 @@ impl<E: Env> Node<E> {
         }
     }
 
+    /// A host in maintenance, or on its way there, takes nothing over that another one can.
+    fn leaves_it_to_others(&self, known: &Accepted) -> bool {
+        let stays = |m: &Member| self.inner.rpc.is_up(m.host) && !self.intent_for(m.host).maintenance;
+        let other = |m: &&Member| m.host != self.me() && m.state.in_sync() && stays(m);
+        self.intent_for(self.me()).maintenance && known.config.members.iter().any(|m| other(&m))
+    }
+
     /// Whether an object that nobody owns lacks redundancy: by its record, or as something of it is lost here, forgotten here, or away for
-    /// long.
+    /// long; or has something to be moved.
     fn is_ailing(&self, disk_group: DiskGroupId, own: &Accepted) -> bool {
         let inner = &self.inner;
         let lost = || {
@@ -148,6 +159,7 @@ impl<E: Env> Node<E> {
             || lost()
             || forgets()
             || own.config.members.iter().any(|m| inner.objects.is_long_away(m.seat()))
+            || self.has_moves(&own.config)
     }
 
     /// Whether the seat was found to be current since a peer last came or went.

@@ -72,7 +72,12 @@ impl<E: Env> Node<E> {
 
     /// What administrators want of a host's server.
     pub(crate) fn intent_for(&self, host: HostId) -> HostIntent {
-        self.inner.copy.borrow().get::<HostIntent>(&self.server_of(host)).unwrap_or_default()
+        let intents = self.inner.intents.borrow();
+        if intents.is_empty() {
+            return HostIntent::default();
+        }
+        let server = self.server_of(host);
+        intents.iter().find(|(id, _)| *id == server).map(|(_, intent)| intent.clone()).unwrap_or_default()
     }
 
     /// The shards of a server, given by any of them.

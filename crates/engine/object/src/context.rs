@@ -6,7 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct Context<E: Env, S: LocalStore> {
     pub(crate) seats_throttle: RefCell<Throttle>,
     /// Copies from and to other hosts.
     pub(crate) lanes: RefCell<Lanes>,
+    /// Objects of this host with a component that is being moved.
+    pub(crate) moving: RefCell<BTreeSet<ObjectId>>,
     /// Region copies under way.
     pub(crate) copies: Rc<Window>,
     /// How long the stages of requests took here, of disks that had any and are not deleted.
@@ -76,6 +78,7 @@ impl<E: Env, S: LocalStore> Context<E, S> {
             throttle: RefCell::default(),
             seats_throttle: RefCell::default(),
             lanes: RefCell::default(),
+            moving: RefCell::default(),
             copies: Rc::default(),
             stages: AllStages::default(),
             counted: Cell::default(),

@@ -226,7 +226,6 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         }
         let presence = Some(self.presence());
         if self.inner.presence.replace(presence.clone()) != presence {
-            self.note_change();
             self.wake_in_turn();
         }
     }
@@ -238,8 +237,9 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         Presence { here, untold_away, many_hosts_gone: placer.is_none_or(|placer| placer.many_hosts_gone()) }
     }
 
-    /// Owned objects look again, few at a time.
-    fn wake_in_turn(&self) {
+    /// Owned objects look again, few at a time; those that nobody owns are looked at as well.
+    pub fn wake_in_turn(&self) {
+        self.note_change();
         let owned: Vec<ObjectId> = self.inner.owned.borrow().keys().copied().collect();
         let objects = self.clone();
         self.context().env.spawn(async move {

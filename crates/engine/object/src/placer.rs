@@ -13,12 +13,27 @@ pub struct MemberChange {
     pub removed: Vec<ComponentId>,
 }
 
+/// What an object's moves ask for next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextMove {
+    /// Nothing is to be moved.
+    Nothing,
+    /// Something is, and waits: for a twin to be filled, for room, for its turn.
+    Waits,
+    /// A component gets a twin, or a witness another place.
+    Begin(MemberChange),
+    /// One of two that hold the same goes.
+    End(MemberChange),
+}
+
 /// Finds places for components. `node` answers from the cluster picture.
 pub trait Placer {
     /// Where the replacement of `lost` goes, or why there is no place.
     fn replace(&self, config: &ObjectConfig, lost: ComponentId) -> Result<MemberChange, String>;
     /// What an object lacks of its policy, as it was made by force or its policy became stricter; none where it lacks nothing.
     fn complete(&self, config: &ObjectConfig) -> Result<Option<MemberChange>, String>;
+    /// The next step of what is to be moved; a move is begun only where it `may_begin` now.
+    fn next_move(&self, config: &ObjectConfig, may_begin: bool) -> NextMove;
     /// What an object needs to grow.
     fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String>;
     /// Whether so many hosts vanished that it must be the network: then nothing is rebuilt.

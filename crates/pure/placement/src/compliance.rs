@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_geometry::replica_sets;
-use cairn_types::{ObjectConfig, ReplicaSetIndex};
+use cairn_types::{ObjectConfig, ReplicaSetIndex, Role};
 use cairn_votes::{Untolerated, tolerates};
 
 use crate::{
@@ -19,15 +19,16 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
     let copies = config.policy.copies() as usize;
     let (mut few, mut shared) = (0, 0);
     let sets = replica_sets(&config.layout, config.size_bytes);
-    let mut domains: BTreeMap<ReplicaSetIndex, (usize, BTreeSet<FaultDomain>)> = BTreeMap::new();
+    let mut domains: BTreeMap<ReplicaSetIndex, (BTreeSet<u32>, BTreeSet<FaultDomain>)> = BTreeMap::new();
     for member in &config.members {
-        let Some(set) = member.set() else { continue };
+        // One that is being moved is held twice and counts once.
+        let Role::Data { set, copy } = member.role else { continue };
         let (held, of) = domains.entry(set).or_default();
-        *held += 1;
+        held.insert(copy);
         of.insert(picture.domain_of(member.host));
     }
     for set in 0..sets {
-        let (held, of) = domains.get(&set).map_or((0, 0), |(held, of)| (*held, of.len()));
+        let (held, of) = domains.get(&set).map_or((0, 0), |(held, of)| (held.len(), of.len()));
         few += usize::from(held < copies);
         shared += usize::from(of < held);
     }

@@ -13,6 +13,8 @@
 
 mod ballot;
 mod compliance;
+mod maintenance;
+mod moves;
 mod picture;
 mod record;
 mod refusal;
@@ -24,9 +26,11 @@ mod what_if;
 
 pub use ballot::SEATS_VOTING_MAX;
 pub use compliance::compliance;
+pub use maintenance::MaintenancePreview;
+pub use moves::{MoveStep, next_move, relocate, unwanted};
 pub use picture::{ClusterPicture, DiskGroupPicture, FaultDomain, HostPicture};
 pub use record::check_record;
 pub use refusal::{Refusal, RefusalKind};
 pub use room::demand_bytes;
-pub use verbs::{Change, Placement, complete, extend, place, place_near, replace};
+pub use verbs::{Change, Placement, complete, extend, place, place_near, release, replace};
 pub use what_if::{WhatIf, what_if};

@@ -3,7 +3,7 @@
 //! Not here    how the picture is taken (engine/node)
 
 use cairn_geometry::component_bytes;
-use cairn_types::{DeviceRoom, DiskGroupId, HostId, Layout, Member, Policy};
+use cairn_types::{DeviceRoom, DiskGroupId, HostId, Layout, MaintenanceMode, Member, Policy};
 
 use crate::room::Room;
 
@@ -25,8 +25,8 @@ pub struct HostPicture {
     pub fault_domain: Option<String>,
     /// Whether it answers.
     pub up: bool,
-    /// Whether it is in maintenance: it serves what it has and is given nothing new.
-    pub maintenance: bool,
+    /// Whether it is in maintenance, or on its way there: it serves what it has and is given nothing new.
+    pub maintenance: Option<MaintenanceMode>,
     /// Its disk groups.
     pub disk_groups: Vec<DiskGroupPicture>,
 }
@@ -68,7 +68,7 @@ impl HostPicture {
 
     /// Whether new components may go to some disk group of the host.
     pub fn eligible(&self) -> bool {
-        self.up && !self.maintenance && self.disk_groups.iter().any(|g| g.up)
+        self.up && self.maintenance.is_none() && self.disk_groups.iter().any(|g| g.up)
     }
 }
 

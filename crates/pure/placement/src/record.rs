@@ -12,6 +12,8 @@ use cairn_types::{
 
 use crate::refusal::{Refusal, RefusalKind};
 
+/// Members of a disk that are being moved at a time, at most (`moves.rs`, M4).
+const TWINS_MAX: u64 = 1;
 /// Bytes of a name, at most: what the directory takes.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -59,7 +61,7 @@ fn record_bytes_max(policy: &Policy, layout: &Layout, size_bytes: u64) -> u64 {
     };
     let away = member(ComponentState::Absent { stale_since: op });
     // One copy of each set is in sync: no change may leave less.
-    let members = sets * member(ComponentState::Active) + (sets * u64::from(policy.ftt) + witnesses) * away;
+    let members = sets * member(ComponentState::Active) + (sets * u64::from(policy.ftt) + witnesses + TWINS_MAX) * away;
     let name = "n".repeat(NAME_BYTES_MAX);
     let config = ObjectConfig {
         object: ObjectId(u128::MAX),

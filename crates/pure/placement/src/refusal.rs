@@ -166,7 +166,7 @@ fn host_away(host: &HostPicture) -> String {
     let name = &host.name;
     if !host.up {
         format!("{name} is down")
-    } else if host.maintenance {
+    } else if host.maintenance.is_some() {
         format!("{name} is in maintenance")
     } else if host.disk_groups.is_empty() {
         format!("{name} has no disk group")

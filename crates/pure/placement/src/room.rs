@@ -125,7 +125,7 @@ impl Room {
         let mut groups: Vec<Group> = picture
             .hosts
             .iter()
-            .filter(|h| h.up && !h.maintenance)
+            .filter(|h| h.up && h.maintenance.is_none())
             .flat_map(|h| {
                 h.disk_groups.iter().filter(|g| g.up).map(|g| Group {
                     seat: Seat { host: h.host, disk_group: g.disk_group },

@@ -26,6 +26,8 @@ pub(crate) struct Task<'a> {
     pub(crate) size_bytes: u64,
     pub(crate) room: Room,
     pub(crate) kept: Vec<Member>,
+    /// One of them that is to go when what is placed is in sync: it keeps no other copy of its set out of its fault domain.
+    pub(crate) leaving: Option<ComponentId>,
     /// The state in which new copies start.
     pub(crate) state: ComponentState,
 }
@@ -39,8 +41,16 @@ impl<'a> Task<'a> {
             size_bytes: config.size_bytes,
             room: Room::of(picture),
             kept,
+            leaving: None,
             state: ComponentState::Resyncing { stale_since: OpId::ZERO },
         }
+    }
+
+    /// The failures to tolerate that the disk is asked for: one that force provisioning left with less is not asked for more than it
+    /// has.
+    pub(crate) fn ftt_of(&self, config: &ObjectConfig) -> u8 {
+        let domains: BTreeSet<_> = config.members.iter().map(|m| self.picture.domain_of(m.host)).collect();
+        config.policy.ftt.min((domains.len().saturating_sub(1) / 2) as u8)
     }
 
     /// Members that meet the policy, or, where it says *force provisioning*, the most of it that can be had.
@@ -91,7 +101,8 @@ impl<'a> Task<'a> {
                 ask: Ask::of(policy, component_bytes(&self.layout, self.size_bytes, set)),
             })
             .collect();
-        let search = Search::new(self.layout, self.room.clone(), &self.kept, &domain_of);
+        let stay: Vec<Member> = self.kept.iter().filter(|m| Some(m.component) != self.leaving).copied().collect();
+        let search = Search::new(self.layout, self.room.clone(), &stay, &domain_of);
         let seats = search.solve(&wants).map_err(|placed| self.no_room(ftt, policy, &wants, placed))?;
         let mut members = self.kept.clone();
         members.extend(seats.iter().map(|(want, seat)| {
@@ -136,7 +147,9 @@ impl<'a> Task<'a> {
         // Fault domains that hold another copy of the same set are no choice for this one.
         let holders: BTreeSet<FaultDomain> = match wants {
             [only] => {
-                self.kept.iter().filter(|m| m.set() == Some(only.set)).map(|m| self.picture.domain_of(m.host)).collect()
+                let others =
+                    self.kept.iter().filter(|m| m.set() == Some(only.set) && Some(m.component) != self.leaving);
+                others.map(|m| self.picture.domain_of(m.host)).collect()
             }
             _ => BTreeSet::new(),
         };

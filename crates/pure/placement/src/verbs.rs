@@ -1,4 +1,4 @@
-//! The questions: place a new disk, replace a lost component, grow a disk, fill up what is missing.
+//! The questions: place a new disk, replace a lost component, grow a disk, fill up what is missing, let a component go.
 //!
 //! Promises    a change keeps every member that it need not move; ids are drawn only for what is returned
 //! Not here    how an answer is found (task.rs, solve.rs), the votes (ballot.rs)
@@ -74,7 +74,8 @@ pub fn place_near(
     let layout = plan_layout_of(policy, size_bytes, chunk_bytes_max);
     let mut room = Room::of(picture);
     room.prefer(near);
-    let task = Task { picture, policy, layout, size_bytes, room, kept: Vec::new(), state: ComponentState::Active };
+    let (kept, leaving) = (Vec::new(), None);
+    let task = Task { picture, policy, layout, size_bytes, room, kept, leaving, state: ComponentState::Active };
     let all = 0..replica_sets(&layout, size_bytes);
     let (members, reduced) = task.forced(&|copies| missing_copies(all.clone(), copies, &[]))?;
     let mut members = members;
@@ -84,7 +85,7 @@ pub fn place_near(
 
 /// Finds a place for what `lost` held: on another disk group or host, all constraints kept.
 ///
-/// A copy comes back `Resyncing` from nothing. Votes may move between members; a witness moves where the only room
+/// A copy comes back `Resyncing` from nothing; one that was being moved just goes, as its twin is there. Votes may move between members; a witness moves where the only room
 /// for the copy is in its fault domain.
 ///
 /// # Errors
@@ -95,22 +96,34 @@ pub fn replace(
     lost: ComponentId,
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Change, Refusal> {
-    let Some(gone) = config.member(lost) else {
-        return Err(Refusal {
-            kind: RefusalKind::NotFound,
-            text: format!("component {lost} is not one of disk {}", config.name),
-        });
-    };
+    let gone = *known(config, lost)?;
+    if config.twin_of(lost).is_some_and(|twin| twin.state != ComponentState::Degraded) {
+        return release(picture, config, lost, ids);
+    }
     let kept = config.members.iter().filter(|m| m.component != lost);
     let task = Task::of(picture, config, kept.copied().collect());
     let wants: Vec<_> = match gone.role {
         Role::Data { set, copy } => vec![(set, copy)],
         Role::Witness => Vec::new(),
     };
-    // A disk that force provisioning left with less is not asked for more than it had.
-    let domains_now: BTreeSet<_> = config.members.iter().map(|m| picture.domain_of(m.host)).collect();
-    let ftt_now = (domains_now.len().saturating_sub(1) / 2) as u8;
-    let members = task.attempt(config.policy.ftt.min(ftt_now), &config.policy, &wants)?;
+    let members = task.attempt(task.ftt_of(config), &config.policy, &wants)?;
+    Ok(change(config, members, None, ids))
+}
+
+/// Ends a move: `component` goes, and its votes with it; witnesses and votes are what the policy asks of those that are left.
+///
+/// # Errors
+/// A refusal with cause and remedy. The disk is as well off with both, so the end may wait.
+pub fn release(
+    picture: &ClusterPicture,
+    config: &ObjectConfig,
+    component: ComponentId,
+    ids: &mut dyn FnMut() -> ComponentId,
+) -> Result<Change, Refusal> {
+    known(config, component)?;
+    let kept = config.members.iter().filter(|m| m.component != component).copied().collect();
+    let task = Task::of(picture, config, kept);
+    let members = task.attempt(task.ftt_of(config), &config.policy, &[])?;
     Ok(change(config, members, None, ids))
 }
 
@@ -198,7 +211,7 @@ fn draw_ids(members: &mut [Member], ids: &mut dyn FnMut() -> ComponentId) -> Vec
     .collect()
 }
 
-fn change(
+pub(crate) fn change(
     config: &ObjectConfig,
     mut members: Vec<Member>,
     reduced: Option<String>,
@@ -212,4 +225,11 @@ fn change(
 
 fn refuse_size(size_bytes: u64) -> Result<(), Refusal> {
     check_size(size_bytes).map_err(|e| Refusal { kind: RefusalKind::Size, text: e.to_string() })
+}
+
+pub(crate) fn known(config: &ObjectConfig, component: ComponentId) -> Result<&Member, Refusal> {
+    config.member(component).ok_or_else(|| Refusal {
+        kind: RefusalKind::NotFound,
+        text: format!("component {component} is not one of disk {}", config.name),
+    })
 }

@@ -12,7 +12,7 @@ use std::{
 
 use cairn_geometry::{component_bytes, replica_sets};
 use cairn_placement::{ClusterPicture, FaultDomain, RefusalKind, compliance, demand_bytes, place, replace};
-use cairn_types::{DeviceRoom, Layout, Member, Policy, Role, Seat};
+use cairn_types::{DeviceRoom, Layout, MaintenanceMode, Member, Policy, Role, Seat};
 use proptest::prelude::*;
 use world::{MIB, config, host, ids, show};
 
@@ -63,7 +63,7 @@ fn check(
     let mut left = picture.clone();
     for member in members.iter().filter(|m| new.contains(&m.component)) {
         let host = left.hosts.iter_mut().find(|h| h.host == member.host).expect("a host of the picture");
-        prop_assert!(host.up && !host.maintenance);
+        prop_assert!(host.up && host.maintenance.is_none());
         let group =
             host.disk_groups.iter_mut().find(|g| g.disk_group == member.disk_group).expect("a disk group of that host");
         prop_assert!(group.up);
@@ -104,7 +104,7 @@ fn check(
 fn data_fits(picture: &ClusterPicture, copies: usize, sets: u32, demand: u64) -> bool {
     // (domain, group free, device frees) of all groups that take components.
     let mut groups: Vec<(FaultDomain, u64, Vec<u64>)> = Vec::new();
-    for h in picture.hosts.iter().filter(|h| h.up && !h.maintenance) {
+    for h in picture.hosts.iter().filter(|h| h.up && h.maintenance.is_none()) {
         for g in h.disk_groups.iter().filter(|g| g.up) {
             let devices = g.devices.iter().map(|d| d.free_bytes).collect();
             groups.push((h.domain(), g.free_bytes, devices));
@@ -169,7 +169,7 @@ fn clusters() -> impl Strategy<Value = ClusterPicture> {
                     (picture.up, picture.components) = (*up, *components);
                 }
                 host.fault_domain = rack.map(|r| format!("rack-{r}"));
-                (host.up, host.maintenance) = (up, maintenance);
+                (host.up, host.maintenance) = (up, maintenance.then_some(MaintenanceMode::NoEvacuation));
                 host
             })
             .collect(),

@@ -3,7 +3,7 @@
 mod world;
 
 use cairn_placement::{ClusterPicture, RefusalKind, complete, compliance, place, replace, what_if};
-use cairn_types::{ComponentId, FaultToleranceMethod, Policy, Role};
+use cairn_types::{ComponentId, FaultToleranceMethod, MaintenanceMode, Policy, Role};
 use world::{GIB, config, equal_hosts, host, ids};
 
 fn refused(picture: &ClusterPicture, policy: &Policy, size: u64) -> (RefusalKind, String) {
@@ -18,7 +18,7 @@ fn ftt(ftt: u8) -> Policy {
 #[test]
 fn missing_fault_domains_are_named_with_the_way_out() {
     let mut picture = equal_hosts(4, 100 * GIB);
-    picture.hosts[2].maintenance = true;
+    picture.hosts[2].maintenance = Some(MaintenanceMode::NoEvacuation);
     picture.hosts[3].up = false;
     assert_eq!(
         refused(&picture, &ftt(1), GIB),
@@ -60,7 +60,7 @@ fn racks_count_once() {
     let placement = place(&picture, &ftt(1), GIB, &mut ids(1)).expect("three racks");
     assert_eq!(placement.members.len(), 3);
     picture.hosts[4].up = false;
-    picture.hosts[5].maintenance = true;
+    picture.hosts[5].maintenance = Some(MaintenanceMode::NoEvacuation);
     assert_eq!(
         refused(&picture, &ftt(1), GIB).1,
         "mirror with FTT=1 needs 3 fault domains, 2 are up: rack-3 (host-5 is down, host-6 is in maintenance). \

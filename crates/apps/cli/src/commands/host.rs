@@ -1,15 +1,10 @@
 //! `cairn host`.
 
-use cairn_api::v1::{Host, HostMaintenance};
+use cairn_api::v1::Host;
 use cairn_types::format_bytes;
 
-use super::Context;
-use crate::{
-    args::{Host as Verb, Maintenance},
-    confirm::confirm,
-    fail::Fail,
-    output,
-};
+use super::{Context, maintenance};
+use crate::{args::Host as Verb, confirm::confirm, fail::Fail, output};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -29,14 +24,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             output::note(context.format, &format!("host {} removed", found.name));
             Ok(())
         }
-        Verb::Maintenance(verb) => {
-            let (host, enter) = match verb {
-                Maintenance::Enter { host } => (host, true),
-                Maintenance::Leave { host } => (host, false),
-            };
-            let host = context.client.host_maintenance(host, &HostMaintenance { enter }).await?;
-            output::show(context.format, &host, show)
-        }
+        Verb::Maintenance(verb) => maintenance::run(context, verb).await,
     }
 }
 

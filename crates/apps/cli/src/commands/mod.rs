@@ -12,6 +12,7 @@ mod host;
 mod inspect;
 mod latency;
 mod libvirt;
+mod maintenance;
 mod manual;
 mod policy;
 mod reference;

@@ -5,7 +5,7 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1::*};
-use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, ObjectId, Policy as Stored};
+use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, MaintenanceMode, ObjectId, Policy as Stored};
 
 use super::latencies::host_latencies;
 
@@ -69,6 +69,21 @@ impl MemoryCluster {
         wounded.components[1].state = ComponentState::Absent { for_s: Some(60), repair_in_s: Some(3540) };
         state.disks.insert("wounded".into(), wounded);
         Self(RefCell::new(state))
+    }
+}
+
+fn maintenance(host: &str, state: MaintenanceState, mode: Option<MaintenanceMode>) -> Maintenance {
+    Maintenance {
+        host: host.to_owned(),
+        state,
+        mode,
+        disks: 0,
+        components_left: 0,
+        bytes_left: 0,
+        eta_s: None,
+        obstacles: Vec::new(),
+        inaccessible: Vec::new(),
+        reduced: 0,
     }
 }
 
@@ -322,10 +337,33 @@ impl MemoryCluster {
     async fn host_show(&self, host: String) -> ApiResult<Host> {
         self.0.borrow().host(&host).cloned()
     }
-    async fn host_maintenance(&self, host: String, _: HostMaintenance) -> ApiResult<Host> {
+    async fn host_maintenance_show(&self, host: String) -> ApiResult<Maintenance> {
+        let host = self.0.borrow().host(&host)?.clone();
+        let state = if host.maintenance { MaintenanceState::In } else { MaintenanceState::Out };
+        let mode = host.maintenance.then_some(MaintenanceMode::EnsureAccessibility);
+        Ok(maintenance(&host.name, state, mode))
+    }
+    async fn host_maintenance(&self, host: String, request: HostMaintenance) -> ApiResult<Maintenance> {
         let name = self.0.borrow().host(&host)?.name.clone();
-        Err(ApiError::refused(format!("{name} cannot enter maintenance: this release does not move components away"))
-            .remedy("Stop its daemon: its disks go on with reduced redundancy"))
+        let mode = request.mode.unwrap_or_default();
+        if !request.enter {
+            return Ok(maintenance(&name, MaintenanceState::Out, None));
+        }
+        // Of three hosts that answer none can be emptied, and each can be away.
+        let mut told = maintenance(&name, MaintenanceState::Out, Some(mode));
+        (told.disks, told.reduced) = (2, 2);
+        if mode == MaintenanceMode::FullEvacuation {
+            (told.components_left, told.bytes_left, told.eta_s) = (2, 3 << 30, Some(95));
+            let why = "mirror with FTT=1 needs 3 fault domains, 2 are up";
+            told.obstacles = vec![format!("disk vm-1: {why}"), format!("disk wounded: {why}")];
+        }
+        if !told.obstacles.is_empty() && !request.dry_run && !request.force {
+            let why = told.obstacles.join("; ");
+            return Err(ApiError::refused(format!("host {name} cannot be emptied (full-evacuation): {why}"))
+                .remedy("Add a host or capacity, choose another mode, or use --force"));
+        }
+        let entered = if told.components_left > 0 { MaintenanceState::Entering } else { MaintenanceState::In };
+        Ok(Maintenance { state: if request.dry_run { told.state } else { entered }, ..told })
     }
     async fn host_remove(&self, host: String) -> ApiResult<()> {
         let id = self.0.borrow().host(&host)?.id;

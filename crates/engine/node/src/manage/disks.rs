@@ -123,7 +123,10 @@ impl<E: Env> Node<E> {
             return (v1::DiskHealth::Inaccessible, reasons);
         }
         let mut reasons = Vec::new();
-        for member in &config.members {
+        // Of two that hold the same, the other one counts: a copy that is being moved is no copy less.
+        let counts =
+            |m: &&Member| m.state.in_sync() || !config.twin_of(m.component).is_some_and(|twin| twin.state.in_sync());
+        for member in config.members.iter().filter(counts) {
             let host = self.server_name(member.host);
             match member.state {
                 ComponentState::Active => reasons.extend(self.away_words(member)),

@@ -104,12 +104,6 @@ impl<E: Env> Node<E> {
         found.ok_or_else(|| ApiError::not_found(format!("there is no host {host:?}")))
     }
 
-    pub(crate) async fn host_maintenance(&self, _host: String, _request: v1::HostMaintenance) -> ApiResult<v1::Host> {
-        Err(ApiError::refused("maintenance mode is not in this release").remedy(
-            "Stop the host's daemon: its components are absent until it is back, and rebuilt after the repair delay",
-        ))
-    }
-
     /// This host's disk groups in full.
     pub(crate) fn groups_here(&self) -> Vec<v1::DiskGroup> {
         let mut all = Vec::new();

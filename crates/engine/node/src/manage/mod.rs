@@ -12,6 +12,7 @@ mod gone;
 mod health;
 mod hosts;
 mod latency;
+mod maintenance;
 mod policies;
 mod remote;
 mod sessions;

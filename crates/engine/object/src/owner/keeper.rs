@@ -16,6 +16,7 @@
 //! | components that come back, or are to be filled again | `Objects`, when a peer comes; then again and again, ever less often |
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
 //! | components that force provisioning left out | when an object at rest is looked at |
+//! | components to be moved | `Objects`, when what administrators want of hosts changes; then again and again, ever less often |
 //!
 //! Components to be replaced have no signal on purpose. All that a dead host held falls due within seconds. It is replaced at
 //! the pace of those looks: each picture of the cluster then has the new components of the ones before in it.
@@ -102,7 +103,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Some(SETTLE_IDLE);
         }
         let ails = |m: &Member| !m.state.in_sync() || self.context.is_long_away(m.seat());
-        if state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
+        let moves = self.move_waits.get();
+        if moves || state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
         // Not confirmed for now: once more well before the lease ends. A seat that is away is asked when it comes.
@@ -123,6 +125,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.readmit_returned().await;
         self.repair_lost().await;
         self.complete_forced().await;
+        self.go_on_moving().await;
         self.settle_when_idle();
     }
 
@@ -586,6 +589,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             admitted.insert(member.component, self.admit_new(member, size_bytes).await?);
         }
         let before = self.config();
+        let in_sync = |m: &&Member| m.set().is_some() && m.state.in_sync() && change.removed.contains(&m.component);
+        if before.members.iter().any(|m| in_sync(&m)) && !self.state.borrow().failed.is_empty() {
+            return Err("a component failed meanwhile: that is recorded first".into());
+        }
         let mut next = (*before).clone();
         next.members = change.members.clone();
         for member in &mut next.members {

@@ -13,6 +13,7 @@ mod guest;
 mod keeper;
 mod looks;
 mod manage;
+mod moves;
 mod read;
 mod resync;
 mod state;
@@ -79,6 +80,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     pub(crate) stages: StagesCell,
     /// For how long its components have been absent.
     absences: RefCell<absences::Absences>,
+    /// Something of it is to be moved, and is not yet.
+    move_waits: Cell<bool>,
     /// The component that was to be replaced last.
     repaired_last: Cell<Option<ComponentId>>,
     /// Blocks that no copy could give.
@@ -108,6 +111,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             forwarded: Forwarded::default(),
             stages: StagesCell::default(),
             absences: RefCell::default(),
+            move_waits: Cell::default(),
             repaired_last: Cell::default(),
             unreadable: RefCell::default(),
             pace: Cell::default(),
@@ -132,6 +136,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             state.ended = Some(why.clone());
         }
         self.all.borrow_mut().remove(&self.id);
+        self.context.moving.borrow_mut().remove(&self.id);
         self.context.leases.release(self.id, self.epoch());
         self.progressed.notify();
         self.work.notify();

@@ -14,7 +14,7 @@ pub fn host(n: u128, groups: &[&[u64]]) -> HostPicture {
         name: format!("host-{n}"),
         fault_domain: None,
         up: true,
-        maintenance: false,
+        maintenance: None,
         disk_groups: groups
             .iter()
             .enumerate()
@@ -76,7 +76,7 @@ pub fn show(picture: &ClusterPicture) -> String {
                     format!("{}{free:?}", if g.up { "" } else { "down" })
                 })
                 .collect();
-            format!("{} {:?} up {} maint {} {groups:?}\n", h.name, h.fault_domain, h.up, h.maintenance)
+            format!("{} {:?} up {} maint {} {groups:?}\n", h.name, h.fault_domain, h.up, h.maintenance.is_some())
         })
         .collect()
 }

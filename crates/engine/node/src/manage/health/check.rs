@@ -4,6 +4,7 @@
 
 use cairn_api::v1::{self, Severity};
 use cairn_directory::MemberHealth;
+use cairn_types::MaintenanceMode;
 
 use crate::picture::Promised;
 
@@ -57,6 +58,8 @@ pub(crate) struct HostSeen {
     pub(crate) name: String,
     /// Whether it answers, with all its threads.
     pub(crate) up: bool,
+    /// The maintenance that it is in, or on its way to.
+    pub(crate) maintenance: Option<MaintenanceMode>,
 }
 
 /// The clock of the day of a host.

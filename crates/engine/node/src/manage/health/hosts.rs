@@ -1,4 +1,4 @@
-//! Whether hosts answer.
+//! Whether hosts answer and are in use.
 
 use cairn_api::v1::Severity;
 
@@ -11,6 +11,26 @@ pub(crate) const HOSTS_UP: Check = Check {
     finds: "each host that does not answer: a warning",
     look,
 };
+
+/// Every host is in use.
+pub(crate) const MAINTENANCE: Check = Check {
+    name: "maintenance",
+    looks_at: "what administrators want of every host",
+    finds: "each host that is in maintenance, or on its way there: a warning",
+    look: look_at_maintenance,
+};
+
+fn look_at_maintenance(picture: &Picture) -> Looked {
+    let found = picture.hosts.iter().filter_map(|host| Some((host, host.maintenance?))).map(|(host, mode)| {
+        finding(
+            Severity::Warning,
+            format!("host {} is in maintenance ({})", host.name, mode.name()),
+            "it is given nothing new, and what is moved away from it takes space elsewhere",
+            format!("when the work is done: `cairn host maintenance leave {}`", host.name),
+        )
+    });
+    Looked { well: "no host is in maintenance".into(), findings: found.collect() }
+}
 
 fn look(picture: &Picture) -> Looked {
     let down = picture.hosts.iter().filter(|host| !host.up).map(|host| {
@@ -31,9 +51,17 @@ mod tests {
 
     #[test]
     fn each_host_that_is_down_is_named() {
-        let host = |name: &str, up| HostSeen { name: name.into(), up };
+        let host = |name: &str, up| HostSeen { name: name.into(), up, maintenance: None };
         let picture =
             Picture { hosts: vec![host("a", false), host("b", true), host("c", false)], ..Default::default() };
         assert_eq!(causes(&HOSTS_UP, &picture), ["host a does not answer", "host c does not answer"]);
+    }
+
+    #[test]
+    fn each_host_in_maintenance_is_named_with_its_mode() {
+        let host = |name: &str, maintenance| HostSeen { name: name.into(), up: true, maintenance };
+        let hosts = vec![host("a", None), host("b", Some(cairn_types::MaintenanceMode::FullEvacuation))];
+        let picture = Picture { hosts, ..Default::default() };
+        assert_eq!(causes(&MAINTENANCE, &picture), ["host b is in maintenance (full-evacuation)"]);
     }
 }

@@ -24,6 +24,7 @@ use check::{Check, Picture};
 /// All checks, in the order of the documentation.
 pub(crate) const CHECKS: &[Check] = &[
     hosts::HOSTS_UP,
+    hosts::MAINTENANCE,
     clocks::CLOCKS,
     directory::DIRECTORY,
     directory::MEMBERS,
@@ -74,7 +75,7 @@ mod tests {
     /// Goal: nothing that was found is silent. Method: more hosts are down than a sentence or a list has room for.
     #[test]
     fn all_findings_are_counted_and_the_worst_come_first() {
-        let host = |n: usize| HostSeen { name: format!("h{n}"), up: false };
+        let host = |n: usize| HostSeen { name: format!("h{n}"), ..HostSeen::default() };
         let check = hosts::HOSTS_UP.report(&Picture { hosts: (0..250).map(host).collect(), ..Default::default() });
         assert_eq!((check.findings_total, check.findings.len()), (250, FINDINGS_MAX));
         assert!(check.text.starts_with("250 findings: ") && check.text.ends_with("and 247 more"), "{}", check.text);

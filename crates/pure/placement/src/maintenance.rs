@@ -1,0 +1,121 @@
+//! What maintenance of some hosts asks for and costs, disk by disk, before anything is moved.
+//!
+//! Promises    what is told to be movable is placed one after the other, so that it fits together
+//!             nothing is taken: the picture that is changed is the preview's own
+//! Not here    bytes and minutes (engine/node asks the stores), the moves themselves (moves.rs)
+
+use std::collections::BTreeSet;
+
+use cairn_types::{ComponentId, ComponentState, HostId, Member, ObjectConfig, Seat};
+use cairn_votes::{accessible, redundancy};
+
+use crate::{
+    moves::{MoveStep, next_move, relocate, unwanted},
+    picture::ClusterPicture,
+    verbs::release,
+};
+
+/// Moves of one disk that are looked ahead, at most: as many as a disk has members.
+const STEPS_MAX: usize = 1 << 16;
+
+/// Adds up what maintenance comes to.
+#[derive(Debug, Clone)]
+pub struct MaintenancePreview {
+    picture: ClusterPicture,
+    hosts: BTreeSet<HostId>,
+    next_id: u128,
+    /// Disks with a component there.
+    pub disks: u32,
+    /// Components there that have to go elsewhere.
+    pub components: Vec<ComponentId>,
+    /// Disks of which something cannot be moved, each with why.
+    pub obstacles: Vec<String>,
+    /// Disks that cannot be served while these hosts are away, when all that can be moved was.
+    pub inaccessible: Vec<String>,
+    /// Disks that survive fewer failures then.
+    pub reduced: u32,
+}
+
+impl MaintenancePreview {
+    /// Of `hosts`, the shards of one server, whose mode is in the picture.
+    pub fn new(picture: ClusterPicture, hosts: &[HostId]) -> Self {
+        Self {
+            picture,
+            hosts: hosts.iter().copied().collect(),
+            // Far from real ones: ids are drawn at random.
+            next_id: 1,
+            disks: 0,
+            components: Vec::new(),
+            obstacles: Vec::new(),
+            inaccessible: Vec::new(),
+            reduced: 0,
+        }
+    }
+
+    /// Looks at one more disk.
+    pub fn add(&mut self, config: &ObjectConfig) {
+        if !config.members.iter().any(|m| self.hosts.contains(&m.host)) {
+            return;
+        }
+        self.disks += 1;
+        let there = |id: &ComponentId| config.member(*id).is_some_and(|m| self.hosts.contains(&m.host));
+        let leaving = unwanted(&self.picture, config).into_iter().filter(there);
+        self.components.extend(leaving);
+        let after = self.moved(config);
+        let now = self.survives(config, &BTreeSet::new());
+        match self.survives(&after, &self.hosts) {
+            None if now.is_some() => self.inaccessible.push(config.name.clone()),
+            then if then < now => self.reduced += 1,
+            _ => {}
+        }
+    }
+
+    /// The disk when all that can be moved was; what takes space is taken in the preview's picture.
+    fn moved(&mut self, config: &ObjectConfig) -> ObjectConfig {
+        let mut now = config.clone();
+        for _ in 0..STEPS_MAX {
+            let leaving = unwanted(&self.picture, &now);
+            let Some(step) = next_move(&now, &leaving).or_else(|| filled(&mut now)) else { break };
+            let mut next_id = self.next_id;
+            let mut ids = || {
+                next_id += 1;
+                ComponentId(next_id)
+            };
+            let change = match step {
+                MoveStep::Begin(member) => relocate(&self.picture, &now, member, &mut ids),
+                MoveStep::End(member) => release(&self.picture, &now, member, &mut ids),
+            };
+            match change {
+                Ok(change) => {
+                    let added: Vec<Member> =
+                        change.members.iter().filter(|m| change.added.contains(&m.component)).copied().collect();
+                    self.picture.take(&now.layout, &now.policy, now.size_bytes, &added);
+                    now.members = change.members;
+                }
+                Err(refusal) => {
+                    self.obstacles.push(format!("disk {}: {refusal}", config.name));
+                    break;
+                }
+            }
+            self.next_id = next_id;
+        }
+        now
+    }
+
+    /// How many more fault domains may fail while these hosts are away and those that are down stay so; none: it is not served.
+    fn survives(&self, config: &ObjectConfig, away: &BTreeSet<HostId>) -> Option<u32> {
+        let is_here = |m: &&Member| !away.contains(&m.host) && self.picture.host(m.host).is_some_and(|host| host.up);
+        let reachable: BTreeSet<Seat> = config.members.iter().filter(is_here).map(Member::seat).collect();
+        let usable = |m: &Member| m.state.in_sync();
+        accessible(config, &reachable, usable).ok()?;
+        redundancy(config, &reachable, usable, |host| self.picture.domain_of(host))
+    }
+}
+
+/// Takes twins for filled, and asks again.
+fn filled(now: &mut ObjectConfig) -> Option<MoveStep> {
+    let twins: Vec<ComponentId> = now.twins().iter().map(|[_, twin]| twin.component).collect();
+    let waits = twins.into_iter().find(|id| now.member(*id).is_some_and(|m| !m.state.in_sync()))?;
+    now.member_mut(waits)?.state = ComponentState::Active;
+    next_move(now, &[])
+}
