@@ -520,6 +520,23 @@ impl Cluster {
         }
     }
 
+    /// Asks a host that is up to take another one into maintenance, or out of it.
+    pub async fn maintenance(&self, host: usize, request: v1::HostMaintenance) -> Result<v1::Maintenance, String> {
+        let up = (0..self.members.len()).find(|n| self.node(*n).is_some()).ok_or("all hosts are down")?;
+        let name = self.members[host].host.spoken_id().to_string();
+        let asked = self.manage(up, async move |node| node.host_maintenance(name, request).await).await;
+        asked.map_err(|error| error.to_string())
+    }
+
+    /// How far a host is in maintenance, as another one tells.
+    pub async fn maintenance_of(&self, host: usize) -> Result<v1::Maintenance, String> {
+        let others = (0..self.members.len()).filter(|n| *n != host).chain([host]);
+        let up = others.into_iter().find(|n| self.node(*n).is_some()).ok_or("all hosts are down")?;
+        let name = self.members[host].host.spoken_id().to_string();
+        let asked = self.manage(up, async move |node| node.host_maintenance_show(name).await).await;
+        asked.map_err(|error| error.to_string())
+    }
+
     /// The node of a host, if it has started.
     pub fn node(&self, n: usize) -> Option<Node<SimEnv>> {
         let member = &self.members[n];

@@ -8,6 +8,7 @@ use std::time::Duration;
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::{At, Blow, Directory, Event, Moment, Phase, Place, What};
 use cairn_sim::{CrashPhase, CrashPoint, Fault, SimDisk, SimEnv};
+use cairn_types::MaintenanceMode;
 use futures::future::{Either, join_all, select};
 
 use crate::{
@@ -99,6 +100,7 @@ pub async fn one(cluster: &Cluster, event: Event) {
         }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
+        What::Maintenance { host, mode } => maintenance(cluster, *host, *mode, lasts).await,
         What::CreateAndDelete { number, size_bytes, maker, deleter } => {
             create_and_delete(cluster, &format!("extra-{number}"), *size_bytes, (*maker, *deleter), lasts).await;
         }
@@ -443,6 +445,25 @@ async fn hand_over(cluster: &Cluster, disk: usize, host: usize) {
     let attach = async move |node: cairn_node::Node<SimEnv>| node.disk_attach(name, request).await;
     if let Err(error) = cluster.manage(host, attach).await {
         cluster.log.add(format!("h{host} does not take the disk over: {error}"));
+    }
+}
+
+/// How long the end of maintenance is asked for again where the directory takes no changes.
+const LEAVE_WITHIN: Duration = Duration::from_secs(60);
+
+async fn maintenance(cluster: &Cluster, host: usize, mode: MaintenanceMode, lasts: impl Future<Output = ()>) {
+    let enter = v1::HostMaintenance { enter: true, mode: Some(mode), force: true, dry_run: false };
+    if let Err(error) = cluster.maintenance(host, enter).await {
+        cluster.log.add(format!("h{host} does not enter maintenance: {error}"));
+    }
+    lasts.await;
+    let began = cluster.world.now();
+    while cluster.world.now() - began < LEAVE_WITHIN {
+        match cluster.maintenance(host, v1::HostMaintenance::default()).await {
+            Ok(_) => return,
+            Err(error) => cluster.log.add(format!("h{host} does not leave maintenance: {error}")),
+        }
+        cluster.world.sleep(ms(500)).await;
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use cairn_types::MaintenanceMode;
 use serde::{Deserialize, Serialize};
 
 /// Rate of a clock, at most, either way, in millionths: the bound that leases are made for.
@@ -166,6 +167,8 @@ pub enum What {
     HandOver { disk: usize, host: usize },
     /// The disk grows.
     Resize { disk: usize, host: usize, by_bytes: u64 },
+    /// A host enters maintenance, also where something cannot be moved, and leaves it at the end.
+    Maintenance { host: usize, mode: MaintenanceMode },
     /// A disk is made and, at the end, deleted.
     CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
 }
@@ -225,12 +228,13 @@ impl What {
             Self::Full { .. } => "full",
             Self::HandOver { .. } => "hand-over",
             Self::Resize { .. } => "resize",
+            Self::Maintenance { .. } => "maintenance",
             Self::CreateAndDelete { .. } => "create and delete",
         }
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 42] = [
+    pub const KINDS: [&'static str; 43] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -272,6 +276,7 @@ impl What {
         "full",
         "hand-over",
         "resize",
+        "maintenance",
         "create and delete",
     ];
 

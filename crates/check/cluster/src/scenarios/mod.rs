@@ -10,6 +10,7 @@ mod growth;
 mod idle;
 mod large;
 mod latencies;
+mod moves;
 mod owners;
 mod placements;
 mod refusals;
@@ -152,6 +153,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         placements::all(),
         resyncs::all(),
         idle::all(),
+        moves::all(),
         clones::all(),
         servers::all(),
         forgets::all(),

@@ -145,6 +145,23 @@ impl Stage {
         [0, 1].into_iter().map(move |device| self.host(n).disk(&Shape::device_name(0, Some(device))))
     }
 
+    /// Devices of all hosts but one take fifty times as long: what is copied to them takes long enough to be met.
+    pub fn slow_devices_but(&self, n: usize) {
+        self.say(format!("devices are slow, but at h{n}"));
+        (0..self.hosts()).filter(|other| *other != n).for_each(|other| self.slow(other, 50));
+    }
+
+    /// No device is slow any more.
+    pub fn devices_as_fast_as_ever(&self) {
+        self.say("devices are as fast as ever");
+        (0..self.hosts()).for_each(|n| self.slow(n, 1));
+    }
+
+    fn slow(&self, n: usize, times: u32) {
+        let host = self.host(n);
+        host.disk_names().iter().for_each(|name| host.disk(name).inject(Fault::Slow { times }));
+    }
+
     /// Cuts a host off.
     pub fn isolate(&self, n: usize) {
         self.say(format!("h{n} is cut off"));
@@ -197,7 +214,8 @@ impl Stage {
         shown.map(|disk| disk.summary).map_err(|e| e.to_string())
     }
 
-    fn number(&self, id: HostId) -> usize {
+    /// The number of a host.
+    pub fn number(&self, id: HostId) -> usize {
         self.cluster.members.iter().position(|m| m.host.spoken_id() == id).expect("a host of this cluster")
     }
 
