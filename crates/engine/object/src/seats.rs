@@ -18,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_record::{AcceptRefused, BeforeSend};
+use cairn_record::{AcceptRefused, BeforeSend, Vouched};
 use cairn_types::{
     Accepted, Canary, Change, ComponentId, ComponentOp, Contents, DiskGroupId, Epoch, HostId, Incarnation, ObjectId,
     SeatRecord, SessionId,
@@ -57,15 +57,18 @@ struct Group<S> {
     /// Components whose seat was told, since this group was opened, a record that was decided without it, witnesses or filled anew: a damaged
     /// log says nothing against them.
     refilled: BTreeSet<ComponentId>,
+    /// What components have by records that were accepted here.
+    vouched: Vouched,
     /// Components that are in sync, as far as the records here know: guests wait for what is written to them.
     in_sync: BTreeSet<ComponentId>,
 }
 
 /// Who may write to a component: set by Seize, ended by the next promise.
-#[derive(Clone, Copy)]
 struct Admission {
     epoch: Epoch,
     session: SessionId,
+    /// The owner has asked something in this session: it knows what the component came back with.
+    used: Cell<bool>,
 }
 
 /// What became of a Seize in its synchronous half.
@@ -129,7 +132,8 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         }
         let unreadable = bad.iter().copied().collect();
         let (admitted, refilled, in_sync) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let mut group = Group { store: store.clone(), seats, unreadable, admitted, refilled, in_sync };
+        let vouched = Vouched::default();
+        let mut group = Group { store: store.clone(), seats, unreadable, admitted, refilled, vouched, in_sync };
         group.seats.keys().copied().collect::<Vec<_>>().into_iter().for_each(|object| group.note_in_sync(object));
         self.inner.groups.borrow_mut().insert(store.disk_group(), group);
         bad
@@ -302,7 +306,10 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let groups = self.inner.groups.borrow();
         let group = groups.get(&to.disk_group).ok_or_else(not_open)?;
         match group.admitted.get(&to.component) {
-            Some(a) if a.epoch == to.epoch && a.session == to.session => Ok(group.store.clone()),
+            Some(a) if a.epoch == to.epoch && a.session == to.session => {
+                a.used.set(true);
+                Ok(group.store.clone())
+            }
             _ if Canary::EpochUnchecked.sings() => Ok(group.store.clone()),
             _ => Err(group.refusal(to)),
         }
@@ -395,7 +402,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
                 false => group.store.refuse_waiting(component.component),
             }
             let session = SessionId(self.inner.next_session.replace(self.inner.next_session.get() + 1));
-            group.admitted.insert(component.component, Admission { epoch, session });
+            group.admitted.insert(component.component, Admission { epoch, session, used: Cell::new(false) });
         }
         self.inner.leases.claim(disk_group, object, epoch);
         let durable = group.store.append(Change::Record { object, bytes }).boxed();
@@ -416,7 +423,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             present: true,
             lost: c.lost,
             session: group.admitted.get(&c.component).map(|a| a.session).unwrap_or_default(),
-            settled: store.settled(c.component).max(cairn_record::decided_in_sync(record, c.component)),
+            settled: store.settled(c.component).max(group.vouched.decided(c.component, record)),
             last_written: store.last_written(c.component),
             window: store.window(c.component),
             log_damaged: damaged && !group.refilled.contains(&c.component),
@@ -528,6 +535,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             return refuse(Refusal::Invalid("the object's record still names the component".into()));
         }
         group.admitted.remove(&component);
+        group.vouched.forget(component);
         group.in_sync.remove(&component);
         let durable = group.store.append(Change::DeleteComponent { component });
         Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
@@ -607,6 +615,7 @@ impl<S: LocalStore> Group<S> {
         let mut durable = Vec::new();
         for component in self.store.components_of(object).into_iter().map(|c| c.component) {
             self.admitted.remove(&component);
+            self.vouched.forget(component);
             self.in_sync.remove(&component);
             durable.push(self.store.append(Change::DeleteComponent { component }).boxed());
         }
@@ -628,7 +637,8 @@ impl<S: LocalStore> Group<S> {
         by: impl FnOnce(&mut SeatRecord, Accepted) -> Result<BeforeSend, AcceptRefused>,
     ) -> Result<LocalBoxFuture<'static, Served>, Refusal> {
         let object = proposal.config.object;
-        let mut record = self.seats.get(&object).ok_or(Refusal::NotFound)?.clone();
+        let before = self.seats.get(&object).ok_or(Refusal::NotFound)?.clone();
+        let mut record = before.clone();
         // Made durable whatever it says: the answer is also that what was taken before is.
         let _ = by(&mut record, proposal).map_err(|refused| match refused {
             AcceptRefused::Promised(promised) => Refusal::Fenced { promised },
@@ -637,6 +647,11 @@ impl<S: LocalStore> Group<S> {
         let bytes = encode_record(&record);
         // Nothing is taken that this disk group cannot write down: who asks next would be told of it.
         too_large(&self.store, &bytes)?;
+        for here in self.store.components_of(object).into_iter().map(|c| c.component) {
+            let epoch = record.accepted.as_ref().map(|accepted| accepted.epoch);
+            let used = self.admitted.get(&here).is_some_and(|a| Some(a.epoch) == epoch && a.used.get());
+            self.vouched.accepted(here, used, &before, &record);
+        }
         self.seats.insert(object, record);
         self.note_in_sync(object);
         let durable = self.store.append(Change::Record { object, bytes });

@@ -2,7 +2,9 @@
 //!
 //! A seat never goes back: its promise only grows, and so does (epoch, csn) of what it accepted.
 
-use cairn_types::{Accepted, ComponentId, Csn, DiskGroupId, Epoch, HostId, Incarnation, OpId, SeatRecord};
+use std::collections::BTreeMap;
+
+use cairn_types::{Accepted, Canary, ComponentId, Csn, DiskGroupId, Epoch, HostId, Incarnation, OpId, SeatRecord};
 
 /// What has to happen before the answer may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +77,37 @@ pub fn decided_in_sync(record: &SeatRecord, component: ComponentId) -> OpId {
     in_sync.map_or(OpId::ZERO, |c| c.decided)
 }
 
+/// What components are known to have by records that their seats accepted, in one opening of a disk group.
+///
+/// An owner names a component in sync until it learns better. So a record that is accepted says what a component has only where the owner
+/// has judged what the component came back with, and used it since. Until then what counts is the record that was found when the disk
+/// group was opened: it stands in the same log as what the component holds.
+#[derive(Debug, Clone, Default)]
+pub struct Vouched {
+    /// Of components whose record changed since.
+    decided: BTreeMap<ComponentId, OpId>,
+}
+
+impl Vouched {
+    /// The seat accepted `after` in place of `before`; `used`: the owner of `after` uses the component, in this opening.
+    pub fn accepted(&mut self, component: ComponentId, used: bool, before: &SeatRecord, after: &SeatRecord) {
+        let found = *self.decided.entry(component).or_insert_with(|| decided_in_sync(before, component));
+        let told = decided_in_sync(after, component);
+        let known = if used || Canary::YoungImageBelieved.sings() { told } else { found.min(told) };
+        self.decided.insert(component, known);
+    }
+
+    /// What the component has by the records that its seat accepted; zero where they say nothing.
+    pub fn decided(&self, component: ComponentId, record: &SeatRecord) -> OpId {
+        self.decided.get(&component).copied().unwrap_or_else(|| decided_in_sync(record, component))
+    }
+
+    /// The component is gone.
+    pub fn forget(&mut self, component: ComponentId) {
+        self.decided.remove(&component);
+    }
+}
+
 /// Takes a record that needs no vote of this seat, as it takes away what the seat holds of the object: its epoch is promised with it.
 ///
 /// # Errors
@@ -118,7 +151,7 @@ pub fn left_out(
 mod tests {
     use super::*;
     use crate::ballot::tests::config_of;
-    use cairn_types::ObjectId;
+    use cairn_types::{ComponentState, ObjectId};
 
     fn epoch(number: u64) -> Epoch {
         Epoch { number, ..Epoch::default() }
@@ -160,5 +193,34 @@ mod tests {
             }
         }
         assert_eq!(runs, (0..=5).map(|d| 9usize.pow(d)).sum::<usize>());
+    }
+
+    /// Goal: what an owner says of a component that it has not judged yet proves nothing. Method: a seat of an opening, its records in
+    /// order, with and without the owner's use of the component.
+    #[test]
+    fn a_record_vouches_for_what_the_owner_uses() {
+        let op = |seq| OpId { epoch: epoch(1), seq };
+        let record = |decided, state| {
+            let mut accepted = proposal(1, decided);
+            accepted.config.decided = op(decided);
+            accepted.config.members[0].state = state;
+            SeatRecord { object: ObjectId(1), promised: epoch(1), accepted: Some(accepted) }
+        };
+        let (active, absent) = (ComponentState::Active, ComponentState::Absent { stale_since: op(13) });
+        let id = config_of("A1 B1 w1").members[0].component;
+        let mut vouched = Vouched::default();
+        assert_eq!(vouched.decided(id, &record(5, active)), op(5), "the record that was found");
+        vouched.accepted(id, false, &record(5, active), &record(9, active));
+        assert_eq!(vouched.decided(id, &record(9, active)), op(5), "not judged yet");
+        vouched.accepted(id, false, &record(9, active), &record(12, active));
+        assert_eq!(vouched.decided(id, &record(12, active)), op(5));
+        vouched.accepted(id, true, &record(12, active), &record(13, active));
+        assert_eq!(vouched.decided(id, &record(13, active)), op(13), "used");
+        vouched.accepted(id, true, &record(13, active), &record(14, absent));
+        assert_eq!(vouched.decided(id, &record(14, absent)), OpId::ZERO, "of what is not in sync it says nothing");
+        vouched.accepted(id, false, &record(14, absent), &record(15, active));
+        assert_eq!(vouched.decided(id, &record(15, active)), OpId::ZERO);
+        vouched.forget(id);
+        assert_eq!(vouched.decided(id, &record(15, active)), op(15));
     }
 }

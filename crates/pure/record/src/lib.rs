@@ -21,7 +21,7 @@ mod seizure;
 mod settle;
 
 pub use acceptor::{
-    AcceptRefused, BeforeSend, PromiseRefused, accept, decided_in_sync, learn, left_out, next_epoch, promise,
+    AcceptRefused, BeforeSend, PromiseRefused, Vouched, accept, decided_in_sync, learn, left_out, next_epoch, promise,
 };
 pub use change::{ChangeEffect, ConfigChange};
 pub use lease::{Grants, LEASE_MARGIN_PARTS, PeerLeases, PendingConfirm};

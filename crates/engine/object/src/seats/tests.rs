@@ -16,6 +16,7 @@ fn group_of(store: &Counting, seat: SeatRecord) -> Group<Counting> {
         seats: BTreeMap::from([(ObjectId(1), seat)]),
         admitted: BTreeMap::new(),
         refilled: BTreeSet::new(),
+        vouched: Vouched::default(),
         in_sync: BTreeSet::new(),
     }
 }
