@@ -232,6 +232,23 @@ pub enum DiskGroup {
         #[arg(long, short)]
         yes: bool,
     },
+    /// Move everything away from a disk group, so that it can be removed; guests go on meanwhile
+    Drain {
+        /// Id, or the beginning of one
+        disk_group: String,
+        /// Only tell what would come of it: disks, bytes, what cannot be moved
+        #[arg(long)]
+        dry_run: bool,
+        /// Begin although something cannot be moved
+        #[arg(long)]
+        force: bool,
+        /// Return when nothing is left there
+        #[arg(long)]
+        wait: bool,
+        /// Take it into use again; what was moved away stays there
+        #[arg(long, conflicts_with_all = ["dry_run", "force", "wait"])]
+        stop: bool,
+    },
     /// Give up a disk group; refused while it holds components
     Remove {
         /// Id, or the beginning of one

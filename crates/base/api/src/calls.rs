@@ -58,6 +58,12 @@ macro_rules! management_calls {
             /// Claims devices (or makes files) and opens a disk group on them.
             post "/api/v1/disk-groups" 201 admin "disk-group"
             fn disk_group_create[](request: $crate::v1::DiskGroupCreate) -> $crate::v1::DiskGroup;
+            /// Whether a disk group is being emptied, and what is left there.
+            get "/api/v1/disk-groups/{disk_group}/drain" 200 viewer "disk-group"
+            fn disk_group_drain_show[disk_group: cairn_types::DiskGroupId]() -> $crate::v1::Maintenance;
+            /// Moves everything away from a disk group, stops that, or tells what would come of it. Returns at once.
+            post "/api/v1/disk-groups/{disk_group}/drain" 200 admin "disk-group"
+            fn disk_group_drain[disk_group: cairn_types::DiskGroupId](request: $crate::v1::DiskGroupDrain) -> $crate::v1::Maintenance;
             /// Gives up a disk group; refused while it holds components.
             delete "/api/v1/disk-groups/{disk_group}" 204 admin "disk-group"
             fn disk_group_remove[disk_group: cairn_types::DiskGroupId]() -> ();

@@ -119,8 +119,11 @@ pub enum HostCommand {
         /// For destage, at most.
         wait_ms: u64,
     },
-    /// Bytes that its components hold, of each object with one there.
-    Usage,
+    /// Bytes that its components hold.
+    Usage {
+        /// Of this disk; of all where none is named.
+        only: Option<ObjectId>,
+    },
 }
 
 /// What a host answers to a command.

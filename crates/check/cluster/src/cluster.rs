@@ -19,7 +19,7 @@ use cairn_faults::Moment;
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, GroupStore, Node, Outside};
 use cairn_object::{DiskClient, ObjectEvent};
 use cairn_sim::{Host, Medium, Rng, SimDisk, SimEnv, World};
-use cairn_types::{Epoch, HostId, ObjectId, Policy};
+use cairn_types::{DiskGroupId, Epoch, HostId, ObjectId, Policy};
 use cairn_volume::Session;
 use futures::{
     channel::oneshot,
@@ -525,6 +525,20 @@ impl Cluster {
         let up = (0..self.members.len()).find(|n| self.node(*n).is_some()).ok_or("all hosts are down")?;
         let name = self.members[host].host.spoken_id().to_string();
         let asked = self.manage(up, async move |node| node.host_maintenance(name, request).await).await;
+        asked.map_err(|error| error.to_string())
+    }
+
+    /// A disk group of a host, by its number there; none while the host or the group is closed.
+    pub fn group_id(&self, host: usize, group: usize) -> Option<DiskGroupId> {
+        let mut ids: Vec<DiskGroupId> = self.node(host)?.stores().iter().map(|store| store.group().id()).collect();
+        ids.sort_unstable();
+        ids.get(group).copied()
+    }
+
+    /// Asks a host that is up to have a disk group emptied, or taken into use again.
+    pub async fn drain(&self, id: DiskGroupId, request: v1::DiskGroupDrain) -> Result<v1::Maintenance, String> {
+        let up = (0..self.members.len()).find(|n| self.node(*n).is_some()).ok_or("all hosts are down")?;
+        let asked = self.manage(up, async move |node| node.disk_group_drain(id, request).await).await;
         asked.map_err(|error| error.to_string())
     }
 

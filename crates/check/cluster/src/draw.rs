@@ -64,19 +64,23 @@ pub fn growths(rng: &mut Rng, shape: &Shape, ends_ms: u64) -> Vec<Event> {
     events
 }
 
-/// In one run of three a host is in maintenance for a time, and sometimes another one.
-pub(crate) fn maintenance(rng: &mut Rng, hosts: usize, menu: Menu, ends_ms: u64) -> Vec<Event> {
+/// In one run of three a host is in maintenance for a time, or one of its disk groups is emptied, and sometimes another one.
+pub(crate) fn maintenance(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) -> Vec<Event> {
     // What takes hosts away for long, or spoils more than disks survive, leaves no room for moves.
     if matches!(menu, Menu::Beyond | Menu::Loss) || !rng.one_in(3) {
         return Vec::new();
     }
     let times = rng.between(1, 2);
     let one = |_| {
-        let host = rng.below(hosts as u64) as usize;
+        let host = rng.below(shape.hosts as u64) as usize;
         let any = MaintenanceMode::ALL[rng.below(3) as usize];
         let mode = if rng.one_in(2) { MaintenanceMode::FullEvacuation } else { any };
         let (at_ms, for_ms) = (rng.below(ends_ms + 1), rng.between(500, 20_000));
-        Event { at_ms, for_ms, what: What::Maintenance { host, mode } }
+        let what = match rng.one_in(4) {
+            true => What::Drain { host, group: rng.below(shape.groups as u64) as usize },
+            false => What::Maintenance { host, mode },
+        };
+        Event { at_ms, for_ms, what }
     };
     (0..times).map(one).collect()
 }

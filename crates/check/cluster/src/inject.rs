@@ -8,7 +8,6 @@ use std::time::Duration;
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::{At, Blow, Directory, Event, Moment, Phase, Place, What};
 use cairn_sim::{CrashPhase, CrashPoint, Fault, SimDisk, SimEnv};
-use cairn_types::MaintenanceMode;
 use futures::future::{Either, join_all, select};
 
 use crate::{
@@ -100,7 +99,17 @@ pub async fn one(cluster: &Cluster, event: Event) {
         }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
-        What::Maintenance { host, mode } => maintenance(cluster, *host, *mode, lasts).await,
+        What::Maintenance { host, mode } => {
+            let enter = v1::HostMaintenance { enter: true, mode: Some(*mode), force: true, dry_run: false };
+            let ask = async |request| cluster.maintenance(*host, request).await.map(drop);
+            emptied(cluster, ask, [enter, v1::HostMaintenance::default()], lasts).await;
+        }
+        What::Drain { host, group } => {
+            let Some(id) = cluster.group_id(*host, *group) else { return };
+            let begin = v1::DiskGroupDrain { drain: true, force: true, dry_run: false };
+            let ask = async |request| cluster.drain(id, request).await.map(drop);
+            emptied(cluster, ask, [begin, v1::DiskGroupDrain::default()], lasts).await;
+        }
         What::CreateAndDelete { number, size_bytes, maker, deleter } => {
             create_and_delete(cluster, &format!("extra-{number}"), *size_bytes, (*maker, *deleter), lasts).await;
         }
@@ -451,17 +460,24 @@ async fn hand_over(cluster: &Cluster, disk: usize, host: usize) {
 /// How long the end of maintenance is asked for again where the directory takes no changes.
 const LEAVE_WITHIN: Duration = Duration::from_secs(60);
 
-async fn maintenance(cluster: &Cluster, host: usize, mode: MaintenanceMode, lasts: impl Future<Output = ()>) {
-    let enter = v1::HostMaintenance { enter: true, mode: Some(mode), force: true, dry_run: false };
-    if let Err(error) = cluster.maintenance(host, enter).await {
-        cluster.log.add(format!("h{host} does not enter maintenance: {error}"));
+/// Something is to be emptied, and is wanted again at the end.
+async fn emptied<R>(
+    cluster: &Cluster,
+    ask: impl AsyncFn(R) -> Result<(), String>,
+    [begin, end]: [R; 2],
+    lasts: impl Future<Output = ()>,
+) where
+    R: Clone,
+{
+    if let Err(error) = ask(begin).await {
+        cluster.log.add(format!("it is not emptied: {error}"));
     }
     lasts.await;
     let began = cluster.world.now();
     while cluster.world.now() - began < LEAVE_WITHIN {
-        match cluster.maintenance(host, v1::HostMaintenance::default()).await {
-            Ok(_) => return,
-            Err(error) => cluster.log.add(format!("h{host} does not leave maintenance: {error}")),
+        match ask(end.clone()).await {
+            Ok(()) => return,
+            Err(error) => cluster.log.add(format!("it is not taken into use again: {error}")),
         }
         cluster.world.sleep(ms(500)).await;
     }

@@ -44,6 +44,39 @@ fn a_host_of_three_is_not_emptied() {
     });
 }
 
+/// Goal: a disk group is emptied under load, removed, and made anew of its devices; a disk tells what it takes. Method: four hosts, the
+/// disk group of the copy that is not the owner's.
+#[test]
+fn a_disk_group_is_emptied_and_removed_under_load() {
+    play("drain", &Shape::default(), |cluster| {
+        let scene = Scene::begin(cluster, 1, &[1, 2, 3, 4])?;
+        fill(cluster, 1, 256, FILLED_MIB / 4)?;
+        let (host, _) = roles(cluster, 1)?;
+        let api = cluster.host(1).api();
+        let groups = api.call(&["disk-group", "list"])?;
+        let groups = groups.as_array().cloned().unwrap_or_default();
+        let group = groups.iter().find(|g| g["host_name"] == cluster.host(host).name()).ok_or("no disk group")?;
+        let id = group["id"].as_str().ok_or("an id")?;
+        let full = api.ask(&["disk-group", "remove", id, "--yes"]).err().ok_or("a full group is removed")?;
+        check(full.words.contains("disk-group drain"), || format!("{full:?}"))?;
+        let told = cluster.disk(1, DISK)?["allocated_bytes"].as_u64().unwrap_or(0);
+        check(told >= (FILLED_MIB / 4) << 21, || format!("two copies take {told} bytes"))?;
+        let begun = Instant::now();
+        let drained = api.call(&["disk-group", "drain", id, "--wait"])?;
+        check(drained["state"] == "in" && drained["components_left"] == 0, || format!("{drained}"))?;
+        cluster.say(format!("the disk group of h{host} is empty after {:.1} s", begun.elapsed().as_secs_f64()));
+        api.call(&["disk-group", "remove", id, "--yes"])?;
+        cluster.wait_healthy(1, DISK, Duration::from_secs(30))?;
+        let path = |device: &serde_json::Value| device["path"].as_str().unwrap_or_default().to_owned();
+        let (cache, capacity) = (path(&group["cache"]), path(&group["devices"][0]));
+        let name = cluster.host(host).name();
+        let create = ["disk-group", "create", "--host", &name, "--cache", &cache, "--capacity", &capacity];
+        let made = api.call(&create)?;
+        check(made["draining"] == false && made["components"] == 0, || format!("{made}"))?;
+        scene.finish(cluster, &[1, 2, 3, 4], STALL_MAX)
+    });
+}
+
 fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     let scene = Scene::begin(cluster, 1, &[1, 2, 3, 4])?;
     fill(cluster, 1, 256, FILLED_MIB)?;

@@ -169,6 +169,8 @@ pub enum What {
     Resize { disk: usize, host: usize, by_bytes: u64 },
     /// A host enters maintenance, also where something cannot be moved, and leaves it at the end.
     Maintenance { host: usize, mode: MaintenanceMode },
+    /// A disk group of a host is to be emptied, also where something cannot be moved, and is taken into use again at the end.
+    Drain { host: usize, group: usize },
     /// A disk is made and, at the end, deleted.
     CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
 }
@@ -229,12 +231,13 @@ impl What {
             Self::HandOver { .. } => "hand-over",
             Self::Resize { .. } => "resize",
             Self::Maintenance { .. } => "maintenance",
+            Self::Drain { .. } => "drain",
             Self::CreateAndDelete { .. } => "create and delete",
         }
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 43] = [
+    pub const KINDS: [&'static str; 44] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -277,6 +280,7 @@ impl What {
         "hand-over",
         "resize",
         "maintenance",
+        "drain",
         "create and delete",
     ];
 

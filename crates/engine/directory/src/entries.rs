@@ -147,6 +147,9 @@ pub struct HostIntent {
     /// What is moved away for that; none: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<MaintenanceMode>,
+    /// Disk groups of it that are being emptied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<DiskGroupId>,
 }
 
 impl HostIntent {

@@ -45,6 +45,7 @@ fn entries_of_release_0_2_0_are_as_they_were() {
     }));
     same::<HostIntent>(json!({"maintenance": false}));
     same::<HostIntent>(json!({"maintenance": true, "mode": "full-evacuation"}));
+    same::<HostIntent>(json!({"maintenance": false, "draining": [ID]}));
     same::<HostNameEntry>(json!({"host": ID}));
     same::<DiskGroupEntry>(json!({
         "host": ID, "capacity_bytes": 100,

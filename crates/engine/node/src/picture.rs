@@ -5,7 +5,7 @@
 
 use std::{cell::RefCell, rc::Weak, time::Duration};
 
-use cairn_directory::HostEntry;
+use cairn_directory::{HostEntry, HostIntent};
 use cairn_env::Env;
 use cairn_object::{LocalStore, MemberChange, NextMove, Placer};
 use cairn_placement::{ClusterPicture, DiskGroupPicture, HostPicture, MoveStep};
@@ -88,13 +88,14 @@ impl<E: Env> Node<E> {
             } else {
                 peers.get(&host).map(|p| &p.summary.disk_groups).unwrap_or(const { &Vec::new() })
             };
+            let intent = self.intent_for(host);
             HostPicture {
                 host,
                 name: entry.name.as_str().to_owned(),
                 fault_domain: Some(entry.fault_domain.as_str().to_owned()),
                 up: inner.rpc.is_up(host),
-                maintenance: self.intent_for(host).maintenance(),
-                disk_groups: told.iter().map(group_picture).collect(),
+                maintenance: intent.maintenance(),
+                disk_groups: told.iter().map(|told| group_picture(told, &intent)).collect(),
             }
         };
         let mut picture = ClusterPicture { hosts: hosts.into_iter().map(picture).collect() };
@@ -102,15 +103,15 @@ impl<E: Env> Node<E> {
         picture
     }
 
-    /// Whether any host is in maintenance, or on its way there.
-    pub(crate) fn any_maintenance(&self) -> bool {
-        self.inner.intents.borrow().iter().any(|(_, intent)| intent.maintenance)
+    /// Whether anything is being emptied.
+    pub(crate) fn anything_leaves(&self) -> bool {
+        self.inner.intents.borrow().iter().any(|(_, intent)| intent.maintenance || !intent.draining.is_empty())
     }
 
     /// Whether a disk has something to be moved, or a move to be ended.
     pub(crate) fn has_moves(&self, config: &ObjectConfig) -> bool {
         !config.twins().is_empty()
-            || self.any_maintenance() && !cairn_placement::unwanted(&self.picture(), config).is_empty()
+            || self.anything_leaves() && !cairn_placement::unwanted(&self.picture(), config).is_empty()
     }
 
     /// What disks may become on the disk groups that work.
@@ -144,10 +145,11 @@ impl<E: Env> Node<E> {
     }
 }
 
-fn group_picture(told: &DiskGroupSummary) -> DiskGroupPicture {
+fn group_picture(told: &DiskGroupSummary, intent: &HostIntent) -> DiskGroupPicture {
     DiskGroupPicture {
         disk_group: told.disk_group,
         up: told.healthy,
+        draining: intent.draining.contains(&told.disk_group),
         devices: told.devices.clone(),
         free_bytes: told.free_bytes(),
         components: told.components - told.witnesses,

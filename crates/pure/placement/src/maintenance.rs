@@ -1,4 +1,4 @@
-//! What maintenance of some hosts asks for and costs, disk by disk, before anything is moved.
+//! What it asks for and costs to empty a host or a disk group, disk by disk, before anything is moved.
 //!
 //! Promises    what is told to be movable is placed one after the other, so that it fits together
 //!             nothing is taken: the picture that is changed is the preview's own
@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use cairn_types::{ComponentId, ComponentState, HostId, Member, ObjectConfig, Seat};
+use cairn_types::{ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectConfig, Seat};
 use cairn_votes::{accessible, redundancy};
 
 use crate::{
@@ -18,11 +18,29 @@ use crate::{
 /// Moves of one disk that are looked ahead, at most: as many as a disk has members.
 const STEPS_MAX: usize = 1 << 16;
 
-/// Adds up what maintenance comes to.
+/// What is to be emptied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leaving {
+    /// The shards of a server.
+    Hosts(Vec<HostId>),
+    /// One disk group.
+    DiskGroup(DiskGroupId),
+}
+
+impl Leaving {
+    fn has(&self, member: &Member) -> bool {
+        match self {
+            Self::Hosts(hosts) => hosts.contains(&member.host),
+            Self::DiskGroup(disk_group) => member.disk_group == *disk_group,
+        }
+    }
+}
+
+/// Adds up what that comes to.
 #[derive(Debug, Clone)]
 pub struct MaintenancePreview {
     picture: ClusterPicture,
-    hosts: BTreeSet<HostId>,
+    leaving: Leaving,
     next_id: u128,
     /// Disks with a component there.
     pub disks: u32,
@@ -30,18 +48,18 @@ pub struct MaintenancePreview {
     pub components: Vec<ComponentId>,
     /// Disks of which something cannot be moved, each with why.
     pub obstacles: Vec<String>,
-    /// Disks that cannot be served while these hosts are away, when all that can be moved was.
+    /// Disks that cannot be served while that is away, when all that can be moved was.
     pub inaccessible: Vec<String>,
     /// Disks that survive fewer failures then.
     pub reduced: u32,
 }
 
 impl MaintenancePreview {
-    /// Of `hosts`, the shards of one server, whose mode is in the picture.
-    pub fn new(picture: ClusterPicture, hosts: &[HostId]) -> Self {
+    /// Of what is `leaving`, as the picture has it.
+    pub fn new(picture: ClusterPicture, leaving: Leaving) -> Self {
         Self {
             picture,
-            hosts: hosts.iter().copied().collect(),
+            leaving,
             // Far from real ones: ids are drawn at random.
             next_id: 1,
             disks: 0,
@@ -54,16 +72,16 @@ impl MaintenancePreview {
 
     /// Looks at one more disk.
     pub fn add(&mut self, config: &ObjectConfig) {
-        if !config.members.iter().any(|m| self.hosts.contains(&m.host)) {
+        if !config.members.iter().any(|m| self.leaving.has(m)) {
             return;
         }
         self.disks += 1;
-        let there = |id: &ComponentId| config.member(*id).is_some_and(|m| self.hosts.contains(&m.host));
+        let there = |id: &ComponentId| config.member(*id).is_some_and(|m| self.leaving.has(m));
         let leaving = unwanted(&self.picture, config).into_iter().filter(there);
         self.components.extend(leaving);
         let after = self.moved(config);
-        let now = self.survives(config, &BTreeSet::new());
-        match self.survives(&after, &self.hosts) {
+        let now = self.survives(config, false);
+        match self.survives(&after, true) {
             None if now.is_some() => self.inaccessible.push(config.name.clone()),
             then if then < now => self.reduced += 1,
             _ => {}
@@ -102,9 +120,10 @@ impl MaintenancePreview {
         now
     }
 
-    /// How many more fault domains may fail while these hosts are away and those that are down stay so; none: it is not served.
-    fn survives(&self, config: &ObjectConfig, away: &BTreeSet<HostId>) -> Option<u32> {
-        let is_here = |m: &&Member| !away.contains(&m.host) && self.picture.host(m.host).is_some_and(|host| host.up);
+    /// How many more fault domains may fail, where those that are down stay so and what is leaving may be `away`; none: it is not served.
+    fn survives(&self, config: &ObjectConfig, away: bool) -> Option<u32> {
+        let is_here =
+            |m: &&Member| !(away && self.leaving.has(m)) && self.picture.host(m.host).is_some_and(|host| host.up);
         let reachable: BTreeSet<Seat> = config.members.iter().filter(is_here).map(Member::seat).collect();
         let usable = |m: &Member| m.state.in_sync();
         accessible(config, &reachable, usable).ok()?;

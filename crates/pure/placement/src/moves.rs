@@ -55,14 +55,14 @@ pub fn next_move(config: &ObjectConfig, unwanted: &[ComponentId]) -> Option<Move
     unwanted.first().copied().filter(|_| whole).map(MoveStep::Begin)
 }
 
-/// Members that are to go elsewhere, as their hosts are being emptied.
+/// Members that are to go elsewhere, as their hosts or disk groups are being emptied.
 pub fn unwanted(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<ComponentId> {
-    let mode_of = |m: &Member| picture.host(m.host).and_then(|host| host.maintenance);
+    let mode_of = |m: &Member| picture.leaves(m.seat());
     let modes: BTreeSet<MaintenanceMode> = config.members.iter().filter_map(mode_of).collect();
     if modes.iter().all(|mode| *mode == MaintenanceMode::NoEvacuation) {
         return Vec::new();
     }
-    // Hosts in maintenance are expected to be away, all of them.
+    // Hosts in maintenance, and disk groups that are emptied, are expected to be away, all of them.
     let stays = |m: &&Member| mode_of(m).is_none();
     let needed = needed_members(config, config.members.iter().filter(stays));
     let leaves = |m: &&Member| match mode_of(m) {

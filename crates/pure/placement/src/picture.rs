@@ -3,7 +3,7 @@
 //! Not here    how the picture is taken (engine/node)
 
 use cairn_geometry::component_bytes;
-use cairn_types::{DeviceRoom, DiskGroupId, HostId, Layout, MaintenanceMode, Member, Policy};
+use cairn_types::{DeviceRoom, DiskGroupId, HostId, Layout, MaintenanceMode, Member, Policy, Seat};
 
 use crate::room::Room;
 
@@ -38,6 +38,8 @@ pub struct DiskGroupPicture {
     pub disk_group: DiskGroupId,
     /// Whether it takes new components.
     pub up: bool,
+    /// Whether it is being emptied: it serves what it has and is given nothing new.
+    pub draining: bool,
     /// Its capacity devices that work. Without any it may hold witnesses only.
     pub devices: Vec<DeviceRoom>,
     /// Bytes neither used nor reserved nor kept back for cleaning, over all its devices.
@@ -68,7 +70,7 @@ impl HostPicture {
 
     /// Whether new components may go to some disk group of the host.
     pub fn eligible(&self) -> bool {
-        self.up && self.maintenance.is_none() && self.disk_groups.iter().any(|g| g.up)
+        self.up && self.maintenance.is_none() && self.disk_groups.iter().any(|g| g.up && !g.draining)
     }
 }
 
@@ -76,6 +78,13 @@ impl ClusterPicture {
     /// The host with this id.
     pub fn host(&self, host: HostId) -> Option<&HostPicture> {
         self.hosts.iter().find(|h| h.host == host)
+    }
+
+    /// What becomes of what a seat holds; none: it stays.
+    pub fn leaves(&self, seat: Seat) -> Option<MaintenanceMode> {
+        let host = self.host(seat.host)?;
+        let draining = host.disk_groups.iter().any(|g| g.disk_group == seat.disk_group && g.draining);
+        if draining { Some(MaintenanceMode::FullEvacuation) } else { host.maintenance }
     }
 
     /// The fault domain of a host; a host that the picture lacks is one by itself.

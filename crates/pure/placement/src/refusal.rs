@@ -170,6 +170,8 @@ fn host_away(host: &HostPicture) -> String {
         format!("{name} is in maintenance")
     } else if host.disk_groups.is_empty() {
         format!("{name} has no disk group")
+    } else if host.disk_groups.iter().any(|g| g.up && g.draining) {
+        format!("{name} has disk groups that are being emptied, and no other one")
     } else {
         format!("no disk group of {name} is up")
     }

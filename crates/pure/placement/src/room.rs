@@ -127,7 +127,7 @@ impl Room {
             .iter()
             .filter(|h| h.up && h.maintenance.is_none())
             .flat_map(|h| {
-                h.disk_groups.iter().filter(|g| g.up).map(|g| Group {
+                h.disk_groups.iter().filter(|g| g.up && !g.draining).map(|g| Group {
                     seat: Seat { host: h.host, disk_group: g.disk_group },
                     domain: h.domain(),
                     free_bytes: g.free_bytes,

@@ -5,7 +5,8 @@ mod world;
 use std::collections::BTreeSet;
 
 use cairn_placement::{
-    ClusterPicture, MoveStep, RefusalKind, compliance, next_move, place, release, relocate, replace, unwanted,
+    ClusterPicture, Leaving, MaintenancePreview, MoveStep, RefusalKind, compliance, next_move, place, release,
+    relocate, replace, unwanted,
 };
 use cairn_types::{ComponentId, ComponentState, MaintenanceMode, ObjectConfig, OpId, Policy, Role};
 use cairn_votes::{ChangeKind, check_change, redundancy};
@@ -125,6 +126,34 @@ fn a_host_of_three_cannot_be_emptied_and_one_of_four_can() {
         if let Err(refusal) = begun {
             assert!(refusal.text.contains("host-1 is in maintenance"), "{refusal}");
         }
+    }
+}
+
+/// Goal: one of a host's disk groups can be emptied where the host cannot: its own other group has room. Method: three hosts of two
+/// groups and of one.
+#[test]
+fn a_disk_group_is_emptied_into_another_one_of_its_host() {
+    for (groups, can) in [(2, true), (1, false)] {
+        let mut picture = ClusterPicture { hosts: (1..=3).map(|n| host(n, &vec![&[GIB][..]; groups])).collect() };
+        let policy = Policy { ftt: 1, ..Policy::default() };
+        let placement = place(&picture, &policy, 64 * MIB, &mut ids(1)).unwrap();
+        let mut disk = config(&placement, &policy, 64 * MIB);
+        let old = disk.members[0];
+        let host = picture.hosts.iter_mut().find(|h| h.host == old.host).unwrap();
+        host.disk_groups.iter_mut().find(|g| g.disk_group == old.disk_group).unwrap().draining = true;
+        assert_eq!(unwanted(&picture, &disk), [old.component]);
+        let mut preview = MaintenancePreview::new(picture.clone(), Leaving::DiskGroup(old.disk_group));
+        preview.add(&disk);
+        assert_eq!((preview.components.len(), preview.obstacles.is_empty()), (1, can), "{preview:?}");
+        if !can {
+            assert!(preview.obstacles[0].contains("host-1 has disk groups that are being emptied"), "{preview:?}");
+            continue;
+        }
+        disk = fill(&step(&picture, &disk, MoveStep::Begin(old.component), 100).unwrap());
+        disk = step(&picture, &disk, MoveStep::End(old.component), 200).unwrap();
+        assert!(disk.members.iter().all(|m| m.disk_group != old.disk_group));
+        assert!(disk.members.iter().any(|m| m.host == old.host && m.set().is_some()));
+        assert_eq!(survives(&picture, &disk), Some(1));
     }
 }
 

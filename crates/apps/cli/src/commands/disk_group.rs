@@ -1,9 +1,9 @@
 //! `cairn disk-group`.
 
-use cairn_api::v1::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupFiles, DiskGroupState};
+use cairn_api::v1::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupDrain, DiskGroupFiles, DiskGroupState};
 use cairn_types::format_bytes;
 
-use super::Context;
+use super::{Context, maintenance};
 use crate::{args::DiskGroup as Verb, confirm::confirm, fail::Fail, output, units::percent};
 
 /// Carries out a verb.
@@ -38,6 +38,11 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             }
             let group = context.client.disk_group_create(&request).await?;
             output::show(context.format, &group, show)
+        }
+        Verb::Drain { disk_group, dry_run, force, wait, stop } => {
+            let group = find(context, &disk_group).await?;
+            let request = DiskGroupDrain { drain: !stop, dry_run, force };
+            maintenance::drain(context, group.id, &request, wait).await
         }
         Verb::Remove { disk_group, yes } => {
             let group = find(context, &disk_group).await?;
@@ -77,7 +82,7 @@ fn list(groups: &[DiskGroup]) -> String {
             vec![
                 group.id.to_string()[..8].to_owned(),
                 group.host_name.clone(),
-                state(group.state).into(),
+                state(group),
                 group.cache.as_ref().map_or("-".into(), |device| device.path.clone()),
                 match group.devices.len() {
                     0 => "-".into(),
@@ -105,7 +110,7 @@ fn show(group: &DiskGroup) -> String {
     let text = output::pairs([
         ("disk group", group.id.to_string()),
         ("host", group.host_name.clone()),
-        ("state", state(group.state).into()),
+        ("state", state(group)),
         ("reason", group.reason.clone().unwrap_or_default()),
         ("raw", format_bytes(group.capacity.raw_bytes)),
         ("used", format_bytes(group.capacity.used_bytes)),
@@ -136,12 +141,13 @@ fn show(group: &DiskGroup) -> String {
     format!("{text}\n\n{devices}")
 }
 
-fn state(state: DiskGroupState) -> &'static str {
-    match state {
+fn state(group: &DiskGroup) -> String {
+    let state = match group.state {
         DiskGroupState::Mounted => "mounted",
         DiskGroupState::Unreachable => "unreachable",
         DiskGroupState::Failed => "failed",
-    }
+    };
+    if group.draining { format!("{state}, draining") } else { state.to_owned() }
 }
 
 /// How a device is, with what the system said.

@@ -1,9 +1,9 @@
-//! `cairn host maintenance`.
+//! `cairn host maintenance` and `cairn disk-group drain`: what is emptied, and how far that is.
 
 use std::time::Duration;
 
-use cairn_api::v1::{HostMaintenance, Maintenance, MaintenanceState};
-use cairn_types::{MaintenanceMode, format_bytes};
+use cairn_api::v1::{DiskGroupDrain, HostMaintenance, Maintenance, MaintenanceState};
+use cairn_types::{DiskGroupId, MaintenanceMode, format_bytes};
 
 use super::Context;
 use crate::{args::Maintenance as Verb, fail::Fail, output, progress, units};
@@ -21,19 +21,38 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             if dry_run {
                 return output::show(context.format, &entered, preview);
             }
-            if wait { wait_until_in(context, host, entered).await? } else { entered }
+            if wait {
+                until_in(entered, async || context.client.host_maintenance_show(host.clone()).await).await?
+            } else {
+                entered
+            }
         }
         Verb::Leave { host } => context.client.host_maintenance(host, &HostMaintenance::default()).await?,
     };
     output::show(context.format, &answer, show)
 }
 
+/// Empties a disk group, or stops that.
+pub async fn drain(context: &Context, id: DiskGroupId, request: &DiskGroupDrain, wait: bool) -> Result<(), Fail> {
+    let mut answer = context.client.disk_group_drain(id, request).await?;
+    if request.dry_run {
+        return output::show(context.format, &answer, preview);
+    }
+    if wait {
+        answer = until_in(answer, async || context.client.disk_group_drain_show(id).await).await?;
+    }
+    output::show(context.format, &answer, show)
+}
+
 /// Shows meanwhile what is left to move. Whoever interrupts it ends the waiting, not the moves.
-async fn wait_until_in(context: &Context, host: String, mut now: Maintenance) -> Result<Maintenance, Fail> {
+async fn until_in(
+    mut now: Maintenance,
+    look: impl AsyncFn() -> Result<Maintenance, Fail>,
+) -> Result<Maintenance, Fail> {
     let bar = progress::bytes_bar("moved", now.bytes_left);
     while now.state == MaintenanceState::Entering && now.obstacles.is_empty() {
         tokio::time::sleep(LOOK_EVERY).await;
-        now = context.client.host_maintenance_show(host.clone()).await?;
+        now = look().await?;
         // Guests write meanwhile: there may be more to move than there was.
         let total = bar.length().unwrap_or(0).max(now.bytes_left);
         bar.set_length(total);
@@ -44,25 +63,29 @@ async fn wait_until_in(context: &Context, host: String, mut now: Maintenance) ->
 }
 
 fn show(of: &Maintenance) -> String {
-    let state = match of.state {
-        MaintenanceState::Out => "in use",
-        MaintenanceState::Entering => "entering maintenance: do not stop it yet",
-        MaintenanceState::In => "in maintenance: it may be stopped",
+    let state = match (of.state, of.disk_group) {
+        (MaintenanceState::Out, _) => "in use",
+        (MaintenanceState::Entering, None) => "entering maintenance: do not stop it yet",
+        (MaintenanceState::In, None) => "in maintenance: it may be stopped",
+        (MaintenanceState::Entering, Some(_)) => "being emptied",
+        (MaintenanceState::In, Some(_)) => "empty: it may be removed",
     };
     facts(of, state.to_owned())
 }
 
 fn preview(of: &Maintenance) -> String {
     let possible = if of.obstacles.is_empty() && of.inaccessible.is_empty() { "possible" } else { "refused" };
-    facts(of, format!("nothing was done; entering would be {possible}"))
+    facts(of, format!("nothing was done; it would be {possible}"))
 }
 
 fn facts(of: &Maintenance, state: String) -> String {
     let lines = |all: &[String]| all.join("\n");
+    let mode = of.mode.filter(|_| of.disk_group.is_none());
     output::pairs([
         ("host", of.host.clone()),
+        ("disk group", of.disk_group.map_or(String::new(), |id| id.to_string())),
         ("state", state),
-        ("mode", of.mode.map_or(String::new(), |mode| mode.name().to_owned())),
+        ("mode", mode.map_or(String::new(), |mode| mode.name().to_owned())),
         ("disks there", of.disks.to_string()),
         ("to be moved", moved(of)),
         ("time left", of.eta_s.map_or(String::new(), units::duration)),

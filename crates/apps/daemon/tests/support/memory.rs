@@ -75,6 +75,7 @@ impl MemoryCluster {
 fn maintenance(host: &str, state: MaintenanceState, mode: Option<MaintenanceMode>) -> Maintenance {
     Maintenance {
         host: host.to_owned(),
+        disk_group: None,
         state,
         mode,
         disks: 0,
@@ -101,6 +102,7 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         host: host.id,
         host_name: host.name.clone(),
         state: if up { DiskGroupState::Mounted } else { DiskGroupState::Unreachable },
+        draining: false,
         reason: (!up).then(|| "its host does not answer".into()),
         cache: up.then(|| device(1, "/dev/nvme0n1".into())),
         devices: if up { vec![device(2, "/dev/sda".into())] } else { vec![] },
@@ -394,11 +396,27 @@ impl MemoryCluster {
         state.groups.push(made.clone());
         Ok(made)
     }
+    async fn disk_group_drain_show(&self, disk_group: DiskGroupId) -> ApiResult<Maintenance> {
+        let group = self.disk_group_show(disk_group).await?;
+        let state = if group.draining { MaintenanceState::In } else { MaintenanceState::Out };
+        Ok(Maintenance { disk_group: Some(disk_group), ..maintenance(&group.host_name, state, None) })
+    }
+    async fn disk_group_drain(&self, disk_group: DiskGroupId, request: DiskGroupDrain) -> ApiResult<Maintenance> {
+        let now = self.disk_group_drain_show(disk_group).await?;
+        let mode = request.drain.then_some(MaintenanceMode::FullEvacuation);
+        if request.dry_run {
+            return Ok(Maintenance { mode, disks: 2, components_left: 2, bytes_left: 3 << 30, ..now });
+        }
+        let mut state = self.0.borrow_mut();
+        state.groups.iter_mut().filter(|g| g.id == disk_group).for_each(|g| g.draining = request.drain);
+        let state = if request.drain { MaintenanceState::In } else { MaintenanceState::Out };
+        Ok(Maintenance { mode, state, ..now })
+    }
     async fn disk_group_remove(&self, disk_group: DiskGroupId) -> ApiResult<()> {
         let first = self.0.borrow().groups[0].id;
         if disk_group == first {
             return Err(ApiError::refused(format!("disk group {disk_group} holds 2 components"))
-                .remedy("Delete the disks that use it first"));
+                .remedy(format!("Move them away first: `cairn disk-group drain {disk_group} --wait`")));
         }
         self.disk_group_show(disk_group).await?;
         self.0.borrow_mut().groups.retain(|g| g.id != disk_group);

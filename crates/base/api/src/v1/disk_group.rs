@@ -72,6 +72,9 @@ pub struct DiskGroup {
     pub host_name: String,
     /// Whether it can be used.
     pub state: DiskGroupState,
+    /// It is being emptied, or is empty because of that: it is given nothing new.
+    #[serde(default)]
+    pub draining: bool,
     /// Why not, when it cannot; what is wrong with it, when it can all the same.
     #[serde(default)]
     pub reason: Option<String>,
@@ -120,3 +123,19 @@ pub struct DiskGroupCreate {
 }
 
 impl crate::Request for DiskGroupCreate {}
+
+/// Empties a disk group, or takes it into use again.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskGroupDrain {
+    /// True to empty it, false to take it into use again.
+    pub drain: bool,
+    /// Only tell what would come of it.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Begin although something cannot be moved: what can be is, the rest stays.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl crate::Request for DiskGroupDrain {}

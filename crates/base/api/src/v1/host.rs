@@ -73,11 +73,15 @@ pub enum MaintenanceState {
     In,
 }
 
-/// Maintenance of a host: what stands, or what would come of entering it.
+/// Maintenance of a host, or the emptying of a disk group: what stands, or what would come of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Maintenance {
     /// The host's name.
     pub host: String,
+    /// The disk group that is emptied; none: it is about the whole host.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub disk_group: Option<DiskGroupId>,
     /// How far it is; of a preview: as it is now.
     pub state: MaintenanceState,
     /// The mode that holds, or that was asked about.

@@ -1,6 +1,6 @@
 //! Stories of moves: a host is emptied while its disks are in use, and everything that can fail does.
 
-use cairn_api::v1::{HostMaintenance, MaintenanceState};
+use cairn_api::v1::{DiskGroupDrain, HostMaintenance, MaintenanceState};
 use cairn_types::{ComponentState, MaintenanceMode};
 
 use super::{Scenario, Stage};
@@ -11,7 +11,15 @@ const EMPTIED_WITHIN_MS: u64 = 60_000;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    let busy = |hosts| Shape::plain(hosts).read_everywhere();
+    [hosts(), groups_and_refusals()].into_iter().flatten().collect()
+}
+
+fn busy(hosts: usize) -> Shape {
+    Shape::plain(hosts).read_everywhere()
+}
+
+/// A host is emptied.
+fn hosts() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "26. a host is emptied and switched off",
@@ -57,6 +65,21 @@ pub fn all() -> Vec<Scenario> {
             ),
             (busy(4), 4),
             outlives_a_reboot,
+        ),
+    ]
+}
+
+/// A disk group is emptied; what comes of moves, and what cannot be moved.
+fn groups_and_refusals() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "26. a disk group is emptied, and then its devices go",
+            (
+                "nothing of the disk is left there: nobody misses the devices, and guests go on",
+                "the disk group of a copy, the owner's or the other, is emptied under load; its capacity devices are gone at once",
+            ),
+            (busy(4), 4),
+            group_emptied,
         ),
         Scenario::new(
             "26. a disk whose components have all moved",
@@ -227,6 +250,41 @@ async fn outlives_a_reboot(stage: Stage) -> Result<(), String> {
     }
     stage.cluster.delete_disk(asked, "made-meanwhile").await.map_err(|error| error.to_string())?;
     stage.cluster.maintenance(host, HostMaintenance::default()).await?;
+    stage.rest(false).await
+}
+
+async fn group_emptied(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    stage.attach(copies[0]).await?;
+    let host = copies[stage.below(2) as usize];
+    let group = stage.cluster.group_id(host, 0).ok_or("its disk group is closed")?;
+    let begin = DiskGroupDrain { drain: true, ..DiskGroupDrain::default() };
+    stage.cluster.drain(group, begin.clone()).await?;
+    let mut left = u32::MAX;
+    for _ in 0..EMPTIED_WITHIN_MS / 250 {
+        // It is asked for once more: that changes nothing.
+        left = stage.cluster.drain(group, begin.clone()).await?.components_left;
+        if left == 0 {
+            break;
+        }
+        stage.ms(250).await;
+    }
+    if left > 0 || stage.hosts_of(0).await?.contains(&host) {
+        return Err(format!("the disk group of h{host} holds {left} components"));
+    }
+    let before = stage.config(0).await?;
+    stage.lose_capacity(host);
+    stage.ms(11_000).await;
+    stage.goes_on(5, 1000).await?;
+    let after = stage.config(0).await?;
+    if before.members != after.members {
+        return Err(format!("the disk missed what was not there: {:?}", after.members));
+    }
+    stage.capacity(host).for_each(|disk| disk.bring_back());
+    stage.host(host).restart();
+    stage.ms(2000).await;
+    stage.cluster.drain(group, DiskGroupDrain::default()).await?;
     stage.rest(false).await
 }
 

@@ -41,7 +41,7 @@ impl<E: Env> Node<E> {
     async fn forget_empty(&self, disk_group: DiskGroupId, components: u32) -> ApiResult<()> {
         if components > 0 {
             return Err(ApiError::refused(format!("disk group {disk_group} holds {components} components"))
-                .remedy("Delete the disks that use it first: moving components away is not in this release"));
+                .remedy(format!("Move them away first: `cairn disk-group drain {disk_group} --wait`")));
         }
         let gone = self.inner.registry.remove::<DiskGroupEntry>(&disk_group).await;
         gone.map(drop).map_err(crate::manage::directory_error)

@@ -193,13 +193,17 @@ impl<E: Env> Node<E> {
         let summary = self.summary(&self.picture(), object, &entry, config.clone().map(|c| (c, status)));
         let rules = config.as_ref().map(|c| v1::PolicyRules::from(&c.policy)).unwrap_or_default();
         let components = config.as_ref().map(|c| self.components(c, status)).unwrap_or_default();
+        let allocated_bytes = match &config {
+            Some(config) => self.allocated_bytes(config).await,
+            None => None,
+        };
         Ok(v1::Disk {
             nbd_uris: self.nbd_uris(&summary.name, status.map(|s| s.epoch.host)),
             notes: Vec::new(),
             sessions: self.sessions(Some(object)).await.sessions,
             summary,
             rules,
-            allocated_bytes: None,
+            allocated_bytes,
             epoch: status.map(|s| format!("{}/{}/{}", s.epoch.number, s.epoch.host, s.epoch.incarnation.0)),
             csn,
             components,

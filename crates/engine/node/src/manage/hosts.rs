@@ -124,6 +124,7 @@ impl<E: Env> Node<E> {
                 host: self.server_of(self.me()),
                 host_name: self.server_name(self.me()),
                 state: if stats.stopped.is_some() { v1::DiskGroupState::Failed } else { v1::DiskGroupState::Mounted },
+                draining: self.is_draining(self.me(), store.disk_group()),
                 reason: stats.stopped.clone().or_else(|| store.log_damage()),
                 cache: Some(device(0, &stats.cache)),
                 devices: stats.capacity.iter().enumerate().map(|(n, d)| device(n + 1, d)).collect(),
@@ -144,6 +145,7 @@ impl<E: Env> Node<E> {
             host: self.server_of(host),
             host_name: self.server_name(host),
             state,
+            draining: self.is_draining(host, id),
             reason: Some(reason),
             cache: None,
             devices: Vec::new(),
@@ -199,7 +201,10 @@ impl<E: Env> Node<E> {
         let group = group.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
         let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
         let host = entry.map_or(group.host, |entry| entry.host);
-        self.on_host(host, HostCommand::RemoveGroup(disk_group)).await.map(drop)
+        self.on_host(host, HostCommand::RemoveGroup(disk_group)).await?;
+        // It is gone: what was wanted of it is, too.
+        let server = self.server_of(host);
+        self.want(server, |intent| intent.draining.retain(|id| *id != disk_group)).await
     }
 }
 

@@ -1,16 +1,16 @@
-//! Maintenance of hosts: the check before, entering, leaving, how far it is.
+//! Emptying hosts and disk groups: the check before, beginning, leaving off, how far it is.
 //!
-//! Promises    a host is not entered that cannot be emptied as asked, nor one whose absence ends a disk's service, unless forced
+//! Promises    nothing is begun that cannot be ended as asked, nor a maintenance that ends a disk's service, unless forced
 //!             what administrators want is in the directory: it outlives the host's reboot, and any other host's death
 //! Not here    which components go, and where (`placement`); moving them (`object`)
 
 use std::collections::BTreeMap;
 
 use cairn_api::{ApiError, ApiResult, v1};
-use cairn_directory::HostIntent;
+use cairn_directory::{DiskGroupEntry, HostIntent};
 use cairn_env::Env;
-use cairn_placement::MaintenancePreview;
-use cairn_types::{ComponentId, Feature, HostId, MaintenanceMode, ObjectId};
+use cairn_placement::{Leaving, MaintenancePreview};
+use cairn_types::{BLOCK_BYTES, ComponentId, DiskGroupId, Feature, HostId, MaintenanceMode, ObjectConfig, ObjectId};
 use cairn_wire::{HostAnswer, HostCommand, ObjectStatus};
 use futures::future::join_all;
 
@@ -21,11 +21,22 @@ const DISKS_TOGETHER: usize = 8;
 /// Disks that a refusal names.
 const NAMED_MAX: usize = 3;
 
+/// What a preview is of.
+struct About {
+    server: HostId,
+    /// Of this disk group; of the whole server where none is named.
+    disk_group: Option<DiskGroupId>,
+    /// What stands now.
+    stands: Option<MaintenanceMode>,
+    /// What is asked about.
+    mode: Option<MaintenanceMode>,
+}
+
 impl<E: Env> Node<E> {
     pub(crate) async fn host_maintenance_show(&self, host: String) -> ApiResult<v1::Maintenance> {
         let server = self.find_host(&host)?;
         let mode = self.intent_for(server).maintenance();
-        Ok(self.maintenance_of(server, mode, mode).await)
+        Ok(self.preview(About { server, disk_group: None, stands: mode, mode }).await)
     }
 
     pub(crate) async fn host_maintenance(
@@ -34,54 +45,117 @@ impl<E: Env> Node<E> {
         request: v1::HostMaintenance,
     ) -> ApiResult<v1::Maintenance> {
         let server = self.find_host(&host)?;
+        let stands = self.intent_for(server).maintenance();
         if !request.enter {
             if request.mode.is_some() || request.force {
                 return Err(ApiError::invalid("a mode and force are of entering maintenance"));
             }
             if !request.dry_run {
-                self.want_maintenance(server, None).await?;
+                self.want(server, |intent| (intent.maintenance, intent.mode) = (false, None)).await?;
             }
-            let stands = self.intent_for(server).maintenance().filter(|_| request.dry_run);
-            return Ok(self.maintenance_of(server, stands, None).await);
+            let stands = stands.filter(|_| request.dry_run);
+            return Ok(self.preview(About { server, disk_group: None, stands, mode: None }).await);
         }
-        if !self.level().has(Feature::Moves) {
-            return Err(ApiError::refused("maintenance needs an upgrade that is finished").remedy(
-                "`cairn cluster upgrade status` tells what is missing, `cairn cluster upgrade finish` ends it",
-            ));
-        }
-        let mode = request.mode.unwrap_or_default();
-        let preview = self.maintenance_of(server, self.intent_for(server).maintenance(), Some(mode)).await;
+        self.can_move()?;
+        let mode = Some(request.mode.unwrap_or_default());
+        let preview = self.preview(About { server, disk_group: None, stands, mode }).await;
         if request.dry_run {
             return Ok(preview);
         }
         if !request.force {
-            refuse(&preview, mode)?;
+            refuse(&preview)?;
         }
-        self.want_maintenance(server, Some(mode)).await?;
-        Ok(v1::Maintenance { state: state_of(Some(mode), preview.components_left), ..preview })
+        self.want(server, |intent| (intent.maintenance, intent.mode) = (true, mode)).await?;
+        Ok(v1::Maintenance { state: state_of(mode, preview.components_left), ..preview })
     }
 
-    async fn want_maintenance(&self, server: HostId, mode: Option<MaintenanceMode>) -> ApiResult<()> {
-        let want = HostIntent { maintenance: mode.is_some(), mode };
+    pub(crate) async fn disk_group_drain_show(&self, disk_group: DiskGroupId) -> ApiResult<v1::Maintenance> {
+        let server = self.server_with(disk_group)?;
+        let mode = self.is_draining(server, disk_group).then_some(MaintenanceMode::FullEvacuation);
+        Ok(self.preview(About { server, disk_group: Some(disk_group), stands: mode, mode }).await)
+    }
+
+    pub(crate) async fn disk_group_drain(
+        &self,
+        disk_group: DiskGroupId,
+        request: v1::DiskGroupDrain,
+    ) -> ApiResult<v1::Maintenance> {
+        let server = self.server_with(disk_group)?;
+        let all = Some(MaintenanceMode::FullEvacuation);
+        let stands = all.filter(|_| self.is_draining(server, disk_group));
+        let about = |stands, mode| About { server, disk_group: Some(disk_group), stands, mode };
+        if !request.drain {
+            if request.force {
+                return Err(ApiError::invalid("force is of emptying a disk group"));
+            }
+            if !request.dry_run {
+                self.want(server, |intent| intent.draining.retain(|id| *id != disk_group)).await?;
+            }
+            return Ok(self.preview(about(stands.filter(|_| request.dry_run), None)).await);
+        }
+        self.can_move()?;
+        let preview = self.preview(about(stands, all)).await;
+        if request.dry_run {
+            return Ok(preview);
+        }
+        if !request.force {
+            refuse(&preview)?;
+        }
+        let add = |intent: &mut HostIntent| {
+            if !intent.draining.contains(&disk_group) {
+                intent.draining.push(disk_group);
+            }
+        };
+        self.want(server, add).await?;
+        Ok(v1::Maintenance { state: state_of(all, preview.components_left), ..preview })
+    }
+
+    /// Whether administrators want the disk group to be emptied.
+    pub(crate) fn is_draining(&self, host: HostId, disk_group: DiskGroupId) -> bool {
+        self.intent_for(host).draining.contains(&disk_group)
+    }
+
+    fn server_with(&self, disk_group: DiskGroupId) -> ApiResult<HostId> {
+        let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
+        let entry = entry.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
+        Ok(self.server_of(entry.host))
+    }
+
+    fn can_move(&self) -> ApiResult<()> {
+        match self.level().has(Feature::Moves) {
+            true => Ok(()),
+            false => Err(ApiError::refused("moving components needs an upgrade that is finished").remedy(
+                "`cairn cluster upgrade status` tells what is missing, `cairn cluster upgrade finish` ends it",
+            )),
+        }
+    }
+
+    /// Changes what administrators want of a server.
+    pub(crate) async fn want(&self, server: HostId, mut change: impl FnMut(&mut HostIntent) + Send) -> ApiResult<()> {
         let update = self.inner.registry.update::<HostIntent>(&server, |known| {
-            Ok((known.cloned().unwrap_or_default() != want).then(|| want.clone()))
+            let mut want = known.cloned().unwrap_or_default();
+            change(&mut want);
+            Ok((known.cloned().unwrap_or_default() != want).then_some(want))
         });
         update.await.map(drop).map_err(directory_error)
     }
 
-    /// What maintenance in this mode asks for, as the cluster is now, where another one stands.
-    async fn maintenance_of(
-        &self,
-        server: HostId,
-        stands: Option<MaintenanceMode>,
-        mode: Option<MaintenanceMode>,
-    ) -> v1::Maintenance {
+    /// What that asks for, as the cluster is now.
+    async fn preview(&self, about: About) -> v1::Maintenance {
+        let About { server, disk_group, stands, mode } = about;
         let shards = self.shards_of(server);
         let mut picture = self.picture();
         for host in picture.hosts.iter_mut().filter(|host| shards.contains(&host.host)) {
-            host.maintenance = mode;
+            match disk_group {
+                None => host.maintenance = mode,
+                Some(id) => {
+                    let groups = host.disk_groups.iter_mut().filter(|group| group.disk_group == id);
+                    groups.for_each(|group| group.draining = mode.is_some());
+                }
+            }
         }
-        let mut preview = MaintenancePreview::new(picture, &shards);
+        let leaving = disk_group.map_or_else(|| Leaving::Hosts(shards.clone()), Leaving::DiskGroup);
+        let mut preview = MaintenancePreview::new(picture, leaving);
         let owned = self.owned_everywhere().await;
         for (n, (object, entry)) in self.catalogue().into_iter().enumerate() {
             if n % DISKS_TOGETHER == DISKS_TOGETHER - 1 {
@@ -97,6 +171,7 @@ impl<E: Env> Node<E> {
         let (bytes_left, eta_s) = self.left_to_move(&shards, &preview.components, &owned).await;
         v1::Maintenance {
             host: self.host_name(server),
+            disk_group,
             state: state_of(stands, components_left),
             mode,
             disks: preview.disks,
@@ -116,15 +191,7 @@ impl<E: Env> Node<E> {
         components: &[ComponentId],
         owned: &BTreeMap<ObjectId, ObjectStatus>,
     ) -> (u64, Option<u64>) {
-        let usage = join_all(shards.iter().map(|shard| self.on_host(*shard, HostCommand::Usage))).await;
-        let held: BTreeMap<ComponentId, u64> = usage
-            .into_iter()
-            .filter_map(|answer| match answer {
-                Ok(HostAnswer::Usage(held)) => Some(held),
-                _ => None,
-            })
-            .flatten()
-            .collect();
+        let (held, _) = self.usage_of(shards, None).await;
         let mut left: u64 = components.iter().filter_map(|component| held.get(component)).sum();
         let mut rate_per_s = 0;
         for status in owned.values() {
@@ -139,12 +206,41 @@ impl<E: Env> Node<E> {
         (left, (rate_per_s > 0).then(|| left.div_ceil(rate_per_s)))
     }
 
+    /// Bytes that a disk takes, all copies together; none where a host with a copy does not say.
+    pub(crate) async fn allocated_bytes(&self, config: &ObjectConfig) -> Option<u64> {
+        let mut hosts: Vec<HostId> = config.members.iter().filter(|m| m.set().is_some()).map(|m| m.host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let (held, all_answered) = self.usage_of(&hosts, Some(config.object)).await;
+        all_answered.then(|| held.values().sum())
+    }
+
+    /// Bytes that components of these hosts hold, and whether all of the hosts said so.
+    async fn usage_of(&self, hosts: &[HostId], only: Option<ObjectId>) -> (BTreeMap<ComponentId, u64>, bool) {
+        // Hosts of earlier releases do not know the question.
+        if !self.level().has(Feature::Moves) {
+            return (BTreeMap::new(), false);
+        }
+        let answers = join_all(hosts.iter().map(|host| self.on_host(*host, HostCommand::Usage { only }))).await;
+        let (mut held, mut all) = (BTreeMap::new(), true);
+        for answer in answers {
+            match answer {
+                Ok(HostAnswer::Usage(told)) => held.extend(told),
+                _ => all = false,
+            }
+        }
+        (held, all)
+    }
+
     /// What the components of this host hold.
-    pub(crate) fn usage_here(&self) -> Vec<(ComponentId, u64)> {
+    pub(crate) fn usage_here(&self, only: Option<ObjectId>) -> Vec<(ComponentId, u64)> {
         let stores = self.inner.seats.stores();
-        let all = stores.iter().flat_map(|store| store.group().components());
-        let block = u64::from(cairn_types::BLOCK_BYTES);
-        all.filter(|c| c.size_blocks > 0).map(|c| (c.id, c.allocated_blocks * block)).collect()
+        let components = |store: &crate::adapter::GroupStore<E>| match only {
+            Some(object) => store.group().components_of(object),
+            None => store.group().components(),
+        };
+        let all = stores.iter().flat_map(components);
+        all.filter(|c| c.size_blocks > 0).map(|c| (c.id, c.allocated_blocks * u64::from(BLOCK_BYTES))).collect()
     }
 }
 
@@ -156,22 +252,24 @@ fn state_of(stands: Option<MaintenanceMode>, components_left: u32) -> v1::Mainte
     }
 }
 
-/// Refuses what would leave the host half emptied, or a disk without service.
-fn refuse(preview: &v1::Maintenance, mode: MaintenanceMode) -> ApiResult<()> {
-    let host = &preview.host;
+/// Refuses what would leave something half emptied, or a disk without service.
+fn refuse(preview: &v1::Maintenance) -> ApiResult<()> {
     let some = |all: &[String]| {
         let more = all.len().saturating_sub(NAMED_MAX);
         let named = all[..all.len() - more].join("; ");
         if more == 0 { named } else { format!("{named}; and {more} more") }
     };
+    let host = &preview.host;
+    let what =
+        preview.disk_group.map_or_else(|| format!("host {host}"), |id| format!("disk group {id} of host {host}"));
     if !preview.obstacles.is_empty() {
-        let text = format!("host {host} cannot be emptied ({}): {}", mode.name(), some(&preview.obstacles));
+        let text = format!("{what} cannot be emptied as asked: {}", some(&preview.obstacles));
         return Err(ApiError::refused(text).remedy(
             "Add a host or capacity, choose another mode, or use --force: what can be moved is, the rest stays",
         ));
     }
     if !preview.inaccessible.is_empty() {
-        let text = format!("while host {host} is away these disks are not served: {}", some(&preview.inaccessible));
+        let text = format!("while {what} is away these disks are not served: {}", some(&preview.inaccessible));
         return Err(ApiError::refused(text)
             .remedy("Use --mode ensure-accessibility, which moves them, wait until they are healthy, or use --force"));
     }

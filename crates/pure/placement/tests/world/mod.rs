@@ -21,6 +21,7 @@ pub fn host(n: u128, groups: &[&[u64]]) -> HostPicture {
             .map(|(i, devices)| DiskGroupPicture {
                 disk_group: DiskGroupId(n * 10 + i as u128),
                 up: true,
+                draining: false,
                 devices: devices
                     .iter()
                     .map(|&free_bytes| DeviceRoom { free_bytes, total_bytes: free_bytes, growth_bytes: 0 })

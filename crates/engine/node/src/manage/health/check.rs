@@ -4,7 +4,7 @@
 
 use cairn_api::v1::{self, Severity};
 use cairn_directory::MemberHealth;
-use cairn_types::MaintenanceMode;
+use cairn_types::{DiskGroupId, MaintenanceMode};
 
 use crate::picture::Promised;
 
@@ -60,6 +60,8 @@ pub(crate) struct HostSeen {
     pub(crate) up: bool,
     /// The maintenance that it is in, or on its way to.
     pub(crate) maintenance: Option<MaintenanceMode>,
+    /// Disk groups of it that are being emptied.
+    pub(crate) draining: Vec<DiskGroupId>,
 }
 
 /// The clock of the day of a host.

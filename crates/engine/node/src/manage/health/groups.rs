@@ -141,6 +141,7 @@ mod tests {
             host: HostId(n),
             host_name: format!("h{n}"),
             state,
+            draining: false,
             reason: (state != DiskGroupState::Mounted).then(|| "for a reason".into()),
             cache: None,
             devices: devices.iter().map(device).collect(),

@@ -16,7 +16,7 @@ pub(crate) const HOSTS_UP: Check = Check {
 pub(crate) const MAINTENANCE: Check = Check {
     name: "maintenance",
     looks_at: "what administrators want of every host",
-    finds: "each host that is in maintenance, or on its way there: a warning",
+    finds: "each host that is in maintenance, or on its way there, and each disk group that is being emptied: a warning",
     look: look_at_maintenance,
 };
 
@@ -29,7 +29,18 @@ fn look_at_maintenance(picture: &Picture) -> Looked {
             format!("when the work is done: `cairn host maintenance leave {}`", host.name),
         )
     });
-    Looked { well: "no host is in maintenance".into(), findings: found.collect() }
+    let groups = picture.hosts.iter().flat_map(|host| host.draining.iter().map(move |id| (host, id)));
+    let drained = groups.map(|(host, id)| {
+        finding(
+            Severity::Warning,
+            format!("disk group {id} of host {} is being emptied", host.name),
+            "it is given nothing new, and what is moved away from it takes space elsewhere",
+            format!(
+                "remove it when it is empty (`cairn disk-group remove {id}`), or `cairn disk-group drain {id} --stop`"
+            ),
+        )
+    });
+    Looked { well: "all hosts and disk groups are in use".into(), findings: found.chain(drained).collect() }
 }
 
 fn look(picture: &Picture) -> Looked {
@@ -51,7 +62,7 @@ mod tests {
 
     #[test]
     fn each_host_that_is_down_is_named() {
-        let host = |name: &str, up| HostSeen { name: name.into(), up, maintenance: None };
+        let host = |name: &str, up| HostSeen { name: name.into(), up, ..HostSeen::default() };
         let picture =
             Picture { hosts: vec![host("a", false), host("b", true), host("c", false)], ..Default::default() };
         assert_eq!(causes(&HOSTS_UP, &picture), ["host a does not answer", "host c does not answer"]);
@@ -59,9 +70,12 @@ mod tests {
 
     #[test]
     fn each_host_in_maintenance_is_named_with_its_mode() {
-        let host = |name: &str, maintenance| HostSeen { name: name.into(), up: true, maintenance };
-        let hosts = vec![host("a", None), host("b", Some(cairn_types::MaintenanceMode::FullEvacuation))];
+        let host =
+            |name: &str, maintenance| HostSeen { name: name.into(), up: true, maintenance, draining: Vec::new() };
+        let mut hosts = vec![host("a", None), host("b", Some(cairn_types::MaintenanceMode::FullEvacuation))];
+        hosts[0].draining.push(cairn_types::DiskGroupId(7));
         let picture = Picture { hosts, ..Default::default() };
-        assert_eq!(causes(&MAINTENANCE, &picture), ["host b is in maintenance (full-evacuation)"]);
+        let drained = format!("disk group {} of host a is being emptied", cairn_types::DiskGroupId(7));
+        assert_eq!(causes(&MAINTENANCE, &picture), ["host b is in maintenance (full-evacuation)", &drained]);
     }
 }

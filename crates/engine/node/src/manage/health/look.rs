@@ -19,8 +19,9 @@ impl<E: Env> Node<E> {
     async fn picture_of_health(&self) -> Picture {
         let (directory, groups, disks) = join3(self.directory_seen(), self.disk_group_list(), self.disks_seen()).await;
         let host = |host: v1::Host| {
-            let maintenance = self.intent_for(host.id).maintenance();
-            HostSeen { name: host.name, up: host.up, maintenance }
+            let intent = self.intent_for(host.id);
+            let maintenance = intent.maintenance();
+            HostSeen { name: host.name, up: host.up, maintenance, draining: intent.draining }
         };
         Picture {
             hosts: self.hosts().into_iter().map(host).collect(),

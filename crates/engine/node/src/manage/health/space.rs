@@ -98,6 +98,7 @@ mod tests {
             host: HostId(n),
             host_name: format!("h{n}"),
             state,
+            draining: false,
             reason: None,
             cache: None,
             devices: Vec::new(),
