@@ -9,7 +9,7 @@ use cairn_directory::{HostEntry, HostIntent};
 use cairn_env::Env;
 use cairn_object::{LocalStore, MemberChange, NextMove, Placer};
 use cairn_placement::{ClusterPicture, DiskGroupPicture, HostPicture, MoveStep};
-use cairn_types::{ComponentId, Layout, Member, ObjectConfig, Time, format_bytes};
+use cairn_types::{ComponentId, HostId, Layout, Member, ObjectConfig, Time, format_bytes};
 use cairn_wire::DiskGroupSummary;
 
 use crate::{
@@ -80,7 +80,7 @@ impl<E: Env> Node<E> {
         let inner = &self.inner;
         let peers = inner.leases.peers();
         let hosts = inner.copy.borrow().list::<HostEntry>();
-        let picture = |(host, entry): (cairn_types::HostId, HostEntry)| {
+        let picture = |(host, entry): (HostId, HostEntry)| {
             let own: Vec<DiskGroupSummary>;
             let told = if host == self.me() {
                 own = inner.seats.stores().iter().map(LocalStore::summary).collect();
@@ -103,15 +103,20 @@ impl<E: Env> Node<E> {
         picture
     }
 
-    /// Whether anything is being emptied.
-    pub(crate) fn anything_leaves(&self) -> bool {
-        self.inner.intents.borrow().iter().any(|(_, intent)| intent.maintenance || !intent.draining.is_empty())
-    }
-
-    /// Whether a disk has something to be moved, or a move to be ended.
-    pub(crate) fn has_moves(&self, config: &ObjectConfig) -> bool {
-        !config.twins().is_empty()
-            || self.anything_leaves() && !cairn_placement::unwanted(&self.picture(), config).is_empty()
+    /// What of a disk is to be moved, with the picture that says so; none where nothing is, and no move is under way. Most disks have
+    /// nothing at a host that is being emptied: they cost no picture.
+    pub(crate) fn moves_of(&self, config: &ObjectConfig) -> Option<(ClusterPicture, Vec<ComponentId>)> {
+        let at = |m: &Member, server: &HostId, intent: &HostIntent| {
+            intent.draining.contains(&m.disk_group) || intent.maintenance && self.server_of(m.host) == *server
+        };
+        let leaves = |m: &Member| self.inner.intents.borrow().iter().any(|(server, intent)| at(m, server, intent));
+        let twins = !config.twins().is_empty();
+        if !twins && !config.members.iter().any(leaves) {
+            return None;
+        }
+        let picture = self.picture();
+        let unwanted = cairn_placement::unwanted(&picture, config);
+        (twins || !unwanted.is_empty()).then_some((picture, unwanted))
     }
 
     /// What disks may become on the disk groups that work.
@@ -202,20 +207,25 @@ impl<E: Env> Placer for NodePlacer<E> {
 
     fn next_move(&self, config: &ObjectConfig, may_begin: bool) -> NextMove {
         let Ok(node) = self.node() else { return NextMove::Nothing };
-        if !node.has_moves(config) {
-            return NextMove::Nothing;
+        let Some((picture, mut unwanted)) = node.moves_of(config) else { return NextMove::Nothing };
+        let Some(step) = cairn_placement::next_move(config, &unwanted) else { return NextMove::Waits };
+        let begins = step == MoveStep::Begin;
+        if begins {
+            if !may_begin {
+                return NextMove::Waits;
+            }
+            // Few are tried at a time, and each has its turn.
+            let turn = node.inner.env.random_u64() % unwanted.len() as u64;
+            unwanted.rotate_left(turn as usize);
         }
-        let picture = node.picture();
         let mut ids = || node.draw_component();
-        let (changed, begins) = match cairn_placement::next_move(config, &cairn_placement::unwanted(&picture, config)) {
-            None => return NextMove::Waits,
-            Some(MoveStep::Begin(_)) if !may_begin => return NextMove::Waits,
-            Some(MoveStep::Begin(member)) => (cairn_placement::relocate(&picture, config, member, &mut ids), true),
-            Some(MoveStep::End(member)) => (cairn_placement::release(&picture, config, member, &mut ids), false),
-        };
-        let Ok(change) = changed else { return NextMove::Waits };
-        let change = node.member_change(config, config.size_bytes, change);
-        if begins { NextMove::Begin(change) } else { NextMove::End(change) }
+        match cairn_placement::carry_out(&picture, config, (step, &unwanted), &mut ids) {
+            Err(_) => NextMove::Waits,
+            Ok(change) => {
+                let change = node.member_change(config, config.size_bytes, change);
+                if begins { NextMove::Begin(change) } else { NextMove::End(change) }
+            }
+        }
     }
 
     fn many_hosts_gone(&self) -> bool {

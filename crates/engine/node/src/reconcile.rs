@@ -159,7 +159,7 @@ impl<E: Env> Node<E> {
             || lost()
             || forgets()
             || own.config.members.iter().any(|m| inner.objects.is_long_away(m.seat()))
-            || self.has_moves(&own.config)
+            || self.moves_of(&own.config).is_some()
     }
 
     /// Whether the seat was found to be current since a peer last came or went.

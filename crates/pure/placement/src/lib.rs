@@ -27,7 +27,7 @@ mod what_if;
 pub use ballot::SEATS_VOTING_MAX;
 pub use compliance::compliance;
 pub use maintenance::{Leaving, MaintenancePreview};
-pub use moves::{MoveStep, next_move, relocate, unwanted};
+pub use moves::{MoveStep, carry_out, next_move, relocate, unwanted};
 pub use picture::{ClusterPicture, DiskGroupPicture, FaultDomain, HostPicture};
 pub use record::check_record;
 pub use refusal::{Refusal, RefusalKind};

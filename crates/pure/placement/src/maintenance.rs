@@ -10,9 +10,8 @@ use cairn_types::{ComponentId, ComponentState, DiskGroupId, HostId, Member, Obje
 use cairn_votes::{accessible, redundancy};
 
 use crate::{
-    moves::{MoveStep, next_move, relocate, unwanted},
+    moves::{MoveStep, carry_out, next_move, unwanted},
     picture::ClusterPicture,
-    verbs::release,
 };
 
 /// Moves of one disk that are looked ahead, at most: as many as a disk has members.
@@ -99,11 +98,7 @@ impl MaintenancePreview {
                 next_id += 1;
                 ComponentId(next_id)
             };
-            let change = match step {
-                MoveStep::Begin(member) => relocate(&self.picture, &now, member, &mut ids),
-                MoveStep::End(member) => release(&self.picture, &now, member, &mut ids),
-            };
-            match change {
+            match carry_out(&self.picture, &now, (step, &leaving), &mut ids) {
                 Ok(change) => {
                     let added: Vec<Member> =
                         change.members.iter().filter(|m| change.added.contains(&m.component)).copied().collect();

@@ -19,15 +19,18 @@ use crate::{
     record::check_record,
     refusal::Refusal,
     task::Task,
-    verbs::{Change, change, known, replace},
+    verbs::{Change, change, known, release, replace},
 };
+
+/// Components that are tried before a move waits, at most: each is a search through the cluster, some 100 microseconds.
+const TRIED_MAX: usize = 8;
 
 /// The next step of a disk's moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoveStep {
-    /// Give this one a twin, or another place at once where it is a witness: [`relocate`].
-    Begin(ComponentId),
-    /// Let this one go, its twin holds what it holds: [`crate::release`].
+    /// Give one of those that are to go a twin, or another place at once where it is a witness: [`relocate`].
+    Begin,
+    /// Let this one go, its twin holds what it holds: [`release`].
     End(ComponentId),
 }
 
@@ -39,9 +42,8 @@ pub fn next_move(config: &ObjectConfig, unwanted: &[ComponentId]) -> Option<Move
     let pairs = config.twins();
     for [old, twin] in &pairs {
         match (old.state, twin.state) {
-            (ComponentState::Degraded, _) => return Some(MoveStep::End(old.component)),
+            (ComponentState::Degraded, _) | (_, ComponentState::Active) => return Some(MoveStep::End(old.component)),
             (_, ComponentState::Degraded) => return Some(MoveStep::End(twin.component)),
-            (ComponentState::Active, ComponentState::Active) => return Some(MoveStep::End(old.component)),
             (ComponentState::Active, ComponentState::Resyncing { .. }) if Canary::UnwantedIsSource.sings() => {
                 return Some(MoveStep::End(old.component));
             }
@@ -52,7 +54,28 @@ pub fn next_move(config: &ObjectConfig, unwanted: &[ComponentId]) -> Option<Move
         }
     }
     let whole = pairs.is_empty() && config.members.iter().all(|m| m.state.in_sync());
-    unwanted.first().copied().filter(|_| whole).map(MoveStep::Begin)
+    (whole && !unwanted.is_empty()).then_some(MoveStep::Begin)
+}
+
+/// The change that a step comes to. Of those that are to go, the first that has a place elsewhere: one without keeps no other from it.
+///
+/// # Errors
+/// A refusal with cause and remedy, of the first.
+pub fn carry_out(
+    picture: &ClusterPicture,
+    config: &ObjectConfig,
+    (step, unwanted): (MoveStep, &[ComponentId]),
+    ids: &mut dyn FnMut() -> ComponentId,
+) -> Result<Change, Refusal> {
+    let leaving = match step {
+        MoveStep::End(component) => return release(picture, config, component, ids),
+        MoveStep::Begin => unwanted,
+    };
+    let (first, others) = leaving.split_first().expect("a move begins where something is to go");
+    relocate(picture, config, *first, ids).or_else(|why| {
+        let mut tried = others.iter().take(TRIED_MAX - 1);
+        tried.find_map(|component| relocate(picture, config, *component, ids).ok()).ok_or(why)
+    })
 }
 
 /// Members that are to go elsewhere, as their hosts or disk groups are being emptied.

@@ -81,7 +81,8 @@ pub fn decided_in_sync(record: &SeatRecord, component: ComponentId) -> OpId {
 ///
 /// An owner names a component in sync until it learns better. So a record that is accepted says what a component has only where the owner
 /// has judged what the component came back with, and used it since. Until then what counts is the record that was found when the disk
-/// group was opened: it stands in the same log as what the component holds.
+/// group was opened: it stands in the same log as what the component holds. Not so where a record was told to a copy of an earlier time and
+/// the host starts again before its owner judged that (`docs/fault-model.md`).
 #[derive(Debug, Clone, Default)]
 pub struct Vouched {
     /// Of components whose record changed since.

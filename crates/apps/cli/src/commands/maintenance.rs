@@ -22,10 +22,10 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
                 return output::show(context.format, &entered, preview);
             }
             if wait {
-                until_in(entered, async || context.client.host_maintenance_show(host.clone()).await).await?
-            } else {
-                entered
+                let now = until_in(entered, async || context.client.host_maintenance_show(host.clone()).await).await?;
+                return output::show(context.format, &now, show).and_then(|()| judge(&now));
             }
+            entered
         }
         Verb::Leave { host } => context.client.host_maintenance(host, &HostMaintenance::default()).await?,
     };
@@ -34,14 +34,27 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
 
 /// Empties a disk group, or stops that.
 pub async fn drain(context: &Context, id: DiskGroupId, request: &DiskGroupDrain, wait: bool) -> Result<(), Fail> {
-    let mut answer = context.client.disk_group_drain(id, request).await?;
+    let answer = context.client.disk_group_drain(id, request).await?;
     if request.dry_run {
         return output::show(context.format, &answer, preview);
     }
     if wait {
-        answer = until_in(answer, async || context.client.disk_group_drain_show(id).await).await?;
+        let now = until_in(answer, async || context.client.disk_group_drain_show(id).await).await?;
+        return output::show(context.format, &now, show).and_then(|()| judge(&now));
     }
     output::show(context.format, &answer, show)
+}
+
+/// Whoever waits must not go on where something is left.
+fn judge(now: &Maintenance) -> Result<(), Fail> {
+    match now.state {
+        MaintenanceState::In => Ok(()),
+        MaintenanceState::Out => Err(Fail::refused("it was taken into use again meanwhile")),
+        MaintenanceState::Entering => {
+            Err(Fail::refused(format!("{} components are left that cannot be moved now", now.components_left))
+                .remedy("add a host or capacity, or give the command again: what can be moved goes on being moved"))
+        }
+    }
 }
 
 /// Shows meanwhile what is left to move. Whoever interrupts it ends the waiting, not the moves.

@@ -21,7 +21,9 @@ impl<E: Env> Node<E> {
         let host = |host: v1::Host| {
             let intent = self.intent_for(host.id);
             let maintenance = intent.maintenance();
-            HostSeen { name: host.name, up: host.up, maintenance, draining: intent.draining }
+            // What was wanted of a disk group that was removed since is wanted no more.
+            let draining = intent.draining.into_iter().filter(|id| host.disk_groups.contains(id)).collect();
+            HostSeen { name: host.name, up: host.up, maintenance, draining }
         };
         Picture {
             hosts: self.hosts().into_iter().map(host).collect(),
