@@ -1,7 +1,13 @@
-# Sums up the output of `cargo test`: the programs that took longest, then all in one line.
+# Sums up the output of `cargo test`: the programs that took longest, the last words of what failed, then all in one line.
 #
 # Counts the lines "test result: ok. 12 passed; 0 failed; 1 ignored; ...". A program that died of a signal before its
 # line, or a doc test that does not compile, counts as one failure.
+# libtest tells what each test said below "failures:" and "successes:": of the first, the last lines, without the calls of a backtrace.
+/^failures:/ { failing = 1; test = "" }
+/^successes:/ || /^test result: / || /^ *Running / { failing = 0 }
+/^---- .* stdout ----$/ { test = failing ? $2 : ""; if (test) order[++tests] = test }
+failing && test && !/^---- / && NF && !/^ +[0-9]+: / && !/^ +at / && !/^stack backtrace/ && !/^note: / { said[test, ++lines[test]] = $0 }
+
 /^ *Running / { program = $2 == "unittests" ? $4 : $2 " " $3 }
 /^ *Doc-tests / { program = "doc tests of " $2 }
 /^test result: / {
@@ -24,6 +30,11 @@ END {
         delete took[longest]
     }
     if (built) printf "%7d s  building\n", built
+    for (at = 1; at <= tests; at++) {
+        printf "\n---- %s\n", order[at]
+        last = lines[order[at]]
+        for (n = last > 20 ? last - 19 : 1; n <= last; n++) print substr(said[order[at], n], 1, 500)
+    }
     printf "\n%d passed, %d failed", passed, failed
     if (ignored) printf ", %d ignored", ignored
     printf " (%d test programs)\n", programs
