@@ -131,6 +131,13 @@ impl Member {
             Role::Witness => None,
         }
     }
+    /// Which copy of its replica set it is, if it holds data. A member that is being moved and its twin are the same one.
+    pub fn copy(&self) -> Option<u32> {
+        match self.role {
+            Role::Data { copy, .. } => Some(copy),
+            Role::Witness => None,
+        }
+    }
 }
 
 impl ObjectConfig {

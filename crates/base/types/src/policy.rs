@@ -64,6 +64,27 @@ impl Policy {
         u32::from(self.ftt) + 1
     }
 
+    /// Whether a disk in use may go over to this policy from `now`: what says where its addresses lie is fixed when it is made.
+    ///
+    /// # Errors
+    /// With the rule, and what to do.
+    pub fn check_after(&self, now: &Self) -> Result<(), PolicyError> {
+        self.validate()?;
+        let fixed = |rule: &str, from: String, to: String| {
+            Err(PolicyError(format!(
+                "the {rule} of a disk is fixed when it is made: it is {from} and cannot become {to}. Choose a policy with {from}, or make a \
+                 new disk and copy the data"
+            )))
+        };
+        if self.ftm != now.ftm {
+            return fixed("fault tolerance method", format!("{:?}", now.ftm), format!("{:?}", self.ftm));
+        }
+        if self.stripe_width != now.stripe_width {
+            return fixed("stripe width", now.stripe_width.to_string(), self.stripe_width.to_string());
+        }
+        Ok(())
+    }
+
     /// Checks the values against their bounds and against what this release has.
     pub fn validate(&self) -> Result<(), PolicyError> {
         let refuse = |text: String| Err(PolicyError(text));

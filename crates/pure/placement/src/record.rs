@@ -38,8 +38,8 @@ pub fn check_record(policy: &Policy, layout: &Layout, size_bytes: u64) -> Result
              with this policy a disk has at most {} GiB. Make it smaller, or choose a narrower stripe",
             format_bytes(size_bytes),
             layout.stripe_width,
-            layout.copies,
-            replica_sets(layout, size_bytes) * layout.copies,
+            policy.copies(),
+            replica_sets(layout, size_bytes) * policy.copies(),
             format_bytes(most),
             // Rounded down: who asks for what is told here is not refused again.
             (u64::from(largest) * layout.chunk_bytes) >> 30,

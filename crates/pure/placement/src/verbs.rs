@@ -3,7 +3,7 @@
 //! Promises    a change keeps every member that it need not move; ids are drawn only for what is returned
 //! Not here    how an answer is found (task.rs, solve.rs), the votes (ballot.rs)
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_geometry::{check_size, plan_layout_of, replica_sets};
 use cairn_types::{
@@ -85,8 +85,8 @@ pub fn place_near(
 
 /// Finds a place for what `lost` held: on another disk group or host, all constraints kept.
 ///
-/// A copy comes back `Resyncing` from nothing; one that was being moved just goes, as its twin is there. Votes may move between members; a witness moves where the only room
-/// for the copy is in its fault domain.
+/// A copy comes back `Resyncing` from nothing; one that was being moved just goes, as its twin is there, and so does one that the policy
+/// asks for no more. Votes may move between members; a witness moves where the only room for the copy is in its fault domain.
 ///
 /// # Errors
 /// A refusal with cause and remedy. Wait for the picture to change, or for the lost one to come back.
@@ -97,7 +97,7 @@ pub fn replace(
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Change, Refusal> {
     let gone = *known(config, lost)?;
-    if config.twin_of(lost).is_some_and(|twin| twin.state != ComponentState::Degraded) {
+    if config.twin_of(lost).is_some_and(|twin| twin.state != ComponentState::Degraded) || is_spare(config, &gone) {
         return release(picture, config, lost, ids);
     }
     let kept = config.members.iter().filter(|m| m.component != lost);
@@ -108,6 +108,14 @@ pub fn replace(
     };
     let members = task.attempt(task.ftt_of(config), &config.policy, &wants)?;
     Ok(change(config, members, None, ids))
+}
+
+/// Whether as many copies of its set are left without it as the policy asks for.
+fn is_spare(config: &ObjectConfig, member: &Member) -> bool {
+    let Some(set) = member.set() else { return false };
+    let others = config.members.iter().filter(|m| m.component != member.component && m.set() == Some(set));
+    let copies: BTreeSet<u32> = others.filter_map(|m| m.copy()).collect();
+    copies.len() >= config.policy.copies() as usize
 }
 
 /// Ends a move: `component` goes, and its votes with it; witnesses and votes are what the policy asks of those that are left.
@@ -177,20 +185,24 @@ pub fn extend(
     Ok(change(config, members, reduced, ids))
 }
 
-/// The (set, copy) pairs of `sets` that no member holds.
+/// New (set, copy) pairs, so that each of `sets` has `copies`. A disk that had more may lack a number in between: that counts for nothing.
 fn missing_copies(
     sets: std::ops::Range<ReplicaSetIndex>,
     copies: u32,
     members: &[Member],
 ) -> Vec<(ReplicaSetIndex, u32)> {
-    let held: BTreeSet<(ReplicaSetIndex, u32)> = members
-        .iter()
-        .filter_map(|m| match m.role {
-            Role::Data { set, copy } => Some((set, copy)),
-            Role::Witness => None,
-        })
-        .collect();
-    sets.flat_map(|set| (0..copies).map(move |copy| (set, copy))).filter(|want| !held.contains(want)).collect()
+    let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
+    for member in members {
+        if let Role::Data { set, copy } = member.role {
+            held.entry(set).or_default().insert(copy);
+        }
+    }
+    let missing = |set| {
+        let held = held.remove(&set).unwrap_or_default();
+        let free = (0..).filter(|copy| !held.contains(copy)).map(move |copy| (set, copy));
+        free.take((copies as usize).saturating_sub(held.len())).collect::<Vec<_>>()
+    };
+    sets.flat_map(missing).collect()
 }
 
 /// Gives ids to new members, in order of (set, copy), witnesses last; kept ones stay in front.

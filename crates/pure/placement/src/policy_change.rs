@@ -1,0 +1,167 @@
+//! Another policy for a disk in use: what it may change, what the disk then lacks or has too much of, and what that comes to.
+//!
+//! Promises    what goes leaves the policy met: of each replica set as many copies in sync stay as the policy asks for  (I12)
+//!             copies that are lost, away or on hosts that are being emptied go before those that are well
+//!             what is told to be possible is placed, and takes nothing
+//! Not here    adding what is missing (verbs.rs), filling it (engine/object), bytes and minutes (engine/node)
+//! Source      vSAN: the policy of an object is declared, and the cluster brings the object to it
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, Policy, ReplicaSetIndex, Role};
+
+use crate::{
+    picture::{ClusterPicture, FaultDomain},
+    record::check_record,
+    refusal::{Refusal, RefusalKind},
+    task::Task,
+    verbs::{Change, change, complete},
+};
+
+/// Whether a disk has the copies that its policy asks for, whatever their state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// Some set has fewer.
+    TooFew,
+    /// All sets have what is asked for.
+    Right,
+    /// None has fewer, some has more.
+    TooMany,
+}
+
+/// Counts the copies of a disk. One that is being moved is held twice and counts once.
+pub fn copies(config: &ObjectConfig) -> Copies {
+    let asked = config.policy.copies() as usize;
+    let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
+    for member in &config.members {
+        if let (Some(set), Some(copy)) = (member.set(), member.copy()) {
+            held.entry(set).or_default().insert(copy);
+        }
+    }
+    if held.values().any(|copies| copies.len() < asked) {
+        return Copies::TooFew;
+    }
+    if held.values().any(|copies| copies.len() > asked) { Copies::TooMany } else { Copies::Right }
+}
+
+/// Lets go what a disk has and its policy does not ask for any more: copies, and witnesses that only they needed.
+///
+/// None where nothing is too much, and while a component is being moved: a move ends first.
+///
+/// # Errors
+/// A refusal with cause and remedy. The disk is as well off with what is too much, so it may wait.
+pub fn shrink(
+    picture: &ClusterPicture,
+    config: &ObjectConfig,
+    ids: &mut dyn FnMut() -> ComponentId,
+) -> Result<Option<Change>, Refusal> {
+    if copies(config) != Copies::TooMany || !config.twins().is_empty() {
+        return Ok(None);
+    }
+    let going = too_many(picture, config);
+    let mut kept: Vec<Member> = config.members.iter().filter(|m| !going.contains(&m.component)).copied().collect();
+    drop_witnesses(picture, &mut kept, cairn_sizing::mirror_hosts_min(config.policy.ftt).into());
+    let task = Task::of(picture, config, kept);
+    let members = task.attempt(task.ftt_of(config), &config.policy, &[])?;
+    Ok(Some(change(config, members, None, ids)))
+}
+
+/// Of each set the copies beyond those that are asked for, the least useful ones.
+fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<ComponentId> {
+    let asked = config.policy.copies() as usize;
+    let mut sets: BTreeMap<ReplicaSetIndex, Vec<&Member>> = BTreeMap::new();
+    for member in &config.members {
+        if let Some(set) = member.set() {
+            sets.entry(set).or_default().push(member);
+        }
+    }
+    let mut going = BTreeSet::new();
+    for members in sets.values_mut() {
+        members.sort_by_key(|m| Reverse(worth(picture, m)));
+        going.extend(members.iter().skip(asked).map(|m| m.component));
+    }
+    going
+}
+
+/// What a copy is worth to its disk: more is better. In sync counts most, so the copies that stay are in sync as far as any are.
+fn worth(picture: &ClusterPicture, member: &Member) -> (u8, bool, bool, u64, Reverse<ComponentId>) {
+    let state = match member.state {
+        ComponentState::Active => 3,
+        ComponentState::Resyncing { .. } => 2,
+        ComponentState::Absent { .. } => 1,
+        ComponentState::Degraded => 0,
+    };
+    let host = picture.host(member.host);
+    let group = host.and_then(|host| host.disk_groups.iter().find(|group| group.disk_group == member.disk_group));
+    let up = host.is_some_and(|host| host.up) && group.is_some_and(|group| group.up);
+    let free_bytes = group.map_or(0, |group| group.free_bytes);
+    (state, up, picture.leaves(member.seat()).is_none(), free_bytes, Reverse(member.component))
+}
+
+/// Leaves witnesses only where the data alone lie in fewer than `needed` fault domains.
+fn drop_witnesses(picture: &ClusterPicture, members: &mut Vec<Member>, needed: usize) {
+    let domain_of = |m: &Member| picture.domain_of(m.host);
+    let is_witness = |m: &&Member| m.role == Role::Witness;
+    let mut domains: BTreeSet<FaultDomain> = members.iter().filter(|m| !is_witness(m)).map(domain_of).collect();
+    let mut witnesses: Vec<&Member> = members.iter().filter(is_witness).collect();
+    witnesses.sort_by_key(|m| Reverse(worth(picture, m)));
+    let mut stay = BTreeSet::new();
+    for witness in witnesses {
+        if domains.len() < needed && domains.insert(domain_of(witness)) {
+            stay.insert(witness.component);
+        }
+    }
+    members.retain(|m| m.role != Role::Witness || stay.contains(&m.component));
+}
+
+/// What another policy comes to for a disk, before it is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyPreview {
+    /// Copies that are to be made, and filled.
+    pub added: Vec<Member>,
+    /// Copies that are to go.
+    pub removed: Vec<Member>,
+    /// Why not all of it can be done now; none where it can.
+    pub obstacle: Option<String>,
+}
+
+/// Works out what `policy` would come to; takes nothing.
+///
+/// # Errors
+/// A refusal with cause and remedy: a disk in use cannot have this policy at all.
+pub fn policy_preview(
+    picture: &ClusterPicture,
+    config: &ObjectConfig,
+    policy: &Policy,
+) -> Result<PolicyPreview, Refusal> {
+    let fixed = policy.check_after(&config.policy);
+    fixed.map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
+    check_record(policy, &config.layout, config.size_bytes)?;
+    let wanted = ObjectConfig { policy: policy.clone(), ..config.clone() };
+    // Far from real ones: ids are drawn at random.
+    let mut next_id = 0;
+    let mut ids = || {
+        next_id += 1;
+        ComponentId(next_id)
+    };
+    let found = match copies(&wanted) {
+        Copies::TooFew => complete(picture, &wanted, &mut ids).map(Some),
+        Copies::Right => Ok(None),
+        Copies::TooMany => shrink(picture, &wanted, &mut ids),
+    };
+    let data = |members: &[Member], which: &[ComponentId]| -> Vec<Member> {
+        members.iter().filter(|m| m.set().is_some() && which.contains(&m.component)).copied().collect()
+    };
+    Ok(match found {
+        Err(refusal) => PolicyPreview { added: Vec::new(), removed: Vec::new(), obstacle: Some(refusal.text) },
+        Ok(None) => PolicyPreview { added: Vec::new(), removed: Vec::new(), obstacle: None },
+        Ok(Some(change)) => PolicyPreview {
+            added: data(&change.members, &change.added),
+            removed: data(&config.members, &change.removed),
+            obstacle: None,
+        },
+    })
+}
