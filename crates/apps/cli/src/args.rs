@@ -12,7 +12,11 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
-use crate::{address::ApiAddress, output::Format, units::size};
+use crate::{
+    address::ApiAddress,
+    output::Format,
+    units::{seconds, size},
+};
 
 /// Manages a Cairn cluster: hosts, disk groups, virtual disks, policies.
 ///
@@ -104,7 +108,21 @@ pub enum Cluster {
         /// Seconds that a component may be absent before it is replaced
         #[arg(long, value_name = "SECONDS")]
         repair_delay_s: Option<u64>,
+        /// Hosts' worth of capacity that new and growing disks leave free for rebuilding
+        #[arg(long, value_name = "HOSTS")]
+        rebuild_reserve_hosts: Option<u8>,
+        /// Percentage points by which a disk group may be fuller than the emptiest before components go from it; 0: never
+        #[arg(long, value_name = "POINTS")]
+        rebalance_points: Option<u8>,
     },
+    /// For a while, do not replace what is lost: for work on the network, or on several hosts
+    PauseRepair {
+        /// How long, at most a day: 90, 30m, 2h
+        #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+        for_s: u64,
+    },
+    /// End a pause of repair
+    ResumeRepair,
     /// From one release to the next, one host at a time
     #[command(subcommand)]
     Upgrade(Upgrade),
@@ -291,6 +309,33 @@ pub enum Disk {
         disk: String,
         #[command(flatten)]
         limits: Limits,
+    },
+    /// Give a disk another policy, in use: copies come and go until it is met
+    SetPolicy {
+        /// Name or id
+        disk: String,
+        /// The policy, by name
+        policy: String,
+        /// Only tell what would come of it
+        #[arg(long)]
+        dry_run: bool,
+        /// Set it although not all of it can be done now: the rest follows when there is room
+        #[arg(long)]
+        force: bool,
+    },
+    /// Move what a disk has on a host to another host, in use
+    Move {
+        /// Name or id
+        disk: String,
+        /// The host that it is on, by name or id
+        #[arg(long, value_name = "HOST")]
+        from: String,
+        /// The host that it goes to, by name or id [default: wherever there is room]
+        #[arg(long, value_name = "HOST")]
+        to: Option<String>,
+        /// Only tell what would come of it
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Delete a disk and what it holds; refused while a guest has it open
     Delete {

@@ -7,6 +7,20 @@ pub fn size(text: &str) -> Result<u64, String> {
     cairn_types::parse_bytes(text)
 }
 
+/// A time on the command line, in seconds: "90", "45s", "30m", "2h", "1d".
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        unit => return Err(format!("{unit:?} is no unit of time: use s, m, h or d")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is no time: write 90, 30m or 2h"))?;
+    number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too long"))
+}
+
 /// "45 s", "12 min", "3 h 20 min", "2 d 4 h".
 pub fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -41,6 +55,14 @@ pub fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_written_as_people_do() {
+        assert_eq!(["90", "45s", "30m", "2h", "1d"].map(seconds), [90, 45, 1800, 7200, 86_400].map(Ok));
+        for bad in ["", "soon", "1w", "-3", "99999999999999999d"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn times_are_read_at_a_glance() {

@@ -25,6 +25,9 @@ macro_rules! management_calls {
             /// Changes the settings that the patch names; what is left out stays. Answers with all of them.
             patch "/api/v1/cluster/settings" 200 admin "cluster"
             fn cluster_settings_set[](patch: $crate::v1::ClusterSettingsPatch) -> $crate::v1::ClusterSettings;
+            /// For a while, what is lost is not replaced: for work on the network or on several hosts. Ends by itself, or with 0 seconds.
+            post "/api/v1/cluster/pause-repair" 200 operator "cluster"
+            fn cluster_pause_repair[](request: $crate::v1::RepairPause) -> $crate::v1::ClusterSettings;
 
             /// What every host runs, what the cluster uses, and what finishing the upgrade would switch on.
             get "/api/v1/cluster/upgrade" 200 viewer "cluster"
@@ -88,6 +91,12 @@ macro_rules! management_calls {
             /// Changes how much guests may do with a disk, at once; what is left out stays.
             patch "/api/v1/disks/{disk}" 200 operator "disk"
             fn disk_set[disk: String](limits: $crate::v1::DiskLimits) -> $crate::v1::Disk;
+            /// Sets another policy for a disk in use, or tells what would come of it. Returns at once: copies come and go afterwards.
+            put "/api/v1/disks/{disk}/policy" 200 operator "disk"
+            fn disk_policy_set[disk: String](request: $crate::v1::DiskPolicySet) -> $crate::v1::DiskChange;
+            /// Moves a disk's components away from a host, or tells what would come of it. Returns at once.
+            post "/api/v1/disks/{disk}/move" 200 operator "disk"
+            fn disk_move[disk: String](request: $crate::v1::DiskMove) -> $crate::v1::DiskChange;
             /// Makes a host the owner of a disk (hand-over), so that a guest there has no extra hop.
             post "/api/v1/disks/{disk}/attach" 200 operator "disk"
             fn disk_attach[disk: String](request: $crate::v1::DiskAttach) -> $crate::v1::Disk;

@@ -202,8 +202,9 @@ fn sound(superblock: &Superblock) -> bool {
             let segment = u64::from(r.log_segment_bytes);
             (1..=7).contains(&capacity.len())
                 && counts(r.open_count)
-                // Its head and something after it.
+                // Its head and something after it, in whole pages: those of the map stand from its end on.
                 && r.metadata_bytes >= 2 * block
+                && r.metadata_bytes.is_multiple_of(block)
                 && inside(r.metadata_offset, r.metadata_bytes)
                 && inside(r.log_offset, r.log_bytes)
                 && segment > 0
@@ -293,9 +294,13 @@ mod tests {
         if let DeviceRole::Cache { regions, .. } = &mut no_metadata.role {
             regions.metadata_bytes = 0;
         }
+        let mut half_a_page = cache();
+        if let DeviceRole::Cache { regions, .. } = &mut half_a_page.role {
+            regions.metadata_bytes -= 512;
+        }
         let mut last = cache();
         last.generation = u64::MAX;
-        for bad in [outside, no_metadata, last] {
+        for bad in [outside, no_metadata, half_a_page, last] {
             assert_eq!(decode_superblock(&encode_superblock(&bad)), Err(SuperblockError::Malformed));
         }
     }

@@ -93,11 +93,13 @@ pub enum Canary {
     LevelRaisedAlone,
     /// What is moved goes before its twin is in sync.
     UnwantedIsSource,
+    /// Of copies that are asked for no more one in sync goes, though another one is not.
+    WrongCopyGoes,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -141,6 +143,7 @@ impl Canary {
         Self::RefusalUnexplained,
         Self::LevelRaisedAlone,
         Self::UnwantedIsSource,
+        Self::WrongCopyGoes,
     ];
 
     /// Whether this bug is to be made, here and now.

@@ -5,7 +5,7 @@
 //! Not here    who may ask for it (`api`), the deeds themselves (`object`, `node`)
 
 use cairn_api::{ApiError, v1};
-use cairn_types::{ComponentId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId};
+use cairn_types::{ComponentId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 /// A command to the owner of an object.
@@ -31,6 +31,20 @@ pub enum OwnerCommand {
     Degrade {
         /// Which.
         component: ComponentId,
+    },
+    /// Go over to another policy: the owner makes and lets go copies until it is met. Not before level 13.
+    Policy {
+        /// Its name, for people.
+        name: String,
+        /// What it asks for.
+        policy: Policy,
+    },
+    /// Move a component elsewhere, whatever the hosts are wanted for. Not before level 13.
+    Move {
+        /// Which.
+        component: ComponentId,
+        /// To one of these hosts; wherever there is room, where none is named.
+        to: Vec<HostId>,
     },
 }
 
@@ -124,6 +138,8 @@ pub enum HostCommand {
         /// Of this disk; of all where none is named.
         only: Option<ObjectId>,
     },
+    /// Which hosts it hears. Not before level 13.
+    Peers,
 }
 
 /// What a host answers to a command.
@@ -153,6 +169,8 @@ pub enum HostAnswer {
     Refused(Api<ApiError>),
     /// To `Usage`: components with data, in no order.
     Usage(Vec<(ComponentId, u64)>),
+    /// To `Peers`: those that it hears, in no order.
+    Peers(Vec<HostId>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

@@ -226,7 +226,7 @@ struct Machine {
     release: Rc<Cell<Release>>,
     seen: Rc<RefCell<Seen>>,
     log: Log,
-    shape: Rc<Shape>,
+    pub(crate) shape: Rc<Shape>,
 }
 
 impl Machine {
@@ -311,7 +311,7 @@ pub struct Cluster {
     pub sizes: Rc<RefCell<Vec<DiskSize>>>,
     counts: Rc<RefCell<BTreeMap<&'static str, u64>>>,
     seen: Rc<RefCell<Seen>>,
-    shape: Rc<Shape>,
+    pub(crate) shape: Rc<Shape>,
 }
 
 /// The future did not end in time, or its host's process did.
@@ -464,14 +464,8 @@ impl Cluster {
     }
 
     async fn create_shaped(&self, number: usize, disk: &DiskShape) -> ApiResult<()> {
-        let policy = format!("policy-{number}");
-        let rules = v1::PolicyRules {
-            ftt: disk.ftt,
-            stripe_width: disk.stripe_width,
-            reservation_percent: disk.reservation_percent,
-            ..v1::PolicyRules::default()
-        };
-        let request = v1::PolicyCreate { name: policy.clone(), rules };
+        let policy = Shape::policy_name(number);
+        let request = v1::PolicyCreate { name: policy.clone(), rules: disk.rules() };
         self.manage(0, async move |node| node.policy_create(request).await).await?;
         let at = number % self.members.len();
         self.create_disk(at, &Shape::disk_name(number), disk.size_bytes, Some(policy)).await.map(drop)

@@ -85,6 +85,26 @@ pub(crate) fn maintenance(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64
     (0..times).map(one).collect()
 }
 
+/// In one run of four a disk has a copy or two more for a time, or goes to another host, up to three times.
+pub(crate) fn changes(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) -> Vec<Event> {
+    // As for maintenance: what takes hosts away for long leaves no room.
+    if matches!(menu, Menu::Beyond | Menu::Loss) || !rng.one_in(4) {
+        return Vec::new();
+    }
+    let times = rng.between(1, 3);
+    let one = |_| {
+        let host = rng.below(shape.hosts as u64) as usize;
+        let disk = rng.below(shape.disks.len() as u64) as usize;
+        let (at_ms, for_ms) = (rng.below(ends_ms + 1), rng.between(200, 15_000));
+        let what = match rng.one_in(2) {
+            true => What::Policy { disk, host, more: rng.between(1, 2) as u8 },
+            false => What::Move { disk, from: host },
+        };
+        Event { at_ms, for_ms, what }
+    };
+    (0..times).map(one).collect()
+}
+
 /// In one run of eight the directory takes no changes for some seconds.
 pub(crate) fn full_directory(rng: &mut Rng, hosts: usize) -> Option<Event> {
     let what = What::Directory { how: Directory::TakesNoChanges, hosts: (0..hosts).collect() };

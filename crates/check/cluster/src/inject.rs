@@ -102,13 +102,22 @@ pub async fn one(cluster: &Cluster, event: Event) {
         What::Maintenance { host, mode } => {
             let enter = v1::HostMaintenance { enter: true, mode: Some(*mode), force: true, dry_run: false };
             let ask = async |request| cluster.maintenance(*host, request).await.map(drop);
-            emptied(cluster, ask, [enter, v1::HostMaintenance::default()], lasts).await;
+            for_a_time(cluster, ask, [enter, v1::HostMaintenance::default()], lasts).await;
         }
         What::Drain { host, group } => {
             let Some(id) = cluster.group_id(*host, *group) else { return };
             let begin = v1::DiskGroupDrain { drain: true, force: true, dry_run: false };
             let ask = async |request| cluster.drain(id, request).await.map(drop);
-            emptied(cluster, ask, [begin, v1::DiskGroupDrain::default()], lasts).await;
+            for_a_time(cluster, ask, [begin, v1::DiskGroupDrain::default()], lasts).await;
+        }
+        What::Policy { disk, host, more } => {
+            let ask = async |more| cluster.set_copies(*disk, *host, more).await.map(drop);
+            for_a_time(cluster, ask, [*more, 0], lasts).await;
+        }
+        What::Move { disk, from } => {
+            if let Err(error) = cluster.move_disk(*disk, *from, None).await {
+                cluster.log.add(format!("disk {disk} is not moved away from h{from}: {error}"));
+            }
         }
         What::CreateAndDelete { number, size_bytes, maker, deleter } => {
             create_and_delete(cluster, &format!("extra-{number}"), *size_bytes, (*maker, *deleter), lasts).await;
@@ -457,11 +466,11 @@ async fn hand_over(cluster: &Cluster, disk: usize, host: usize) {
     }
 }
 
-/// How long the end of maintenance is asked for again where the directory takes no changes.
+/// How long the former state is asked for again where the directory, or a disk, takes no changes.
 const LEAVE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Something is to be emptied, and is wanted again at the end.
-async fn emptied<R>(
+/// Administrators want something for a time, and the former state at the end.
+async fn for_a_time<R>(
     cluster: &Cluster,
     ask: impl AsyncFn(R) -> Result<(), String>,
     [begin, end]: [R; 2],
@@ -470,14 +479,14 @@ async fn emptied<R>(
     R: Clone,
 {
     if let Err(error) = ask(begin).await {
-        cluster.log.add(format!("it is not emptied: {error}"));
+        cluster.log.add(format!("it is not begun: {error}"));
     }
     lasts.await;
     let began = cluster.world.now();
     while cluster.world.now() - began < LEAVE_WITHIN {
         match ask(end.clone()).await {
             Ok(()) => return,
-            Err(error) => cluster.log.add(format!("it is not taken into use again: {error}")),
+            Err(error) => cluster.log.add(format!("it is not as before: {error}")),
         }
         cluster.world.sleep(ms(500)).await;
     }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bad_blocks;
+pub mod changes;
 pub mod cluster;
 pub mod curves;
 pub mod directory;

@@ -36,6 +36,18 @@ pub struct DiskShape {
     pub readers: usize,
 }
 
+impl DiskShape {
+    /// The rules of its policy.
+    pub fn rules(&self) -> v1::PolicyRules {
+        v1::PolicyRules {
+            ftt: self.ftt,
+            stripe_width: self.stripe_width,
+            reservation_percent: self.reservation_percent,
+            ..v1::PolicyRules::default()
+        }
+    }
+}
+
 /// A cluster and its load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
@@ -244,6 +256,11 @@ impl Shape {
             files: None,
             overwrite: false,
         }
+    }
+
+    /// The name of the policy that a disk is made with.
+    pub fn policy_name(number: usize) -> String {
+        format!("policy-{number}")
     }
 
     /// Names of the disks, in the order of [`Self::disks`].

@@ -21,6 +21,7 @@ pub mod libvirt;
 pub mod load;
 pub mod nbd;
 pub mod network;
+pub mod page;
 pub mod pattern;
 pub mod process;
 pub mod scene;

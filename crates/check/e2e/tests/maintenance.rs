@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cairn_e2e::{
-    Cluster, Outcome, Shape,
+    Cluster, Outcome, Shape, page,
     scene::{DISK, Scene, fill, play, roles},
     wait::{check, wait_until},
 };
@@ -94,14 +94,7 @@ fn scenario(cluster: &mut Cluster) -> Outcome<()> {
 
 /// Each command of the page's code blocks, said of this host, at another one.
 fn carry_out_the_page(cluster: &mut Cluster, host: u8, asked: u8) -> Outcome<()> {
-    let commands: Vec<&str> = PAGE
-        .split("```sh\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .flat_map(str::lines)
-        .map(|line| line.split('#').next().unwrap_or_default().trim())
-        .filter(|line| !line.is_empty())
-        .collect();
+    let commands = page::commands(PAGE);
     check(commands.len() == 6, || format!("the page has other commands than this test knows: {commands:?}"))?;
     let name = cluster.host(host).name();
     // The host of the owner may have the witness alone.

@@ -171,6 +171,10 @@ pub enum What {
     Maintenance { host: usize, mode: MaintenanceMode },
     /// A disk group of a host is to be emptied, also where something cannot be moved, and is taken into use again at the end.
     Drain { host: usize, group: usize },
+    /// A disk has another policy for a time, which asks for so many copies more; at the end it has its own again.
+    Policy { disk: usize, host: usize, more: u8 },
+    /// What a disk has on a host is to go to another one.
+    Move { disk: usize, from: usize },
     /// A disk is made and, at the end, deleted.
     CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
 }
@@ -232,12 +236,14 @@ impl What {
             Self::Resize { .. } => "resize",
             Self::Maintenance { .. } => "maintenance",
             Self::Drain { .. } => "drain",
+            Self::Policy { .. } => "policy",
+            Self::Move { .. } => "move",
             Self::CreateAndDelete { .. } => "create and delete",
         }
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 44] = [
+    pub const KINDS: [&'static str; 46] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -281,6 +287,8 @@ impl What {
         "resize",
         "maintenance",
         "drain",
+        "policy",
+        "move",
         "create and delete",
     ];
 

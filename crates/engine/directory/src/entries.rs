@@ -61,12 +61,54 @@ pub struct ClusterSettings {
     pub lease_ms: u64,
     /// The policy of disks that are created without one.
     pub default_policy: Name,
+    /// Resync bytes per second of a server, at most; 0 is no limit beyond the closed loop.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resync_bytes_per_s_max: u64,
+    /// Hosts' worth of capacity that new disks leave free, so that what such hosts hold can be rebuilt elsewhere.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rebuild_reserve_hosts: u64,
+    /// Percentage points by which a disk group may be fuller than the emptiest before components go from it; none: 30. 0 is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalance_points: Option<u8>,
+    /// What is lost is not replaced for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair_paused: Option<RepairPause>,
+}
+
+/// For how long what is lost is not replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairPause {
+    /// From when it was asked for.
+    pub for_ms: u64,
+    /// Its end by the clock of the day of the host that was asked. A host whose clock is wrong counts `for_ms` from when it heard of it, at
+    /// most.
+    pub until_unix_ms: u64,
+}
+
+/// Repair may be paused for a day: what is forgotten must not leave disks without redundancy for good.
+pub const REPAIR_PAUSE_MAX_MS: u64 = 24 * 3_600_000;
+/// Percentage points where none are set: as vSAN has it.
+pub const REBALANCE_POINTS: u8 = 30;
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl ClusterSettings {
     /// The settings of a new cluster.
     pub fn new(cluster: ClusterId, name: Name, default_policy: Name) -> Self {
-        Self { cluster, name, version: 1, repair_delay_ms: 60 * 60 * 1000, lease_ms: 2000, default_policy }
+        Self {
+            cluster,
+            name,
+            version: 1,
+            repair_delay_ms: 60 * 60 * 1000,
+            lease_ms: 2000,
+            default_policy,
+            resync_bytes_per_s_max: 0,
+            rebuild_reserve_hosts: 0,
+            rebalance_points: None,
+            repair_paused: None,
+        }
     }
 }
 
@@ -81,6 +123,9 @@ impl Entry for ClusterSettings {
         }
         if self.repair_delay_ms > 30 * 24 * 3_600_000 {
             return Err(format!("repair delay is {} ms, the most is 30 days", self.repair_delay_ms));
+        }
+        if self.repair_paused.is_some_and(|pause| pause.for_ms > REPAIR_PAUSE_MAX_MS) {
+            return Err("repair is paused for a day, at most".into());
         }
         Ok(())
     }

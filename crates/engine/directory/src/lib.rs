@@ -25,7 +25,8 @@ pub use catalogue::{Adopted, NewDisk};
 pub use embedded::{Embedded, HISTORY_CHANGES_MAX};
 pub use entries::{
     CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DeviceEntry, DeviceRole, DiskGroupEntry, DiskState,
-    Entry, HostEntry, HostIntent, HostNameEntry, LevelEntry, NameEntry, TaskEntry, TaskId, TaskOutcome, TheCluster,
+    Entry, HostEntry, HostIntent, HostNameEntry, LevelEntry, NameEntry, REBALANCE_POINTS, REPAIR_PAUSE_MAX_MS,
+    RepairPause, TaskEntry, TaskId, TaskOutcome, TheCluster,
 };
 pub use follow::{Followed, Follower};
 pub use gate::Gate;

@@ -2,9 +2,9 @@
 
 use std::{pin::pin, time::Duration};
 
-use cairn_directory::{ClusterSettings, Followed, Follower, HostEntry, HostIntent, TheCluster};
+use cairn_directory::{ClusterSettings, Followed, Follower, HostEntry, HostIntent, RepairPause, TheCluster};
 use cairn_env::Env;
-use cairn_types::Time;
+use cairn_types::{Feature, Time};
 use futures::future::{Either, select};
 
 use crate::node::Node;
@@ -46,9 +46,9 @@ impl<E: Env> Node<E> {
             let changed = inner.copy.borrow_mut().apply(&told, now);
             if changed {
                 saving.wanted = true;
+                self.apply_level();
                 self.apply_settings();
                 self.apply_intents();
-                self.apply_level();
                 self.connect_peers();
             }
             match &told {
@@ -101,11 +101,32 @@ impl<E: Env> Node<E> {
 
     /// Settings that may change at run time.
     pub(crate) fn apply_settings(&self) {
-        if let Some(settings) = self.settings() {
-            let mut options = self.inner.objects.options();
-            options.repair_delay = Duration::from_millis(settings.repair_delay_ms);
-            self.inner.objects.set_options(options);
+        let Some(settings) = self.settings() else { return };
+        let mut options = self.inner.objects.options();
+        options.repair_delay = Duration::from_millis(settings.repair_delay_ms);
+        options.repair_paused_until = settings.repair_paused.map(|pause| self.paused_until(pause));
+        // Earlier releases tell it each other by message.
+        if self.level().has(Feature::Moves) {
+            // The limit is a server's.
+            let shards = self.inner.options.shards.len().max(1) as u64;
+            options.resync_bytes_per_s_max = settings.resync_bytes_per_s_max.div_ceil(shards);
         }
+        self.inner.objects.set_options(options);
+    }
+
+    /// When a pause of repair ends by this host's own clock. It is reckoned once for each pause: a clock of the day that is set meanwhile
+    /// changes nothing.
+    fn paused_until(&self, pause: RepairPause) -> Time {
+        if let Some((of, until)) = self.inner.repair_pause.get()
+            && of == pause.until_unix_ms
+        {
+            return until;
+        }
+        let env = &self.inner.env;
+        let left_ms = pause.until_unix_ms.saturating_sub(env.unix_ms()).min(pause.for_ms);
+        let until = env.now() + Duration::from_millis(left_ms);
+        self.inner.repair_pause.set(Some((pause.until_unix_ms, until)));
+        until
     }
 
     /// What administrators want of hosts may have changed: disks look whether something of them is to be moved.

@@ -94,6 +94,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) placed_lately: PlacedLately,
     /// The catalogue as of this revision has nothing that is unfinished.
     pub(crate) catalogue_finished: Cell<Option<Revision>>,
+    /// The pause of repair that this host heard of last: its end by the clock of the day, and by this host's own.
+    pub(crate) repair_pause: Cell<Option<(u64, Time)>>,
     /// What administrators want of hosts, where they want something.
     pub(crate) intents: RefCell<Vec<(HostId, HostIntent)>>,
 }
@@ -157,6 +159,7 @@ impl<E: Env> Node<E> {
                 unfinished_since: RefCell::default(),
                 placed_lately: PlacedLately::default(),
                 catalogue_finished: Cell::default(),
+                repair_pause: Cell::default(),
                 intents: RefCell::default(),
             }),
         };

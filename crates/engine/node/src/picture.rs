@@ -7,8 +7,8 @@ use std::{cell::RefCell, rc::Weak, time::Duration};
 
 use cairn_directory::{HostEntry, HostIntent};
 use cairn_env::Env;
-use cairn_object::{LocalStore, MemberChange, NextMove, Placer};
-use cairn_placement::{ClusterPicture, DiskGroupPicture, HostPicture, MoveStep};
+use cairn_object::{AskedToMove, LocalStore, MemberChange, NextMove, Placer, PolicyStep};
+use cairn_placement::{ClusterPicture, Copies, DiskGroupPicture, HostPicture, MoveStep};
 use cairn_types::{ComponentId, HostId, Layout, Member, ObjectConfig, Time, format_bytes};
 use cairn_wire::DiskGroupSummary;
 
@@ -105,18 +105,52 @@ impl<E: Env> Node<E> {
 
     /// What of a disk is to be moved, with the picture that says so; none where nothing is, and no move is under way. Most disks have
     /// nothing at a host that is being emptied: they cost no picture.
-    pub(crate) fn moves_of(&self, config: &ObjectConfig) -> Option<(ClusterPicture, Vec<ComponentId>)> {
+    pub(crate) fn moves_of(
+        &self,
+        config: &ObjectConfig,
+        asked: &AskedToMove,
+    ) -> Option<(ClusterPicture, Vec<ComponentId>)> {
         let at = |m: &Member, server: &HostId, intent: &HostIntent| {
             intent.draining.contains(&m.disk_group) || intent.maintenance && self.server_of(m.host) == *server
         };
         let leaves = |m: &Member| self.inner.intents.borrow().iter().any(|(server, intent)| at(m, server, intent));
         let twins = !config.twins().is_empty();
-        if !twins && !config.members.iter().any(leaves) {
+        if !twins && asked.is_empty() && !config.members.iter().any(leaves) {
             return None;
         }
         let picture = self.picture();
-        let unwanted = cairn_placement::unwanted(&picture, config);
+        let mut unwanted = cairn_placement::unwanted(&picture, config);
+        unwanted.extend(asked.keys().filter(|id| config.member(**id).is_some()));
+        unwanted.sort_unstable();
+        unwanted.dedup();
         (twins || !unwanted.is_empty()).then_some((picture, unwanted))
+    }
+
+    /// What a disk lacks of its policy, or has too much of. Most disks have what they ask for: they cost no picture.
+    fn meet_policy(&self, config: &ObjectConfig) -> Result<PolicyStep, cairn_placement::Refusal> {
+        let mut ids = || self.draw_component();
+        let change = |change| self.member_change(config, config.size_bytes, change);
+        match cairn_placement::copies(config) {
+            Copies::TooMany => {
+                let dropped = cairn_placement::shrink(&self.picture(), config, &mut ids)?;
+                Ok(dropped.map_or(PolicyStep::Nothing, |dropped| PolicyStep::Drop(change(dropped))))
+            }
+            // A disk that was made by force may lack witnesses only.
+            Copies::Right if !config.policy.force_provisioning => Ok(PolicyStep::Nothing),
+            Copies::Right | Copies::TooFew => {
+                // What is away comes back or is replaced first.
+                if !config.members.iter().all(|m| m.state.in_sync()) {
+                    return Ok(PolicyStep::Nothing);
+                }
+                let picture = self.picture();
+                if cairn_placement::compliance(&picture, config).is_empty() {
+                    return Ok(PolicyStep::Nothing);
+                }
+                let added = cairn_placement::complete(&picture, config, &mut ids)?;
+                let lacks = !added.added.is_empty();
+                Ok(if lacks { PolicyStep::Add(change(added)) } else { PolicyStep::Nothing })
+            }
+        }
     }
 
     /// What disks may become on the disk groups that work.
@@ -186,16 +220,9 @@ impl<E: Env> Placer for NodePlacer<E> {
         Ok(node.member_change(config, config.size_bytes, change))
     }
 
-    fn complete(&self, config: &ObjectConfig) -> Result<Option<MemberChange>, String> {
-        let node = self.node()?;
-        let picture = node.picture();
-        if cairn_placement::compliance(&picture, config).is_empty() {
-            return Ok(None);
-        }
-        let change = cairn_placement::complete(&picture, config, &mut || node.draw_component());
-        let change = change.map_err(|refusal| refusal.text)?;
-        let lacks = !change.added.is_empty();
-        Ok(lacks.then(|| node.member_change(config, config.size_bytes, change)))
+    fn meet_policy(&self, config: &ObjectConfig) -> PolicyStep {
+        let Ok(node) = self.node() else { return PolicyStep::Nothing };
+        node.meet_policy(config).unwrap_or(PolicyStep::Nothing)
     }
 
     fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String> {
@@ -205,9 +232,9 @@ impl<E: Env> Placer for NodePlacer<E> {
         Ok(node.member_change(config, size_bytes, change))
     }
 
-    fn next_move(&self, config: &ObjectConfig, may_begin: bool) -> NextMove {
+    fn next_move(&self, config: &ObjectConfig, asked: &AskedToMove, may_begin: bool) -> NextMove {
         let Ok(node) = self.node() else { return NextMove::Nothing };
-        let Some((picture, mut unwanted)) = node.moves_of(config) else { return NextMove::Nothing };
+        let Some((picture, mut unwanted)) = node.moves_of(config, asked) else { return NextMove::Nothing };
         let Some(step) = cairn_placement::next_move(config, &unwanted) else { return NextMove::Waits };
         let begins = step == MoveStep::Begin;
         if begins {
@@ -219,7 +246,7 @@ impl<E: Env> Placer for NodePlacer<E> {
             unwanted.rotate_left(turn as usize);
         }
         let mut ids = || node.draw_component();
-        match cairn_placement::carry_out(&picture, config, (step, &unwanted), &mut ids) {
+        match cairn_placement::carry_out(&picture, config, (step, &unwanted), asked, &mut ids) {
             Err(_) => NextMove::Waits,
             Ok(change) => {
                 let change = node.member_change(config, config.size_bytes, change);

@@ -13,7 +13,8 @@ use std::{
 
 use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskState};
 use cairn_env::Env;
-use cairn_object::LocalStore;
+use cairn_object::{AskedToMove, LocalStore};
+use cairn_placement::Copies;
 use cairn_types::{Accepted, Canary, ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectId, SeatRecord};
 use cairn_wire::{ObjectStatus, OwnerCommand, Refusal, Request};
 
@@ -147,7 +148,7 @@ impl<E: Env> Node<E> {
     }
 
     /// Whether an object that nobody owns lacks redundancy: by its record, or as something of it is lost here, forgotten here, or away for
-    /// long; or has something to be moved.
+    /// long; or has something to be moved, or too few or too many copies for its policy.
     fn is_ailing(&self, disk_group: DiskGroupId, own: &Accepted) -> bool {
         let inner = &self.inner;
         let lost = || {
@@ -159,7 +160,8 @@ impl<E: Env> Node<E> {
             || lost()
             || forgets()
             || own.config.members.iter().any(|m| inner.objects.is_long_away(m.seat()))
-            || self.moves_of(&own.config).is_some()
+            || self.moves_of(&own.config, &AskedToMove::new()).is_some()
+            || cairn_placement::copies(&own.config) != Copies::Right
     }
 
     /// Whether the seat was found to be current since a peer last came or went.

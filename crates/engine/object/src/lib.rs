@@ -54,7 +54,7 @@ pub use local_store::{LocalComponent, LocalStore};
 pub use objects::Objects;
 pub use options::ObjectOptions;
 pub use owner::{Ended, Owned, SeizeError};
-pub use placer::{MemberChange, NextMove, Placer};
+pub use placer::{AskedToMove, MemberChange, NextMove, Placer, PolicyStep};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};
 pub use stages::{CopyLatencies, DiskLatencies, IoKind, Stage};

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use cairn_types::Time;
+
 /// Times and bounds of the object layer of one host; each may change while it runs.
 #[derive(Debug, Clone)]
 pub struct ObjectOptions {
     /// A component absent for longer is replaced. Default 60 min, as vSAN has it.
     pub repair_delay: Duration,
+    /// Until then nothing that is lost is replaced. What comes back is brought in sync all the same, and moves go on.
+    pub repair_paused_until: Option<Time>,
     /// A disk group that no host has reported open for this long counts as away. Its components are recorded absent even without
     /// writes, so that the repair delay starts. Default 30 s: a host that restarts is back before.
     pub absent_after: Duration,
@@ -31,6 +35,7 @@ impl Default for ObjectOptions {
     fn default() -> Self {
         Self {
             repair_delay: Duration::from_secs(3600),
+            repair_paused_until: None,
             absent_after: Duration::from_secs(30),
             guest_patience: Duration::from_secs(25),
             cold_start_grace: Duration::from_secs(10),

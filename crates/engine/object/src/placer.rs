@@ -1,6 +1,8 @@
 //! Where components go: what an owner asks of the room that knows the cluster.
 
-use cairn_types::{ComponentId, Member, ObjectConfig};
+use std::collections::BTreeMap;
+
+use cairn_types::{ComponentId, HostId, Member, ObjectConfig};
 
 /// A new set of members for an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,14 +28,29 @@ pub enum NextMove {
     End(MemberChange),
 }
 
+/// What a policy asks for next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PolicyStep {
+    /// Nothing, or nothing that can be done now.
+    Nothing,
+    /// Copies, and what they need.
+    Add(MemberChange),
+    /// Copies, and what only they needed, are asked for no more.
+    Drop(MemberChange),
+}
+
+/// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
+pub type AskedToMove = BTreeMap<ComponentId, Vec<HostId>>;
+
 /// Finds places for components. `node` answers from the cluster picture.
 pub trait Placer {
     /// Where the replacement of `lost` goes, or why there is no place.
     fn replace(&self, config: &ObjectConfig, lost: ComponentId) -> Result<MemberChange, String>;
-    /// What an object lacks of its policy, as it was made by force or its policy became stricter; none where it lacks nothing.
-    fn complete(&self, config: &ObjectConfig) -> Result<Option<MemberChange>, String>;
-    /// The next step of what is to be moved; a move is begun only where it `may_begin` now.
-    fn next_move(&self, config: &ObjectConfig, may_begin: bool) -> NextMove;
+    /// What an object lacks of its policy, as it was made by force or its policy became stricter, or what it has too much of.
+    fn meet_policy(&self, config: &ObjectConfig) -> PolicyStep;
+    /// The next step of what is to be moved, as its hosts are being emptied or as it was `asked` for; a move is begun only where it
+    /// `may_begin` now.
+    fn next_move(&self, config: &ObjectConfig, asked: &AskedToMove, may_begin: bool) -> NextMove;
     /// What an object needs to grow.
     fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String>;
     /// Whether so many hosts vanished that it must be the network: then nothing is rebuilt.

@@ -4,7 +4,7 @@
 //!             nothing is taken: the picture that is changed is the preview's own
 //! Not here    bytes and minutes (engine/node asks the stores), the moves themselves (moves.rs)
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_types::{ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectConfig, Seat};
 use cairn_votes::{accessible, redundancy};
@@ -98,7 +98,7 @@ impl MaintenancePreview {
                 next_id += 1;
                 ComponentId(next_id)
             };
-            match carry_out(&self.picture, &now, (step, &leaving), &mut ids) {
+            match carry_out(&self.picture, &now, (step, &leaving), &BTreeMap::new(), &mut ids) {
                 Ok(change) => {
                     let added: Vec<Member> =
                         change.members.iter().filter(|m| change.added.contains(&m.component)).copied().collect();

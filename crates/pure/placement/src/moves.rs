@@ -10,9 +10,11 @@
 //! A move has three states, and the configuration says which: a twin that is being filled, two in sync, the old one gone.
 //! So it outlives its owner, and the next one goes on from there. Of two in sync the one that is listed first goes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_types::{Canary, ComponentId, ComponentState, MaintenanceMode, Member, ObjectConfig, ReplicaSetIndex, Role};
+use cairn_types::{
+    Canary, ComponentId, ComponentState, HostId, MaintenanceMode, Member, ObjectConfig, ReplicaSetIndex, Role,
+};
 
 use crate::{
     picture::ClusterPicture,
@@ -58,6 +60,7 @@ pub fn next_move(config: &ObjectConfig, unwanted: &[ComponentId]) -> Option<Move
 }
 
 /// The change that a step comes to. Of those that are to go, the first that has a place elsewhere: one without keeps no other from it.
+/// `asked` says of some where they are to go.
 ///
 /// # Errors
 /// A refusal with cause and remedy, of the first.
@@ -65,16 +68,18 @@ pub fn carry_out(
     picture: &ClusterPicture,
     config: &ObjectConfig,
     (step, unwanted): (MoveStep, &[ComponentId]),
+    asked: &BTreeMap<ComponentId, Vec<HostId>>,
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Change, Refusal> {
+    let to = |component: &ComponentId| asked.get(component).map_or(&[][..], Vec::as_slice);
     let leaving = match step {
         MoveStep::End(component) => return release(picture, config, component, ids),
         MoveStep::Begin => unwanted,
     };
     let (first, others) = leaving.split_first().expect("a move begins where something is to go");
-    relocate(picture, config, *first, ids).or_else(|why| {
+    relocate(picture, config, *first, to(first), ids).or_else(|why| {
         let mut tried = others.iter().take(TRIED_MAX - 1);
-        tried.find_map(|component| relocate(picture, config, *component, ids).ok()).ok_or(why)
+        tried.find_map(|component| relocate(picture, config, *component, to(component), ids).ok()).ok_or(why)
     })
 }
 
@@ -111,7 +116,7 @@ fn needed_members<'a>(config: &ObjectConfig, stay: impl Iterator<Item = &'a Memb
 }
 
 /// Begins a move of `component`: finds a place for its twin, which comes `Resyncing` from nothing. A witness holds nothing, so
-/// another one takes its place in the same change.
+/// another one takes its place in the same change. It goes to one of the hosts `to`, wherever there is room if none is named.
 ///
 /// # Errors
 /// A refusal with cause and remedy: also where the move could be begun and not ended.
@@ -119,8 +124,16 @@ pub fn relocate(
     picture: &ClusterPicture,
     config: &ObjectConfig,
     component: ComponentId,
+    to: &[HostId],
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Change, Refusal> {
+    let narrowed: ClusterPicture;
+    let picture = if to.is_empty() {
+        picture
+    } else {
+        narrowed = only_room_at(picture, to);
+        &narrowed
+    };
     let member = *known(config, component)?;
     let Role::Data { set, copy } = member.role else {
         return replace(picture, config, component, ids);
@@ -135,4 +148,12 @@ pub fn relocate(
     let after = Task::of(picture, config, with.iter().filter(|m| m.component != component).copied().collect());
     after.attempt(ftt, &config.policy, &[])?;
     Ok(change(config, with, None, ids))
+}
+
+/// The picture in which no other host than these takes anything new.
+fn only_room_at(picture: &ClusterPicture, hosts: &[HostId]) -> ClusterPicture {
+    let mut narrowed = picture.clone();
+    let others = narrowed.hosts.iter_mut().filter(|host| !hosts.contains(&host.host));
+    others.for_each(|host| host.disk_groups.iter_mut().for_each(|group| group.up = false));
+    narrowed
 }

@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, Policy, ReplicaSetIndex, Role};
+use cairn_types::{Canary, ComponentId, ComponentState, Member, ObjectConfig, Policy, ReplicaSetIndex, Role};
 
 use crate::{
     picture::{ClusterPicture, FaultDomain},
@@ -89,6 +89,7 @@ fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<Compone
 /// What a copy is worth to its disk: more is better. In sync counts most, so the copies that stay are in sync as far as any are.
 fn worth(picture: &ClusterPicture, member: &Member) -> (u8, bool, bool, u64, Reverse<ComponentId>) {
     let state = match member.state {
+        _ if Canary::WrongCopyGoes.sings() => 0,
         ComponentState::Active => 3,
         ComponentState::Resyncing { .. } => 2,
         ComponentState::Absent { .. } => 1,

@@ -2,7 +2,7 @@
 
 mod world;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_placement::{
     ClusterPicture, Leaving, MaintenancePreview, MoveStep, RefusalKind, carry_out, compliance, next_move, place,
@@ -26,7 +26,7 @@ fn step(
     step: MoveStep,
     first: u128,
 ) -> Result<ObjectConfig, RefusalKind> {
-    let change = carry_out(picture, now, (step, &unwanted(picture, now)), &mut ids(first));
+    let change = carry_out(picture, now, (step, &unwanted(picture, now)), &BTreeMap::new(), &mut ids(first));
     Ok(ObjectConfig { members: change.map_err(|refusal| refusal.kind)?.members, ..now.clone() })
 }
 
@@ -118,7 +118,7 @@ fn a_host_of_three_cannot_be_emptied_and_one_of_four_can() {
             assert!(leaves.is_empty() && hosts == 4, "each of three hosts holds a part");
             continue;
         };
-        let begun = relocate(&picture, &disk, leaves[0], &mut ids(100));
+        let begun = relocate(&picture, &disk, leaves[0], &[], &mut ids(100));
         assert_eq!(begun.is_ok(), can, "{begun:?}");
         if let Err(refusal) = begun {
             assert!(refusal.text.contains("host-1 is in maintenance"), "{refusal}");
@@ -193,7 +193,7 @@ fn a_move_ends_with_the_one_that_is_well() {
     let picture = equal_hosts(5, GIB);
     let disk = config(&place(&picture, &policy, 64 * MIB, &mut ids(1)).unwrap(), &policy, 64 * MIB);
     let old = disk.members[0].component;
-    let begun = relocate(&picture, &disk, old, &mut ids(100)).unwrap();
+    let begun = relocate(&picture, &disk, old, &[], &mut ids(100)).unwrap();
     let twin = begun.added[0];
     let of = |old_state, twin_state| {
         let mut now = ObjectConfig { members: begun.members.clone(), ..disk.clone() };

@@ -1,6 +1,6 @@
 //! `cairn cluster`.
 
-use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, ClusterStatus, Severity};
+use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, ClusterStatus, RepairPause, Severity};
 use cairn_types::format_bytes;
 
 use super::{Context, upgrade};
@@ -18,16 +18,23 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
             let status = context.client.cluster_status().await?;
             output::show(context.format, &status, show_status)
         }
-        Cluster::Settings { repair_delay_s } => {
-            let patch = ClusterSettingsPatch { repair_delay_s };
+        Cluster::Settings { repair_delay_s, rebuild_reserve_hosts, rebalance_points } => {
+            let patch = ClusterSettingsPatch { repair_delay_s, rebuild_reserve_hosts, rebalance_points };
             let settings = match patch == ClusterSettingsPatch::default() {
                 true => context.client.cluster_settings().await?,
                 false => context.client.cluster_settings_set(&patch).await?,
             };
             output::show(context.format, &settings, show_settings)
         }
+        Cluster::PauseRepair { for_s } => pause(context, for_s).await,
+        Cluster::ResumeRepair => pause(context, 0).await,
         Cluster::Upgrade(verb) => upgrade::run(context, verb).await,
     }
+}
+
+async fn pause(context: &Context, for_s: u64) -> Result<(), Fail> {
+    let settings = context.client.cluster_pause_repair(&RepairPause { for_s }).await?;
+    output::show(context.format, &settings, show_settings)
 }
 
 fn show_status(status: &ClusterStatus) -> String {
@@ -69,6 +76,21 @@ fn show_settings(settings: &ClusterSettings) -> String {
     output::pairs([
         ("repair_delay_s", format!("{} ({})", settings.repair_delay_s, duration(settings.repair_delay_s))),
         ("lease_ms", format!("{} (as the cluster was made)", settings.lease_ms)),
+        ("rebuild_reserve_hosts", settings.rebuild_reserve_hosts.to_string()),
+        (
+            "rebalance_points",
+            match settings.rebalance_points {
+                0 => "0 (never)".into(),
+                points => points.to_string(),
+            },
+        ),
+        (
+            "repair",
+            match settings.repair_paused_s {
+                0 => "not paused".into(),
+                left => format!("paused for {} more", duration(left)),
+            },
+        ),
     ])
 }
 

@@ -1,8 +1,8 @@
 //! `cairn disk`.
 
 use cairn_api::v1::{
-    Component, ComponentRole, Disk, DiskAttach, DiskCreate, DiskDelete, DiskLimits, DiskResize, DiskSummary,
-    ObjectRecord, Session, check_not_in_use,
+    ChangedComponent, ComponentRole, Disk, DiskAttach, DiskChange, DiskCreate, DiskDelete, DiskLimits, DiskMove,
+    DiskPolicySet, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
 };
 use cairn_types::format_bytes;
 
@@ -44,6 +44,15 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             client.disk_create(&request).await?
         }
         Verb::Set { disk, limits } => client.disk_set(disk, &wanted(limits)).await?,
+        Verb::SetPolicy { disk, policy, dry_run, force } => {
+            let request = DiskPolicySet { policy, dry_run, force };
+            let change = client.disk_policy_set(disk, &request).await?;
+            return output::show(context.format, &change, show_change);
+        }
+        Verb::Move { disk, from, to, dry_run } => {
+            let change = client.disk_move(disk, &DiskMove { from, to, dry_run }).await?;
+            return output::show(context.format, &change, show_change);
+        }
         Verb::Resize { disk, size } => {
             let request = DiskResize { size_bytes: size };
             client.disk_resize(disk, &request).await?
@@ -127,7 +136,7 @@ fn show(disk: &Disk) -> String {
         disk.components.iter().map(|component| {
             vec![
                 component.id.to_string()[..8].to_owned(),
-                role(component),
+                role(component.role),
                 component.host_name.clone(),
                 component.fault_domain.clone(),
                 component.disk_group.to_string()[..8].to_owned(),
@@ -172,8 +181,33 @@ fn epoch(epoch: Option<&str>, hosts: &[(String, &str)]) -> String {
     text
 }
 
-fn role(component: &Component) -> String {
-    match component.role {
+fn show_change(change: &DiskChange) -> String {
+    let lines = |of: &[ChangedComponent]| match of {
+        [] => "nothing".to_owned(),
+        some => some.iter().map(changed).collect::<Vec<_>>().join("\n"),
+    };
+    let policy = match change.policy_before == change.policy_after {
+        true => change.policy_after.clone(),
+        false => format!("{}, before: {}", change.policy_after, change.policy_before),
+    };
+    output::pairs([
+        ("disk", change.disk.clone()),
+        ("state", if change.begun { "begun" } else { "nothing was done" }.to_owned()),
+        ("policy", policy),
+        ("to be made", lines(&change.added)),
+        ("to go", lines(&change.removed)),
+        ("to be copied", change.bytes_to_copy.map_or("unknown".into(), format_bytes)),
+        ("cannot be done now", change.obstacle.clone().unwrap_or_default()),
+    ])
+}
+
+fn changed(of: &ChangedComponent) -> String {
+    let bytes = of.bytes.map_or(String::new(), |bytes| format!(", {}", format_bytes(bytes)));
+    format!("{} on host {}, disk group {}{bytes}", role(of.role), of.host_name, &of.disk_group.to_string()[..8])
+}
+
+fn role(role: ComponentRole) -> String {
+    match role {
         ComponentRole::Data { set, copy } => format!("data {set}.{copy}"),
         ComponentRole::Witness => "witness".into(),
     }

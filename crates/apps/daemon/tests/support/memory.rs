@@ -72,6 +72,15 @@ impl MemoryCluster {
     }
 }
 
+fn changed(component: &Component) -> ChangedComponent {
+    ChangedComponent {
+        role: component.role,
+        host_name: component.host_name.clone(),
+        disk_group: component.disk_group,
+        bytes: Some(if component.role == ComponentRole::Witness { 0 } else { 3 << 30 }),
+    }
+}
+
 fn maintenance(host: &str, state: MaintenanceState, mode: Option<MaintenanceMode>) -> Maintenance {
     Maintenance {
         host: host.to_owned(),
@@ -303,6 +312,12 @@ impl MemoryCluster {
         state.settings = patch.apply(&state.settings)?;
         Ok(state.settings.clone())
     }
+    async fn cluster_pause_repair(&self, request: RepairPause) -> ApiResult<ClusterSettings> {
+        request.validate()?;
+        let mut state = self.0.borrow_mut();
+        state.settings.repair_paused_s = request.for_s;
+        Ok(state.settings.clone())
+    }
     async fn cluster_upgrade(&self) -> ApiResult<Upgrade> {
         let hosts = self.0.borrow().hosts.clone();
         let host = |(n, host): (usize, Host)| {
@@ -476,6 +491,56 @@ impl MemoryCluster {
         rules.bandwidth_limit_bytes_per_s =
             limits.bandwidth_limit_bytes_per_s.unwrap_or(rules.bandwidth_limit_bytes_per_s);
         Ok(disk.clone())
+    }
+    async fn disk_policy_set(&self, disk: String, request: DiskPolicySet) -> ApiResult<DiskChange> {
+        let rules = self.policy_show(request.policy.clone()).await?.rules;
+        let mut state = self.0.borrow_mut();
+        let disk = state.disk_named(&disk)?;
+        let words = |name: &str, rules: &PolicyRules| format!("{name} ({})", rules.describe());
+        let fewer = rules.ftt < disk.rules.ftt;
+        let removed = disk.components.iter().skip(usize::from(rules.ftt) + 1).map(changed).collect();
+        let change = DiskChange {
+            disk: disk.summary.name.clone(),
+            begun: !request.dry_run,
+            policy_before: words(&disk.summary.policy, &disk.rules),
+            policy_after: words(&request.policy, &rules),
+            added: Vec::new(),
+            removed: if fewer { removed } else { Vec::new() },
+            bytes_to_copy: Some(0),
+            // Of its four hosts three answer.
+            obstacle: (rules.ftt > 1).then(|| "mirror with FTT=2 needs 5 fault domains, 3 are up".to_owned()),
+        };
+        if request.dry_run {
+            return Ok(change);
+        }
+        if let Some(why) = change.obstacle.as_ref().filter(|_| !request.force) {
+            return Err(ApiError::refused(format!("policy {:?} cannot be met now: {why}", request.policy))
+                .remedy("Add what is missing, choose another policy, or use --force"));
+        }
+        (disk.summary.policy, disk.rules) = (request.policy, rules);
+        Ok(change)
+    }
+    async fn disk_move(&self, disk: String, request: DiskMove) -> ApiResult<DiskChange> {
+        let mut state = self.0.borrow_mut();
+        let from = state.host(&request.from)?.name.clone();
+        let to = state.host(request.to.as_deref().unwrap_or("host-3"))?.name.clone();
+        let disk = state.disk_named(&disk)?;
+        let there: Vec<_> = disk.components.iter().filter(|c| c.host_name == from).map(changed).collect();
+        if there.is_empty() {
+            return Err(ApiError::refused(format!("disk {} has nothing on host {from}", disk.summary.name))
+                .remedy(format!("See `cairn disk show {}`", disk.summary.name)));
+        }
+        let policy = format!("{} ({})", disk.summary.policy, disk.rules.describe());
+        Ok(DiskChange {
+            disk: disk.summary.name.clone(),
+            begun: !request.dry_run,
+            policy_before: policy.clone(),
+            policy_after: policy,
+            added: there.iter().map(|c| ChangedComponent { host_name: to.clone(), ..c.clone() }).collect(),
+            bytes_to_copy: there.iter().map(|c| c.bytes).sum(),
+            removed: there,
+            obstacle: None,
+        })
     }
     async fn disk_attach(&self, disk: String, request: DiskAttach) -> ApiResult<Disk> {
         let mut state = self.0.borrow_mut();

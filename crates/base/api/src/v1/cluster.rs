@@ -66,11 +66,49 @@ pub struct ClusterSettings {
     /// Milliseconds that a lease lasts: how long a silent owner holds its disks. Chosen when the cluster is made, and never changed:
     /// hosts that count with leases of two lengths could both serve a disk.
     pub lease_ms: u64,
+    /// Hosts' worth of capacity that new and growing disks leave free, so that what so many of the largest hosts hold can be rebuilt
+    /// elsewhere; default 0.
+    #[serde(default)]
+    pub rebuild_reserve_hosts: u8,
+    /// Percentage points by which a disk group may be fuller than the emptiest one before components go from it; default 30, 0 is never.
+    #[serde(default = "rebalance_points")]
+    pub rebalance_points: u8,
+    /// Seconds for which what is lost is not replaced yet, as this host counts; 0: repair is not paused. See `cluster_pause_repair`.
+    #[serde(default)]
+    pub repair_paused_s: u64,
+}
+
+fn rebalance_points() -> u8 {
+    ClusterSettings::default().rebalance_points
 }
 
 impl Default for ClusterSettings {
     fn default() -> Self {
-        Self { repair_delay_s: 3600, lease_ms: 2000 }
+        Self {
+            repair_delay_s: 3600,
+            lease_ms: 2000,
+            rebuild_reserve_hosts: 0,
+            rebalance_points: 30,
+            repair_paused_s: 0,
+        }
+    }
+}
+
+/// A pause of repair.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RepairPause {
+    /// Seconds from now, at most a day; 0 ends a pause.
+    #[schema(maximum = 86400)]
+    pub for_s: u64,
+}
+
+impl crate::Request for RepairPause {
+    fn validate(&self) -> crate::ApiResult<()> {
+        match self.for_s {
+            0..=86_400 => Ok(()),
+            more => Err(crate::ApiError::invalid(format!("repair is paused for a day at most, not for {more} s"))),
+        }
     }
 }
 
@@ -90,6 +128,13 @@ impl ClusterSettings {
                 self.repair_delay_s
             )));
         }
+        // Below five points disk groups pass components to and fro, as guests write meanwhile.
+        if !matches!(self.rebalance_points, 0 | 5..=75) {
+            return Err(crate::ApiError::invalid(format!(
+                "rebalance_points is {}, it is 0 (never) or goes from 5 to 75",
+                self.rebalance_points
+            )));
+        }
         Ok(())
     }
 }
@@ -101,6 +146,12 @@ pub struct ClusterSettingsPatch {
     /// See [`ClusterSettings::repair_delay_s`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair_delay_s: Option<u64>,
+    /// See [`ClusterSettings::rebuild_reserve_hosts`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_reserve_hosts: Option<u8>,
+    /// See [`ClusterSettings::rebalance_points`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalance_points: Option<u8>,
 }
 
 impl crate::Request for ClusterSettingsPatch {}
@@ -111,7 +162,12 @@ impl ClusterSettingsPatch {
     /// # Errors
     /// [`crate::ApiErrorKind::Invalid`] naming the setting and its bounds.
     pub fn apply(&self, to: &ClusterSettings) -> crate::ApiResult<ClusterSettings> {
-        let new = ClusterSettings { repair_delay_s: self.repair_delay_s.unwrap_or(to.repair_delay_s), ..to.clone() };
+        let new = ClusterSettings {
+            repair_delay_s: self.repair_delay_s.unwrap_or(to.repair_delay_s),
+            rebuild_reserve_hosts: self.rebuild_reserve_hosts.unwrap_or(to.rebuild_reserve_hosts),
+            rebalance_points: self.rebalance_points.unwrap_or(to.rebalance_points),
+            ..to.clone()
+        };
         new.check()?;
         Ok(new)
     }

@@ -178,6 +178,74 @@ pub struct DiskResize {
     pub size_bytes: u64,
 }
 
+/// Another policy for a disk in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskPolicySet {
+    /// The policy, by name. Limits that the disk has of its own are replaced by the policy's.
+    pub policy: String,
+    /// Only tell what would come of it.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Set it although not all of it can be done now: the rest follows when there is room.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A disk's components on a host go elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskMove {
+    /// The host that they are on, by name or id.
+    pub from: String,
+    /// The host that they go to, by name or id; wherever there is room when left out.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// Only tell what would come of it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A component that a change makes, or lets go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangedComponent {
+    /// What it is for.
+    #[serde(flatten)]
+    pub role: ComponentRole,
+    /// The host that it is on, or would go to.
+    pub host_name: String,
+    /// The disk group.
+    #[schema(value_type = String)]
+    pub disk_group: DiskGroupId,
+    /// What it holds; of a new one: what is to be copied. None where no host could say.
+    pub bytes: Option<u64>,
+}
+
+/// What a change of a disk in use comes to. What is copied is copied afterwards: `resync_list` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskChange {
+    /// The disk's name.
+    pub disk: String,
+    /// Whether it was begun; otherwise nothing was done.
+    pub begun: bool,
+    /// The policy before, by name and rules.
+    pub policy_before: String,
+    /// The policy after.
+    pub policy_after: String,
+    /// Components that are to be made, where they would go as the cluster is now.
+    pub added: Vec<ChangedComponent>,
+    /// Components that are to go.
+    pub removed: Vec<ChangedComponent>,
+    /// Bytes to be copied; none where no host could say.
+    pub bytes_to_copy: Option<u64>,
+    /// Why not all of it can be done now; none where it can.
+    #[serde(default)]
+    pub obstacle: Option<String>,
+}
+
+impl crate::Request for DiskPolicySet {}
+impl crate::Request for DiskMove {}
+
 /// How a disk is deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -13,6 +13,7 @@ mod latencies;
 mod moves;
 mod owners;
 mod placements;
+mod policies;
 mod refusals;
 mod resyncs;
 mod servers;
@@ -154,6 +155,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         resyncs::all(),
         idle::all(),
         moves::all(),
+        policies::all(),
         clones::all(),
         servers::all(),
         forgets::all(),

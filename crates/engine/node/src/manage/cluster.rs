@@ -1,8 +1,11 @@
 //! The cluster in one view: status, settings, health, resyncs.
 
-use cairn_api::{ApiError, ApiResult, v1};
-use cairn_directory::{ClusterSettings, DiskGroupEntry, TheCluster};
+use std::time::Duration;
+
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
+use cairn_directory::{ClusterSettings, DiskGroupEntry, REBALANCE_POINTS, RepairPause, TheCluster};
 use cairn_env::Env;
+use cairn_types::Feature;
 use cairn_wire::{HostAnswer, HostCommand, ResyncStatus};
 
 use crate::{
@@ -47,22 +50,58 @@ impl<E: Env> Node<E> {
 
     pub(crate) async fn cluster_settings(&self) -> ApiResult<v1::ClusterSettings> {
         let known = self.settings().ok_or_else(|| ApiError::unavailable("the settings are not known yet"))?;
-        // The lease that this host counts with.
-        let lease_ms = self.inner.options.leases.lease.as_millis() as u64;
-        Ok(v1::ClusterSettings { repair_delay_s: known.repair_delay_ms / 1000, lease_ms })
+        let inner = &self.inner;
+        let now = inner.env.now();
+        let paused = inner.objects.options().repair_paused_until.map_or(Duration::ZERO, |until| until.since(now));
+        Ok(v1::ClusterSettings {
+            repair_delay_s: known.repair_delay_ms / 1000,
+            // The lease that this host counts with.
+            lease_ms: inner.options.leases.lease.as_millis() as u64,
+            rebuild_reserve_hosts: known.rebuild_reserve_hosts as u8,
+            rebalance_points: known.rebalance_points.unwrap_or(REBALANCE_POINTS),
+            repair_paused_s: paused.as_millis().div_ceil(1000) as u64,
+        })
     }
 
     pub(crate) async fn cluster_settings_set(&self, patch: v1::ClusterSettingsPatch) -> ApiResult<v1::ClusterSettings> {
-        let next = patch.apply(&self.cluster_settings().await?)?;
+        let now = self.cluster_settings().await?;
+        let next = patch.apply(&now)?;
+        let later = (next.rebuild_reserve_hosts, next.rebalance_points);
+        let is_new = later != (now.rebuild_reserve_hosts, now.rebalance_points);
+        if is_new {
+            self.can_move()?;
+        }
+        let change = |settings: &mut ClusterSettings| {
+            settings.repair_delay_ms = next.repair_delay_s * 1000;
+            if is_new {
+                settings.rebuild_reserve_hosts = next.rebuild_reserve_hosts.into();
+                settings.rebalance_points = Some(next.rebalance_points);
+            }
+        };
+        self.change_settings(change).await?;
+        Ok(next)
+    }
+
+    pub(crate) async fn cluster_pause_repair(&self, request: v1::RepairPause) -> ApiResult<v1::ClusterSettings> {
+        request.validate()?;
+        self.can_move()?;
+        let for_ms = request.for_s * 1000;
+        let until_unix_ms = self.inner.env.unix_ms() + for_ms;
+        let pause = (for_ms > 0).then_some(RepairPause { for_ms, until_unix_ms });
+        self.change_settings(|settings| settings.repair_paused = pause).await?;
+        let now = self.cluster_settings().await?;
+        Ok(v1::ClusterSettings { repair_paused_s: request.for_s, ..now })
+    }
+
+    async fn change_settings(&self, mut change: impl FnMut(&mut ClusterSettings) + Send) -> ApiResult<()> {
         let update = self.inner.registry.update::<ClusterSettings>(&TheCluster, |known| {
-            Ok(known.map(|k| ClusterSettings {
-                repair_delay_ms: next.repair_delay_s * 1000,
-                version: k.version + 1,
-                ..k.clone()
+            Ok(known.map(|known| {
+                let mut next = ClusterSettings { version: known.version + 1, ..known.clone() };
+                change(&mut next);
+                next
             }))
         });
-        update.await.map_err(directory_error)?;
-        Ok(next)
+        update.await.map(drop).map_err(directory_error)
     }
 
     pub(crate) async fn health(&self) -> ApiResult<v1::Health> {
@@ -93,11 +132,19 @@ impl<E: Env> Node<E> {
     }
 
     pub(crate) async fn resync_settings(&self) -> ApiResult<v1::ResyncSettings> {
-        let shards = self.inner.options.shards.len() as u64;
-        Ok(v1::ResyncSettings { bytes_per_s_max: self.inner.objects.options().resync_bytes_per_s_max * shards })
+        let shards = self.inner.options.shards.len().max(1) as u64;
+        let here = self.inner.objects.options().resync_bytes_per_s_max * shards;
+        let kept = self.settings().filter(|_| self.level().has(Feature::Moves));
+        Ok(v1::ResyncSettings { bytes_per_s_max: kept.map_or(here, |settings| settings.resync_bytes_per_s_max) })
     }
 
     pub(crate) async fn resync_settings_set(&self, request: v1::ResyncSettings) -> ApiResult<v1::ResyncSettings> {
+        if self.level().has(Feature::Moves) {
+            // Hosts that are away, or join later, find it there.
+            let bytes_per_s_max = request.bytes_per_s_max;
+            self.change_settings(|settings| settings.resync_bytes_per_s_max = bytes_per_s_max).await?;
+            return Ok(request);
+        }
         let mut hosts = self.peers_up();
         hosts.push(self.me());
         for host in hosts {

@@ -11,7 +11,11 @@ use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, 
 use cairn_wire::{OwnerCommand, Request};
 use futures::future::join_all;
 
-use crate::{manage::directory_error, node::Node, servers::serving_shard};
+use crate::{
+    manage::{directory_error, reserve::demand_of},
+    node::Node,
+    servers::serving_shard,
+};
 
 /// How long a creation may take before another host may undo it.
 const CREATE_MS: u64 = 60_000;
@@ -87,7 +91,6 @@ impl<E: Env> Node<E> {
                 Err(refusal) => return Err(ApiError::refused(refusal.text)),
             }
         };
-        self.placed(placement.layout, request.size_bytes, placement.members.iter().copied());
         let config = ObjectConfig {
             object: ObjectId::from_random(env.random_u64(), env.random_u64()),
             name: request.name.clone(),
@@ -99,6 +102,9 @@ impl<E: Env> Node<E> {
             decided: OpId::ZERO,
             deleted: false,
         };
+        let demand = demand_of(&config, &config.policy, config.size_bytes, config.members.iter());
+        self.leave_reserve(&format!("disk {}", config.name), demand)?;
+        self.placed(config.layout, config.size_bytes, config.members.iter().copied());
         Ok((config, placement.reduced))
     }
 

@@ -10,7 +10,7 @@ use cairn_placement::ClusterPicture;
 use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role, Seat};
 use cairn_wire::{Answer, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, Request};
 
-use crate::{node::Node, servers::serving_shard};
+use crate::{manage::reserve::demand_of, node::Node, servers::serving_shard};
 
 impl<E: Env> Node<E> {
     pub(crate) async fn known_disk(&self, name: &str) -> ApiResult<(ObjectId, CatalogueEntry)> {
@@ -171,7 +171,11 @@ impl<E: Env> Node<E> {
     }
 
     /// A disk as its owner sees it, and its record.
-    async fn status_and_record(&self, object: ObjectId, hints: &[HostId]) -> (Option<ObjectStatus>, Option<Accepted>) {
+    pub(crate) async fn status_and_record(
+        &self,
+        object: ObjectId,
+        hints: &[HostId],
+    ) -> (Option<ObjectStatus>, Option<Accepted>) {
         let looked_up = self.inner.objects.look_up(object, hints).await;
         if let Some((known, Some(owner))) = &looked_up
             && let Ok(status) = self.inner.objects.command(*owner, object, OwnerCommand::Status).await
@@ -224,10 +228,7 @@ impl<E: Env> Node<E> {
         let delay_ms = self.inner.objects.options().repair_delay.as_millis() as u64;
         let component = |m: &Member| v1::Component {
             id: m.component,
-            role: match m.role {
-                Role::Data { set, copy } => v1::ComponentRole::Data { set, copy },
-                Role::Witness => v1::ComponentRole::Witness,
-            },
+            role: role_of(m),
             host: self.server_of(m.host),
             host_name: self.server_name(m.host),
             fault_domain: hosts.get(&m.host).map(|h| h.fault_domain.as_str().to_owned()).unwrap_or_default(),
@@ -268,6 +269,10 @@ impl<E: Env> Node<E> {
     pub(crate) async fn disk_resize(&self, disk: String, request: v1::DiskResize) -> ApiResult<v1::Disk> {
         request.validate()?;
         let (object, entry) = self.known_disk(&disk).await?;
+        let config = self.config_of(object, &entry).await?;
+        let demand = |size_bytes| demand_of(&config, &config.policy, size_bytes, config.members.iter());
+        let more = demand(request.size_bytes.max(config.size_bytes)) - demand(config.size_bytes);
+        self.leave_reserve(&format!("disk {} of its new size", config.name), more)?;
         self.to_owner(object, &entry.hint_hosts, OwnerCommand::Grow { size_bytes: request.size_bytes }).await?;
         let update = self.inner.registry.update::<CatalogueEntry>(&object, |entry| {
             Ok(entry.map(|e| CatalogueEntry { size_bytes: request.size_bytes, ..e.clone() }))
@@ -351,6 +356,14 @@ impl<E: Env> Node<E> {
 
 fn epoch_words(epoch: cairn_types::Epoch) -> String {
     format!("{}/{}/{}", epoch.number, epoch.host, epoch.incarnation.0)
+}
+
+/// What a component is for, as the API says it.
+pub(crate) fn role_of(member: &Member) -> v1::ComponentRole {
+    match member.role {
+        Role::Data { set, copy } => v1::ComponentRole::Data { set, copy },
+        Role::Witness => v1::ComponentRole::Witness,
+    }
 }
 
 fn role_words(member: &Member) -> &'static str {

@@ -121,7 +121,7 @@ impl<E: Env> Node<E> {
         Ok(self.server_of(entry.host))
     }
 
-    fn can_move(&self) -> ApiResult<()> {
+    pub(crate) fn can_move(&self) -> ApiResult<()> {
         match self.level().has(Feature::Moves) {
             true => Ok(()),
             false => Err(ApiError::refused("moving components needs an upgrade that is finished").remedy(
@@ -216,7 +216,11 @@ impl<E: Env> Node<E> {
     }
 
     /// Bytes that components of these hosts hold, and whether all of the hosts said so.
-    async fn usage_of(&self, hosts: &[HostId], only: Option<ObjectId>) -> (BTreeMap<ComponentId, u64>, bool) {
+    pub(crate) async fn usage_of(
+        &self,
+        hosts: &[HostId],
+        only: Option<ObjectId>,
+    ) -> (BTreeMap<ComponentId, u64>, bool) {
         // Hosts of earlier releases do not know the question.
         if !self.level().has(Feature::Moves) {
             return (BTreeMap::new(), false);

@@ -7,6 +7,7 @@ mod caches;
 mod cluster;
 mod counters;
 mod create;
+mod disk_change;
 mod disks;
 mod gone;
 mod health;
@@ -15,6 +16,7 @@ mod latency;
 mod maintenance;
 mod policies;
 mod remote;
+mod reserve;
 mod sessions;
 mod upgrade;
 

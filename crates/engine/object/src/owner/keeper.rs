@@ -15,7 +15,7 @@
 //! | `settled` to be told | the first operation that ends, after 5 s; then every 100 ms until it is |
 //! | components that come back, or are to be filled again | `Objects`, when a peer comes; then again and again, ever less often |
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
-//! | components that force provisioning left out | when an object at rest is looked at |
+//! | copies that its policy asks for, or asks for no more | when the policy is set; then when an object at rest is looked at |
 //! | components to be moved | `Objects`, when what administrators want of hosts changes; then again and again, ever less often |
 //!
 //! Components to be replaced have no signal on purpose. All that a dead host held falls due within seconds. It is replaced at
@@ -35,6 +35,7 @@ use crate::{
     local_store::LocalStore,
     owner::{
         Ended, Owned, looks,
+        policy::reserved_blocks,
         state::{Admitted, Leg},
         takeover::{ChangeError, change_config, only_known},
     },
@@ -124,7 +125,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.carry_out_commands().await;
         self.readmit_returned().await;
         self.repair_lost().await;
-        self.complete_forced().await;
+        self.meet_policy().await;
         self.go_on_moving().await;
         self.settle_when_idle();
     }
@@ -520,7 +521,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Blocks to set aside for a component of this size, by the policy.
     pub(crate) fn reserved_blocks(&self, blocks: u64) -> u64 {
-        blocks * u64::from(self.state.borrow().config.policy.reservation_percent) / 100
+        reserved_blocks(&self.state.borrow().config.policy, blocks)
     }
 
     /// Replaces what was absent for longer than the repair delay, and what is degraded at once.
@@ -532,13 +533,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (config, now) = (self.config(), context.env.now());
         self.absences.borrow_mut().look(&config, now);
         let delay = context.options.borrow().repair_delay;
+        let paused = context.options.borrow().repair_paused_until.is_some_and(|until| now < until);
         let due = config.members.iter().filter(|m| match m.state {
             ComponentState::Absent { .. } => self.absences.borrow().lasted(m.component, now) >= delay,
             ComponentState::Degraded => true,
             _ => false,
         });
         let due: Vec<ComponentId> = due.map(|m| m.component).collect();
-        if due.is_empty() || placer.many_hosts_gone() {
+        if due.is_empty() || paused || placer.many_hosts_gone() {
             return;
         }
         // One that cannot be placed keeps no other from it.
@@ -552,23 +554,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if self.change_members(change, config.size_bytes).await.is_ok() {
                 return;
             }
-        }
-    }
-
-    /// Adds what a disk was made without, as the cluster could not hold all of it (force provisioning), when there is room.
-    async fn complete_forced(self: &Rc<Self>) {
-        let context = &self.context;
-        let config = self.config();
-        // What is away comes back or is replaced first.
-        let whole = config.members.iter().all(|m| m.state.in_sync());
-        if !config.policy.force_provisioning || !whole || self.state.borrow().ended.is_some() {
-            return;
-        }
-        let Some(placer) = context.placer.borrow().clone() else {
-            return;
-        };
-        if let Ok(Some(change)) = placer.complete(&config) {
-            let _ = self.change_members(change, config.size_bytes).await;
         }
     }
 

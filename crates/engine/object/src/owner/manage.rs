@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use cairn_env::Env;
-use cairn_types::{ComponentId, ComponentOp, ComponentState, ObjectConfig};
+use cairn_types::{ComponentId, ComponentOp, ComponentState};
 use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
 use futures::channel::oneshot;
 
@@ -120,6 +120,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                         }
                         OwnerCommand::Delete => self.delete().await,
                         OwnerCommand::Degrade { component } => self.degrade_now(component).await,
+                        OwnerCommand::Policy { name, policy } => self.set_policy(name, policy).await,
+                        OwnerCommand::Move { component, to } => self.ask_to_move(component, to),
                     };
                     let _ = answer.send(result);
                 }
@@ -140,42 +142,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if cairn_geometry::replica_sets(&config.layout, size_bytes) != sets {
             let placer = self.context.placer.borrow().clone().ok_or("this host cannot place components yet")?;
             let change = placer.extend(&config, size_bytes)?;
-            self.resize_components(&config, size_bytes).await?;
+            self.resize_components(&config, &config.policy, size_bytes).await?;
             return self.change_members(change, size_bytes).await;
         }
-        self.resize_components(&config, size_bytes).await?;
+        self.resize_components(&config, &config.policy, size_bytes).await?;
         let mut next = (*self.config()).clone();
         next.size_bytes = size_bytes;
         match self.change(next).await {
             true => Ok(()),
             false => Err("the new size was not accepted by a majority; ask again".into()),
         }
-    }
-
-    async fn limit(self: &Rc<Self>, iops: Option<u32>, bytes_per_s: Option<u64>) -> Result<(), String> {
-        let mut next = (*self.config()).clone();
-        let policy = &mut next.policy;
-        policy.iops_limit = iops.unwrap_or(policy.iops_limit);
-        policy.bandwidth_limit_bytes_per_s = bytes_per_s.unwrap_or(policy.bandwidth_limit_bytes_per_s);
-        if next == *self.config() || self.change(next).await {
-            return Ok(());
-        }
-        Err("the new limit was not accepted by a majority; ask again".into())
-    }
-
-    async fn resize_components(&self, config: &ObjectConfig, size_bytes: u64) -> Result<(), String> {
-        let links = self.state.borrow().links();
-        for leg in links {
-            let Some(set) = config.member(leg.component).and_then(|m| m.set()) else {
-                continue;
-            };
-            let size_blocks = cairn_geometry::component_blocks(&config.layout, size_bytes, set);
-            let op = ComponentOp::Resize { size_blocks, reserved_blocks: self.reserved_blocks(size_blocks) };
-            let request = Request::Change { to: leg.link.target, op };
-            let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
-            reply.map_err(|refusal| format!("a component cannot grow: {refusal:?}"))?;
-        }
-        Ok(())
     }
 
     /// Waits for a state; failures wake too, by way of `work`.
@@ -214,7 +190,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut next = (*self.config()).clone();
         let member = next.member_mut(component).ok_or("the object has no such component")?;
         if member.state.in_sync() {
-            return Err("the component is in sync: evacuating a healthy component is not in this release".into());
+            return Err("the component is in sync: it is moved, not replaced".into());
         }
         member.state = ComponentState::Degraded;
         match self.change(next).await {

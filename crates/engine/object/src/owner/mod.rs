@@ -14,6 +14,7 @@ mod keeper;
 mod looks;
 mod manage;
 mod moves;
+mod policy;
 mod read;
 mod resync;
 mod state;
@@ -37,6 +38,7 @@ use crate::{
     local_store::LocalStore,
     locks::RangeLocks,
     pace::Pace,
+    placer::AskedToMove,
     signal::Signal,
     stages::{IoKind, StagesCell, Watch},
 };
@@ -82,6 +84,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     absences: RefCell<absences::Absences>,
     /// Something of it is to be moved, and is not yet.
     move_waits: Cell<bool>,
+    /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
+    asked_to_move: RefCell<AskedToMove>,
     /// The component that was to be replaced last.
     repaired_last: Cell<Option<ComponentId>>,
     /// Blocks that no copy could give.
@@ -112,6 +116,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             stages: StagesCell::default(),
             absences: RefCell::default(),
             move_waits: Cell::default(),
+            asked_to_move: RefCell::default(),
             repaired_last: Cell::default(),
             unreadable: RefCell::default(),
             pace: Cell::default(),

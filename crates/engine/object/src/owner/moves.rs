@@ -33,7 +33,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let moving = context.moving.borrow();
             moving.contains(&self.id) || moving.len() < MOVES_AT_ONCE
         };
-        let next = placer.next_move(&config, may_begin);
+        // What was asked for and is gone is done.
+        self.asked_to_move.borrow_mut().retain(|component, _| config.member(*component).is_some());
+        let next = placer.next_move(&config, &self.asked_to_move.borrow(), may_begin);
         self.move_waits.set(next != NextMove::Nothing);
         let change = match next {
             NextMove::Nothing | NextMove::Waits => return self.note_moving(),

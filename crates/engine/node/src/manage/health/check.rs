@@ -45,10 +45,36 @@ pub(crate) struct Picture {
     pub(crate) directory: DirectorySeen,
     /// Every disk group that the directory or a host knows.
     pub(crate) groups: Vec<v1::DiskGroup>,
+    /// Settings that checks go by.
+    pub(crate) settings: SettingsSeen,
+    /// Pairs of servers that answer this one, of which the first does not reach the second.
+    pub(crate) unheard: Vec<(String, String)>,
+    /// Levels, and why the upgrade to the next one cannot be finished.
+    pub(crate) upgrade: UpgradeSeen,
     /// What disks may become, and the space that there is.
     pub(crate) promised: Promised,
     /// Every disk of the catalogue, those included that are being deleted.
     pub(crate) disks: Vec<DiskSeen>,
+}
+
+/// Settings of the cluster.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SettingsSeen {
+    /// Seconds for which repair is paused.
+    pub(crate) repair_paused_s: u64,
+    /// Hosts' worth of capacity that is kept for rebuilding.
+    pub(crate) rebuild_reserve_hosts: u8,
+    /// Percentage points that disk groups may differ.
+    pub(crate) rebalance_points: u8,
+}
+
+/// How far an upgrade is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UpgradeSeen {
+    /// Finishing it would switch something on.
+    pub(crate) waits: bool,
+    /// Why it cannot be finished.
+    pub(crate) obstacles: Vec<String>,
 }
 
 /// A server.
@@ -58,6 +84,8 @@ pub(crate) struct HostSeen {
     pub(crate) name: String,
     /// Whether it answers, with all its threads.
     pub(crate) up: bool,
+    /// The release that it runs, or ran last.
+    pub(crate) version: Option<String>,
     /// The maintenance that it is in, or on its way to.
     pub(crate) maintenance: Option<MaintenanceMode>,
     /// Disk groups of it that are being emptied.

@@ -28,6 +28,34 @@ pub(crate) const LOGS: Check = Check {
     look: look_at_logs,
 };
 
+/// Write buffers have room.
+pub(crate) const BUFFERS: Check = Check {
+    name: "write-buffers",
+    looks_at: "how full the log of every disk group that is open is",
+    finds: "each that is nine tenths full: a warning",
+    look: look_at_buffers,
+};
+
+/// Tenths of a log from which on guests wait for its capacity devices.
+const BUFFER_FULL_TENTHS: u64 = 9;
+
+fn look_at_buffers(picture: &Picture) -> Looked {
+    let found = |group: &v1::DiskGroup| {
+        let log = group.log.as_ref().filter(|log| log.used_bytes * 10 >= log.size_bytes * BUFFER_FULL_TENTHS)?;
+        let [used, size] = [log.used_bytes, log.size_bytes].map(cairn_types::format_bytes);
+        Some(finding(
+            Severity::Warning,
+            format!(
+                "the write buffer of disk group {} of host {} has {used} of {size} in use",
+                group.id, group.host_name
+            ),
+            "guests write as fast as its capacity devices take it, no faster",
+            "it empties when guests write less; if it stays so, add disk groups, or limit the disks that write most: `cairn top`",
+        ))
+    };
+    Looked { well: "all write buffers have room".into(), findings: picture.groups.iter().filter_map(found).collect() }
+}
+
 fn look_at_logs(picture: &Picture) -> Looked {
     let found = |group: &v1::DiskGroup| {
         let why = group.reason.as_ref().filter(|_| group.state == DiskGroupState::Mounted)?;

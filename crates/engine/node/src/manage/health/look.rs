@@ -1,11 +1,15 @@
 //! The picture that checks look at, taken by asking every host that answers.
 
+use std::collections::BTreeSet;
+
 use cairn_api::v1;
 use cairn_env::Env;
-use futures::future::join3;
+use cairn_types::{Feature, HostId};
+use cairn_wire::{HostAnswer, HostCommand};
+use futures::future::{join_all, join3};
 
 use super::{
-    check::{ClockSeen, DirectorySeen, DiskSeen, HostSeen, Picture},
+    check::{ClockSeen, DirectorySeen, DiskSeen, HostSeen, Picture, SettingsSeen, UpgradeSeen},
     report,
 };
 use crate::node::Node;
@@ -23,16 +27,60 @@ impl<E: Env> Node<E> {
             let maintenance = intent.maintenance();
             // What was wanted of a disk group that was removed since is wanted no more.
             let draining = intent.draining.into_iter().filter(|id| host.disk_groups.contains(id)).collect();
-            HostSeen { name: host.name, up: host.up, maintenance, draining }
+            HostSeen { version: self.version_of(host.id), name: host.name, up: host.up, maintenance, draining }
         };
         Picture {
             hosts: self.hosts().into_iter().map(host).collect(),
+            settings: self.settings_seen().await,
+            unheard: self.unheard().await,
+            upgrade: self.upgrade_seen().await,
             clocks: self.clocks_seen(),
             directory,
             groups: groups.unwrap_or_default(),
             promised: self.promised(),
             disks,
         }
+    }
+
+    fn version_of(&self, server: HostId) -> Option<String> {
+        if server == self.server_of(self.me()) {
+            return Some(self.inner.env.build().version);
+        }
+        self.inner.builds.borrow().get(&server).map(|build| build.version.clone())
+    }
+
+    async fn settings_seen(&self) -> SettingsSeen {
+        let settings = self.cluster_settings().await.unwrap_or_default();
+        SettingsSeen {
+            repair_paused_s: settings.repair_paused_s,
+            rebuild_reserve_hosts: settings.rebuild_reserve_hosts,
+            rebalance_points: settings.rebalance_points,
+        }
+    }
+
+    async fn upgrade_seen(&self) -> UpgradeSeen {
+        let found = self.cluster_upgrade().await;
+        found.map_or_else(
+            |_| UpgradeSeen::default(),
+            |found| UpgradeSeen { waits: found.level_next > found.level, obstacles: found.obstacles },
+        )
+    }
+
+    /// Pairs of servers that answer this one, of which the first does not hear the second.
+    async fn unheard(&self) -> Vec<(String, String)> {
+        // Hosts of earlier releases do not know the question.
+        if !self.level().has(Feature::Moves) {
+            return Vec::new();
+        }
+        let up = self.peers_up();
+        let asked = up.iter().map(|host| async move { (*host, self.on_host(*host, HostCommand::Peers).await) });
+        let mut pairs = BTreeSet::new();
+        for (host, answer) in join_all(asked).await {
+            let Ok(HostAnswer::Peers(heard)) = answer else { continue };
+            let misses = up.iter().filter(|other| **other != host && !heard.contains(other));
+            pairs.extend(misses.map(|other| (self.server_name(host), self.server_name(*other))));
+        }
+        pairs.into_iter().filter(|(a, b)| a != b).collect()
     }
 
     /// Clocks of servers, this one's first: all threads of a server have one clock.

@@ -15,6 +15,7 @@ mod disks;
 mod groups;
 mod hosts;
 mod look;
+mod room;
 mod space;
 
 use cairn_api::v1;
@@ -24,14 +25,22 @@ use check::{Check, Picture};
 /// All checks, in the order of the documentation.
 pub(crate) const CHECKS: &[Check] = &[
     hosts::HOSTS_UP,
+    hosts::NETWORK,
+    hosts::VERSIONS,
     hosts::MAINTENANCE,
+    hosts::REPAIR_PAUSED,
+    hosts::NO_CAPACITY,
     clocks::CLOCKS,
     directory::DIRECTORY,
     directory::MEMBERS,
     groups::GROUPS,
     groups::DEVICES,
     groups::LOGS,
+    groups::BUFFERS,
     space::SPACE,
+    room::SKEW,
+    room::REBUILD_ROOM,
+    room::RESERVE,
     space::OVERCOMMITMENT,
     disks::DISKS,
     disks::UNREADABLE,

@@ -1,0 +1,46 @@
+//! Disks in use get another policy, or another place, as administrators ask for it.
+
+use cairn_api::{LocalManagement as _, v1};
+
+use crate::{cluster::Cluster, shape::Shape};
+
+impl Cluster {
+    /// Gives one of the shape's disks so many copies more than the shape says; a host with room for them or not.
+    ///
+    /// # Errors
+    /// What the host answered.
+    pub async fn set_copies(&self, disk: usize, at: usize, more: u8) -> Result<v1::DiskChange, String> {
+        let at = self.up_from(at)?;
+        let policy =
+            if more == 0 { Shape::policy_name(disk) } else { format!("{}-and-{more}", Shape::policy_name(disk)) };
+        if more > 0 {
+            let shape = &self.shape.disks[disk];
+            let rules = v1::PolicyRules { ftt: (shape.ftt + more).min(3), ..shape.rules() };
+            let request = v1::PolicyCreate { name: policy.clone(), rules };
+            // It may be there already.
+            let _ = self.manage(at, async move |node| node.policy_create(request).await).await;
+        }
+        let (name, request) = (Shape::disk_name(disk), v1::DiskPolicySet { policy, dry_run: false, force: true });
+        let asked = self.manage(at, async move |node| node.disk_policy_set(name, request).await).await;
+        asked.map_err(|error| error.to_string())
+    }
+
+    /// Moves what one of the shape's disks has on a host to another one; wherever there is room, where none is named.
+    ///
+    /// # Errors
+    /// What the host answered.
+    pub async fn move_disk(&self, disk: usize, from: usize, to: Option<usize>) -> Result<v1::DiskChange, String> {
+        let name_of = |host: usize| self.members[host].host.spoken_id().to_string();
+        let request = v1::DiskMove { from: name_of(from), to: to.map(name_of), dry_run: false };
+        let (at, name) = (self.up_from(from)?, Shape::disk_name(disk));
+        let asked = self.manage(at, async move |node| node.disk_move(name, request).await).await;
+        asked.map_err(|error| error.to_string())
+    }
+
+    /// This host, or the next one that is up.
+    fn up_from(&self, host: usize) -> Result<usize, String> {
+        let hosts = self.members.len();
+        let up = (0..hosts).map(|n| (host + n) % hosts).find(|n| self.node(*n).is_some());
+        up.ok_or_else(|| "all hosts are down".to_owned())
+    }
+}

@@ -1,0 +1,158 @@
+//! A disk in use gets another policy, or its components go to another host: what that comes to, and its beginning.
+//!
+//! Promises    nothing is begun that cannot be done as the cluster is now, unless forced; what was begun goes on by itself
+//! Not here    which copies come and go (`placement`), making and filling them (`object`)
+
+use std::collections::BTreeMap;
+
+use cairn_api::{ApiError, ApiResult, v1};
+use cairn_directory::{CatalogueEntry, names::Name};
+use cairn_env::Env;
+use cairn_placement::PolicyPreview;
+use cairn_types::{ComponentId, HostId, Member, ObjectConfig, ObjectId, Role};
+use cairn_wire::OwnerCommand;
+
+use crate::{
+    manage::{directory_error, reserve::demand_of},
+    node::Node,
+};
+
+/// Component ids of previews begin here: real ones are drawn at random.
+const PREVIEW_IDS: u128 = 1;
+
+impl<E: Env> Node<E> {
+    pub(crate) async fn disk_policy_set(&self, disk: String, request: v1::DiskPolicySet) -> ApiResult<v1::DiskChange> {
+        let (object, entry) = self.known_disk(&disk).await?;
+        let policy = self.policy(&request.policy).await?;
+        let config = self.config_of(object, &entry).await?;
+        let preview = cairn_placement::policy_preview(&self.picture(), &config, &policy);
+        let preview = preview.map_err(|refusal| ApiError::refused(refusal.text))?;
+        let after = ObjectConfig { policy: policy.clone(), policy_name: request.policy.clone(), ..config.clone() };
+        let added = preview.added.clone();
+        let mut change = self.disk_change(&config, &after, preview).await;
+        if request.dry_run {
+            return Ok(change);
+        }
+        self.can_move()?;
+        if let Some(why) = change.obstacle.as_ref().filter(|_| !request.force) {
+            let text = format!("policy {:?} cannot be met for disk {} now: {why}", request.policy, config.name);
+            return Err(ApiError::refused(text)
+                .remedy("Add what is missing, choose another policy, or use --force: it is met as soon as it can be"));
+        }
+        let more = demand_of(&after, &policy, after.size_bytes, after.members.iter().chain(&added))
+            .saturating_sub(demand_of(&config, &config.policy, config.size_bytes, config.members.iter()));
+        self.leave_reserve(&format!("policy {:?} for disk {}", request.policy, config.name), more)?;
+        let name = Name::new(&request.policy).map_err(|e| ApiError::invalid(e.to_string()))?;
+        let command = OwnerCommand::Policy { name: request.policy, policy };
+        self.to_owner(object, &entry.hint_hosts, command).await?;
+        // The record has it; the catalogue is a hint that is mended later where this fails.
+        let update = self.inner.registry.update::<CatalogueEntry>(&object, |entry| {
+            Ok(entry.map(|e| CatalogueEntry { policy_name: name.clone(), ..e.clone() }))
+        });
+        update.await.map_err(directory_error)?;
+        change.begun = true;
+        Ok(change)
+    }
+
+    pub(crate) async fn disk_move(&self, disk: String, request: v1::DiskMove) -> ApiResult<v1::DiskChange> {
+        let (object, entry) = self.known_disk(&disk).await?;
+        let from = self.shards_of(self.find_host(&request.from)?);
+        let to = match &request.to {
+            Some(host) => self.shards_of(self.find_host(host)?),
+            None => Vec::new(),
+        };
+        if to == from {
+            return Err(ApiError::invalid("a component goes to another host than the one that it is on"));
+        }
+        let config = self.config_of(object, &entry).await?;
+        let moved: Vec<ComponentId> =
+            config.members.iter().filter(|m| from.contains(&m.host)).map(|m| m.component).collect();
+        if moved.is_empty() {
+            let text = format!("disk {} has nothing on host {}", config.name, request.from);
+            return Err(ApiError::refused(text).remedy(format!("See `cairn disk show {}`", config.name)));
+        }
+        let preview = self.preview_move(&config, &moved, &to)?;
+        let mut change = self.disk_change(&config, &config, preview).await;
+        if request.dry_run {
+            return Ok(change);
+        }
+        self.can_move()?;
+        for component in moved {
+            let command = OwnerCommand::Move { component, to: to.clone() };
+            self.to_owner(object, &entry.hint_hosts, command).await?;
+        }
+        change.begun = true;
+        Ok(change)
+    }
+
+    /// The places that components would go to, one after the other.
+    fn preview_move(&self, config: &ObjectConfig, moved: &[ComponentId], to: &[HostId]) -> ApiResult<PolicyPreview> {
+        let mut picture = self.picture();
+        let mut preview = PolicyPreview { added: Vec::new(), removed: Vec::new(), obstacle: None };
+        let mut next_id = PREVIEW_IDS;
+        let mut ids = || {
+            next_id += 1;
+            ComponentId(next_id)
+        };
+        for component in moved {
+            let change = cairn_placement::relocate(&picture, config, *component, to, &mut ids);
+            let change = change.map_err(|refusal| {
+                let text = format!("disk {}: {}", config.name, refusal.text);
+                ApiError::refused(text).remedy("Choose another host, or leave --to out: it goes wherever there is room")
+            })?;
+            let is_new = |m: &&Member| change.added.contains(&m.component);
+            let added: Vec<Member> = change.members.iter().filter(is_new).copied().collect();
+            picture.take(&config.layout, &config.policy, config.size_bytes, &added);
+            preview.added.extend(added);
+            preview.removed.extend(config.member(*component));
+        }
+        Ok(preview)
+    }
+
+    /// The record of a disk, as its owner or its seats have it.
+    pub(crate) async fn config_of(&self, object: ObjectId, entry: &CatalogueEntry) -> ApiResult<ObjectConfig> {
+        let (status, known) = self.status_and_record(object, &entry.hint_hosts).await;
+        let config = status.map(|status| status.config).or(known.map(|known| known.config));
+        config.ok_or_else(|| {
+            ApiError::unavailable("no host that answers has the disk's record").remedy("Start the hosts that hold it")
+        })
+    }
+
+    async fn disk_change(&self, before: &ObjectConfig, after: &ObjectConfig, preview: PolicyPreview) -> v1::DiskChange {
+        let held = self.held_by(before).await;
+        let of_set = |member: &Member| {
+            let same = before.members.iter().filter(|m| m.set() == member.set() && m.state.in_sync());
+            same.filter_map(|m| held.get(&m.component)).max().copied()
+        };
+        let bytes = |member: &Member| match member.role {
+            Role::Witness => Some(0),
+            Role::Data { .. } => held.get(&member.component).copied().or_else(|| of_set(member)),
+        };
+        let component = |member: &Member| v1::ChangedComponent {
+            role: super::disks::role_of(member),
+            host_name: self.server_name(member.host),
+            disk_group: member.disk_group,
+            bytes: bytes(member),
+        };
+        let added: Vec<_> = preview.added.iter().map(component).collect();
+        let words = |c: &ObjectConfig| format!("{} ({})", c.policy_name, v1::PolicyRules::from(&c.policy).describe());
+        v1::DiskChange {
+            disk: before.name.clone(),
+            begun: false,
+            policy_before: words(before),
+            policy_after: words(after),
+            bytes_to_copy: added.iter().map(|component| component.bytes).sum(),
+            added,
+            removed: preview.removed.iter().map(component).collect(),
+            obstacle: preview.obstacle,
+        }
+    }
+
+    /// Bytes that each component of a disk holds, as far as the hosts say.
+    async fn held_by(&self, config: &ObjectConfig) -> BTreeMap<ComponentId, u64> {
+        let mut hosts: Vec<HostId> = config.members.iter().filter(|m| m.set().is_some()).map(|m| m.host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        self.usage_of(&hosts, Some(config.object)).await.0
+    }
+}
