@@ -211,6 +211,8 @@ impl<E: Env> Node<E> {
         env.spawn(async move { node.follow_directory().await });
         let node = self.clone();
         env.spawn(async move { node.reconcile().await });
+        let node = self.clone();
+        env.spawn(async move { node.rebalance().await });
     }
 
     /// Takes what the network brings, in order.

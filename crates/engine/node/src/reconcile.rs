@@ -47,6 +47,7 @@ impl<E: Env> Node<E> {
                     let _ = group.accept_damage().await;
                 }
             }
+            self.hand_over().await;
             self.reconcile_catalogue().await;
             let most = walk.begin_round(inner.objects.changes(), inner.env.now(), inner.leases.lease());
             self.reconcile_unseated(&mut walk, most).await;

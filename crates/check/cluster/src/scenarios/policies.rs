@@ -1,6 +1,8 @@
-//! Stories of disks in use that get another policy or another place, while hosts die.
+//! Stories of disks in use that get another policy or another place, while hosts die; and of hosts that get their share.
 
-use cairn_types::{ComponentState, ObjectConfig};
+use cairn_api::v1::HostMaintenance;
+use cairn_object::LocalStore as _;
+use cairn_types::{ComponentState, MaintenanceMode, ObjectConfig};
 
 use super::{Scenario, Stage};
 use crate::shape::Shape;
@@ -48,11 +50,30 @@ pub fn all() -> Vec<Scenario> {
             (busy(5), 6),
             moves_there,
         ),
+        Scenario::new(
+            "28. an empty host gets its share",
+            (
+                "disk groups that differ by more than 30 points come nearer by themselves, then nothing moves any more",
+                "a host is kept empty by maintenance while disks fill the other three to about 70 %; it is taken into use",
+            ),
+            (filled(), 3),
+            shared_out,
+        ),
     ]
 }
 
 fn busy(hosts: usize) -> Shape {
     Shape::plain(hosts).read_everywhere()
+}
+
+/// Six disks, of which three hosts' devices are about 70 % full once they are written.
+fn filled() -> Shape {
+    let mut shape = Shape::plain(4);
+    (shape.capacity_devices, shape.capacity_bytes) = (1, (1 + 24 * 4) << 20);
+    (shape.destage_percent, shape.idle_destage_ms) = (20, 500);
+    shape.disks[0].size_bytes = 16 << 20;
+    shape.disks = vec![shape.disks[0].clone(); 6];
+    shape
 }
 
 fn copies(config: &ObjectConfig) -> usize {
@@ -183,5 +204,69 @@ async fn moves_there(stage: Stage) -> Result<(), String> {
         return Err(format!("it was to go from h{} to h{free}, and is on {left:?}", hosts[0]));
     }
     stage.healthy().await?;
+    stage.rest(false).await
+}
+
+/// Per cent in use of each host's disk groups, by host.
+fn fills(stage: &Stage) -> Vec<u64> {
+    let percent = |n| {
+        let rooms = stage.cluster.node(n).map(|node| node.stores()).unwrap_or_default();
+        let (mut total, mut free) = (0, 0);
+        for store in &rooms {
+            let summary = store.summary();
+            (total, free) = (total + summary.total_bytes(), free + summary.free_bytes());
+        }
+        (total - free) * 100 / u64::max(total, 1)
+    };
+    (0..stage.hosts()).map(percent).collect()
+}
+
+fn gap(fills: &[u64]) -> u64 {
+    fills.iter().max().unwrap_or(&0) - fills.iter().min().unwrap_or(&0)
+}
+
+async fn shared_out(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let empty = stage.hosts() - 1;
+    let enter =
+        HostMaintenance { enter: true, mode: Some(MaintenanceMode::FullEvacuation), ..HostMaintenance::default() };
+    stage.cluster.maintenance(empty, enter).await?;
+    stage.ms(8000).await;
+    for (disk, guests) in stage.guests.iter().enumerate() {
+        guests.stop().await;
+        stage.attach_disk(disk, disk % empty).await?;
+        guests.fill(disk % empty, false).await?;
+    }
+    stage.ms(10_000).await;
+    let before = fills(&stage);
+    if gap(&before) < 40 || before[empty] > 10 {
+        return Err(format!("the other hosts were to be full: {before:?}"));
+    }
+    stage.cluster.maintenance(empty, HostMaintenance::default()).await?;
+    let mut now = before.clone();
+    for _ in 0..300 {
+        stage.ms(1000).await;
+        now = fills(&stage);
+        if gap(&now) < 30 {
+            break;
+        }
+    }
+    stage.say(format!("per cent in use: {before:?}, then {now:?}"));
+    if gap(&now) >= 30 {
+        return Err(format!("hosts are {now:?} per cent full after 300 s; they were {before:?}"));
+    }
+    stage.ms(20_000).await;
+    let places = async || -> Result<Vec<Vec<usize>>, String> {
+        let mut all = Vec::new();
+        for disk in 0..stage.guests.len() {
+            all.push(stage.hosts_of(disk).await?);
+        }
+        Ok(all)
+    };
+    let settled = places().await?;
+    stage.ms(60_000).await;
+    if settled != places().await? {
+        return Err("components go on moving though hosts are about equally full".into());
+    }
     stage.rest(false).await
 }

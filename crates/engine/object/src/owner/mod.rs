@@ -86,6 +86,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     move_waits: Cell<bool>,
     /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
     asked_to_move: RefCell<AskedToMove>,
+    /// When they did so last.
+    asked_last: Cell<Time>,
     /// The component that was to be replaced last.
     repaired_last: Cell<Option<ComponentId>>,
     /// Blocks that no copy could give.
@@ -117,6 +119,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             absences: RefCell::default(),
             move_waits: Cell::default(),
             asked_to_move: RefCell::default(),
+            asked_last: Cell::default(),
             repaired_last: Cell::default(),
             unreadable: RefCell::default(),
             pace: Cell::default(),

@@ -4,7 +4,7 @@
 //!             moves come after failures, repair and what was left out; few of a host's objects are moved at a time
 //! Not here    what the next step is and where a twin goes (`placement`), how it is filled (`resync`)
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_types::{Canary, ComponentId, Member, ObjectConfig};
@@ -18,6 +18,8 @@ use crate::{
 /// Objects of a host that are moved at a time: each takes the space of one more component until its move ends. Two, so that the end of
 /// one is no pause in the copying.
 const MOVES_AT_ONCE: usize = 2;
+/// How long a move that was asked for waits for room and for its turn.
+const ASKED_FOR: Duration = Duration::from_secs(600);
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(crate) async fn go_on_moving(self: &Rc<Self>) {
@@ -33,8 +35,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let moving = context.moving.borrow();
             moving.contains(&self.id) || moving.len() < MOVES_AT_ONCE
         };
-        // What was asked for and is gone is done.
-        self.asked_to_move.borrow_mut().retain(|component, _| config.member(*component).is_some());
+        self.forget_what_was_asked(&config);
         let next = placer.next_move(&config, &self.asked_to_move.borrow(), may_begin);
         self.move_waits.set(next != NextMove::Nothing);
         let change = match next {
@@ -50,6 +51,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         // What cannot be done now is tried again with the next look.
         let _ = self.change_members(change, config.size_bytes).await;
         self.note_moving();
+    }
+
+    /// What was asked for and is gone is done. What could not be begun for long is asked for no more: the cluster is another one by then.
+    fn forget_what_was_asked(&self, config: &ObjectConfig) {
+        let mut asked = self.asked_to_move.borrow_mut();
+        asked.retain(|component, _| config.member(*component).is_some());
+        let waited = self.context.env.now().since(self.asked_last.get());
+        if config.twins().is_empty() && waited > ASKED_FOR {
+            asked.clear();
+        }
     }
 
     /// Whether something of it is being moved: its record says so, whichever owner began that.

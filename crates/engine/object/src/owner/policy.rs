@@ -106,6 +106,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Err(format!("the disk has no component {component} any more"));
         }
         self.asked_to_move.borrow_mut().insert(component, to);
+        self.asked_last.set(self.context.env.now());
         self.work.notify();
         Ok(())
     }
