@@ -13,7 +13,10 @@ use crate::node::Node;
 impl<E: Env> Node<E> {
     /// All checks, now.
     pub(crate) async fn check_health(&self) -> v1::Health {
-        report(&self.picture_of_health().await)
+        match self.why_dismissed() {
+            Some(why) => report(&Picture { dismissed: Some(why), ..Picture::default() }),
+            None => report(&self.picture_of_health().await),
+        }
     }
 
     async fn picture_of_health(&self) -> Picture {
@@ -26,6 +29,7 @@ impl<E: Env> Node<E> {
             HostSeen { name: host.name, up: host.up, maintenance, draining }
         };
         Picture {
+            dismissed: None,
             hosts: self.hosts().into_iter().map(host).collect(),
             clocks: self.clocks_seen(),
             directory,
