@@ -165,13 +165,38 @@ pub enum Host {
         /// Name or id
         host: String,
     },
-    /// Forget a host that is gone for good, so that its name is free; refused while it answers
+    /// Take a host that is empty out of the cluster; refused while a disk has anything there
     Remove {
         /// Name or id
         host: String,
+        /// Only tell what stands in the way
+        #[arg(long)]
+        dry_run: bool,
+        /// Wait until it is empty and no guest uses it; it must be in maintenance with full evacuation
+        #[arg(long)]
+        wait: bool,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+    },
+    /// Give up a host that is dead, and rebuild elsewhere at once what it held; refused while it is alive
+    Forget {
+        /// Name or id
+        host: String,
+        /// Only tell what would be lost with it
+        #[arg(long)]
+        dry_run: bool,
+        /// Forget it although disks are lost with it, or the host that is asked may be the one that is cut off
+        #[arg(long)]
+        force: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Take a host that was removed or forgotten in again, when it starts next
+    Readmit {
+        /// Name or id
+        host: String,
     },
     /// Maintenance: take a host out of use, and back
     #[command(subcommand)]

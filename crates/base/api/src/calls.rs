@@ -48,9 +48,17 @@ macro_rules! management_calls {
             /// Enters or leaves maintenance, or tells what would come of it. Returns at once: components are moved afterwards.
             post "/api/v1/hosts/{host}/maintenance" 200 operator "host"
             fn host_maintenance[host: String](request: $crate::v1::HostMaintenance) -> $crate::v1::Maintenance;
-            /// Forgets a host that is gone for good, with its disk groups; refused while it answers, or has a disk's only good copy.
-            delete "/api/v1/hosts/{host}" 204 admin "host"
-            fn host_remove[host: String]() -> ();
+            /// Takes a host that is empty out of the cluster, with its disk groups; refused while a disk has anything there. Tells
+            /// what stands in the way, or what was removed.
+            delete "/api/v1/hosts/{host}" 200 admin "host"
+            fn host_remove[host: String](how: $crate::v1::HostRemove) -> $crate::v1::HostRemoval;
+            /// Gives up a host that is dead, or tells what would be lost with it; refused while it is alive. What it held is
+            /// rebuilt elsewhere at once.
+            post "/api/v1/hosts/{host}/forget" 200 admin "host"
+            fn host_forget[host: String](request: $crate::v1::HostForget) -> $crate::v1::HostLoss;
+            /// Takes a host that was removed or forgotten in again, when it starts next.
+            post "/api/v1/hosts/{host}/readmit" 204 admin "host"
+            fn host_readmit[host: String]() -> ();
 
             /// Every disk group, by host.
             get "/api/v1/disk-groups" 200 viewer "disk-group"

@@ -139,7 +139,7 @@ pub enum HostCommand {
         only: Option<ObjectId>,
     },
     /// Which hosts it hears. Not before level 13.
-    Peers,
+    Hears,
 }
 
 /// What a host answers to a command.
@@ -169,8 +169,8 @@ pub enum HostAnswer {
     Refused(Api<ApiError>),
     /// To `Usage`: components with data, in no order.
     Usage(Vec<(ComponentId, u64)>),
-    /// To `Peers`: those that it hears, in no order.
-    Peers(Vec<HostId>),
+    /// To `Hears`: those that it hears, in no order.
+    Hears(Vec<HostId>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

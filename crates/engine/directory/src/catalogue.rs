@@ -1,6 +1,6 @@
-//! Changes of several entries at once: hosts with their names, disks from intent to tombstone.
+//! Changes of several entries at once: the settings of a new cluster, disks from intent to tombstone.
 //!
-//! Promises    C1  a name belongs to one disk (one host) at a time; a taken one is refused in words
+//! Promises    C1  a name belongs to one disk at a time; a taken one is refused in words
 //!             C2  while a disk is being created its intent stands: it goes only together with `ready` or with the entry
 //!             C3  a tombstone goes only when every component ever listed has confirmed its removal
 //! Assumes     the caller carries out the order of the design: begin (intent, name) -> components made nascent -> first
@@ -10,8 +10,7 @@
 use cairn_types::{HostId, Level, ObjectConfig, ObjectId, Policy};
 
 use crate::{
-    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry, HostEntry,
-    HostNameEntry, Key, LevelEntry, Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
+    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry, Key, LevelEntry, Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
 };
 
 /// A disk to be created.
@@ -46,14 +45,14 @@ pub enum Adopted {
     Entered(Name),
 }
 
-fn refused<T>(text: String) -> Result<T, DirectoryError> {
+pub(crate) fn refused<T>(text: String) -> Result<T, DirectoryError> {
     Err(DirectoryError::Refused(text))
 }
 
 /// Tries of a verb that reads, decides and commits, before it gives up on others who are always first.
-const ROUNDS_MAX: u32 = 32;
+pub(crate) const ROUNDS_MAX: u32 = 32;
 
-fn too_fast<T>(what: &str) -> Result<T, DirectoryError> {
+pub(crate) fn too_fast<T>(what: &str) -> Result<T, DirectoryError> {
     refused(format!("{what} changes too fast: {ROUNDS_MAX} tries, each time someone else was first"))
 }
 
@@ -98,63 +97,6 @@ impl Registry {
             Some(found) => Ok(found.entry),
             None => refused("the cluster is not initialised: run `cairn cluster init` once".into()),
         }
-    }
-
-    /// Enters what a host reports of itself; keeps its name unique. What administrators want of it is another entry and stays.
-    ///
-    /// # Errors
-    /// `Refused` when another host has the name; `Unavailable`, `Damaged`.
-    pub async fn register_host(&self, host: HostId, entry: &HostEntry) -> Result<(), DirectoryError> {
-        let key = Key::of::<HostEntry>(&host);
-        let value = encode(entry)?;
-        for _ in 0..ROUNDS_MAX {
-            let known = self.get::<HostEntry>(&host).await?;
-            let named = self.get::<HostNameEntry>(&entry.name).await?;
-            if let Some(other) = named.as_ref().filter(|n| n.entry.host != host) {
-                return refused(format!(
-                    "host name {:?} is taken by host {}: choose another, or remove that one if it is gone for good (`cairn host remove`)",
-                    entry.name, other.entry.host
-                ));
-            }
-            let mut txn = match &known {
-                Some(known) => Txn::new().replace(key.clone(), known.revision, value.clone()),
-                None => Txn::new().create(key.clone(), value.clone()),
-            };
-            if named.is_none() {
-                let by_name = encode(&HostNameEntry { host })?;
-                txn = txn.create(Key::of::<HostNameEntry>(&entry.name), by_name);
-            }
-            if let Some(old) = known.map(|k| k.entry.name).filter(|n| *n != entry.name)
-                && let Some(old_name) = self.get::<HostNameEntry>(&old).await?
-            {
-                txn = txn.delete(Key::of::<HostNameEntry>(&old), old_name.revision);
-            }
-            match self.commit(txn).await {
-                Err(DirectoryError::Conflict { .. }) => {}
-                other => return other.map(|_| ()),
-            }
-        }
-        too_fast(&format!("host {}", entry.name))
-    }
-
-    /// Removes a host and frees its name. Once more is no error.
-    ///
-    /// # Errors
-    /// `Unavailable`, `Damaged`.
-    pub async fn forget_host(&self, host: HostId) -> Result<(), DirectoryError> {
-        for _ in 0..ROUNDS_MAX {
-            let Some(known) = self.get::<HostEntry>(&host).await? else { return Ok(()) };
-            let name = &known.entry.name;
-            let mut txn = Txn::new().delete(Key::of::<HostEntry>(&host), known.revision);
-            if let Some(named) = self.get::<HostNameEntry>(name).await?.filter(|named| named.entry.host == host) {
-                txn = txn.delete(Key::of::<HostNameEntry>(name), named.revision);
-            }
-            match self.commit(txn).await {
-                Err(DirectoryError::Conflict { .. }) => {}
-                other => return other.map(|_| ()),
-            }
-        }
-        too_fast(&format!("host {host}"))
     }
 
     /// Enters the intent to create a disk, and its name and catalogue entry as `creating`, in one transaction.

@@ -221,6 +221,46 @@ impl Entry for HostNameEntry {
     type Id = Name;
 }
 
+/// How a host left the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gone {
+    /// It was empty, and was taken out.
+    Removed,
+    /// It was dead: what it held was given up.
+    Forgotten,
+}
+
+impl Gone {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Forgotten => "forgotten",
+        }
+    }
+}
+
+/// A host that is no part of the cluster any more. Its id is never another's, so the entry stays until an administrator takes the
+/// host in again. Releases that do not know the kind pass it over: they let such a host in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GoneHostEntry {
+    /// What it was called; the name may be another's by now.
+    pub name: Name,
+    /// The first shard of its server, where it was another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard_of: Option<HostId>,
+    /// How it left.
+    pub how: Gone,
+    /// When, by the clock of the host that was asked; for people.
+    pub at_unix_ms: u64,
+}
+
+impl Entry for GoneHostEntry {
+    const KIND: Kind = Kind::GoneHost;
+    type Id = HostId;
+}
+
 /// What a device does in its disk group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -6,6 +6,7 @@
 //!                     hosts/<host id>           HostEntry (what the host says of itself)
 //!                     host-intents/<host id>    HostIntent (what administrators want of it)
 //!                     host-names/<name>         HostNameEntry (which host has the name)
+//!                     gone-hosts/<host id>      GoneHostEntry (removed or forgotten; nobody talks to it)
 //!                     disk-groups/<group id>    DiskGroupEntry
 //!                     policies/<name>           Policy
 //!                     disks/<object id>         CatalogueEntry
@@ -38,6 +39,8 @@ pub enum Kind {
     HostIntent,
     /// Which host has a name.
     HostName,
+    /// Hosts that are no part of the cluster any more, by id.
+    GoneHost,
     /// Disk groups by id.
     DiskGroup,
     /// Policies by name.
@@ -54,9 +57,10 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the keys.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::DiskGroup,
         Self::Disk,
+        Self::GoneHost,
         Self::HostIntent,
         Self::HostName,
         Self::Host,
@@ -76,6 +80,7 @@ impl Kind {
             Self::Host => "hosts",
             Self::HostIntent => "host-intents",
             Self::HostName => "host-names",
+            Self::GoneHost => "gone-hosts",
             Self::DiskGroup => "disk-groups",
             Self::Policy => "policies",
             Self::Disk => "disks",

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use cairn_types::ClusterId;
+use cairn_types::{ClusterId, HostId};
 use serde::{Deserialize, Serialize};
 
-use crate::{DirectoryError, Entry, Followed, Key, Listing, Registry, Revision, Stored, registry};
+use crate::{DirectoryError, Entry, Followed, GoneHostEntry, Key, Listing, Registry, Revision, Stored, registry};
 
 /// The layout of the stored copy.
 const FORMAT: u32 = 1;
@@ -127,6 +127,13 @@ impl LocalCopy {
             None => self.entries.remove(key.path()),
         };
         true
+    }
+    /// The host is not gone, as the directory says and this copy does not know yet.
+    pub fn readmit(&mut self, host: HostId) {
+        self.entries.remove(Key::of::<GoneHostEntry>(&host).path());
+    }
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.entries.contains_key(key.path())
     }
     /// The entry `id`, if the copy has one that can be read.
     pub fn get<E: Entry>(&self, id: &E::Id) -> Option<E> {

@@ -46,6 +46,8 @@ fn entries_of_release_0_2_0_are_as_they_were() {
     same::<HostIntent>(json!({"maintenance": false}));
     same::<HostIntent>(json!({"maintenance": true, "mode": "full-evacuation"}));
     same::<HostIntent>(json!({"maintenance": false, "draining": [ID]}));
+    same::<GoneHostEntry>(json!({"name": "h1", "shard_of": ID, "how": "removed", "at_unix_ms": 5}));
+    same::<GoneHostEntry>(json!({"name": "h1", "how": "forgotten", "at_unix_ms": 5}));
     same::<HostNameEntry>(json!({"host": ID}));
     same::<DiskGroupEntry>(json!({
         "host": ID, "capacity_bytes": 100,

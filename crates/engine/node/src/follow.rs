@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use cairn_directory::{ClusterSettings, Followed, Follower, HostEntry, HostIntent, RepairPause, TheCluster};
+use cairn_directory::{ClusterSettings, Followed, Follower, GoneHostEntry, HostIntent, RepairPause, TheCluster};
 use cairn_env::Env;
 use cairn_types::{Feature, Time};
 use futures::future::{Either, select};
@@ -34,6 +34,10 @@ impl<E: Env> Node<E> {
                 match inner.registry.register_host(self.me(), &inner.options.entry).await {
                     Ok(()) => registered = true,
                     Err(error) => {
+                        if let Ok(Some(gone)) = inner.registry.get::<GoneHostEntry>(&self.me()).await {
+                            self.dismiss(&gone.entry);
+                            return;
+                        }
                         self.directory_is(error.is_unavailable().then_some(false));
                         inner.outside.warn(format!("this host cannot be entered in the directory: {error}"));
                         inner.env.sleep(Duration::from_secs(1)).await;
@@ -49,6 +53,7 @@ impl<E: Env> Node<E> {
                 self.apply_level();
                 self.apply_settings();
                 self.apply_intents();
+                self.apply_gone();
                 self.connect_peers();
             }
             match &told {
@@ -146,7 +151,7 @@ impl<E: Env> Node<E> {
 
     /// Dials every host that the local copy knows.
     pub(crate) fn connect_peers(&self) {
-        let hosts = self.inner.copy.borrow().list::<HostEntry>();
+        let hosts = self.inner.copy.borrow().hosts();
         for (host, entry) in hosts {
             if host != self.me() {
                 self.inner.outside.connect(host, entry.name.as_str(), entry.peer_address);

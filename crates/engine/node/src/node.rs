@@ -18,7 +18,8 @@ use cairn_wire::{HostSummary, Message, Request, decode};
 use crate::{
     adapter::GroupStore,
     closed_group::ClosedGroup,
-    outgrown::Outgrown,
+    gone::{GoneHosts, gone_at_start},
+    last_word::LastWord,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
 };
@@ -66,7 +67,9 @@ pub(crate) struct NodeInner<E: Env> {
     /// What this host takes the cluster's level for.
     pub(crate) level: Cell<Level>,
     /// The cluster is at a level that this build does not speak: why that is the end.
-    pub(crate) outgrown: Outgrown,
+    pub(crate) outgrown: LastWord,
+    /// Hosts that were removed or forgotten.
+    pub(crate) gone: GoneHosts,
     /// What each peer said of its program when it was connected last.
     pub(crate) builds: RefCell<BTreeMap<HostId, Build>>,
     pub(crate) directory_up: Cell<bool>,
@@ -125,7 +128,8 @@ impl<E: Env> Node<E> {
         // A level that this build does not speak is found out below, like one that is reached while it runs.
         let build = env.build();
         let level = may_start(&build, copy.level()).unwrap_or(build.speaks.highest);
-        let copy = if Canary::LocalCopyIgnored.sings() { LocalCopy::empty(copy.cluster()) } else { copy };
+        let mut copy = if Canary::LocalCopyIgnored.sings() { LocalCopy::empty(copy.cluster()) } else { copy };
+        let gone = gone_at_start(env.host(), &mut copy, &registry).await;
         let rpc = Rpc::new(env.clone());
         let leases = Leases::new(env.clone(), rpc.clone(), options.leases);
         let seats = Seats::new(env.clone(), leases.clone());
@@ -143,7 +147,8 @@ impl<E: Env> Node<E> {
                 registry,
                 copy: RefCell::new(copy),
                 level: Cell::new(level),
-                outgrown: Outgrown::default(),
+                outgrown: LastWord::default(),
+                gone: GoneHosts::default(),
                 builds: RefCell::default(),
                 directory_up: Cell::new(false),
                 groups: RefCell::default(),
@@ -165,9 +170,16 @@ impl<E: Env> Node<E> {
         };
         node.wire_up();
         node.begin_with_level();
+        if let Some(gone) = gone {
+            // Neither its disk groups nor its peers: whatever it holds went on without it.
+            node.inner.stopping.set(true);
+            node.dismiss(&gone);
+            return node;
+        }
         node.open_groups(groups).await;
         node.apply_settings();
         node.apply_intents();
+        node.apply_gone();
         node.connect_peers();
         node.spawn_tasks();
         node
@@ -231,8 +243,9 @@ impl<E: Env> Node<E> {
         self.inner.reconciled.borrow_mut().clear();
     }
 
-    fn on_net(&self, event: NetEvent) {
+    pub(crate) fn on_net(&self, event: NetEvent) {
         let inner = &self.inner;
+        let Some(event) = inner.gone.admit(event) else { return };
         match event {
             NetEvent::PeerUp { host, incarnation, build, level } => {
                 inner.builds.borrow_mut().insert(host, build);

@@ -47,6 +47,9 @@ pub struct DeviceError {
 pub trait Outside<E: Env>: 'static {
     /// From now on the host is to be reached at this address; people call it by this name.
     fn connect(&self, host: HostId, name: &str, address: SocketAddr);
+    /// From now on nobody speaks with this host, and it is turned away with these words, until [`Outside::connect`] names it again. A
+    /// world whose hosts all reach one another need not do anything: what such a host sends is passed over all the same.
+    fn disconnect(&self, _host: HostId, _why: &str) {}
     /// Makes a preallocated file that is to serve as a device; there must be none of that name.
     fn make_file(&self, path: String, len_bytes: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>>;
     /// Opens a device, locked against every other process.

@@ -79,7 +79,7 @@ impl<E: Env> Node<E> {
     pub(crate) fn picture(&self) -> ClusterPicture {
         let inner = &self.inner;
         let peers = inner.leases.peers();
-        let hosts = inner.copy.borrow().list::<HostEntry>();
+        let hosts = inner.copy.borrow().hosts();
         let picture = |(host, entry): (HostId, HostEntry)| {
             let own: Vec<DiskGroupSummary>;
             let told = if host == self.me() {
@@ -253,6 +253,10 @@ impl<E: Env> Placer for NodePlacer<E> {
                 if begins { NextMove::Begin(change) } else { NextMove::End(change) }
             }
         }
+    }
+
+    fn is_forgotten(&self, host: HostId) -> bool {
+        self.node.upgrade().is_some_and(|inner| inner.gone.has(host))
     }
 
     fn many_hosts_gone(&self) -> bool {

@@ -58,7 +58,7 @@ pub(crate) fn serving_shard(shards: &[HostId], config: &ObjectConfig) -> HostId 
 impl<E: Env> Node<E> {
     /// Every server of the cluster, by name.
     pub(crate) fn servers(&self) -> Vec<Server> {
-        servers_of(self.inner.copy.borrow().list::<HostEntry>())
+        servers_of(self.inner.copy.borrow().hosts())
     }
 
     /// The server that a shard belongs to: the id of its first shard.

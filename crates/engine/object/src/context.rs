@@ -103,9 +103,17 @@ impl<E: Env, S: LocalStore> Context<E, S> {
         self.env.now().since(self.started) < self.options.borrow().cold_start_grace
     }
 
+    /// Whether the host was forgotten: nobody waits for it.
+    pub(crate) fn is_forgotten(&self, host: HostId) -> bool {
+        self.placer.borrow().as_ref().is_some_and(|placer| placer.is_forgotten(host))
+    }
+
     /// Whether what the seat holds is to be recorded absent though nobody misses it. When so many hosts are gone that it must be
-    /// the network, nothing is.
+    /// the network, nothing is, but for what an administrator has forgotten.
     pub(crate) fn is_long_away(&self, seat: Seat) -> bool {
+        if self.is_forgotten(seat.host) {
+            return true;
+        }
         let long = self.leases.away_for(seat) > self.options.borrow().absent_after;
         long && self.placer.borrow().as_ref().is_some_and(|placer| !placer.many_hosts_gone())
     }

@@ -53,6 +53,8 @@ pub trait Placer {
     fn next_move(&self, config: &ObjectConfig, asked: &AskedToMove, may_begin: bool) -> NextMove;
     /// What an object needs to grow.
     fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String>;
+    /// Whether the host was forgotten: what it holds is away for good, however short it has been.
+    fn is_forgotten(&self, host: HostId) -> bool;
     /// Whether so many hosts vanished that it must be the network: then nothing is rebuilt.
     fn many_hosts_gone(&self) -> bool;
 }

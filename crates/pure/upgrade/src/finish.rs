@@ -40,7 +40,7 @@ pub fn obstacles(target: Level, servers: &[Standing]) -> Vec<String> {
         Hearing::Silent(last) => {
             let last = last.as_ref().map(|build| format!("; it ran {} last", build.version)).unwrap_or_default();
             Some(format!(
-                "host {name} does not answer{last}: start it, upgraded, or remove it if it is gone for good (`cairn host remove {name}`)"
+                "host {name} does not answer{last}: start it, upgraded, or forget it if it is gone for good (`cairn host forget {name}`)"
             ))
         }
     };
@@ -69,9 +69,9 @@ mod tests {
             obstacles(Level(13), &[new("h1"), runs("h3", "0.2.0", 12, 12), silent(Some(told)), silent(None)]),
             [
                 "host h3 runs 0.2.0, which speaks protocol 12 and not 13: upgrade it",
-                "host h4 does not answer; it ran 0.3.0 last: start it, upgraded, or remove it if it is gone for good \
-                 (`cairn host remove h4`)",
-                "host h4 does not answer: start it, upgraded, or remove it if it is gone for good (`cairn host remove h4`)",
+                "host h4 does not answer; it ran 0.3.0 last: start it, upgraded, or forget it if it is gone for good \
+                 (`cairn host forget h4`)",
+                "host h4 does not answer: start it, upgraded, or forget it if it is gone for good (`cairn host forget h4`)",
             ]
         );
     }

@@ -82,6 +82,8 @@ pub(crate) struct HostShared {
     pub health: Health,
     /// What people call the hosts that are known.
     pub names: Mutex<BTreeMap<HostId, String>>,
+    /// Hosts that are no part of the cluster any more, each with what it is told.
+    pub shut_out: Mutex<BTreeMap<HostId, String>>,
     /// Live connections from peers.
     pub connections: Mutex<Connections>,
     /// Set when the host is dying: blocking jobs that still run must not touch its disks any more.
@@ -102,6 +104,7 @@ impl HostShared {
     }
 
     pub fn set_peer(&self, peer: HostId, address: SocketAddr) {
+        self.shut_out.lock().expect("nothing panics here").remove(&peer);
         self.net.send(Command::SetPeer(peer, address));
     }
 
@@ -124,6 +127,18 @@ impl HostShared {
 
     pub fn remove_peer(&self, peer: HostId) {
         self.net.send(Command::RemovePeer(peer));
+    }
+
+    /// A host is no part of the cluster any more: it is dialled no more, and turned away with these words.
+    pub fn shut_out(&self, peer: HostId, words: String) {
+        self.shut_out.lock().expect("nothing panics here").insert(peer, words);
+        self.remove_peer(peer);
+        self.end_inbound(peer);
+    }
+
+    /// What a host that is no part of the cluster any more is told.
+    pub fn why_shut_out(&self, peer: HostId) -> Option<String> {
+        self.shut_out.lock().expect("nothing panics here").get(&peer).cloned()
     }
 
     /// The longest turn of its thread of late.
@@ -186,6 +201,7 @@ impl Host {
             process: random_word(),
             health: Health::default(),
             names: Mutex::default(),
+            shut_out: Mutex::default(),
             connections: Mutex::default(),
             dead: Arc::default(),
             started: AtomicBool::new(false),
@@ -223,6 +239,12 @@ impl Host {
     /// Ends the links to this peer and dials it no more.
     pub fn remove_peer(&self, peer: HostId) {
         self.shared.remove_peer(peer);
+    }
+
+    /// The same for one that is no part of the cluster any more: whatever it dials, it is turned away with these words until
+    /// [`Self::set_peer`] names it again.
+    pub fn shut_out(&self, peer: HostId, words: String) {
+        self.shared.shut_out(peer, words);
     }
 
     /// How the links stand, by peer.

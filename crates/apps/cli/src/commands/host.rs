@@ -3,8 +3,8 @@
 use cairn_api::v1::Host;
 use cairn_types::format_bytes;
 
-use super::{Context, maintenance};
-use crate::{args::Host as Verb, confirm::confirm, fail::Fail, output};
+use super::{Context, leaving, maintenance};
+use crate::{args::Host as Verb, fail::Fail, output};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -17,11 +17,11 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let host = context.client.host_show(host).await?;
             output::show(context.format, &host, show)
         }
-        Verb::Remove { host, yes } => {
-            let found = context.client.host_show(host).await?;
-            confirm(&format!("Forget host {} and its {} disk groups?", found.name, found.disk_groups.len()), yes)?;
-            context.client.host_remove(found.name.clone()).await?;
-            output::note(context.format, &format!("host {} removed", found.name));
+        Verb::Remove { host, dry_run, wait, yes } => leaving::remove(context, host, leaving::How { dry_run, wait, yes }).await,
+        Verb::Forget { host, dry_run, force, yes } => leaving::forget(context, host, (dry_run, force), yes).await,
+        Verb::Readmit { host } => {
+            context.client.host_readmit(host.clone()).await?;
+            output::note(context.format, &format!("host {host} is taken in when its daemon starts next"));
             Ok(())
         }
         Verb::Maintenance(verb) => maintenance::run(context, verb).await,

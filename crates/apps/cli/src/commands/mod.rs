@@ -11,6 +11,7 @@ mod health;
 mod host;
 mod inspect;
 mod latency;
+mod leaving;
 mod libvirt;
 mod maintenance;
 mod manual;

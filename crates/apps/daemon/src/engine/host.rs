@@ -240,8 +240,16 @@ impl ShardStart {
         }
         let _ = self.ready.send(Ok(()));
         let calls = self.end.serve(Rc::new(node.clone()));
+        // A host that is gone goes on telling so, until it is stopped: a daemon that ended would be started again.
+        let leaving = async {
+            node.dismissed().await;
+            fronts.stop().await;
+            node.leave().await;
+            std::future::pending::<()>().await;
+        };
         let until = futures::future::select(self.stopped, Box::pin(node.outgrown()));
-        futures::future::select(Box::pin(calls), until).await;
+        let served = futures::future::select(Box::pin(calls), Box::pin(leaving));
+        futures::future::select(served, until).await;
         fronts.stop().await;
         node.stop().await;
         drop(self.identity);
@@ -250,6 +258,9 @@ impl ShardStart {
 
 /// Disk groups that the configuration asks for; then the front ends. One bad disk group keeps no host down.
 async fn begin(node: &Node<LinuxEnv>, plan: &HostPlan, siblings: Siblings, fronts: &Fronts) -> Result<(), String> {
+    if node.why_dismissed().is_some() {
+        return Ok(());
+    }
     for group in &plan.disk_groups {
         node.have_disk_group(request(group)).await;
     }

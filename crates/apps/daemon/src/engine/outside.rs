@@ -89,6 +89,12 @@ impl Outside<LinuxEnv> for Process {
         }
     }
 
+    fn disconnect(&self, host: HostId, why: &str) {
+        if !self.siblings.contains(&host) {
+            self.host.shut_out(host, why.to_owned());
+        }
+    }
+
     fn make_file(&self, path: String, len_bytes: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>> {
         let job = move || create_disk_file(Path::new(&path), len_bytes, Fill::Written).map_err(device_error);
         cairn_env::Env::run_blocking(&self.env, job)

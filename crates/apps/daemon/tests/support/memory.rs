@@ -382,13 +382,63 @@ impl MemoryCluster {
         let entered = if told.components_left > 0 { MaintenanceState::Entering } else { MaintenanceState::In };
         Ok(Maintenance { state: if request.dry_run { told.state } else { entered }, ..told })
     }
-    async fn host_remove(&self, host: String) -> ApiResult<()> {
-        let id = self.0.borrow().host(&host)?.id;
-        self.0.borrow_mut().hosts.retain(|host| host.id != id || host.up);
-        match self.0.borrow().host(&host) {
-            Ok(_) => Err(ApiError::refused(format!("host {host} answers"))),
-            Err(_) => Ok(()),
+    async fn host_remove(&self, host: String, request: HostRemove) -> ApiResult<HostRemoval> {
+        let found = self.0.borrow().host(&host)?.clone();
+        let mut removal = HostRemoval {
+            host: found.name.clone(),
+            up: found.up,
+            disk_groups: found.disk_groups.clone(),
+            disks_owned: 1,
+            ..HostRemoval::default()
+        };
+        if !found.maintenance {
+            removal.components = 3;
+            removal.obstacles = vec![
+                "it is not in maintenance with full evacuation".to_owned(),
+                "3 components of 2 disks are there".to_owned(),
+            ];
         }
+        if !removal.obstacles.is_empty() && !request.dry_run {
+            let why = removal.obstacles.join("; ");
+            return Err(ApiError::refused(format!("host {} cannot be removed: {why}", found.name)).remedy(format!(
+                "Empty it first: `cairn host maintenance enter {} --mode full-evacuation --wait`, then give the command again",
+                found.name
+            )));
+        }
+        if !request.dry_run {
+            self.0.borrow_mut().hosts.retain(|host| host.id != found.id);
+        }
+        Ok(removal)
+    }
+    async fn host_forget(&self, host: String, request: HostForget) -> ApiResult<HostLoss> {
+        let found = self.0.borrow().host(&host)?.clone();
+        let heard_by = if found.up { vec!["h1".to_owned()] } else { Vec::new() };
+        let loss = HostLoss {
+            host: found.name.clone(),
+            heard_by,
+            disk_groups: found.disk_groups.clone(),
+            disks: 2,
+            components: 2,
+            reduced: vec!["vm-1".to_owned()],
+            not_rebuilt: vec!["disk vm-1: mirror with FTT=1 needs 3 fault domains, 2 are up".to_owned()],
+            lost: vec!["wounded".to_owned()],
+            ..HostLoss::default()
+        };
+        match (request.dry_run, loss.heard_by.is_empty(), request.force) {
+            (false, false, _) => Err(ApiError::refused(format!("host {host} is alive: it answers h1"))),
+            (false, true, false) => Err(ApiError::refused(format!(
+                "host {host} is not forgotten: votes or the last good copy are lost with it of these disks: wounded"
+            ))
+            .remedy("Start the hosts that are away, ask another host, or use --force: what only that host has is given up then")),
+            (true, ..) => Ok(loss),
+            (false, true, true) => {
+                self.0.borrow_mut().hosts.retain(|host| host.id != found.id);
+                Ok(loss)
+            }
+        }
+    }
+    async fn host_readmit(&self, host: String) -> ApiResult<()> {
+        Err(ApiError::not_found(format!("no host {host:?} was removed or forgotten")).remedy("None was"))
     }
     async fn disk_group_list(&self) -> ApiResult<Vec<DiskGroup>> {
         Ok(self.0.borrow().groups.clone())

@@ -106,6 +106,85 @@ pub struct Maintenance {
 
 impl crate::Request for HostMaintenance {}
 
+/// How a host is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostRemove {
+    /// Only tell what stands in the way.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl crate::Request for HostRemove {}
+
+/// A host that is removed, or what stands in the way of that.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct HostRemoval {
+    /// Its name.
+    pub host: String,
+    /// Whether it answers.
+    pub up: bool,
+    /// Its disk groups: they go with it, and their devices are blank then if it is up.
+    #[schema(value_type = Vec<String>)]
+    pub disk_groups: Vec<DiskGroupId>,
+    /// Components of disks that are there.
+    pub components: u32,
+    /// What of them is not elsewhere yet.
+    pub bytes_left: u64,
+    /// Virtual disks that it owns: they are handed over first.
+    pub disks_owned: u32,
+    /// Disks that guests use through it.
+    pub sessions: Vec<String>,
+    /// What stands in the way, each in words; none: it can be removed, or was.
+    pub obstacles: Vec<String>,
+    /// Whether what stands in the way may end without a further command: it is being emptied, or guests are about to leave.
+    pub waits: bool,
+}
+
+/// How a host is forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostForget {
+    /// Only tell what would be lost.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Forget it although disks are lost with it, or the host that is asked may be the one that is cut off.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl crate::Request for HostForget {}
+
+/// What is lost with a host that is dead.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct HostLoss {
+    /// Its name.
+    pub host: String,
+    /// Hosts that hear it: it is alive, and not forgotten.
+    pub heard_by: Vec<String>,
+    /// Other hosts that do not answer the one that was asked.
+    pub silent: Vec<String>,
+    /// The host that was asked hears no majority of the hosts: it may be the one that is cut off.
+    pub cut_off: bool,
+    /// Its disk groups.
+    #[schema(value_type = Vec<String>)]
+    pub disk_groups: Vec<DiskGroupId>,
+    /// Virtual disks with a component there.
+    pub disks: u32,
+    /// Their components there.
+    pub components: u32,
+    /// Disks that go on with less redundancy; what they lost is rebuilt elsewhere at once.
+    pub reduced: Vec<String>,
+    /// Those of them whose components have no place elsewhere now, each with why.
+    pub not_rebuilt: Vec<String>,
+    /// Disks that are not served until hosts return that are away now.
+    pub inaccessible: Vec<String>,
+    /// Disks that lose most of their votes with it, or the last good copy of something.
+    pub lost: Vec<String>,
+    /// Disks that no host answers for: they may have had their last copy there.
+    pub unknown: Vec<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

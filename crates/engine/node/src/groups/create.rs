@@ -42,6 +42,9 @@ impl<E: Env> Node<E> {
     /// Has a disk group as the configuration asks for it: one that there is, one that its devices hold, or a new one. One
     /// that cannot be had is closed, with the reason, and tried again.
     pub async fn have_disk_group(&self, request: v1::DiskGroupCreate) {
+        if self.why_dismissed().is_some() {
+            return;
+        }
         let id = self.draw_id();
         self.have_wanted(id, request).await;
         self.try_again();

@@ -107,9 +107,8 @@ impl<E: Env> Node<E> {
         };
         let devices = all.map(device).collect();
         let entry = DiskGroupEntry { host: self.me(), devices, capacity_bytes: stats.usable_bytes };
-        let is_new = |found: Option<&DiskGroupEntry>| Ok((found != Some(&entry)).then(|| entry.clone()));
-        let entered = self.inner.registry.update(&paths.disk_group, is_new).await;
-        entered.map(drop).map_err(crate::manage::directory_error)
+        let entered = self.inner.registry.enter_disk_group(paths.disk_group, &entry).await;
+        entered.map_err(crate::manage::directory_error)
     }
 
     /// Keeps the list of this host's disk groups, open or not, for the next start.

@@ -85,7 +85,7 @@ impl<E: Env> Node<E> {
     }
 
     fn silent_groups(&self, host: HostId, only: Option<DiskGroupId>, why: &str) -> Vec<v1::DiskGroupCache> {
-        let entries = self.inner.copy.borrow().list::<DiskGroupEntry>();
+        let entries = self.inner.copy.borrow().disk_groups();
         let meant = entries.iter().filter(|(id, entry)| entry.host == host && only.is_none_or(|only| only == *id));
         meant.map(|(id, _)| self.group_cache(*id, host, v1::CacheState::Unreachable, Some(why.to_owned()))).collect()
     }

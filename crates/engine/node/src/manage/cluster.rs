@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::{ClusterSettings, DiskGroupEntry, REBALANCE_POINTS, RepairPause, TheCluster};
+use cairn_directory::{ClusterSettings, REBALANCE_POINTS, RepairPause, TheCluster};
 use cairn_env::Env;
 use cairn_types::Feature;
 use cairn_wire::{HostAnswer, HostCommand, ResyncStatus};
@@ -35,7 +35,7 @@ impl<E: Env> Node<E> {
             answered_by: self.server_name(self.me()),
             hosts_up: hosts.iter().filter(|h| h.up).count() as u32,
             hosts_total: hosts.len() as u32,
-            disk_groups: inner.copy.borrow().list::<DiskGroupEntry>().len() as u32,
+            disk_groups: inner.copy.borrow().disk_groups().len() as u32,
             disks: disks.len() as u32,
             capacity: capacity_of(&groups),
             provisioned_bytes: disks.iter().map(|(_, d)| d.size_bytes).sum(),

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_api::{ApiResult, v1};
-use cairn_directory::{CatalogueEntry, HostEntry};
+use cairn_directory::CatalogueEntry;
 use cairn_env::Env;
 use cairn_measure::Latencies;
 use cairn_metrics::Exposition;
@@ -18,7 +18,7 @@ use crate::{adapter::GroupStore, node::Node};
 impl<E: Env> Node<E> {
     /// Of every host that answers.
     pub(crate) async fn counters(&self) -> ApiResult<v1::Counters> {
-        let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
+        let mut hosts = self.inner.copy.borrow().hosts();
         hosts.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let asked = hosts.iter().map(|(host, _)| self.on_host(*host, HostCommand::Counters));
         let mut all = v1::Counters::default();

@@ -215,7 +215,7 @@ impl<E: Env> Node<E> {
     }
 
     fn components(&self, config: &ObjectConfig, status: Option<&ObjectStatus>) -> Vec<v1::Component> {
-        let hosts: BTreeMap<HostId, HostEntry> = self.inner.copy.borrow().list::<HostEntry>().into_iter().collect();
+        let hosts: BTreeMap<HostId, HostEntry> = self.inner.copy.borrow().hosts().into_iter().collect();
         let mut members = config.members.clone();
         members.sort_by_key(|m| match m.role {
             Role::Data { set, copy } => (0, set, copy),
@@ -256,7 +256,7 @@ impl<E: Env> Node<E> {
 
     fn nbd_uris(&self, disk: &str, owner: Option<HostId>) -> Vec<String> {
         let owner = owner.map(|owner| self.server_of(owner));
-        let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
+        let mut hosts = self.inner.copy.borrow().hosts();
         hosts.retain(|(host, _)| *host == self.me() || self.inner.rpc.is_up(*host));
         hosts.sort_by_key(|(host, entry)| (Some(*host) != owner, entry.name.clone()));
         let uri = |address: &String| match address.split_once("/?") {

@@ -21,13 +21,16 @@ impl<E: Env> Node<E> {
         if host == self.me() {
             return self.inner.options.entry.name.as_str().to_owned();
         }
+        if let Some(gone) = self.inner.gone.name(host) {
+            return gone;
+        }
         let entry = self.inner.copy.borrow().get::<HostEntry>(&host);
         entry.map_or_else(|| host.to_string(), |e| e.name.as_str().to_owned())
     }
 
     /// A server by name or id, its own or one of its shards'.
     pub(crate) fn find_host(&self, text: &str) -> ApiResult<HostId> {
-        let hosts = self.inner.copy.borrow().list::<HostEntry>();
+        let hosts = self.inner.copy.borrow().hosts();
         let found = hosts.iter().find(|(id, entry)| entry.name.as_str() == text || id.to_string() == text);
         found
             .map(|(id, entry)| entry.shard_of.unwrap_or(*id))
@@ -75,8 +78,8 @@ impl<E: Env> Node<E> {
     }
 
     /// Disk groups that the directory knows of these hosts, open or not.
-    fn groups_of(&self, hosts: &[HostId]) -> Vec<DiskGroupId> {
-        let all = self.inner.copy.borrow().list::<DiskGroupEntry>();
+    pub(crate) fn groups_of(&self, hosts: &[HostId]) -> Vec<DiskGroupId> {
+        let all = self.inner.copy.borrow().disk_groups();
         all.into_iter().filter(|(_, entry)| hosts.contains(&entry.host)).map(|(id, _)| id).collect()
     }
 
@@ -165,7 +168,7 @@ impl<E: Env> Node<E> {
                 all.extend(groups);
             }
         }
-        for (id, entry) in self.inner.copy.borrow().list::<DiskGroupEntry>() {
+        for (id, entry) in self.inner.copy.borrow().disk_groups() {
             if !all.iter().any(|g| g.id == id) {
                 let why = "its host does not answer".to_owned();
                 all.push(self.unseen_group(id, entry.host, v1::DiskGroupState::Unreachable, why));

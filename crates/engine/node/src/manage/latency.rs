@@ -4,7 +4,6 @@
 //! Not here    how they are measured (`object`, `store`), what they say (the API's `explain`)
 
 use cairn_api::{ApiResult, v1};
-use cairn_directory::HostEntry;
 use cairn_env::Env;
 use cairn_measure::Latencies;
 use cairn_object::{CopyLatencies, DiskLatencies, IoKind, LocalStore, Stage};
@@ -50,7 +49,7 @@ impl<E: Env> Node<E> {
 
     /// Of one disk, or an overview of all.
     pub(crate) async fn latencies_of(&self, only: Option<ObjectId>) -> v1::Latencies {
-        let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
+        let mut hosts = self.inner.copy.borrow().hosts();
         hosts.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let asked = hosts.iter().map(|(host, _)| self.on_host(*host, HostCommand::Latencies { only }));
         let mut all = v1::Latencies::default();

@@ -14,12 +14,13 @@ use cairn_types::{BLOCK_BYTES, ComponentId, DiskGroupId, Feature, HostId, Mainte
 use cairn_wire::{HostAnswer, HostCommand, ObjectStatus};
 use futures::future::join_all;
 
-use crate::{manage::directory_error, node::Node};
+use crate::{
+    manage::{directory_error, some_of},
+    node::Node,
+};
 
 /// Disks that are looked at before the thread's other tasks have a turn: each is a search through the cluster.
 const DISKS_TOGETHER: usize = 8;
-/// Disks that a refusal names.
-const NAMED_MAX: usize = 3;
 
 /// What a preview is of.
 struct About {
@@ -258,22 +259,17 @@ fn state_of(stands: Option<MaintenanceMode>, components_left: u32) -> v1::Mainte
 
 /// Refuses what would leave something half emptied, or a disk without service.
 fn refuse(preview: &v1::Maintenance) -> ApiResult<()> {
-    let some = |all: &[String]| {
-        let more = all.len().saturating_sub(NAMED_MAX);
-        let named = all[..all.len() - more].join("; ");
-        if more == 0 { named } else { format!("{named}; and {more} more") }
-    };
     let host = &preview.host;
     let what =
         preview.disk_group.map_or_else(|| format!("host {host}"), |id| format!("disk group {id} of host {host}"));
     if !preview.obstacles.is_empty() {
-        let text = format!("{what} cannot be emptied as asked: {}", some(&preview.obstacles));
+        let text = format!("{what} cannot be emptied as asked: {}", some_of(&preview.obstacles));
         return Err(ApiError::refused(text).remedy(
             "Add a host or capacity, choose another mode, or use --force: what can be moved is, the rest stays",
         ));
     }
     if !preview.inaccessible.is_empty() {
-        let text = format!("while {what} is away these disks are not served: {}", some(&preview.inaccessible));
+        let text = format!("while {what} is away these disks are not served: {}", some_of(&preview.inaccessible));
         return Err(ApiError::refused(text)
             .remedy("Use --mode ensure-accessibility, which moves them, wait until they are healthy, or use --force"));
     }

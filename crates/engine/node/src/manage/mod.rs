@@ -9,18 +9,18 @@ mod counters;
 mod create;
 mod disk_change;
 mod disks;
-mod gone;
 mod health;
 mod hosts;
 mod latency;
 mod maintenance;
+mod membership;
 mod policies;
 mod remote;
 mod reserve;
 mod sessions;
 mod upgrade;
 
-use cairn_api::{ApiError, ApiResult};
+use cairn_api::{Access, ApiError, ApiResult};
 use cairn_directory::DirectoryError;
 use cairn_env::Env;
 
@@ -37,6 +37,16 @@ pub(crate) fn directory_error(error: DirectoryError) -> ApiError {
     }
 }
 
+/// Names that a refusal tells, at most.
+const NAMED_MAX: usize = 3;
+
+/// Some of them, and how many more there are.
+pub(crate) fn some_of(all: &[String]) -> String {
+    let more = all.len().saturating_sub(NAMED_MAX);
+    let named = all[..all.len() - more].join("; ");
+    if more == 0 { named } else { format!("{named}; and {more} more") }
+}
+
 macro_rules! carry_out {
     ($($(#[$doc:meta])* $method:ident $path:literal $status:literal $who:ident $section:literal
         fn $name:ident[$($place:ident: $place_type:ty)?]($($body:ident: $body_type:ty)?) -> $answer:ty;)*) => {
@@ -44,6 +54,9 @@ macro_rules! carry_out {
         // without such a function does not compile.
         impl<E: Env> cairn_api::LocalManagement for Node<E> {
             $(async fn $name(&self $(, $place: $place_type)? $(, $body: $body_type)?) -> ApiResult<$answer> {
+                if stringify!($who) != Access::Viewer.name() {
+                    self.refuse_if_dismissed()?;
+                }
                 self.$name($($place,)? $($body)?).await
             })*
         }

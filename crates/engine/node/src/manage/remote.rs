@@ -69,7 +69,7 @@ impl<E: Env> Node<E> {
             HostCommand::ClearCaches { only, wait_ms } => {
                 HostAnswer::Cleared(Api(self.clear_here(only, wait_ms).await))
             }
-            HostCommand::Peers => HostAnswer::Peers(self.peers_up()),
+            HostCommand::Hears => HostAnswer::Hears(self.peers_up()),
             HostCommand::Usage { only } => HostAnswer::Usage(self.usage_here(only)),
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = objects.options();

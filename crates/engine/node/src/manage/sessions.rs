@@ -1,7 +1,6 @@
 //! Who uses which disk: the sessions of all hosts' front ends.
 
 use cairn_api::{ApiResult, v1};
-use cairn_directory::HostEntry;
 use cairn_env::Env;
 use cairn_types::ObjectId;
 use cairn_wire::{Api, HostAnswer, HostCommand};
@@ -15,7 +14,7 @@ impl<E: Env> Node<E> {
 
     /// Of every host that answers: those of one disk, or all.
     pub(crate) async fn sessions(&self, only: Option<ObjectId>) -> v1::Sessions {
-        let mut hosts = self.inner.copy.borrow().list::<HostEntry>();
+        let mut hosts = self.inner.copy.borrow().hosts();
         hosts.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let asked = hosts.iter().map(|(host, _)| self.on_host(*host, HostCommand::Sessions { only }));
         let mut all = v1::Sessions::default();

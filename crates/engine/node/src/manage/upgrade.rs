@@ -32,7 +32,7 @@ fn by_server(hosts: impl IntoIterator<Item = (HostId, HostEntry)>) -> Entered {
 
 impl<E: Env> Node<E> {
     pub(crate) async fn cluster_upgrade(&self) -> ApiResult<v1::Upgrade> {
-        Ok(self.upgrade(&by_server(self.inner.copy.borrow().list::<HostEntry>())))
+        Ok(self.upgrade(&by_server(self.inner.copy.borrow().hosts())))
     }
 
     pub(crate) async fn cluster_upgrade_finish(&self, request: v1::UpgradeFinish) -> ApiResult<v1::Upgrade> {
@@ -45,13 +45,15 @@ impl<E: Env> Node<E> {
             if let Some(damaged) = listed.damaged.into_iter().next() {
                 return Err(directory_error(damaged));
             }
+            let mut entered = listed.entries;
+            entered.retain(|(host, _)| !self.inner.gone.has(*host));
             let seen: Vec<(HostId, Revision)> = {
                 // First shards before others: each start of a server enters that one, too.
-                let mut hosts: Vec<_> = listed.entries.iter().collect();
+                let mut hosts: Vec<_> = entered.iter().collect();
                 hosts.sort_by_key(|(_, found)| found.entry.shard_of.is_some());
                 hosts.into_iter().map(|(host, found)| (*host, found.revision)).collect()
             };
-            let found = self.upgrade(&by_server(listed.entries.into_iter().map(|(host, found)| (host, found.entry))));
+            let found = self.upgrade(&by_server(entered.into_iter().map(|(host, found)| (host, found.entry))));
             if let [_, ..] = found.obstacles.as_slice() {
                 let text =
                     format!("the upgrade to {} cannot be finished: {}", found.level_next, found.obstacles.join("; "));

@@ -524,7 +524,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         reserved_blocks(&self.state.borrow().config.policy, blocks)
     }
 
-    /// Replaces what was absent for longer than the repair delay, and what is degraded at once.
+    /// Replaces what was absent for longer than the repair delay; at once what is degraded, or on a host that was forgotten.
+    ///
+    /// A forgotten host that comes back cannot serve what it held, nor undo this. Its seats' votes count in the record that they are
+    /// in: the replacement is a joint change, so majorities of the old and the new members without it have accepted that it is out (I2).
+    /// Its components are stale in that record from the moment their absence was recorded (I4), before the first write without them
+    /// was acknowledged. What it still holds is an orphan, which goes by the closed record that does not name it (`node`, reconcile).
     async fn repair_lost(self: &Rc<Self>) {
         let context = &self.context;
         let Some(placer) = context.placer.borrow().clone() else {
@@ -534,13 +539,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.absences.borrow_mut().look(&config, now);
         let delay = context.options.borrow().repair_delay;
         let paused = context.options.borrow().repair_paused_until.is_some_and(|until| now < until);
+        let many_hosts_gone = placer.many_hosts_gone();
         let due = config.members.iter().filter(|m| match m.state {
+            ComponentState::Absent { .. } if placer.is_forgotten(m.host) => true,
+            _ if many_hosts_gone || paused => false,
             ComponentState::Absent { .. } => self.absences.borrow().lasted(m.component, now) >= delay,
             ComponentState::Degraded => true,
             _ => false,
         });
         let due: Vec<ComponentId> = due.map(|m| m.component).collect();
-        if due.is_empty() || paused || placer.many_hosts_gone() {
+        if due.is_empty() {
             return;
         }
         // One that cannot be placed keeps no other from it.

@@ -62,6 +62,9 @@ impl HostShared {
         if other.to != self.host {
             return Err(format!("wrong host: this is {}, not {}: correct the address", self.host, other.to));
         }
+        if let Some(words) = self.why_shut_out(other.host) {
+            return Err(words);
+        }
         self.check_level(other.host, &other.build, other.level)
     }
 
@@ -83,11 +86,23 @@ impl HostShared {
         }
     }
 
+    /// A peer's connection to us ends, if it has one.
+    pub(crate) fn end_inbound(&self, peer: HostId) {
+        let ended = self.connections.lock().expect("nothing panics here").remove(&peer);
+        if let Some(connection) = ended {
+            connection.stop.stop();
+            self.replies_lost(peer);
+        }
+    }
+
     /// Enters a connection, and ends the one that it replaces: of an older process, or of the same.
     pub(crate) fn inbound_begins(&self, hello: &Greeting) -> Result<Arc<Stop>, String> {
         let mut connections = self.connections.lock().expect("nothing panics here");
         // Once more, under the lock: the level may have risen on another thread since, and then who is in here was ended.
         self.check_level(hello.host, &hello.build, hello.level)?;
+        if let Some(words) = self.why_shut_out(hello.host) {
+            return Err(words);
+        }
         if let Some(connection) = connections.get(&hello.host) {
             if connection.incarnation > hello.incarnation {
                 return Err(format!(

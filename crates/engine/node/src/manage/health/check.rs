@@ -37,6 +37,8 @@ pub(crate) struct Looked {
 /// What checks look at.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Picture {
+    /// Why the host that was asked is no part of the cluster any more; none: it is.
+    pub(crate) dismissed: Option<String>,
     /// Every server that the directory knows.
     pub(crate) hosts: Vec<HostSeen>,
     /// Clocks of hosts that answer.

@@ -6,6 +6,26 @@ use cairn_api::v1::Severity;
 
 use super::check::{Check, Looked, Picture, finding};
 
+/// The host that was asked is one of the cluster.
+pub(crate) const MEMBERSHIP: Check = Check {
+    name: "membership",
+    looks_at: "whether the host that was asked is part of the cluster",
+    finds: "it was removed or forgotten: an error, and nothing else is looked at",
+    look: look_at_membership,
+};
+
+fn look_at_membership(picture: &Picture) -> Looked {
+    let gone = picture.dismissed.iter().map(|why| {
+        finding(
+            Severity::Error,
+            why.clone(),
+            "guests get nothing here, and this host knows nothing of the cluster as it is now",
+            "ask another host, stop this daemon, or take the host in again",
+        )
+    });
+    Looked { well: "this host is part of the cluster".into(), findings: gone.collect() }
+}
+
 /// Every host answers.
 pub(crate) const HOSTS_UP: Check = Check {
     name: "hosts-up",
@@ -195,6 +215,13 @@ mod tests {
     fn pairs_that_do_not_hear_each_other_are_named() {
         let picture = Picture { unheard: vec![("a".into(), "b".into())], ..Picture::default() };
         assert_eq!(causes(&NETWORK, &picture), ["host a does not hear host b, and both answer here"]);
+    }
+
+    #[test]
+    fn a_host_that_is_gone_says_so() {
+        let picture = Picture { dismissed: Some("this host was removed".into()), ..Default::default() };
+        assert_eq!(causes(&MEMBERSHIP, &picture), ["this host was removed"]);
+        assert!(causes(&MEMBERSHIP, &Picture::default()).is_empty());
     }
 
     #[test]

@@ -17,7 +17,10 @@ use crate::node::Node;
 impl<E: Env> Node<E> {
     /// All checks, now.
     pub(crate) async fn check_health(&self) -> v1::Health {
-        report(&self.picture_of_health().await)
+        match self.why_dismissed() {
+            Some(why) => report(&Picture { dismissed: Some(why), ..Picture::default() }),
+            None => report(&self.picture_of_health().await),
+        }
     }
 
     async fn picture_of_health(&self) -> Picture {
@@ -30,6 +33,7 @@ impl<E: Env> Node<E> {
             HostSeen { version: self.version_of(host.id), name: host.name, up: host.up, maintenance, draining }
         };
         Picture {
+            dismissed: None,
             hosts: self.hosts().into_iter().map(host).collect(),
             settings: self.settings_seen().await,
             unheard: self.unheard().await,
@@ -73,10 +77,10 @@ impl<E: Env> Node<E> {
             return Vec::new();
         }
         let up = self.peers_up();
-        let asked = up.iter().map(|host| async move { (*host, self.on_host(*host, HostCommand::Peers).await) });
+        let asked = up.iter().map(|host| async move { (*host, self.on_host(*host, HostCommand::Hears).await) });
         let mut pairs = BTreeSet::new();
         for (host, answer) in join_all(asked).await {
-            let Ok(HostAnswer::Peers(heard)) = answer else { continue };
+            let Ok(HostAnswer::Hears(heard)) = answer else { continue };
             let misses = up.iter().filter(|other| **other != host && !heard.contains(other));
             pairs.extend(misses.map(|other| (self.server_name(host), self.server_name(*other))));
         }

@@ -24,6 +24,7 @@ use check::{Check, Picture};
 
 /// All checks, in the order of the documentation.
 pub(crate) const CHECKS: &[Check] = &[
+    hosts::MEMBERSHIP,
     hosts::HOSTS_UP,
     hosts::NETWORK,
     hosts::VERSIONS,
@@ -49,6 +50,10 @@ pub(crate) const CHECKS: &[Check] = &[
 
 /// The report of all checks.
 pub(crate) fn report(picture: &Picture) -> v1::Health {
+    if picture.dismissed.is_some() {
+        // What such a host sees is not the cluster.
+        return v1::Health::of(vec![hosts::MEMBERSHIP.report(picture)]);
+    }
     v1::Health::of(CHECKS.iter().map(|check| check.report(picture)).collect())
 }
 

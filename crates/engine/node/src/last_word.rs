@@ -1,25 +1,25 @@
-//! The cluster is at a level that this build does not speak: told once, heard once.
+//! Why this host is to stop: told once, heard once.
 //!
-//! Not here    what the level is (`level.rs`)
+//! Not here    what the reason is (`level.rs`, `gone.rs`)
 
 use std::cell::RefCell;
 
 use futures::channel::oneshot;
 
-/// Tells once that the cluster has outgrown this build.
-pub(crate) struct Outgrown {
+/// Tells once why this host is to stop.
+pub(crate) struct LastWord {
     tell: RefCell<Option<oneshot::Sender<String>>>,
     hear: RefCell<Option<oneshot::Receiver<String>>>,
 }
 
-impl Default for Outgrown {
+impl Default for LastWord {
     fn default() -> Self {
         let (tell, hear) = oneshot::channel();
         Self { tell: RefCell::new(Some(tell)), hear: RefCell::new(Some(hear)) }
     }
 }
 
-impl Outgrown {
+impl LastWord {
     /// Tells why. False where that was told before.
     pub fn tell(&self, why: &str) -> bool {
         let tell = self.tell.borrow_mut().take();
