@@ -147,6 +147,11 @@ pub enum Host {
         /// Name or id
         host: String,
     },
+    /// All block devices of a host: free, used by which disk group, or why they cannot be used
+    Devices {
+        /// Name or id [default: the host that answers]
+        host: Option<String>,
+    },
     /// Forget a host that is gone for good, so that its name is free; refused while it answers
     Remove {
         /// Name or id

@@ -124,6 +124,8 @@ pub enum HostCommand {
         /// Of this disk; of all where none is named.
         only: Option<ObjectId>,
     },
+    /// The block devices of its machine.
+    Devices,
 }
 
 /// What a host answers to a command.
@@ -153,6 +155,8 @@ pub enum HostAnswer {
     Refused(Api<ApiError>),
     /// To `Usage`: components with data, in no order.
     Usage(Vec<(ComponentId, u64)>),
+    /// To `Devices`.
+    Devices(Api<Vec<v1::HostDevice>>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.
