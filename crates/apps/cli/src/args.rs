@@ -165,6 +165,11 @@ pub enum Host {
         /// Name or id
         host: String,
     },
+    /// All block devices of a host: free, used by which disk group, or why they cannot be used
+    Devices {
+        /// Name or id [default: the host that answers]
+        host: Option<String>,
+    },
     /// Take a host that is empty out of the cluster; refused while a disk has anything there
     Remove {
         /// Name or id

@@ -49,6 +49,8 @@ fn tables_for_people() {
         "cluster upgrade finish --yes",
         "host list",
         "host show host-1",
+        "host devices",
+        "host devices host-2",
         "host maintenance show host-1",
         "host maintenance enter host-1 --mode full-evacuation --dry-run",
         "host maintenance enter host-1",

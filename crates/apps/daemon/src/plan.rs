@@ -76,6 +76,8 @@ pub struct HostPlan {
     pub fault_domain: String,
     /// Identity and local copies.
     pub data_dir: PathBuf,
+    /// The folder with `sys`, `proc` and `dev` of the machine.
+    pub machine_root: PathBuf,
     /// Shard threads, 1 to [`crate::config::SHARDS_MAX`]; an embedded host has one.
     pub shards: u32,
     /// TCP for peers; none where all hosts share the process.
@@ -117,6 +119,7 @@ fn single(config: &Config) -> Result<Plan, ConfigError> {
         name: config.host.name.clone(),
         fault_domain: config.host.fault_domain.clone(),
         data_dir: config.host.data_dir.clone(),
+        machine_root: config.host.machine_root.clone(),
         shards: config.host.shards,
         peers,
         advertise: address(&listen.advertise).filter(|_| several_processes).or(peers),
@@ -187,6 +190,7 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
                 media: media(config, &disk_groups)?,
                 disk_groups,
                 data_dir: dir,
+                machine_root: config.host.machine_root.clone(),
             })
         })
         .collect::<Result<_, ConfigError>>()?;

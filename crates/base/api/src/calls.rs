@@ -42,6 +42,9 @@ macro_rules! management_calls {
             /// One host.
             get "/api/v1/hosts/{host}" 200 viewer "host"
             fn host_show[host: String]() -> $crate::v1::Host;
+            /// Every block device of a host: whether it is free, what uses it, or why it cannot be used.
+            get "/api/v1/hosts/{host}/devices" 200 viewer "host"
+            fn host_devices[host: String]() -> Vec<$crate::v1::HostDevice>;
             /// Whether a host is in maintenance, and what has to be moved away before it is.
             get "/api/v1/hosts/{host}/maintenance" 200 viewer "host"
             fn host_maintenance_show[host: String]() -> $crate::v1::Maintenance;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod device;
 mod disk;
 mod net;
 
@@ -16,6 +17,7 @@ use std::{
 };
 
 pub use buffer::{BUFFER_ALIGN, PageBuf};
+pub use device::BlockDevice;
 pub use disk::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability};
 pub use futures::future::LocalBoxFuture;
 pub use net::{InMessage, NetEvent, OutMessage};

@@ -140,6 +140,8 @@ pub enum HostCommand {
     },
     /// Which hosts it hears. Not before level 13.
     Hears,
+    /// The block devices of its machine.
+    Devices,
 }
 
 /// What a host answers to a command.
@@ -171,6 +173,8 @@ pub enum HostAnswer {
     Usage(Vec<(ComponentId, u64)>),
     /// To `Hears`: those that it hears, in no order.
     Hears(Vec<HostId>),
+    /// To `Devices`.
+    Devices(Api<Vec<v1::HostDevice>>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

@@ -15,6 +15,7 @@ use std::{
 
 use cairn_api::{ApiResult, LocalManagement, v1};
 use cairn_directory::{ClusterSettings, Embedded, Gate, LocalCopy, Name, Registry};
+use cairn_env::{BlockDevice, Disk as _};
 use cairn_faults::Moment;
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, GroupStore, Node, Outside};
 use cairn_object::{DiskClient, ObjectEvent};
@@ -157,6 +158,19 @@ impl Outside<SimEnv> for SimOutside {
         let disk = found.then(|| self.host.disk(&path));
         let gone = move || DeviceError { kind: DeviceErrorKind::Gone, text: format!("there is no device {path}") };
         Box::pin(async move { disk.ok_or_else(gone) })
+    }
+
+    fn peek(&self, path: String) -> LocalBoxFuture<'static, Result<SimDisk, DeviceError>> {
+        self.open_device(path)
+    }
+
+    fn block_devices(&self) -> LocalBoxFuture<'static, Result<Vec<BlockDevice>, String>> {
+        let device = |path: String| {
+            let len_bytes = self.host.disk(&path).len_bytes();
+            BlockDevice { path, len_bytes, ..BlockDevice::default() }
+        };
+        let devices = self.host.disk_names().into_iter().map(device).collect();
+        Box::pin(async move { Ok(devices) })
     }
 
     fn signature(&self, _: String) -> LocalBoxFuture<'static, Result<Option<String>, String>> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use cairn_directory::{HostEntry, HostIntent, LocalCopy, Registry, Revision};
-use cairn_env::{Env, NetEvent};
+use cairn_env::{BlockDevice, Env, NetEvent};
 use cairn_object::{LeaseOptions, Leases, ObjectOptions, Objects, Owned, Rpc, Seats};
 use cairn_store::{FormatOptions, OpenOptions};
 use cairn_types::{Build, Canary, ClusterId, DiskGroupId, HostId, Level, Time};
@@ -78,6 +78,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) closed_groups: RefCell<BTreeMap<DiskGroupId, ClosedGroup>>,
     /// Disk groups that are open without a capacity device, and when that is looked for next.
     pub(crate) lacking_groups: RefCell<BTreeMap<DiskGroupId, Time>>,
+    /// Devices on which a disk group was looked for in vain.
+    pub(crate) passed_over: RefCell<BTreeMap<DiskGroupId, Vec<BlockDevice>>>,
     /// The directory knew no disk when the first disk group was found again: it was lost.
     pub(crate) catalogue_lost: Cell<Option<bool>>,
     /// Somebody tries to open what is closed.
@@ -154,6 +156,7 @@ impl<E: Env> Node<E> {
                 groups: RefCell::default(),
                 closed_groups: RefCell::default(),
                 lacking_groups: RefCell::default(),
+                passed_over: RefCell::default(),
                 catalogue_lost: Cell::default(),
                 trying: Cell::new(false),
                 remembered: RefCell::default(),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cairn_env::Env;
+use cairn_env::{BlockDevice, Env};
 use cairn_object::ObjectEvent;
 use cairn_types::{DeviceId, DiskGroupId, HostId};
 use futures::future::LocalBoxFuture;
@@ -19,6 +19,9 @@ pub struct GroupPaths {
     pub capacity: Vec<String>,
     /// Ids of the devices, the cache device first.
     pub devices: Vec<DeviceId>,
+    /// Names by which people gave devices that have a stable one: the configuration has them yet.
+    #[serde(default)]
+    pub asked: Vec<String>,
 }
 
 /// What an open device, or one that was to be made, is refused for.
@@ -54,6 +57,10 @@ pub trait Outside<E: Env>: 'static {
     fn make_file(&self, path: String, len_bytes: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>>;
     /// Opens a device, locked against every other process.
     fn open_device(&self, path: String) -> LocalBoxFuture<'static, Result<E::Disk, DeviceError>>;
+    /// Opens a device beside whoever uses it, for a look: nothing is written through it.
+    fn peek(&self, path: String) -> LocalBoxFuture<'static, Result<E::Disk, DeviceError>>;
+    /// All block devices of this machine. An error: they cannot be listed.
+    fn block_devices(&self) -> LocalBoxFuture<'static, Result<Vec<BlockDevice>, String>>;
     /// What others have put on a device, in words; none where nothing is known to stand there. An error: it cannot be found out.
     fn signature(&self, path: String) -> LocalBoxFuture<'static, Result<Option<String>, String>>;
     /// Takes back a device file that `make_file` has just made.

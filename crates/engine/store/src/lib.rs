@@ -101,5 +101,5 @@ pub use fill_log::{LogFill, LogFilled};
 pub use fill_piece::FillOrder;
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
-pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions};
+pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions, capacity_bytes_min};
 pub use stats::{DeviceStats, LogHealth, StoreStats};

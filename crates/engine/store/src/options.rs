@@ -201,6 +201,14 @@ pub(crate) fn cache_regions(
     })
 }
 
+/// Segments of a capacity device, at least.
+const SEGMENTS_MIN: u64 = 8;
+
+/// Bytes of a capacity device, at least.
+pub fn capacity_bytes_min(options: &FormatOptions) -> u64 {
+    REGIONS_OFFSET + SEGMENTS_MIN * u64::from(options.segment_bytes)
+}
+
 /// Divides a capacity device.
 pub(crate) fn capacity_regions(
     options: &FormatOptions,
@@ -215,9 +223,9 @@ pub(crate) fn capacity_regions(
         )));
     }
     let count = device_bytes.saturating_sub(REGIONS_OFFSET) / u64::from(segment_bytes);
-    if count < 8 {
+    if count < SEGMENTS_MIN {
         return Err(refuse(format!(
-            "capacity device {name} has {device_bytes} bytes, too few for 8 segments of {segment_bytes}: use a larger device"
+            "capacity device {name} has {device_bytes} bytes, too few for {SEGMENTS_MIN} segments of {segment_bytes}: use a larger device"
         )));
     }
     Ok(CapacityRegions {

@@ -30,10 +30,18 @@ pub struct DiskOptions {
     pub expected_bytes: Option<u64>,
     /// Read only: several readers may, and no writer beside them.
     pub read_only: bool,
+    /// Read only, also beside a writer: for a look at what may change meanwhile.
+    pub unlocked: bool,
     /// Refuse a file system without O_DIRECT instead of going through the page cache.
     pub direct_required: bool,
     /// Requests take what they would on this medium: files only.
     pub medium: Option<Medium>,
+}
+
+impl DiskOptions {
+    fn writes(&self) -> bool {
+        !self.read_only && !self.unlocked
+    }
 }
 
 /// How [`create_disk_file`] gives a file its extents.
@@ -146,7 +154,7 @@ pub(crate) struct Device {
 fn open_with(path: &Path, options: &DiskOptions, flags: OFlags) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
-        .write(!options.read_only)
+        .write(options.writes())
         .custom_flags((flags | OFlags::CLOEXEC).bits() as i32)
         .open(path)
 }
@@ -162,10 +170,10 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
     }
     options.medium.as_ref().map_or(Ok(()), Medium::check)?;
     // O_EXCL on a block device claims it in the kernel: against mounts, swap, MD and other claimers.
-    let claim = if kind.is_block_device() && !options.read_only { OFlags::EXCL } else { OFlags::empty() };
+    let claim = if kind.is_block_device() && options.writes() { OFlags::EXCL } else { OFlags::empty() };
     let in_use = || OpenError::InUse { path: path.to_owned(), holders: holders_of(path) };
     // Nothing in the kernel keeps a file from being opened beside a loop device over it.
-    if kind.is_file() && !options.read_only && !holders_of(path).is_empty() {
+    if kind.is_file() && options.writes() && !holders_of(path).is_empty() {
         return Err(in_use());
     }
     let (file, direct) = match open_with(path, options, claim | OFlags::DIRECT) {
@@ -189,7 +197,8 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> Result<Device, OpenErr
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    match flock(&file, operation) {
+    let locked = if options.unlocked { Ok(()) } else { flock(&file, operation) };
+    match locked {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
         Err(error) => return Err(OpenError::io("lock", path, error)),

@@ -3,7 +3,7 @@
 //! Promises    asking writes nothing, and ends after [`ASK_MAX`]
 //!             what cannot be asked is an error, never an empty device
 //! Assumes     util-linux, which knows every signature that people put on disks and is kept so by others
-//! Not here    Cairn's own superblocks (`format`)
+//! Not here    Cairn's own superblocks (`format`), what else the kernel tells of a device (`machine`)
 
 use std::{
     fs,
@@ -13,6 +13,8 @@ use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
+
+use crate::machine::Machine;
 
 /// A sound device answers in milliseconds; one that hangs must not hang a host.
 const ASK_MAX: Duration = Duration::from_secs(10);
@@ -84,48 +86,12 @@ pub fn holders_of(path: &Path) -> Vec<String> {
     let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
     let Ok(meta) = fs::metadata(&path) else { return Vec::new() };
     if !meta.file_type().is_block_device() {
-        return loops_over(&path);
+        return Machine::default().loops_over(&path);
     }
     let number = |device: u64| format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let sys = PathBuf::from("/sys/dev/block").join(number(meta.rdev()));
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let partitions = entries(&sys).filter(|entry| entry.join("partition").exists());
-    let parts: Vec<PathBuf> = std::iter::once(sys.clone()).chain(partitions).collect();
-    let mut holders = Vec::new();
-    for part in &parts {
-        holders.extend(entries(&part.join("holders")).filter_map(|holder| {
-            let name = holder.file_name()?.to_string_lossy().into_owned();
-            Some(format!("device {name}"))
-        }));
-        let Ok(number) = fs::read_to_string(part.join("dev")) else { continue };
-        holders.extend(mounts_of(number.trim()));
-    }
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    if swaps.lines().any(|line| line.split_whitespace().next() == path.to_str()) {
-        holders.push("swap".into());
-    }
-    holders
-}
-
-/// Where the device of this number (`8:1`) is mounted.
-fn mounts_of(number: &str) -> Vec<String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mount = |line: &str| {
-        let mut fields = line.split(' ').skip(2);
-        let (device, point) = (fields.next()?, fields.nth(1)?);
-        (device == number).then(|| format!("a mount at {point}"))
-    };
-    table.lines().filter_map(mount).collect()
-}
-
-/// The loop devices over a file.
-fn loops_over(path: &Path) -> Vec<String> {
-    let blocks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let over = |entry: fs::DirEntry| {
-        let file = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        (Path::new(file.trim_end()) == path).then(|| format!("device {}", entry.file_name().to_string_lossy()))
-    };
-    blocks.filter_map(over).collect()
+    let folder = PathBuf::from("/sys/dev/block").join(number(meta.rdev()));
+    let name = path.strip_prefix("/dev").unwrap_or(&path).to_string_lossy().into_owned();
+    Machine::default().users_of(&folder, &name)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `cairn host`.
 
-use cairn_api::v1::Host;
+use cairn_api::v1::{Host, HostDevice, HostDeviceState};
 use cairn_types::format_bytes;
 
 use super::{Context, leaving, maintenance};
@@ -16,6 +16,14 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         Verb::Show { host } => {
             let host = context.client.host_show(host).await?;
             output::show(context.format, &host, show)
+        }
+        Verb::Devices { host } => {
+            let host = match host {
+                Some(host) => host,
+                None => context.client.cluster_status().await?.answered_by,
+            };
+            let devices = context.client.host_devices(host).await?;
+            output::show(context.format, &devices, |devices| list_devices(devices))
         }
         Verb::Remove { host, dry_run, wait, yes } => leaving::remove(context, host, leaving::How { dry_run, wait, yes }).await,
         Verb::Forget { host, dry_run, force, yes } => leaving::forget(context, host, (dry_run, force), yes).await,
@@ -45,6 +53,43 @@ fn list(hosts: &[Host]) -> String {
             ]
         }),
     )
+}
+
+fn list_devices(devices: &[HostDevice]) -> String {
+    let head = ["path", "size", "kind", "model", "serial", "state", "temp", "wear", "stable name"];
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    output::table(
+        &head,
+        devices.iter().map(|device| {
+            let kind = device.rotational.map(|rotates| if rotates { "hdd" } else { "ssd" }.to_owned());
+            // The folder is the same for all.
+            let stable = device.stable_path.as_ref().and_then(|path| path.rsplit('/').next());
+            vec![
+                device.path.clone(),
+                format_bytes(device.size_bytes),
+                or_dash(kind),
+                or_dash(device.model.clone()),
+                or_dash(device.serial.clone()),
+                device_state(device),
+                or_dash(device.temperature_c.map(|c| format!("{c} C"))),
+                or_dash(device.wear_percent.map(|wear| format!("{wear}%"))),
+                or_dash(stable.map(str::to_owned)),
+            ]
+        }),
+    )
+}
+
+fn device_state(device: &HostDevice) -> String {
+    let reason = device.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+    match (device.state, device.disk_group) {
+        (HostDeviceState::Free, _) => "free".into(),
+        (HostDeviceState::Claimed, Some(group)) => {
+            let role = device.role.map_or("", |role| role.name());
+            format!("{role} of {}{reason}", &group.to_string()[..8])
+        }
+        (HostDeviceState::Claimed, None) => format!("claimed{reason}"),
+        (HostDeviceState::Unusable, _) => format!("not usable{reason}"),
+    }
 }
 
 fn show(host: &Host) -> String {

@@ -54,6 +54,8 @@ pub struct HostConfig {
     pub data_dir: PathBuf,
     /// Threads that serve disk groups and disks, each by itself.
     pub shards: u32,
+    /// The folder with `sys`, `proc` and `dev` of the machine.
+    pub machine_root: PathBuf,
 }
 
 /// Where it listens. An empty string turns a listener off.
@@ -281,7 +283,13 @@ impl Default for ClusterConfig {
 
 impl Default for HostConfig {
     fn default() -> Self {
-        Self { name: String::new(), fault_domain: String::new(), data_dir: "/var/lib/cairn".into(), shards: 1 }
+        Self {
+            name: String::new(),
+            fault_domain: String::new(),
+            data_dir: "/var/lib/cairn".into(),
+            shards: 1,
+            machine_root: "/".into(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ const NOTES: &[(&str, &str)] = &[
     ("host.fault_domain", "hosts that fail together; \"\": the host by itself"),
     ("host.data_dir", "identity and local copies; one daemon at a time"),
     ("host.shards", "threads, each with disk groups and disks of its own: 1 to 8"),
+    ("host.machine_root", "where sys, proc and dev of the machine are; another folder in some containers"),
     ("listen.peers", "for other hosts; \"\": off (hosts of one process need none)"),
     ("listen.advertise", "what other hosts are told; \"\": the address of peers"),
     ("listen.api", "management, HTTP; \"\": off"),

@@ -5,7 +5,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use cairn_api::{Management, v1};
 use cairn_directory::{HostEntry, Name};
 use cairn_directory_etcd::load_local_copy;
-use cairn_env_linux::{Executor, Fabric, Host, HostConfig, HostEnd, LinuxEnv};
+use cairn_env_linux::{Executor, Fabric, Host, HostConfig, HostEnd, LinuxEnv, Machine};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
 use cairn_types::Build;
@@ -228,6 +228,7 @@ impl ShardStart {
             data_dir: self.plan.data_dir.clone(),
             name: self.plan.name.clone(),
             media: self.plan.media.clone(),
+            machine: Machine::at(&self.plan.machine_root),
             siblings: self.siblings.ids.clone(),
             copies: Copies::default(),
             fronts: Fronts::default(),

@@ -9,8 +9,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use cairn_env::BlockDevice;
 use cairn_env_linux::{
-    DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Medium, OpenError, create_disk_file, signature_of,
+    DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Machine, Medium, OpenError, create_disk_file, signature_of,
 };
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, Outside};
 use cairn_object::ObjectEvent;
@@ -34,6 +35,7 @@ pub(super) struct Process {
     pub(super) siblings: Vec<HostId>,
     /// Files that model a medium.
     pub(super) media: Vec<(PathBuf, Medium)>,
+    pub(super) machine: Machine,
     pub(super) copies: Copies,
     pub(super) fronts: Fronts,
 }
@@ -108,6 +110,19 @@ impl Outside<LinuxEnv> for Process {
             let options = DiskOptions { medium, ..DiskOptions::default() };
             LinuxDisk::open(&env, &path, &options).map_err(device_error)
         })
+    }
+
+    fn peek(&self, path: String) -> LocalBoxFuture<'static, Result<LinuxDisk, DeviceError>> {
+        let env = self.env.clone();
+        Box::pin(async move {
+            let options = DiskOptions { unlocked: true, ..DiskOptions::default() };
+            LinuxDisk::open(&env, Path::new(&path), &options).map_err(device_error)
+        })
+    }
+
+    fn block_devices(&self) -> LocalBoxFuture<'static, Result<Vec<BlockDevice>, String>> {
+        let machine = self.machine.clone();
+        cairn_env::Env::run_blocking(&self.env, move || machine.block_devices())
     }
 
     fn signature(&self, path: String) -> LocalBoxFuture<'static, Result<Option<String>, String>> {

@@ -63,7 +63,7 @@ pub(super) fn shards_of(plan: &HostPlan) -> Result<Vec<HostPlan>, String> {
     for number in 1..=plan.shards.max(there_were) {
         let data_dir = dir_of(&plan.data_dir, number);
         let known = load_groups(&data_dir)?;
-        there.push(known.iter().map(|group| group.all().map(PathBuf::from).collect()).collect());
+        there.push(known.iter().map(|group| group.names().map(PathBuf::from).collect()).collect());
         shards.push(match number {
             1 => HostPlan { disk_groups: Vec::new(), ..plan.clone() },
             _ => HostPlan {
@@ -117,6 +117,7 @@ mod tests {
             name: "host-1".into(),
             fault_domain: "rack-1".into(),
             data_dir: dir.to_owned(),
+            machine_root: "/".into(),
             shards,
             peers: Some(([10, 0, 0, 1], 9600).into()),
             advertise: Some(([10, 0, 0, 1], 9600).into()),
@@ -138,6 +139,7 @@ mod tests {
             cache: (*cache).to_owned(),
             capacity: Vec::new(),
             devices: Vec::new(),
+            asked: vec![format!("{cache}-asked")],
         };
         let groups: Vec<GroupPaths> = caches.iter().map(made).collect();
         std::fs::write(dir.join("disk-groups.json"), serde_json::to_vec(&groups).unwrap()).unwrap();
@@ -165,6 +167,8 @@ mod tests {
         let more = plan(dir, 2, &["a", "b", "c"]);
         assert_eq!(told(&more), [shard("host-1", &["a", "b"]), shard("host-1.shard-2", &["c"])]);
         save(dir, 2, &["c"]);
+        // By the name that the configuration gave, where the group remembers a device by another one.
+        assert_eq!(told(&plan(dir, 2, &["c-asked"])), [shard("host-1", &[]), shard("host-1.shard-2", &["c-asked"])]);
         // One again: the second shard is there, and takes no new group.
         let fewer = plan(dir, 1, &["a", "b", "c", "d"]);
         assert_eq!(told(&fewer), [shard("host-1", &["a", "b", "d"]), shard("host-1.shard-2", &["c"])]);

@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use cairn_api::{ApiError, ApiResult, Request as _, v1::*};
 use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, MaintenanceMode, ObjectId, Policy as Stored};
 
-use super::latencies::host_latencies;
+use super::{devices::host_devices, latencies::host_latencies};
 
 /// The cluster.
 pub struct MemoryCluster(RefCell<State>);
@@ -353,6 +353,12 @@ impl MemoryCluster {
     }
     async fn host_show(&self, host: String) -> ApiResult<Host> {
         self.0.borrow().host(&host).cloned()
+    }
+    async fn host_devices(&self, host: String) -> ApiResult<Vec<HostDevice>> {
+        let state = self.0.borrow();
+        let id = state.host(&host)?.id;
+        let group = state.groups.iter().find(|group| group.host == id);
+        Ok(group.map_or_else(Vec::new, host_devices))
     }
     async fn host_maintenance_show(&self, host: String) -> ApiResult<Maintenance> {
         let host = self.0.borrow().host(&host)?.clone();

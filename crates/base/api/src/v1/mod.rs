@@ -3,6 +3,7 @@
 mod cache;
 mod cluster;
 mod counters;
+mod device;
 mod disk;
 mod disk_group;
 mod explain;
@@ -22,6 +23,6 @@ pub use cairn_metrics::{
 
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
-    cache::*, cluster::*, counters::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*, name::*,
-    policy::*, record::*, resync::*, session::*, upgrade::*,
+    cache::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*,
+    name::*, policy::*, record::*, resync::*, session::*, upgrade::*,
 };

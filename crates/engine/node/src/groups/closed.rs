@@ -104,12 +104,17 @@ impl<E: Env> Node<E> {
             seen.extend(self.look_at_others(&seen).await);
             arranged = arrange(&seen, id);
         }
+        if arranged.as_ref().is_none_or(|found| !found.is_whole()) {
+            seen.extend(self.look_everywhere(id, &seen).await);
+            arranged = arrange(&seen, id);
+        }
         let arranged = arranged.ok_or_else(|| no_cache(&seen, paths))?;
         let lacking = lacking(&seen, &arranged, id, without)?;
         // What is not used is given free before anything else is done.
         drop(seen);
         let before: Vec<String> = paths.all().cloned().collect();
-        let present = arranged.paths(&before);
+        let mut present = arranged.paths(&before);
+        present.asked = paths.asked.clone();
         let expect = Expect { cluster: inner.options.cluster, host: self.me(), disk_group: Some(id) };
         let capacity = arranged.capacity.into_iter().map(|found| found.map(|(_, disk)| disk)).collect();
         let cache = arranged.cache.1;
@@ -127,7 +132,15 @@ impl<E: Env> Node<E> {
                 .outside
                 .warn(format!("disk group {id} opens: its devices were {were}, by their superblocks they are {are}"));
         }
-        Ok((present, group))
+        Ok((self.called_stably(present).await, group))
+    }
+
+    /// The same devices under the names that they have at every start.
+    async fn called_stably(&self, paths: GroupPaths) -> GroupPaths {
+        let stable = self.stable_paths(paths.all()).await;
+        let asked = paths.all().filter(|path| !stable.contains(path) && !paths.asked.contains(path)).cloned();
+        let asked = paths.asked.iter().cloned().chain(asked.collect::<Vec<_>>()).collect();
+        GroupPaths { cache: stable[0].clone(), capacity: stable[1..].to_vec(), asked, ..paths }
     }
 
     /// Keeps new names of devices, here and in the directory, where they are hints.
@@ -206,6 +219,10 @@ impl<E: Env> Node<E> {
         for (path, device) in paths.all().zip(&paths.devices).filter(|(_, device)| lacking.contains(device)) {
             let seen = self.look_at(path).await;
             back |= seen.superblock().is_some_and(|found| found.device == *device && found.disk_group == id);
+        }
+        if !back {
+            let elsewhere = self.look_everywhere(id, &[]).await;
+            back = elsewhere.iter().filter_map(Seen::superblock).any(|found| lacking.contains(&found.device));
         }
         if !back {
             inner.lacking_groups.borrow_mut().insert(id, inner.env.now() + RETRY_MAX);

@@ -8,10 +8,10 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, DiskGroupEntry};
 use cairn_env::Env;
 use cairn_format::Superblock;
-use cairn_store::{DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, Occupant};
+use cairn_store::{DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity};
 use cairn_types::DiskGroupId;
 
-use super::devices::{Seen, arrange};
+use super::devices::{Seen, arrange, stranger};
 use crate::{
     closed_group::NotOpen,
     node::Node,
@@ -52,8 +52,10 @@ impl<E: Env> Node<E> {
 
     /// The same; `id` is what it is called while it is not there.
     pub(super) async fn have_wanted(&self, id: DiskGroupId, request: v1::DiskGroupCreate) {
-        let mut paths = std::iter::once(&request.cache).chain(&request.capacity);
-        if paths.any(|path| self.group_with(path).is_some()) {
+        let paths: Vec<&String> = std::iter::once(&request.cache).chain(&request.capacity).collect();
+        let stable = self.stable_paths(paths.iter().copied()).await;
+        let is_one = |path: &String| self.find_group(|group| group.names().any(|name| name == path)).is_some();
+        if paths.into_iter().chain(&stable).any(is_one) {
             self.inner.closed_groups.borrow_mut().remove(&id);
             return;
         }
@@ -61,7 +63,7 @@ impl<E: Env> Node<E> {
             Ok(_) => drop(self.inner.closed_groups.borrow_mut().remove(&id)),
             Err(error) => {
                 let (cache, capacity) = (request.cache.clone(), request.capacity.clone());
-                let paths = GroupPaths { disk_group: id, cache, capacity, devices: Vec::new() };
+                let paths = GroupPaths { disk_group: id, cache, capacity, devices: Vec::new(), asked: Vec::new() };
                 self.note_closed(paths, Some(request), NotOpen::not_made(error.to_string()));
             }
         }
@@ -71,14 +73,32 @@ impl<E: Env> Node<E> {
         self.create(request, Existing::Refused).await
     }
 
-    async fn create(&self, request: &v1::DiskGroupCreate, existing: Existing) -> ApiResult<DiskGroupId> {
-        self.check_create(request)?;
+    async fn create(&self, asked: &v1::DiskGroupCreate, existing: Existing) -> ApiResult<DiskGroupId> {
+        let paths = std::iter::once(&asked.cache).chain(&asked.capacity);
+        let stable = self.stable_paths(paths.clone()).await;
+        let request = v1::DiskGroupCreate { cache: stable[0].clone(), capacity: stable[1..].to_vec(), ..asked.clone() };
+        self.check_create(&request)?;
         let mut made = Vec::new();
-        let created = self.create_on(request, existing, &mut made).await;
-        if created.is_err() {
-            made.iter().for_each(|path| self.inner.outside.remove_file(path));
+        let created = self.create_on(&request, existing, &mut made).await;
+        match &created {
+            Ok(id) => self.note_asked(*id, paths.filter(|path| !stable.contains(path)).cloned().collect()),
+            Err(_) => made.iter().for_each(|path| self.inner.outside.remove_file(path)),
         }
         created
+    }
+
+    /// Keeps the names under which devices were given that are remembered by others. Without them the configuration is understood by
+    /// what the names lead to now.
+    fn note_asked(&self, id: DiskGroupId, asked: Vec<String>) {
+        if asked.is_empty() {
+            return;
+        }
+        if let Some(paths) = self.inner.groups.borrow_mut().get_mut(&id) {
+            paths.asked.extend(asked);
+        }
+        if let Err(error) = self.save_groups() {
+            self.inner.outside.warn(format!("the list of disk groups cannot be kept: {error}"));
+        }
     }
 
     fn check_create(&self, request: &v1::DiskGroupCreate) -> ApiResult<()> {
@@ -163,18 +183,10 @@ impl<E: Env> Node<E> {
         let remedy = "Use blank devices, or --overwrite and lose what they hold";
         for Seen { path, found } in seen.iter().filter(|seen| !made.contains(&seen.path)) {
             let signature = self.inner.outside.signature(path.clone()).await;
-            let text = match (signature, found) {
-                (Ok(Some(what)), _) => format!("{path} holds {what}"),
-                (Ok(None), Ok((_, Occupant::Blank | Occupant::Superblock(_)))) => continue,
-                (Ok(None), Ok((_, Occupant::Damaged(why)))) => {
-                    format!("{path} holds a damaged Cairn superblock ({why})")
-                }
-                (Ok(None), Ok((_, Occupant::Newer(why)))) => format!("{path} holds {why}"),
-                (Ok(None), Ok((_, Occupant::Unread(why)))) => format!("what {path} holds cannot be read ({why})"),
-                (Ok(None), _) => format!("{path} is not blank: its first MiB holds data of an unknown kind"),
-                (Err(why), _) => why,
-            };
-            return Err(ApiError::refused(text).remedy(remedy));
+            let Ok((_, occupant)) = found else { continue };
+            if let Some(text) = stranger(path, &signature, occupant) {
+                return Err(ApiError::refused(text).remedy(remedy));
+            }
         }
         Ok(())
     }
@@ -262,7 +274,7 @@ impl<E: Env> Node<E> {
         let options = self.store_options();
         let group = DiskGroup::open(inner.env.clone(), devices, expect, &options).await.map_err(refuse)?;
         let (cache, capacity) = (request.cache.clone(), request.capacity.clone());
-        let paths = GroupPaths { disk_group, cache, capacity, devices: group.device_ids().to_vec() };
+        let paths = GroupPaths { disk_group, cache, capacity, devices: group.device_ids().to_vec(), asked: Vec::new() };
         if let Err(error) = self.enter_group(&paths, &group).await {
             // Nobody knows of it: the devices are blank again.
             let _ = group.retire().await;

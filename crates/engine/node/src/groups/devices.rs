@@ -1,10 +1,11 @@
 //! Devices by their superblocks: names change from start to start, what stands on a device does not.
 
-use cairn_env::Env;
+use cairn_env::{BlockDevice, Env};
 use cairn_format::{DeviceRole, Superblock};
 use cairn_store::{Occupant, occupant_of};
 use cairn_types::DiskGroupId;
 
+use super::inventory::{is_called, stable_path};
 use crate::{
     node::Node,
     outside::{DeviceError, GroupPaths},
@@ -44,6 +45,19 @@ impl<D> Seen<D> {
     }
 }
 
+/// What stands on a device that is neither blank nor has a superblock, in words. `signature`: what is known of others.
+pub(super) fn stranger(path: &str, signature: &Result<Option<String>, String>, found: &Occupant) -> Option<String> {
+    Some(match (signature, found) {
+        (Ok(Some(what)), _) => format!("{path} holds {what}"),
+        (Err(why), _) => why.clone(),
+        (Ok(None), Occupant::Blank | Occupant::Superblock(_)) => return None,
+        (Ok(None), Occupant::Damaged(why)) => format!("{path} holds a damaged Cairn superblock ({why})"),
+        (Ok(None), Occupant::Newer(why)) => format!("{path} holds {why}"),
+        (Ok(None), Occupant::Unread(why)) => format!("what {path} holds cannot be read ({why})"),
+        (Ok(None), Occupant::Data) => format!("{path} is not blank: its first MiB holds data of an unknown kind"),
+    })
+}
+
 /// The devices of a disk group, each with its present name, in the order of its cache device's superblock.
 pub(super) struct Arranged<D> {
     pub(super) superblock: Superblock,
@@ -74,6 +88,7 @@ impl<D> Arranged<D> {
             cache: self.cache.0.clone(),
             capacity: capacity.collect(),
             devices: std::iter::once(self.superblock.device).chain(ids.iter().copied()).collect(),
+            asked: Vec::new(),
         }
     }
 }
@@ -107,6 +122,47 @@ impl<E: Env> Node<E> {
             Err(error) => Err(error),
         };
         Seen { path: path.to_owned(), found }
+    }
+
+    /// What these devices are called at every start. Those without such a name, files among them, are called as they are.
+    pub(super) async fn stable_paths(&self, paths: impl Iterator<Item = &String>) -> Vec<String> {
+        // A machine that cannot list them has no other names.
+        let devices = self.inner.outside.block_devices().await.unwrap_or_default();
+        let stable = |path: &String| {
+            let device = devices.iter().find(|device| device.path == *path);
+            device.and_then(stable_path).unwrap_or(path).clone()
+        };
+        paths.map(stable).collect()
+    }
+
+    /// Devices of a disk group among all of this machine, whatever they are called. A device that is not the group's is looked at again
+    /// when it is another one: those that sleep sleep on.
+    pub(super) async fn look_everywhere(&self, id: DiskGroupId, seen: &[Seen<E::Disk>]) -> Vec<Seen<E::Disk>> {
+        let devices = self.inner.outside.block_devices().await.unwrap_or_default();
+        let passed = self.inner.passed_over.borrow_mut().remove(&id).unwrap_or_default();
+        let (mut found, mut pass) = (Vec::new(), Vec::new());
+        for device in devices {
+            let device = BlockDevice { temperature_c: None, wear_percent: None, ..device };
+            let path = stable_path(&device).unwrap_or(&device.path).clone();
+            let is_seen = seen.iter().any(|seen| seen.found.is_ok() && is_called(&device, &seen.path));
+            let is_used = !device.users.is_empty() || !device.partitions.is_empty();
+            if is_seen || is_used || self.is_open_here(&device) {
+                continue;
+            }
+            let is_own = !passed.contains(&device)
+                && matches!(self.peek_at(&path).await, Ok((_, Occupant::Superblock(known))) if known.disk_group == id);
+            match is_own {
+                true => found.push(self.look_at(&path).await),
+                false => pass.push(device),
+            }
+        }
+        self.inner.passed_over.borrow_mut().insert(id, pass);
+        found
+    }
+
+    /// Whether an open disk group of this host has the device.
+    fn is_open_here(&self, device: &BlockDevice) -> bool {
+        self.inner.groups.borrow().values().flat_map(GroupPaths::all).any(|path| is_called(device, path))
     }
 
     pub(super) async fn look_at_all(&self, paths: impl Iterator<Item = &String>) -> Vec<Seen<E::Disk>> {

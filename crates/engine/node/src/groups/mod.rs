@@ -8,6 +8,7 @@
 mod closed;
 mod create;
 mod devices;
+mod inventory;
 mod remove;
 
 use cairn_api::{ApiError, ApiResult};
@@ -24,6 +25,11 @@ impl GroupPaths {
     /// The paths of all its devices, the cache device's first.
     pub fn all(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.cache).chain(&self.capacity)
+    }
+
+    /// The same, and names under which they were given.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.all().chain(&self.asked)
     }
 }
 
@@ -122,7 +128,10 @@ impl<E: Env> Node<E> {
 
     /// The disk group of this host, open or not, that has a device of this name.
     fn group_with(&self, path: &str) -> Option<DiskGroupId> {
-        let has = |paths: &GroupPaths| paths.all().any(|known| known == path);
+        self.find_group(|paths| paths.all().any(|known| known == path))
+    }
+
+    fn find_group(&self, has: impl Fn(&GroupPaths) -> bool) -> Option<DiskGroupId> {
         let open = self.inner.groups.borrow().values().find(|paths| has(paths)).map(|paths| paths.disk_group);
         let closed = || {
             let closed = self.inner.closed_groups.borrow();

@@ -1,0 +1,48 @@
+//! Devices of the hosts in memory: those of the host's disk group, a free one, one with partitions, one that hardly answers.
+
+use cairn_api::v1::*;
+
+fn device(path: &str, state: HostDeviceState) -> HostDevice {
+    HostDevice {
+        path: path.into(),
+        stable_path: None,
+        size_bytes: 4 << 40,
+        model: None,
+        serial: None,
+        rotational: Some(true),
+        state,
+        disk_group: None,
+        role: None,
+        reason: None,
+        temperature_c: None,
+        wear_percent: None,
+    }
+}
+
+pub fn host_devices(group: &DiskGroup) -> Vec<HostDevice> {
+    let claimed = |found: &Device, role| HostDevice {
+        size_bytes: found.size_bytes,
+        rotational: Some(role == HostDeviceRole::Capacity),
+        disk_group: Some(group.id),
+        role: Some(role),
+        ..device(&found.path, HostDeviceState::Claimed)
+    };
+    let cache = group.cache.iter().map(|found| HostDevice {
+        stable_path: Some("/dev/disk/by-id/nvme-eui.0025385b21404321".into()),
+        model: Some("FAST 960G".into()),
+        serial: Some("S3EVNX0K".into()),
+        temperature_c: Some(41),
+        wear_percent: Some(7),
+        ..claimed(found, HostDeviceRole::Cache)
+    });
+    let capacity = group.devices.iter().map(|found| claimed(found, HostDeviceRole::Capacity));
+    let free = HostDevice {
+        stable_path: Some("/dev/disk/by-id/wwn-0x5000c500a0b1c2d3".into()),
+        ..device("/dev/sdb", HostDeviceState::Free)
+    };
+    let used = HostDevice {
+        reason: Some("has partitions: /dev/sdc1, /dev/sdc2".into()),
+        ..device("/dev/sdc", HostDeviceState::Unusable)
+    };
+    cache.chain(capacity).chain([free, used]).collect()
+}
