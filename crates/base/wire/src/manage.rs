@@ -5,7 +5,7 @@
 //! Not here    who may ask for it (`api`), the deeds themselves (`object`, `node`)
 
 use cairn_api::{ApiError, v1};
-use cairn_types::{ComponentId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId};
+use cairn_types::{BlockRange, ComponentId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 /// A command to the owner of an object.
@@ -31,6 +31,14 @@ pub enum OwnerCommand {
     Degrade {
         /// Which.
         component: ComponentId,
+    },
+    /// These blocks of a copy in sync are bad on its medium: write them anew from another copy. Sent from `Feature::Scrub` on. It is
+    /// answered when that was tried; whoever asked looks what came of it.
+    Repair {
+        /// The copy.
+        component: ComponentId,
+        /// Its bad blocks.
+        ranges: Vec<BlockRange>,
     },
 }
 
@@ -124,6 +132,13 @@ pub enum HostCommand {
         /// Of this disk; of all where none is named.
         only: Option<ObjectId>,
     },
+    /// How far the scrubs of its disk groups are, once this was done to them. Sent from `Feature::Scrub` on.
+    Scrub {
+        /// Of this disk group; of all where none is named.
+        only: Option<DiskGroupId>,
+        /// None: nothing.
+        verb: Option<Api<v1::ScrubVerb>>,
+    },
 }
 
 /// What a host answers to a command.
@@ -153,6 +168,8 @@ pub enum HostAnswer {
     Refused(Api<ApiError>),
     /// To `Usage`: components with data, in no order.
     Usage(Vec<(ComponentId, u64)>),
+    /// To `Scrub`.
+    Scrubs(Api<Vec<v1::Scrub>>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

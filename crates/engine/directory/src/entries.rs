@@ -61,12 +61,21 @@ pub struct ClusterSettings {
     pub lease_ms: u64,
     /// The policy of disks that are created without one.
     pub default_policy: Name,
+    /// Days in which each disk group is scrubbed once; 0: only when somebody asks for it.
+    #[serde(default = "scrub_period_days")]
+    pub scrub_period_days: u64,
+}
+
+fn scrub_period_days() -> u64 {
+    14
 }
 
 impl ClusterSettings {
     /// The settings of a new cluster.
     pub fn new(cluster: ClusterId, name: Name, default_policy: Name) -> Self {
-        Self { cluster, name, version: 1, repair_delay_ms: 60 * 60 * 1000, lease_ms: 2000, default_policy }
+        let (repair_delay_ms, lease_ms) = (60 * 60 * 1000, 2000);
+        let scrub_period_days = scrub_period_days();
+        Self { cluster, name, version: 1, repair_delay_ms, lease_ms, default_policy, scrub_period_days }
     }
 }
 

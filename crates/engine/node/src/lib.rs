@@ -18,6 +18,7 @@ mod outgrown;
 mod outside;
 mod picture;
 mod reconcile;
+mod scrub;
 mod servers;
 mod walk;
 

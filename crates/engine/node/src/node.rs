@@ -21,6 +21,7 @@ use crate::{
     outgrown::Outgrown,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
+    scrub::Watches,
 };
 
 /// What a node is told at its start.
@@ -96,6 +97,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) catalogue_finished: Cell<Option<Revision>>,
     /// What administrators want of hosts, where they want something.
     pub(crate) intents: RefCell<Vec<(HostId, HostIntent)>>,
+    /// Scrubs of the disk groups that are open here.
+    pub(crate) scrubs: RefCell<Watches>,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -158,6 +161,7 @@ impl<E: Env> Node<E> {
                 placed_lately: PlacedLately::default(),
                 catalogue_finished: Cell::default(),
                 intents: RefCell::default(),
+                scrubs: RefCell::default(),
             }),
         };
         node.wire_up();
@@ -208,6 +212,8 @@ impl<E: Env> Node<E> {
         env.spawn(async move { node.follow_directory().await });
         let node = self.clone();
         env.spawn(async move { node.reconcile().await });
+        let node = self.clone();
+        env.spawn(async move { node.scrubs().await });
     }
 
     /// Takes what the network brings, in order.

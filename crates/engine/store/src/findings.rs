@@ -6,7 +6,7 @@
 //! Memory      40 bytes a bad block, of [`LISTED_MAX`] at most; more are counted, and the next pass finds them again
 //! Not here    reading and comparing (`scrub.rs`)
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::collections::BTreeMap;
 
 use cairn_format::rows::{BadRange, ScrubRow};
 use cairn_types::{BlockRange, ComponentId};
@@ -202,16 +202,6 @@ impl Findings {
         self.bad.range((component, 0)..=(component, u64::MAX)).any(|(_, no_copy)| !no_copy)
     }
 
-    /// Components with bad blocks.
-    pub fn components(&self) -> Vec<ComponentId> {
-        let (mut all, mut from) = (Vec::new(), Bound::Unbounded);
-        while let Some((&(component, _), _)) = self.bad.range((from, Bound::Unbounded)).next() {
-            all.push(component);
-            from = Bound::Excluded((component, u64::MAX));
-        }
-        all
-    }
-
     /// Stretches of bad blocks, ascending.
     pub fn ranges(&self) -> Vec<(ComponentId, BadRange)> {
         let mut all: Vec<(ComponentId, BadRange)> = Vec::new();
@@ -264,7 +254,6 @@ mod tests {
         let listed: Vec<_> = findings.ranges().into_iter().filter(|(of, _)| *of == A).collect();
         let found = |(first, count, no_copy)| (A, BadRange { range: BlockRange::new(first, count), no_copy });
         assert_eq!(listed, of_a.map(found));
-        assert_eq!(findings.components(), [A, B]);
         assert!(findings.whole(A, 3) && !findings.whole(A, 3));
         findings.gone(B);
         over(&mut findings);

@@ -49,7 +49,8 @@ impl<E: Env> Node<E> {
         let known = self.settings().ok_or_else(|| ApiError::unavailable("the settings are not known yet"))?;
         // The lease that this host counts with.
         let lease_ms = self.inner.options.leases.lease.as_millis() as u64;
-        Ok(v1::ClusterSettings { repair_delay_s: known.repair_delay_ms / 1000, lease_ms })
+        let (repair_delay_s, scrub_period_days) = (known.repair_delay_ms / 1000, known.scrub_period_days);
+        Ok(v1::ClusterSettings { repair_delay_s, lease_ms, scrub_period_days })
     }
 
     pub(crate) async fn cluster_settings_set(&self, patch: v1::ClusterSettingsPatch) -> ApiResult<v1::ClusterSettings> {
@@ -57,6 +58,7 @@ impl<E: Env> Node<E> {
         let update = self.inner.registry.update::<ClusterSettings>(&TheCluster, |known| {
             Ok(known.map(|k| ClusterSettings {
                 repair_delay_ms: next.repair_delay_s * 1000,
+                scrub_period_days: next.scrub_period_days,
                 version: k.version + 1,
                 ..k.clone()
             }))

@@ -15,6 +15,7 @@ mod latency;
 mod maintenance;
 mod policies;
 mod remote;
+mod scrub;
 mod sessions;
 mod upgrade;
 

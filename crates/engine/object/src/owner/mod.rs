@@ -15,6 +15,7 @@ mod looks;
 mod manage;
 mod moves;
 mod read;
+mod repair;
 mod resync;
 mod state;
 mod takeover;

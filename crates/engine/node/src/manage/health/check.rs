@@ -45,6 +45,12 @@ pub(crate) struct Picture {
     pub(crate) directory: DirectorySeen,
     /// Every disk group that the directory or a host knows.
     pub(crate) groups: Vec<v1::DiskGroup>,
+    /// The scrub of each of them.
+    pub(crate) scrubs: Vec<v1::Scrub>,
+    /// Days in which each is scrubbed once; 0: when somebody asks.
+    pub(crate) scrub_period_days: u64,
+    /// The clock of the day of the host that looks, in ms since 1970.
+    pub(crate) unix_ms: u64,
     /// What disks may become, and the space that there is.
     pub(crate) promised: Promised,
     /// Every disk of the catalogue, those included that are being deleted.

@@ -15,6 +15,7 @@ mod disks;
 mod groups;
 mod hosts;
 mod look;
+mod scrubs;
 mod space;
 
 use cairn_api::v1;
@@ -31,6 +32,7 @@ pub(crate) const CHECKS: &[Check] = &[
     groups::GROUPS,
     groups::DEVICES,
     groups::LOGS,
+    scrubs::SCRUB,
     space::SPACE,
     space::OVERCOMMITMENT,
     disks::DISKS,
