@@ -146,6 +146,13 @@ macro_rules! management_calls {
             put "/api/v1/resyncs/settings" 200 operator "resync"
             fn resync_settings_set[](request: $crate::v1::ResyncSettings) -> $crate::v1::ResyncSettings;
 
+            /// How far the scrub of every disk group is, and what it has found.
+            get "/api/v1/scrubs" 200 viewer "scrub"
+            fn scrub_list[]() -> Vec<$crate::v1::Scrub>;
+            /// Starts, pauses or resumes scrubs. Returns at once, with how far those are.
+            post "/api/v1/scrubs" 200 operator "scrub"
+            fn scrub[](request: $crate::v1::ScrubChange) -> Vec<$crate::v1::Scrub>;
+
             /// Counters and gauges of all hosts that answer: of guests, and of every disk group.
             get "/api/v1/counters" 200 viewer "measure"
             fn counters[]() -> $crate::v1::Counters;

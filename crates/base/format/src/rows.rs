@@ -16,6 +16,7 @@
 //! | 8 | object | [`ObjectRow`] |
 //! | 9 | component, number | [`ClientRow`] |
 //! | 10 | number, component, leaf | entries that wait to be written into that leaf, as a [`LeafRow`] |
+//! | 15 | - | [`ScrubRow`]; not in the sum: earlier releases do not know it, and pass it by |
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, ObjectId, OpId, REGION_BLOCKS, RegionIndex};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -164,6 +165,59 @@ pub struct LeafRow {
     pub ops: Vec<(u8, u64)>,
 }
 
+/// Where the scrub of the disk group stands. Without it a pass begins anew, and finds what it found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScrubRow {
+    /// [`Self::FORM`]; of a row of another form nothing is taken over.
+    pub form: u8,
+    /// The pass that is under way, or was the last; 0: there was none.
+    pub pass: u64,
+    /// It is under way.
+    pub is_running: bool,
+    /// Somebody asked for it: it goes as fast as guests allow.
+    pub at_once: bool,
+    /// It goes on when somebody says so.
+    pub is_paused: bool,
+    /// When it began, in ms since 1970.
+    pub begun_unix_ms: u64,
+    /// When the last pass that came to its end did; 0: none did.
+    pub ended_unix_ms: u64,
+    /// Everything before this block is done.
+    pub next: (ComponentId, u64),
+    /// Blocks that this pass has compared.
+    pub compared_blocks: u64,
+    /// Blocks that were found bad, of all passes.
+    pub found_blocks: u64,
+    /// Of these, blocks that are whole again.
+    pub repaired_blocks: u64,
+    /// Of these, blocks whose component was deleted, or lost as a whole.
+    pub gone_blocks: u64,
+    /// Those that are bad now, by component.
+    pub bad: Vec<(ComponentId, Vec<BadRange>)>,
+}
+
+/// Blocks of a component that are bad on the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadRange {
+    /// Which.
+    pub range: BlockRange,
+    /// The owner has looked for another copy that has them, and there was none.
+    pub no_copy: bool,
+}
+
+impl ScrubRow {
+    /// The form of this build.
+    pub const FORM: u8 = 1;
+
+    /// None: of another form, or no row.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.first() != Some(&Self::FORM) {
+            return None;
+        }
+        postcard::from_bytes(bytes).ok()
+    }
+}
+
 /// Bytes of an encoded entry of a leaf, about.
 const LEAF_ENTRY_BYTES: usize = 20;
 
@@ -205,6 +259,8 @@ pub const OBJECT: u8 = 8;
 pub const CLIENT: u8 = 9;
 /// Kind of a key.
 pub const DELTA: u8 = 10;
+/// Kind of a key.
+pub const SCRUB: u8 = 15;
 
 /// A key of this kind.
 pub fn key(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
@@ -262,6 +318,11 @@ pub fn object_key(object: ObjectId) -> Vec<u8> {
 /// Its key.
 pub fn client_key(component: ComponentId, number: u64) -> Vec<u8> {
     key(CLIENT, &[&component.0.to_be_bytes(), &number.to_be_bytes()])
+}
+
+/// Its key.
+pub fn scrub_key() -> Vec<u8> {
+    key(SCRUB, &[])
 }
 
 /// The component in a key of kinds 2..=5 and 9.

@@ -159,5 +159,11 @@ measures! {
         read_hole_bytes: Bytes,
         /// Blocks that were read with a wrong checksum or not at all.
         bad_blocks: Count = "bad blocks",
+        /// Bytes that scrub read, to compare them with their checksums.
+        scrub_read_bytes: Bytes,
+        /// Blocks that scrub found bad.
+        scrub_bad_blocks: Count,
+        /// Blocks that scrub found bad, and that are whole again.
+        scrub_repaired_blocks: Count,
     }
 }

@@ -95,11 +95,13 @@ pub enum Canary {
     UnwantedIsSource,
     /// Of copies that are asked for no more one in sync goes, though another one is not.
     WrongCopyGoes,
+    /// A scrub compares blocks with the checksums of the run that stands in their place, not with those of the map.
+    ScrubTrustsHeaders,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -144,6 +146,7 @@ impl Canary {
         Self::LevelRaisedAlone,
         Self::UnwantedIsSource,
         Self::WrongCopyGoes,
+        Self::ScrubTrustsHeaders,
     ];
 
     /// Whether this bug is to be made, here and now.

@@ -94,11 +94,13 @@ pub enum Feature {
     MapPages,
     /// See [`Feature::sentence`].
     Moves,
+    /// See [`Feature::sentence`].
+    Scrub,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 3] = [Self::HeartbeatFacts, Self::MapPages, Self::Moves];
+    pub const ALL: [Self; 4] = [Self::HeartbeatFacts, Self::MapPages, Self::Moves, Self::Scrub];
 
     /// As people read it.
     pub const fn name(self) -> &'static str {
@@ -106,13 +108,14 @@ impl Feature {
             Self::HeartbeatFacts => "heartbeat-facts",
             Self::MapPages => "map-pages",
             Self::Moves => "moves",
+            Self::Scrub => "scrub",
         }
     }
 
     /// The level from which it is on.
     pub const fn since(self) -> Level {
         match self {
-            Self::HeartbeatFacts | Self::MapPages | Self::Moves => Level(13),
+            Self::HeartbeatFacts | Self::MapPages | Self::Moves | Self::Scrub => Level(13),
         }
     }
 
@@ -130,6 +133,10 @@ impl Feature {
             Self::Moves => {
                 "components are moved to other hosts while their disks are in use, so that a host can be emptied for maintenance; older builds do \
                  not end a move that another host began"
+            }
+            Self::Scrub => {
+                "disk groups are read through now and then, and a block that went bad at rest is repaired from another copy: older builds do \
+                 not know how to be asked for that"
             }
         }
     }

@@ -5,7 +5,7 @@
 //! Not here    who may ask for it (`api`), the deeds themselves (`object`, `node`)
 
 use cairn_api::{ApiError, v1};
-use cairn_types::{ComponentId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy};
+use cairn_types::{BlockRange, ComponentId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 /// A command to the owner of an object.
@@ -45,6 +45,14 @@ pub enum OwnerCommand {
         component: ComponentId,
         /// To one of these hosts; wherever there is room, where none is named.
         to: Vec<HostId>,
+    },
+    /// These blocks of a copy in sync are bad on its medium: write them anew from another copy. Sent from `Feature::Scrub` on. It is
+    /// answered when that was tried; whoever asked looks what came of it.
+    Repair {
+        /// The copy.
+        component: ComponentId,
+        /// Its bad blocks.
+        ranges: Vec<BlockRange>,
     },
 }
 
@@ -142,6 +150,13 @@ pub enum HostCommand {
     Hears,
     /// The block devices of its machine.
     Devices,
+    /// How far the scrubs of its disk groups are, once this was done to them. Sent from `Feature::Scrub` on.
+    Scrub {
+        /// Of this disk group; of all where none is named.
+        only: Option<DiskGroupId>,
+        /// None: nothing.
+        verb: Option<Api<v1::ScrubVerb>>,
+    },
 }
 
 /// What a host answers to a command.
@@ -175,6 +190,8 @@ pub enum HostAnswer {
     Hears(Vec<HostId>),
     /// To `Devices`.
     Devices(Api<Vec<v1::HostDevice>>),
+    /// To `Scrub`.
+    Scrubs(Api<Vec<v1::Scrub>>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

@@ -73,6 +73,9 @@ pub struct ClusterSettings {
     /// What is lost is not replaced for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair_paused: Option<RepairPause>,
+    /// Days in which each disk group is scrubbed once; 0: only when somebody asks for it.
+    #[serde(default = "scrub_period_days")]
+    pub scrub_period_days: u64,
 }
 
 /// For how long what is lost is not replaced.
@@ -94,6 +97,10 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
+fn scrub_period_days() -> u64 {
+    14
+}
+
 impl ClusterSettings {
     /// The settings of a new cluster.
     pub fn new(cluster: ClusterId, name: Name, default_policy: Name) -> Self {
@@ -108,6 +115,7 @@ impl ClusterSettings {
             rebuild_reserve_hosts: 0,
             rebalance_points: None,
             repair_paused: None,
+            scrub_period_days: scrub_period_days(),
         }
     }
 }

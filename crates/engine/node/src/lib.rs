@@ -21,6 +21,7 @@ mod outside;
 mod picture;
 mod rebalance;
 mod reconcile;
+mod scrub;
 mod servers;
 mod walk;
 

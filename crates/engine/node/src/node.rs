@@ -22,6 +22,7 @@ use crate::{
     last_word::LastWord,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
+    scrub::Watches,
 };
 
 /// What a node is told at its start.
@@ -103,6 +104,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) repair_pause: Cell<Option<(u64, Time)>>,
     /// What administrators want of hosts, where they want something.
     pub(crate) intents: RefCell<Vec<(HostId, HostIntent)>>,
+    /// Scrubs of the disk groups that are open here.
+    pub(crate) scrubs: RefCell<Watches>,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -169,6 +172,7 @@ impl<E: Env> Node<E> {
                 catalogue_finished: Cell::default(),
                 repair_pause: Cell::default(),
                 intents: RefCell::default(),
+                scrubs: RefCell::default(),
             }),
         };
         node.wire_up();
@@ -228,6 +232,8 @@ impl<E: Env> Node<E> {
         env.spawn(async move { node.reconcile().await });
         let node = self.clone();
         env.spawn(async move { node.rebalance().await });
+        let node = self.clone();
+        env.spawn(async move { node.scrubs().await });
     }
 
     /// Takes what the network brings, in order.

@@ -81,7 +81,7 @@ impl<E: Env> Node<E> {
     }
 
     /// Who holds the object, as this host knows it.
-    fn owner_of(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<HostId> {
+    pub(crate) fn owner_of(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<HostId> {
         let own = self.inner.objects.owned(object).map(|_| self.me());
         own.or_else(|| self.inner.leases.holder(disk_group, object).map(|epoch| epoch.host))
     }
@@ -148,13 +148,16 @@ impl<E: Env> Node<E> {
         self.intent_for(self.me()).maintenance && known.config.members.iter().any(|m| other(&m))
     }
 
-    /// Whether an object that nobody owns lacks redundancy: by its record, or as something of it is lost here, forgotten here, or away for
-    /// long; or has something to be moved, or too few or too many copies for its policy.
+    /// Whether an object that nobody owns lacks redundancy: by its record, or as something of it is lost here, bad here, forgotten here, or
+    /// away for long; or has something to be moved, or too few or too many copies for its policy.
     fn is_ailing(&self, disk_group: DiskGroupId, own: &Accepted) -> bool {
         let inner = &self.inner;
         let lost = || {
             let store = inner.seats.store(disk_group);
-            store.is_some_and(|s| LocalStore::components_of(&s, own.config.object).iter().any(|c| c.lost))
+            store.is_some_and(|s| {
+                let object = own.config.object;
+                s.group().awaits_repair(object) || LocalStore::components_of(&s, object).iter().any(|c| c.lost)
+            })
         };
         let forgets = || inner.seats.forgets(disk_group, own.config.object);
         needs_repair(own)

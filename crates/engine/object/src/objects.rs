@@ -270,6 +270,13 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         self.context().resync_allowed()
     }
 
+    /// Waits until work in the background may read or write `bytes` here, [`cairn_pace::PIECE_BYTES`] at most: as a resync's copy does, it
+    /// yields to guests and shares with resyncs. It may until what is returned is dropped.
+    pub async fn place_beside_guests(&self, bytes: u64) -> impl Drop + use<E, S> {
+        let me = self.context().env.host();
+        self.context().admit_copy(bytes, [me]).await
+    }
+
     /// Whether what the seat holds is to be recorded absent though nobody misses it. When so many hosts are gone that it must be
     /// the network, nothing is.
     pub fn is_long_away(&self, seat: Seat) -> bool {

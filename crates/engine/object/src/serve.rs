@@ -173,8 +173,12 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         let Some(owned) = self.owned(object) else {
             return Err(self.not_owner(object));
         };
-        if command != OwnerCommand::Status {
-            owned.command(command).await.map_err(Refusal::Invalid)?;
+        match command {
+            OwnerCommand::Status => {}
+            OwnerCommand::Repair { component, ranges } => {
+                owned.repair_found(component, ranges).await.map_err(Refusal::Inaccessible)?;
+            }
+            command => owned.command(command).await.map_err(Refusal::Invalid)?,
         }
         Ok(owned.status())
     }

@@ -233,7 +233,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// What the runs of a segment name, with their slots in order. None when the device failed.
-    async fn read_headers(&self, device: u8, segment: u32) -> Option<Vec<(u64, RunEntry)>> {
+    pub(crate) async fn read_headers(&self, device: u8, segment: u32) -> Option<Vec<(u64, RunEntry)>> {
         let (first, fill, log_id) = {
             let state = self.state.borrow();
             let segments = state.tier.of(device);

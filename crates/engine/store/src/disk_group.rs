@@ -84,6 +84,8 @@ pub(crate) struct Inner<E: Env> {
     /// Where the metadata region begins on the cache device.
     pub metadata_offset: u64,
     pub state: RefCell<State>,
+    /// The part of the map that the scrub has under way.
+    pub scrub: RefCell<Option<crate::scrub::Batch>>,
     pub pins: Rc<Pins>,
     pub writer: Rc<Flag>,
     pub destager: Flag,

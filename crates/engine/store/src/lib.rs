@@ -40,6 +40,7 @@ mod fill;
 mod fill_log;
 #[cfg(feature = "fill-map")]
 mod fill_piece;
+mod findings;
 mod flag;
 mod fold;
 mod free_ids;
@@ -68,6 +69,7 @@ mod read_cache;
 mod recovery;
 mod replay;
 mod ring;
+mod scrub;
 mod seats;
 mod segment_hand;
 mod segments;
@@ -99,7 +101,9 @@ pub use fill::{Fill, FillPlan, Filled};
 pub use fill_log::{LogFill, LogFilled};
 #[cfg(feature = "fill-map")]
 pub use fill_piece::FillOrder;
+pub use findings::ScrubState;
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions, capacity_bytes_min};
+pub use scrub::{BadBlocks, Scrubbed};
 pub use stats::{DeviceStats, LogHealth, StoreStats};

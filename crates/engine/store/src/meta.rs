@@ -23,7 +23,11 @@ use cairn_env::{BlockingDisk, DiskError};
 use cairn_format::crc32c;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
-use crate::{error::MetaError, rows::LEAF, zone::Room};
+use crate::{
+    error::MetaError,
+    rows::{LEAF, SCRUB},
+    zone::Room,
+};
 
 /// Puts (some) and removals (none), in key order.
 pub(crate) type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -299,12 +303,12 @@ impl Sum {
             self.hashes = self.hashes.wrapping_sub(hash);
         }
     }
-    /// A number for a row, of the CRC that ends its stored value; none for a leaf. Multiplied, as CRCs of like rows differ in
-    /// few bits and would add up to the same.
+    /// A number for a row, of the CRC that ends its stored value; none for a leaf, and none for the scrub's, which earlier releases do not
+    /// read. Multiplied, as CRCs of like rows differ in few bits and would add up to the same.
     fn hash(key: &[u8], stored: &[u8]) -> Option<u64> {
         let (_, crc) = stored.split_last_chunk::<4>()?;
         let word = (u64::from(u32::from_le_bytes(*crc)) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (key.first() != Some(&LEAF)).then_some(word ^ word >> 29)
+        (!matches!(key.first(), Some(&(LEAF | SCRUB)))).then_some(word ^ word >> 29)
     }
 }
 

@@ -38,7 +38,8 @@ use crate::{
     read_cache::ReadCache,
     replay::{Replayed, replay},
     rows::{
-        self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, SegmentRow, StateRow,
+        self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, ScrubRow, SegmentRow,
+        StateRow,
     },
     segments::{COUNTS_MAX, Pins},
     shards::Bounds,
@@ -128,6 +129,7 @@ impl<E: Env> DiskGroup<E> {
             metadata_offset: regions.metadata_offset,
             pins: Rc::new(Pins::new(writer.clone())),
             state: RefCell::new(state),
+            scrub: RefCell::default(),
             writer,
             destager: Flag::default(),
             placer: Flag::default(),
@@ -353,13 +355,25 @@ async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State) -> Resul
             env.give_way().await;
         }
     }
+    let for_scrub = meta.clone();
     let meta = meta.clone();
     let job = move || {
         meta.agrees(sum)?;
         meta.scan(&[rows::LEAF], &[rows::LEAF + 1], 1).map(|leaves| !leaves.is_empty())
     };
     let has_leaves = env.run_blocking(job).await.map_err(unreadable)?;
+    load_scrub(env, &for_scrub, state).await;
     state.end_load(loading, has_leaves).map_err(damaged)
+}
+
+/// Where the scrub stands. A row that does not read costs a pass that begins anew, and nothing else.
+async fn load_scrub<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State) {
+    let meta = meta.clone();
+    let read = env.run_blocking(move || meta.get_many(&[rows::scrub_key()])).await;
+    let row = read.ok().and_then(|rows| rows.into_iter().next().flatten());
+    if let Some(row) = row.and_then(|bytes| ScrubRow::decode(&bytes)) {
+        state.findings.load(row);
+    }
 }
 
 fn unreadable(error: MetaError) -> StoreError {
@@ -379,6 +393,7 @@ impl State {
             cache: ReadCache::new(options.read_cache_bytes),
             admission: Default::default(),
             life: Default::default(),
+            findings: Default::default(),
             counters: StoreCounters::default(),
             stages: Stages::default(),
         }

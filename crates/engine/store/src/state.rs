@@ -16,6 +16,7 @@ use crate::{
     admission::Admission,
     components::Components,
     error::StoreError,
+    findings::Findings,
     index::{Body, Place, Record},
     latencies::Stages,
     life::Life,
@@ -37,6 +38,7 @@ pub(crate) struct State {
     pub cache: ReadCache,
     pub admission: Admission,
     pub life: Life,
+    pub findings: Findings,
     pub counters: StoreCounters,
     pub stages: Stages,
 }

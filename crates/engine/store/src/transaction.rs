@@ -275,6 +275,8 @@ impl Transaction {
             self.changes.write(&mut self.batch, &mut state.map, &state.tier, &state.components);
         }
         self.gather_seats(&mut state.seats, tail);
+        let scrub = state.findings.take_row();
+        self.batch.extend(scrub.map(|row| (rows::scrub_key(), Some(rows::encode(&row)))));
         let damaged_at = match state.log.health() {
             LogHealth::Sound => None,
             LogHealth::Damaged { ends_at } => Some(ends_at),

@@ -91,6 +91,9 @@ pub struct DiskGroup {
     /// Components that live on it; none when the host cannot be asked.
     #[serde(default)]
     pub components: Option<u32>,
+    /// When all of it was last read and compared, in milliseconds since 1970; none: never, or its host cannot be asked.
+    #[serde(default)]
+    pub scrubbed_unix_ms: Option<u64>,
 }
 
 /// Files to be made and used as devices.

@@ -14,6 +14,7 @@ mod name;
 mod policy;
 mod record;
 mod resync;
+mod scrub;
 mod session;
 mod upgrade;
 
@@ -24,5 +25,5 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*,
-    name::*, policy::*, record::*, resync::*, session::*, upgrade::*,
+    name::*, policy::*, record::*, resync::*, scrub::*, session::*, upgrade::*,
 };

@@ -59,6 +59,7 @@ impl<E: Env> Node<E> {
             lease_ms: inner.options.leases.lease.as_millis() as u64,
             rebuild_reserve_hosts: known.rebuild_reserve_hosts as u8,
             rebalance_points: known.rebalance_points.unwrap_or(REBALANCE_POINTS),
+            scrub_period_days: known.scrub_period_days,
             repair_paused_s: paused.as_millis().div_ceil(1000) as u64,
         })
     }
@@ -73,6 +74,7 @@ impl<E: Env> Node<E> {
         }
         let change = |settings: &mut ClusterSettings| {
             settings.repair_delay_ms = next.repair_delay_s * 1000;
+            settings.scrub_period_days = next.scrub_period_days;
             if is_new {
                 settings.rebuild_reserve_hosts = next.rebuild_reserve_hosts.into();
                 settings.rebalance_points = Some(next.rebalance_points);

@@ -134,6 +134,7 @@ impl<E: Env> Node<E> {
                 capacity: capacity_of(&[store.summary()]),
                 log: Some(v1::LogFill { size_bytes: stats.log_bytes, used_bytes: stats.log_used_bytes }),
                 components: Some(store.summary().components),
+                scrubbed_unix_ms: Some(store.group().scrub_state().ended_unix_ms).filter(|ended| *ended > 0),
             });
         }
         for (id, closed) in self.inner.closed_groups.borrow().iter() {
@@ -155,6 +156,7 @@ impl<E: Env> Node<E> {
             capacity: v1::Capacity::default(),
             log: None,
             components: None,
+            scrubbed_unix_ms: None,
         }
     }
 

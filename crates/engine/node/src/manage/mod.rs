@@ -17,6 +17,7 @@ mod membership;
 mod policies;
 mod remote;
 mod reserve;
+mod scrub;
 mod sessions;
 mod upgrade;
 

@@ -42,7 +42,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         resyncs.iter().map(one).collect()
     }
 
-    /// Carries out a command; `Status` is answered by [`Self::status`].
+    /// Carries out a command. `Status` is answered by [`Self::status`], and `Repair` not by the keeper (`repair`).
     pub async fn command(self: &Rc<Self>, command: OwnerCommand) -> Result<(), String> {
         let (sender, receiver) = oneshot::channel();
         self.commands.borrow_mut().push(Queued::Command(command, sender));
@@ -113,7 +113,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Queued::Activate(component, session) => self.propose_active(component, session).await,
                 Queued::Command(command, answer) => {
                     let result = match command {
-                        OwnerCommand::Status => Ok(()),
+                        OwnerCommand::Status | OwnerCommand::Repair { .. } => Ok(()),
                         OwnerCommand::Grow { size_bytes } => self.grow(size_bytes).await,
                         OwnerCommand::Limit { iops_limit, bandwidth_limit_bytes_per_s } => {
                             self.limit(iops_limit, bandwidth_limit_bytes_per_s).await

@@ -16,6 +16,7 @@ mod manage;
 mod moves;
 mod policy;
 mod read;
+mod repair;
 mod resync;
 mod state;
 mod takeover;

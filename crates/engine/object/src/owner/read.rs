@@ -6,12 +6,13 @@
 //!                 block: a read fails only for a block that no copy can give
 //!             R4  a guest's read of a block that the copies in sync have lost waits for one that is away and may have it
 //! Assumes     the caller holds a range lock over the blocks
+//! Not here    repairing (`repair`)
 
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, Contents, ReplicaSetIndex, Run, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, ReplicaSetIndex, Run, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::future::select;
 
@@ -24,7 +25,7 @@ use crate::{
         Owned,
         state::Leg,
         unreadable::Lost,
-        write::{Body, OpError},
+        write::OpError,
     },
     stages::Watch,
 };
@@ -137,7 +138,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Reads one copy, checked.
-    async fn read_leg(&self, leg: Leg, range: BlockRange, by: For) -> Result<Contents, Refusal> {
+    pub(super) async fn read_leg(&self, leg: Leg, range: BlockRange, by: For) -> Result<Contents, Refusal> {
         let request = Request::Read { to: leg.link.target, range, for_resync: by == For::Resync };
         let local = leg.link.host == self.context.env.host();
         let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
@@ -212,49 +213,5 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         select(self.progressed.wait(), env.sleep(ANOTHER_COPY_LOOK)).await;
         Ok(())
-    }
-
-    /// Rewrites blocks of a bad copy from a good one, as an ordinary operation under the exclusive lock.
-    fn repair_later(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, ranges: Vec<BlockRange>) {
-        let owned = self.clone();
-        self.context.env.spawn(async move {
-            for range in ranges {
-                owned.repair(leg, set, range).await;
-            }
-        });
-    }
-
-    async fn repair(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, range: BlockRange) {
-        let layout = self.state.borrow().config.layout;
-        for object_range in cairn_geometry::to_object(&layout, set, range) {
-            let lock = Rc::new(self.locks.lock(object_range, true).await);
-            let Some(piece) = cairn_geometry::split(&layout, self.size_bytes(), object_range).next() else {
-                continue;
-            };
-            // Somebody may have written it meanwhile: then there is nothing to repair.
-            if self.read_leg(leg, piece.range, For::Guest).await.is_ok() {
-                continue;
-            }
-            let Ok(contents) = self.read_piece_but(piece, leg).await else {
-                continue;
-            };
-            let copy = Body::copy(piece.range, contents);
-            let operation = self.start(set, ClientTag::default(), copy, lock);
-            if operation.await.is_ok() {
-                let (object, component) = (self.id, leg.component);
-                self.context.count(|counted| counted.repaired_blocks += u64::from(piece.range.count));
-                self.context.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
-            }
-        }
-    }
-
-    async fn read_piece_but(&self, piece: Piece, bad: Leg) -> Result<Contents, ()> {
-        let legs = self.state.borrow().readable(piece.set);
-        for leg in legs.into_iter().filter(|l| l.component != bad.component) {
-            if let Ok(contents) = self.read_leg(leg, piece.range, For::Guest).await {
-                return Ok(contents);
-            }
-        }
-        Err(())
     }
 }

@@ -13,4 +13,5 @@ mod map;
 mod old_rows;
 mod placed;
 mod refusals;
+mod scrub;
 mod support;

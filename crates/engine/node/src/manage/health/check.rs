@@ -53,6 +53,12 @@ pub(crate) struct Picture {
     pub(crate) unheard: Vec<(String, String)>,
     /// Levels, and why the upgrade to the next one cannot be finished.
     pub(crate) upgrade: UpgradeSeen,
+    /// The scrub of each of them.
+    pub(crate) scrubs: Vec<v1::Scrub>,
+    /// Days in which each is scrubbed once; 0: when somebody asks.
+    pub(crate) scrub_period_days: u64,
+    /// The clock of the day of the host that looks, in ms since 1970.
+    pub(crate) unix_ms: u64,
     /// What disks may become, and the space that there is.
     pub(crate) promised: Promised,
     /// Every disk of the catalogue, those included that are being deleted.

@@ -176,6 +176,7 @@ mod tests {
             capacity: v1::Capacity::default(),
             log: None,
             components: None,
+            scrubbed_unix_ms: None,
         }
     }
 

@@ -6,7 +6,7 @@ use cairn_api::v1;
 use cairn_env::Env;
 use cairn_types::{Feature, HostId};
 use cairn_wire::{HostAnswer, HostCommand};
-use futures::future::{join_all, join3};
+use futures::future::{join_all, join4};
 
 use super::{
     check::{ClockSeen, DirectorySeen, DiskSeen, HostSeen, Picture, SettingsSeen, UpgradeSeen},
@@ -24,7 +24,8 @@ impl<E: Env> Node<E> {
     }
 
     async fn picture_of_health(&self) -> Picture {
-        let (directory, groups, disks) = join3(self.directory_seen(), self.disk_group_list(), self.disks_seen()).await;
+        let (directory, groups, disks, scrubs) =
+            join4(self.directory_seen(), self.disk_group_list(), self.disks_seen(), self.scrub_list()).await;
         let host = |host: v1::Host| {
             let intent = self.intent_for(host.id);
             let maintenance = intent.maintenance();
@@ -41,6 +42,9 @@ impl<E: Env> Node<E> {
             clocks: self.clocks_seen(),
             directory,
             groups: groups.unwrap_or_default(),
+            scrubs: scrubs.unwrap_or_default(),
+            scrub_period_days: self.scrub_period_days(),
+            unix_ms: self.inner.env.unix_ms(),
             promised: self.promised(),
             disks,
         }

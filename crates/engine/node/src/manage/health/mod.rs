@@ -16,6 +16,7 @@ mod groups;
 mod hosts;
 mod look;
 mod room;
+mod scrubs;
 mod space;
 
 use cairn_api::v1;
@@ -38,6 +39,7 @@ pub(crate) const CHECKS: &[Check] = &[
     groups::DEVICES,
     groups::LOGS,
     groups::BUFFERS,
+    scrubs::SCRUB,
     space::SPACE,
     room::SKEW,
     room::REBUILD_ROOM,

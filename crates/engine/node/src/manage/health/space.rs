@@ -105,6 +105,7 @@ mod tests {
             capacity: v1::Capacity { raw_bytes, used_bytes, free_bytes: raw_bytes - used_bytes },
             log: None,
             components: None,
+            scrubbed_unix_ms: None,
         }
     }
 

@@ -1,0 +1,309 @@
+//! Scrubs of this host's disk groups: when a pass begins, how fast it goes, and who repairs what it finds.
+//!
+//! Promises    each disk group is read once in the cluster's period, and at once where somebody asks for it
+//!             guests go first: each piece has its place among the copies of resyncs, which yield to them
+//!             the owner of a disk hears of what is bad on a copy here, again and again until that is whole; a disk without an owner is taken
+//!             over for that (`reconcile`)
+//!             what no other copy has is told as that, never as repaired: the disk group reads its own blocks again
+//! Not here    reading and comparing (`store`), repairing (`object`), the arithmetic of periods and rates (`pace`)
+//!
+//! Where nothing is under way and nothing is bad, it costs a look at each disk group every ten seconds.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
+
+use cairn_env::Env;
+use cairn_object::LocalStore;
+use cairn_pace::{PIECE_BYTES, scrub_is_due, scrub_pause, scrub_rate_min};
+use cairn_store::{BadBlocks, ScrubState};
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, DiskGroupId, Feature, HostId, ObjectId, Time};
+use cairn_wire::OwnerCommand;
+
+use crate::{adapter::GroupStore, node::Node};
+
+/// How often it is looked whether a disk group has something to do.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// A pass begins by itself no sooner than this after its disk group was opened, and up to as long again later, as chance has it: a start is
+/// busy enough, and all hosts may have started together.
+const AFTER_START: Duration = Duration::from_secs(600);
+/// How often what a pass has done is made durable where no transaction of guests does it.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// How long a rate is measured.
+const RATE_OVER: Duration = Duration::from_secs(10);
+/// How soon an owner is asked again that could not be: it is away, or the copy is being filled.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// How soon it is asked again for what no copy had: one that was away may be back.
+const TRY_AGAIN: Duration = Duration::from_secs(600);
+/// Blocks that an owner is asked to repair at a time: it locks and copies each stretch, within the patience of a call.
+const REPAIRED_TOGETHER: u32 = 64;
+
+/// What is known of the scrub of a disk group beside what it keeps itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch {
+    /// It begins no pass by itself before.
+    begins_after: Time,
+    /// Somebody works for it.
+    works: bool,
+    saved: Time,
+    /// Bytes since.
+    counted: u64,
+    since: Time,
+    bytes_per_s: u64,
+    /// When owners are to be asked next.
+    asks: Time,
+    /// When those are asked again for what no copy had.
+    tries_again: Time,
+}
+
+impl Watch {
+    fn new(now: Time, chance: u64) -> Self {
+        let spread = Duration::from_millis(chance % AFTER_START.as_millis() as u64);
+        Self {
+            begins_after: now + AFTER_START + spread,
+            works: false,
+            saved: now,
+            counted: 0,
+            since: now,
+            bytes_per_s: 0,
+            asks: now,
+            tries_again: now + TRY_AGAIN,
+        }
+    }
+
+    /// A piece was read.
+    fn count(&mut self, now: Time, bytes: u64) {
+        self.counted += bytes;
+        let over = now.since(self.since);
+        if over >= RATE_OVER {
+            self.bytes_per_s = self.rate(now);
+            (self.counted, self.since) = (0, now);
+        }
+    }
+
+    fn rate(&self, now: Time) -> u64 {
+        let ms = now.since(self.since).as_millis() as u64;
+        self.counted * 1000 / ms.max(1)
+    }
+}
+
+/// By disk group.
+pub(crate) type Watches = BTreeMap<DiskGroupId, Watch>;
+
+impl<E: Env> Node<E> {
+    pub(crate) async fn scrubs(&self) {
+        while !self.inner.stopping.get() {
+            self.look_after_scrubs();
+            self.inner.env.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Has each disk group worked for that has something to do.
+    pub(crate) fn look_after_scrubs(&self) {
+        let inner = &self.inner;
+        let stores = inner.seats.stores();
+        inner.scrubs.borrow_mut().retain(|id, watch| watch.works || stores.iter().any(|s| s.disk_group() == *id));
+        for store in stores {
+            let (id, now) = (store.disk_group(), inner.env.now());
+            let watch = match inner.scrubs.borrow_mut().entry(id) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => *new.insert(Watch::new(now, inner.env.random_u64())),
+            };
+            if watch.works || store.group().is_stopped() {
+                continue;
+            }
+            let scrub = store.group().scrub_state();
+            let period = self.scrub_period_days();
+            let due = now >= watch.begins_after && scrub_is_due(scrub.begun_unix_ms, inner.env.unix_ms(), period);
+            if due && !scrub.is_running && !scrub.is_paused {
+                store.group().scrub_begin(false);
+            }
+            if goes_on(&store.group().scrub_state()) || self.asks_owners(&store, now) {
+                self.watch(id, |watch| (watch.works, watch.counted, watch.since, watch.bytes_per_s) = (true, 0, now, 0));
+                let node = self.clone();
+                inner.env.spawn(async move { node.work_for(store).await });
+            }
+        }
+    }
+
+    pub(crate) fn scrub_period_days(&self) -> u64 {
+        self.settings().map_or(cairn_api::v1::SCRUB_PERIOD_DAYS, |settings| settings.scrub_period_days)
+    }
+
+    /// Bytes per second that the scrub of a disk group reads now.
+    pub(crate) fn scrub_rate(&self, id: DiskGroupId) -> u64 {
+        let scrubs = self.inner.scrubs.borrow();
+        let Some(watch) = scrubs.get(&id).filter(|watch| watch.works) else { return 0 };
+        if watch.bytes_per_s > 0 { watch.bytes_per_s } else { watch.rate(self.inner.env.now()) }
+    }
+
+    fn watch(&self, id: DiskGroupId, act: impl FnOnce(&mut Watch)) {
+        if let Some(watch) = self.inner.scrubs.borrow_mut().get_mut(&id) {
+            act(watch);
+        }
+    }
+
+    fn is_at_work(&self, store: &GroupStore<E>) -> bool {
+        !self.inner.stopping.get() && self.inner.seats.store(store.disk_group()).is_some() && !store.group().is_stopped()
+    }
+
+    /// Works for a disk group until nothing is to be done at once.
+    async fn work_for(&self, store: GroupStore<E>) {
+        let (env, group, id) = (&self.inner.env, store.group(), store.disk_group());
+        while self.is_at_work(&store) {
+            let scrub = group.scrub_state();
+            let runs = goes_on(&scrub);
+            if runs {
+                self.scrub_piece(&store, &scrub).await;
+            }
+            let asks = self.asks_owners(&store, env.now());
+            if asks {
+                self.have_repaired(&store).await;
+            }
+            let now = env.now();
+            let save = self.inner.scrubs.borrow().get(&id).is_some_and(|watch| now.since(watch.saved) >= SAVE_EVERY);
+            if save || !runs {
+                group.scrub_save();
+                self.watch(id, |watch| watch.saved = now);
+            }
+            if !runs && !self.asks_owners(&store, now) {
+                break;
+            }
+        }
+        self.watch(id, |watch| watch.works = false);
+    }
+
+    async fn scrub_piece(&self, store: &GroupStore<E>, scrub: &ScrubState) {
+        let (inner, group) = (&self.inner, store.group());
+        let began = inner.env.now();
+        let step = {
+            let _place = inner.objects.place_beside_guests(PIECE_BYTES).await;
+            group.scrub_step(PIECE_BYTES).await
+        };
+        self.tell_found(store, &step.bad);
+        let took = inner.env.now().since(began);
+        if !scrub.at_once {
+            let allocated = scrub.total_blocks * u64::from(BLOCK_BYTES);
+            let rate = scrub_rate_min(allocated, self.scrub_period_days());
+            inner.env.sleep(scrub_pause(step.read_bytes, took, rate)).await;
+        }
+        let now = inner.env.now();
+        self.watch(store.disk_group(), |watch| {
+            watch.count(now, step.read_bytes);
+            if !step.bad.is_empty() {
+                watch.asks = now;
+            }
+        });
+        if step.pass_ended {
+            group.scrub_save();
+        }
+    }
+
+    fn tell_found(&self, store: &GroupStore<E>, bad: &[(ComponentId, BlockRange)]) {
+        let blocks: u64 = bad.iter().map(|(_, range)| u64::from(range.count)).sum();
+        if blocks > 0 {
+            let id = store.disk_group();
+            self.inner.outside.warn(format!("scrub: {blocks} blocks in disk group {id} went bad at rest"));
+        }
+    }
+
+    /// Whether something is bad that an owner is to be asked to repair now.
+    fn asks_owners(&self, store: &GroupStore<E>, now: Time) -> bool {
+        let scrub = store.group().scrub_state();
+        let Some(watch) = self.inner.scrubs.borrow().get(&store.disk_group()).copied() else { return false };
+        let waits = scrub.bad_blocks > scrub.no_copy_blocks && now >= watch.asks;
+        waits || scrub.no_copy_blocks > 0 && now >= watch.tries_again
+    }
+
+    /// Asks the owners of disks with bad blocks here to repair them, and looks what came of it. Not all at once: a pass goes on meanwhile.
+    async fn have_repaired(&self, store: &GroupStore<E>) {
+        let (id, now) = (store.disk_group(), self.inner.env.now());
+        let again = self.inner.scrubs.borrow().get(&id).is_some_and(|watch| now >= watch.tries_again);
+        if again {
+            self.watch(id, |watch| watch.tries_again = now + TRY_AGAIN);
+        }
+        let mut left = false;
+        for bad in store.group().bad_blocks().into_iter().filter(|bad| again || !bad.no_copy) {
+            let Some(owner) = self.may_ask_owner(id, bad.object) else {
+                left = true;
+                continue;
+            };
+            for range in pieces(bad.range) {
+                if !self.is_at_work(store) {
+                    return;
+                }
+                left |= !self.have_one_repaired(store, owner, BadBlocks { range, ..bad }).await;
+            }
+        }
+        let now = self.inner.env.now();
+        self.watch(id, |watch| watch.asks = if left { now + ASK_AGAIN } else { now });
+    }
+
+    /// The owner, where it can be asked: others may be of a release that does not know how.
+    fn may_ask_owner(&self, disk_group: DiskGroupId, object: ObjectId) -> Option<HostId> {
+        let owner = self.owner_of(disk_group, object)?;
+        (owner == self.me() || self.level().has(Feature::Scrub)).then_some(owner)
+    }
+
+    /// False: the owner could not be asked.
+    async fn have_one_repaired(&self, store: &GroupStore<E>, owner: HostId, bad: BadBlocks) -> bool {
+        let BadBlocks { component, object, range, .. } = bad;
+        let group = store.group();
+        // Somebody may have written it meanwhile.
+        if group.scrub_again(component, range).await == 0 {
+            return true;
+        }
+        let repair = OwnerCommand::Repair { component, ranges: vec![range] };
+        if self.inner.objects.command(owner, object, repair).await.is_err() {
+            return false;
+        }
+        let lost = group.scrub_again(component, range).await;
+        if lost > 0 {
+            group.has_no_copy(component, range);
+            if !bad.no_copy {
+                let id = group.id();
+                self.inner.outside.warn(format!(
+                    "scrub: {lost} blocks of disk {object} in disk group {id} are bad, and no other copy in sync has them"
+                ));
+            }
+        }
+        true
+    }
+}
+
+fn goes_on(scrub: &ScrubState) -> bool {
+    scrub.is_running && !scrub.is_paused
+}
+
+/// Parts of a range that are repaired together.
+fn pieces(range: BlockRange) -> impl Iterator<Item = BlockRange> {
+    (range.first..range.end()).step_by(REPAIRED_TOGETHER as usize).map(move |first| {
+        let count = (range.end() - first).min(u64::from(REPAIRED_TOGETHER)) as u32;
+        BlockRange::new(first, count)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_range_is_repaired_in_pieces() {
+        let range = BlockRange::new(10, 130);
+        let all: Vec<BlockRange> = pieces(range).collect();
+        assert_eq!(all, [BlockRange::new(10, 64), BlockRange::new(74, 64), BlockRange::new(138, 2)]);
+        assert_eq!(pieces(BlockRange::new(5, 1)).collect::<Vec<_>>(), [BlockRange::new(5, 1)]);
+    }
+
+    #[test]
+    fn a_rate_is_of_the_last_seconds() {
+        let second = |n: u64| Time(n * 1_000_000_000);
+        let mut watch = Watch::new(second(100), 7);
+        assert!(watch.begins_after >= second(700) && watch.begins_after < second(1300));
+        watch.count(second(104), 400);
+        assert_eq!((watch.rate(second(104)), watch.bytes_per_s), (100, 0));
+        watch.count(second(110), 600);
+        assert_eq!((watch.bytes_per_s, watch.counted), (100, 0));
+    }
+}

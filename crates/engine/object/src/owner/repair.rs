@@ -1,0 +1,116 @@
+//! Repairs: blocks that are bad on one copy are written anew from another, found by a read or by a scrub of the copy's disk group.
+//!
+//! Promises    a repair is an ordinary operation under the exclusive lock of its blocks: it writes what another copy in sync holds then, and
+//!             nothing where somebody has written them meanwhile
+//!             where each copy has bad blocks of its own it goes block by block; what no copy has is noted as unreadable
+//! Not here    reading (`read`), finding what nobody reads (`store`)
+
+use std::rc::Rc;
+
+use cairn_env::Env;
+use cairn_geometry::Piece;
+use cairn_types::{BlockRange, ClientTag, ComponentId, Contents, ReplicaSetIndex};
+
+use crate::{
+    copies::For,
+    event::ObjectEvent,
+    local_store::LocalStore,
+    owner::{Owned, state::Leg, unreadable::Lost, write::Body},
+};
+
+impl<E: Env, S: LocalStore> Owned<E, S> {
+    /// Rewrites blocks of a bad copy from a good one, in a task of its own.
+    pub(super) fn repair_later(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, ranges: Vec<BlockRange>) {
+        let owned = self.clone();
+        self.context.env.spawn(async move {
+            for range in ranges {
+                owned.repair(leg, set, range).await;
+            }
+        });
+    }
+
+    /// The same of what the copy's host has found. Returns when all of it was tried: not in the keeper, which repairs may wait for.
+    ///
+    /// # Errors
+    /// The copy is not in sync now: what it lacks comes with its resync, and the rest is to be asked for then.
+    pub(crate) async fn repair_found(
+        self: &Rc<Self>,
+        component: ComponentId,
+        ranges: Vec<BlockRange>,
+    ) -> Result<(), String> {
+        for range in ranges {
+            let (leg, set) = self.in_sync(component).ok_or("the copy is not in sync now")?;
+            self.repair(leg, set, range).await;
+        }
+        match &self.state.borrow().ended {
+            None => Ok(()),
+            Some(ended) => Err(format!("{ended:?}")),
+        }
+    }
+
+    fn in_sync(&self, component: ComponentId) -> Option<(Leg, ReplicaSetIndex)> {
+        let state = self.state.borrow();
+        let set = state.config.member(component)?.set()?;
+        state.readable(set).into_iter().find(|leg| leg.component == component).map(|leg| (leg, set))
+    }
+
+    async fn repair(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, range: BlockRange) {
+        let layout = self.state.borrow().config.layout;
+        for object_range in cairn_geometry::to_object(&layout, set, range) {
+            if self.repair_piece(leg, set, object_range).await || object_range.count == 1 {
+                continue;
+            }
+            // No copy has all of it: each may have bad blocks of its own.
+            for block in object_range.first..object_range.end() {
+                self.repair_piece(leg, set, BlockRange::new(block, 1)).await;
+            }
+        }
+    }
+
+    /// False: no other copy has all of it.
+    async fn repair_piece(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, object_range: BlockRange) -> bool {
+        let layout = self.state.borrow().config.layout;
+        let lock = Rc::new(self.locks.lock(object_range, true).await);
+        let Some(piece) = cairn_geometry::split(&layout, self.size_bytes(), object_range).next() else {
+            return true;
+        };
+        // Somebody may have written it meanwhile: then there is nothing to repair.
+        if self.read_leg(leg, piece.range, For::Guest).await.is_ok() {
+            return true;
+        }
+        let Some(contents) = self.read_piece_but(piece, leg).await else {
+            self.note_lost(piece);
+            return false;
+        };
+        let copy = Body::copy(piece.range, contents);
+        let operation = self.start(set, ClientTag::default(), copy, lock);
+        if operation.await.is_ok() {
+            let (object, component) = (self.id, leg.component);
+            self.context.count(|counted| counted.repaired_blocks += u64::from(piece.range.count));
+            self.context.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
+        }
+        true
+    }
+
+    /// A block that no copy in sync has, and that none which is away may bring back.
+    fn note_lost(&self, piece: Piece) {
+        let copies = {
+            let state = self.state.borrow();
+            if piece.range.count > 1 || state.may_come_back(piece.set) {
+                return;
+            }
+            state.readable(piece.set).iter().map(|leg| (leg.link.host, leg.link.target.disk_group)).collect()
+        };
+        self.note_unreadable(&Lost { set: piece.set, blocks: vec![piece.range], copies });
+    }
+
+    async fn read_piece_but(&self, piece: Piece, bad: Leg) -> Option<Contents> {
+        let legs = self.state.borrow().readable(piece.set);
+        for leg in legs.into_iter().filter(|l| l.component != bad.component) {
+            if let Ok(contents) = self.read_leg(leg, piece.range, For::Guest).await {
+                return Some(contents);
+            }
+        }
+        None
+    }
+}
