@@ -108,6 +108,9 @@ pub enum Cluster {
         /// Seconds that a component may be absent before it is replaced
         #[arg(long, value_name = "SECONDS")]
         repair_delay_s: Option<u64>,
+        /// Days in which each disk group is scrubbed once; 0: only when asked
+        #[arg(long, value_name = "DAYS")]
+        scrub_period_days: Option<u64>,
         /// Hosts' worth of capacity that new and growing disks leave free for rebuilding
         #[arg(long, value_name = "HOSTS")]
         rebuild_reserve_hosts: Option<u8>,

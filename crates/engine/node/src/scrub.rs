@@ -120,7 +120,9 @@ impl<E: Env> Node<E> {
                 store.group().scrub_begin(false);
             }
             if goes_on(&store.group().scrub_state()) || self.asks_owners(&store, now) {
-                self.watch(id, |watch| (watch.works, watch.counted, watch.since, watch.bytes_per_s) = (true, 0, now, 0));
+                self.watch(id, |watch| {
+                    (watch.works, watch.counted, watch.since, watch.bytes_per_s) = (true, 0, now, 0)
+                });
                 let node = self.clone();
                 inner.env.spawn(async move { node.work_for(store).await });
             }
@@ -145,7 +147,9 @@ impl<E: Env> Node<E> {
     }
 
     fn is_at_work(&self, store: &GroupStore<E>) -> bool {
-        !self.inner.stopping.get() && self.inner.seats.store(store.disk_group()).is_some() && !store.group().is_stopped()
+        !self.inner.stopping.get()
+            && self.inner.seats.store(store.disk_group()).is_some()
+            && !store.group().is_stopped()
     }
 
     /// Works for a disk group until nothing is to be done at once.

@@ -127,18 +127,15 @@ pub fn relocate(
     to: &[HostId],
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Change, Refusal> {
-    let narrowed: ClusterPicture;
-    let picture = if to.is_empty() {
-        picture
-    } else {
-        narrowed = only_room_at(picture, to);
-        &narrowed
-    };
     let member = *known(config, component)?;
     let Role::Data { set, copy } = member.role else {
-        return replace(picture, config, component, ids);
+        return match to {
+            [] => replace(picture, config, component, ids),
+            to => replace(&only_room_at(picture, to), config, component, ids),
+        };
     };
     let mut task = Task::of(picture, config, config.members.clone());
+    task.copies_to = to;
     check_record(&config.policy, &config.layout, config.size_bytes)?;
     // A seat holds one component of a set.
     task.room.groups.retain(|group| group.seat != member.seat());

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_geometry::component_bytes;
 use cairn_types::{
-    ComponentId, ComponentState, Layout, Member, ObjectConfig, OpId, Policy, ReplicaSetIndex, Role, Seat, format_bytes,
+    ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, OpId, Policy, ReplicaSetIndex, Role, Seat,
+    format_bytes,
 };
 use cairn_votes::{Untolerated, tolerates};
 
@@ -30,6 +31,8 @@ pub(crate) struct Task<'a> {
     pub(crate) leaving: Option<ComponentId>,
     /// The state in which new copies start.
     pub(crate) state: ComponentState,
+    /// New copies go to these hosts only; to any where none is named. Witnesses go anywhere.
+    pub(crate) copies_to: &'a [HostId],
 }
 
 impl<'a> Task<'a> {
@@ -43,6 +46,7 @@ impl<'a> Task<'a> {
             kept,
             leaving: None,
             state: ComponentState::Resyncing { stale_since: OpId::ZERO },
+            copies_to: &[],
         }
     }
 
@@ -102,7 +106,9 @@ impl<'a> Task<'a> {
             })
             .collect();
         let stay: Vec<Member> = self.kept.iter().filter(|m| Some(m.component) != self.leaving).copied().collect();
-        let search = Search::new(self.layout, self.room.clone(), &stay, &domain_of);
+        let mut room = self.room.clone();
+        room.groups.retain(|group| self.copies_to.is_empty() || self.copies_to.contains(&group.seat.host));
+        let search = Search::new(self.layout, room, &stay, &domain_of);
         let seats = search.solve(&wants).map_err(|placed| self.no_room(ftt, policy, &wants, placed))?;
         let mut members = self.kept.clone();
         members.extend(seats.iter().map(|(want, seat)| {

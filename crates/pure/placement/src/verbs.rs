@@ -75,7 +75,8 @@ pub fn place_near(
     let mut room = Room::of(picture);
     room.prefer(near);
     let (kept, leaving) = (Vec::new(), None);
-    let task = Task { picture, policy, layout, size_bytes, room, kept, leaving, state: ComponentState::Active };
+    let (state, copies_to) = (ComponentState::Active, &[][..]);
+    let task = Task { picture, policy, layout, size_bytes, room, kept, leaving, state, copies_to };
     let all = 0..replica_sets(&layout, size_bytes);
     let (members, reduced) = task.forced(&|copies| missing_copies(all.clone(), copies, &[]))?;
     let mut members = members;

@@ -219,3 +219,21 @@ fn a_move_ends_with_the_one_that_is_well() {
     assert_eq!(change.removed, [old]);
     assert!(!change.added.iter().any(|id| change.members.iter().any(|m| m.component == *id && m.set().is_some())));
 }
+
+/// Goal: a copy goes to the host that it is asked to go to, also where the disk's witness is there. Method: four hosts; the witness makes
+/// place, and goes to the fourth.
+#[test]
+fn a_copy_may_go_where_the_witness_is() {
+    let picture = equal_hosts(4, GIB);
+    let policy = Policy { ftt: 1, ..Policy::default() };
+    let placement = place(&picture, &policy, 64 * MIB, &mut ids(1)).unwrap();
+    let disk = config(&placement, &policy, 64 * MIB);
+    let (copy, witness) = (&disk.members[0], disk.members.iter().find(|m| m.role == Role::Witness).unwrap());
+    let change = relocate(&picture, &disk, copy.component, &[witness.host], &mut ids(100)).unwrap();
+    assert!(change.removed.contains(&witness.component));
+    let twin = change.members.iter().find(|m| change.added.contains(&m.component) && m.set().is_some()).unwrap();
+    assert_eq!(twin.host, witness.host);
+    // The host of the other copy is no place for it.
+    let refused = relocate(&picture, &disk, copy.component, &[disk.members[1].host], &mut ids(100));
+    assert!(refused.is_err(), "{refused:?}");
+}

@@ -170,7 +170,9 @@ impl<E: Env> Node<E> {
                     disks += 1;
                     components += config.members.iter().filter(|m| shards.contains(&m.host)).count() as u32;
                 }
-                None => obstacles.push(format!("no host answers for disk {}, which may have a component there", held.name)),
+                None => {
+                    obstacles.push(format!("no host answers for disk {}, which may have a component there", held.name))
+                }
             }
         }
         let told: u32 = shards.iter().flat_map(|shard| self.told_groups(*shard)).map(|group| group.components).sum();
@@ -194,7 +196,17 @@ impl<E: Env> Node<E> {
         let disks_owned = self.owned_at(&shards).await.len() as u32;
         let disk_groups = self.groups_of(&shards);
         let up = up > 0;
-        Ok(v1::HostRemoval { host: name, up, disk_groups, components, bytes_left, disks_owned, sessions, obstacles, waits })
+        Ok(v1::HostRemoval {
+            host: name,
+            up,
+            disk_groups,
+            components,
+            bytes_left,
+            disks_owned,
+            sessions,
+            obstacles,
+            waits,
+        })
     }
 
     /// Disks with a component at one of these hosts, and those that nobody answers for.
@@ -209,7 +221,8 @@ impl<E: Env> Node<E> {
                 Some(status) => Some(status.config.clone()),
                 None => self.inner.objects.look_up(object, &entry.hint_hosts).await.map(|(known, _)| known.config),
             };
-            let there = |config: &ObjectConfig| !config.deleted && config.members.iter().any(|m| shards.contains(&m.host));
+            let there =
+                |config: &ObjectConfig| !config.deleted && config.members.iter().any(|m| shards.contains(&m.host));
             if config.as_ref().is_none_or(there) {
                 held.push(Held { name: entry.name.as_str().to_owned(), config });
             }

@@ -72,7 +72,9 @@ impl<E: Env> Node<E> {
             HostCommand::Hears => HostAnswer::Hears(self.peers_up()),
             HostCommand::Usage { only } => HostAnswer::Usage(self.usage_here(only)),
             HostCommand::Devices => HostAnswer::Devices(Api(self.devices_here().await?)),
-            HostCommand::Scrub { only, verb } => HostAnswer::Scrubs(Api(self.scrub_here(only, verb.map(|Api(verb)| verb)))),
+            HostCommand::Scrub { only, verb } => {
+                HostAnswer::Scrubs(Api(self.scrub_here(only, verb.map(|Api(verb)| verb))))
+            }
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = objects.options();
                 options.resync_bytes_per_s_max = bytes_per_s;
