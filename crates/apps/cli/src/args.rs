@@ -63,6 +63,9 @@ pub enum Noun {
     /// Components that are being filled
     #[command(subcommand)]
     Resync(Resync),
+    /// Disk groups read through now and then, so that blocks that go bad at rest are found and repaired
+    #[command(subcommand)]
+    Scrub(Scrub),
     /// What guests asked and where their bytes went, per host and disk group (per disk with --output json)
     Counters(Counters),
     /// The busiest disks with the slowest stage of each, and how full the logs are, again and again
@@ -104,6 +107,9 @@ pub enum Cluster {
         /// Seconds that a component may be absent before it is replaced
         #[arg(long, value_name = "SECONDS")]
         repair_delay_s: Option<u64>,
+        /// Days in which each disk group is scrubbed once; 0: only when it is asked for
+        #[arg(long, value_name = "DAYS")]
+        scrub_period_days: Option<u64>,
     },
     /// From one release to the next, one host at a time
     #[command(subcommand)]
@@ -459,6 +465,30 @@ pub enum Resync {
         #[arg(long, value_name = "SIZE", value_parser = size)]
         bytes_per_s_max: Option<u64>,
     },
+}
+
+/// Scrub.
+#[derive(Debug, Subcommand)]
+pub enum Scrub {
+    /// Of every disk group: pass, progress, rate, when it was last scrubbed, what was found and repaired
+    Status,
+    /// Begin a pass at once, as fast as guests allow; one that is under way goes on so
+    Start(ScrubOf),
+    /// Have it rest where it stands, also over restarts, until it is resumed or started
+    Pause(ScrubOf),
+    /// Go on from there
+    Resume(ScrubOf),
+}
+
+/// Whose scrubs; those of the whole cluster where nothing is named.
+#[derive(Debug, clap::Args)]
+pub struct ScrubOf {
+    /// Only of this disk group: its id, or the beginning of it
+    #[arg(conflicts_with = "host")]
+    pub disk_group: Option<String>,
+    /// Only of this host's disk groups, by name or id
+    #[arg(long)]
+    pub host: Option<String>,
 }
 
 /// Counters.

@@ -202,7 +202,11 @@ fn embedded(config: &Config, flags: &Flags, count: u32) -> Result<Plan, ConfigEr
 fn base(config: &Config) -> Plan {
     Plan {
         cluster_name: config.cluster.name.clone(),
-        settings: ClusterSettings { repair_delay_s: config.cluster.repair_delay_s, lease_ms: config.cluster.lease_ms },
+        settings: ClusterSettings {
+            repair_delay_s: config.cluster.repair_delay_s,
+            lease_ms: config.cluster.lease_ms,
+            ..ClusterSettings::default()
+        },
         directory: DirectoryPlan::Embedded { path: PathBuf::new() },
         api: ApiPlan::default(),
         hosts: Vec::new(),

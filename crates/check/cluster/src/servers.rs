@@ -125,6 +125,7 @@ impl Spread {
             What::Full { host } => What::Full { host: self.one(host, 0) },
             What::HandOver { disk, host } => What::HandOver { disk, host: self.one(host, disk) },
             What::Resize { disk, host, by_bytes } => What::Resize { disk, host: self.one(host, disk), by_bytes },
+            What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },
             What::Maintenance { host, mode } => What::Maintenance { host: self.one(host, 0), mode },
             What::CreateAndDelete { number, size_bytes, maker, deleter } => {

@@ -171,6 +171,8 @@ pub enum What {
     Maintenance { host: usize, mode: MaintenanceMode },
     /// A disk group of a host is to be emptied, also where something cannot be moved, and is taken into use again at the end.
     Drain { host: usize, group: usize },
+    /// A host is asked to have all disk groups of the cluster scrubbed at once.
+    Scrub { host: usize },
     /// A disk is made and, at the end, deleted.
     CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
 }
@@ -232,12 +234,13 @@ impl What {
             Self::Resize { .. } => "resize",
             Self::Maintenance { .. } => "maintenance",
             Self::Drain { .. } => "drain",
+            Self::Scrub { .. } => "scrub",
             Self::CreateAndDelete { .. } => "create and delete",
         }
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 44] = [
+    pub const KINDS: [&'static str; 45] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -281,6 +284,7 @@ impl What {
         "resize",
         "maintenance",
         "drain",
+        "scrub",
         "create and delete",
     ];
 

@@ -62,12 +62,16 @@ pub struct ClusterSettings {
     /// The policy of disks that are created without one.
     pub default_policy: Name,
     /// Days in which each disk group is scrubbed once; 0: only when somebody asks for it.
-    #[serde(default = "scrub_period_days")]
+    #[serde(default = "scrub_period_days", skip_serializing_if = "is_scrub_period_days")]
     pub scrub_period_days: u64,
 }
 
 fn scrub_period_days() -> u64 {
     14
+}
+
+fn is_scrub_period_days(days: &u64) -> bool {
+    *days == scrub_period_days()
 }
 
 impl ClusterSettings {

@@ -19,6 +19,7 @@ mod outside;
 mod picture;
 mod reconcile;
 mod scrub;
+mod scrub_watch;
 mod servers;
 mod walk;
 

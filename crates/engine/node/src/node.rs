@@ -21,7 +21,7 @@ use crate::{
     outgrown::Outgrown,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
-    scrub::Watches,
+    scrub_watch::Watches,
 };
 
 /// What a node is told at its start.

@@ -18,8 +18,8 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
             let status = context.client.cluster_status().await?;
             output::show(context.format, &status, show_status)
         }
-        Cluster::Settings { repair_delay_s } => {
-            let patch = ClusterSettingsPatch { repair_delay_s };
+        Cluster::Settings { repair_delay_s, scrub_period_days } => {
+            let patch = ClusterSettingsPatch { repair_delay_s, scrub_period_days };
             let settings = match patch == ClusterSettingsPatch::default() {
                 true => context.client.cluster_settings().await?,
                 false => context.client.cluster_settings_set(&patch).await?,
@@ -69,6 +69,13 @@ fn show_settings(settings: &ClusterSettings) -> String {
     output::pairs([
         ("repair_delay_s", format!("{} ({})", settings.repair_delay_s, duration(settings.repair_delay_s))),
         ("lease_ms", format!("{} (as the cluster was made)", settings.lease_ms)),
+        (
+            "scrub_period_days",
+            match settings.scrub_period_days {
+                0 => "0 (only when it is asked for)".into(),
+                days => days.to_string(),
+            },
+        ),
     ])
 }
 

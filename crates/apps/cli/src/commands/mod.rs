@@ -17,6 +17,7 @@ mod manual;
 mod policy;
 mod reference;
 mod resync;
+mod scrub;
 mod session;
 mod top;
 mod upgrade;
@@ -52,6 +53,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Policy(verb) => policy::run(&context, verb).await,
         Noun::Health => health::run(&context).await,
         Noun::Resync(verb) => resync::run(&context, verb).await,
+        Noun::Scrub(verb) => scrub::run(&context, verb).await,
         Noun::Counters(what) => counters::run(&context, &what).await,
         Noun::Top(what) => top::run(&context, &what).await,
         Noun::Cache(verb) => cache::run(&context, verb).await,

@@ -44,7 +44,7 @@ impl Config {
             check_name(what, name).map_err(|error| bad(key, &error.to_string()))?;
         }
         let ClusterConfig { repair_delay_s, lease_ms, .. } = self.cluster;
-        let settings = ClusterSettings { repair_delay_s, lease_ms };
+        let settings = ClusterSettings { repair_delay_s, lease_ms, ..ClusterSettings::default() };
         settings.check().map_err(|error| bad("cluster", &error.to_string()))?;
         if !(1..=SHARDS_MAX).contains(&self.host.shards) {
             return Err(bad("host.shards", &format!("{} shards, a host has 1 to {SHARDS_MAX}", self.host.shards)));

@@ -15,6 +15,7 @@ mod owners;
 mod placements;
 mod refusals;
 mod resyncs;
+mod scrubs;
 mod servers;
 mod space;
 mod stage;
@@ -154,6 +155,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         resyncs::all(),
         idle::all(),
         moves::all(),
+        scrubs::all(),
         clones::all(),
         servers::all(),
         forgets::all(),

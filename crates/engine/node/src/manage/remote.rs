@@ -70,7 +70,9 @@ impl<E: Env> Node<E> {
                 HostAnswer::Cleared(Api(self.clear_here(only, wait_ms).await))
             }
             HostCommand::Usage { only } => HostAnswer::Usage(self.usage_here(only)),
-            HostCommand::Scrub { only, verb } => HostAnswer::Scrubs(Api(self.scrub_here(only, verb.map(|Api(verb)| verb)))),
+            HostCommand::Scrub { only, verb } => {
+                HostAnswer::Scrubs(Api(self.scrub_here(only, verb.map(|Api(verb)| verb))))
+            }
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = objects.options();
                 options.resync_bytes_per_s_max = bytes_per_s;

@@ -37,7 +37,8 @@ impl<E: Env> Node<E> {
             None => Err(ApiError::refused("there are no disk groups there").remedy("See `cairn disk-group list`")),
             Some(first) if scrubs.iter().all(silent) => {
                 let why = first.reason.clone().unwrap_or_default();
-                Err(ApiError::unavailable(format!("no disk group of those can be asked: {why}")).remedy("See `cairn health`"))
+                Err(ApiError::unavailable(format!("no disk group of those can be asked: {why}"))
+                    .remedy("See `cairn health`"))
             }
             Some(_) => Ok(scrubs),
         }

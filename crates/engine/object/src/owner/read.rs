@@ -21,12 +21,7 @@ use crate::{
     copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
-    owner::{
-        Owned,
-        state::Leg,
-        unreadable::Lost,
-        write::OpError,
-    },
+    owner::{Owned, state::Leg, unreadable::Lost, write::OpError},
     stages::Watch,
 };
 

@@ -46,7 +46,10 @@ fn unlisted(scrub: &v1::Scrub) -> Option<v1::Finding> {
     let more = scrub.unrepairable_blocks.checked_sub(listed).filter(|more| *more > 0)?;
     Some(finding(
         Severity::Error,
-        format!("{more} more blocks in disk group {} of host {} are bad, and no other copy has them", scrub.disk_group, scrub.host_name),
+        format!(
+            "{more} more blocks in disk group {} of host {} are bad, and no other copy has them",
+            scrub.disk_group, scrub.host_name
+        ),
         "a guest that reads them gets an error",
         "replace the device, and restore the disks that `cairn scrub status` names",
     ))
@@ -55,14 +58,21 @@ fn unlisted(scrub: &v1::Scrub) -> Option<v1::Finding> {
 fn late(scrub: &v1::Scrub, picture: &Picture) -> Option<v1::Finding> {
     let (begun, ended) = (scrub.begun_unix_ms.unwrap_or(0), scrub.scrubbed_unix_ms.unwrap_or(0));
     let at = format!("disk group {} of host {}", scrub.disk_group, scrub.host_name);
-    let undetected = "blocks that go bad at rest are found when a guest reads them, perhaps after the other copy has failed";
+    let undetected =
+        "blocks that go bad at rest are found when a guest reads them, perhaps after the other copy has failed";
     if scrub_is_late(begun, ended, picture.unix_ms, picture.scrub_period_days) {
         let days = picture.unix_ms.saturating_sub(if ended > 0 { ended } else { begun }) / 86_400_000;
         let cause = format!("{at} was last scrubbed {days} days ago, the period is {}", picture.scrub_period_days);
-        return Some(finding(Severity::Warning, cause, undetected, "`cairn scrub status` tells how far it is; `cairn scrub start` hurries it"));
+        return Some(finding(
+            Severity::Warning,
+            cause,
+            undetected,
+            "`cairn scrub status` tells how far it is; `cairn scrub start` hurries it",
+        ));
     }
     let paused = scrub.state == ScrubState::Paused;
-    paused.then(|| finding(Severity::Warning, format!("the scrub of {at} is paused"), undetected, "`cairn scrub resume`"))
+    paused
+        .then(|| finding(Severity::Warning, format!("the scrub of {at} is paused"), undetected, "`cairn scrub resume`"))
 }
 
 #[cfg(test)]
