@@ -64,9 +64,15 @@ pub enum Noun {
     Policy(Policy),
     /// Health checks; exit code 1 where one finds an error
     Health,
+    /// What would become of the disks; changes nothing
+    #[command(subcommand)]
+    WhatIf(WhatIf),
     /// Components that are being filled
     #[command(subcommand)]
     Resync(Resync),
+    /// Disk groups read through now and then, so that blocks that go bad at rest are found and repaired
+    #[command(subcommand)]
+    Scrub(Scrub),
     /// What guests asked and where their bytes went, per host and disk group (per disk with --output json)
     Counters(Counters),
     /// The busiest disks with the slowest stage of each, and how full the logs are, again and again
@@ -96,6 +102,39 @@ pub enum Noun {
     },
     /// The release of this program
     Version,
+}
+
+/// Something that might happen.
+#[derive(Debug, Subcommand)]
+pub enum WhatIf {
+    /// If a host were lost for good
+    HostLoss {
+        /// Name or id
+        host: String,
+    },
+    /// If a disk group lost its cache device, or one of its capacity devices, for good
+    DeviceLoss {
+        /// The disk group's id, or its beginning
+        disk_group: String,
+        /// The capacity device, by its path as `cairn disk-group show` has it [default: the cache device, and all with it]
+        #[arg(long, value_name = "PATH")]
+        device: Option<String>,
+    },
+    /// If a host entered maintenance, as `cairn host maintenance enter --dry-run` tells
+    Maintenance {
+        /// Name or id
+        host: String,
+        /// What would be moved away first
+        #[arg(long, default_value = MaintenanceMode::EnsureAccessibility.name(), value_parser = maintenance_mode())]
+        mode: MaintenanceMode,
+    },
+    /// If a disk got another policy, as `cairn disk set-policy --dry-run` tells
+    Policy {
+        /// Name or id
+        disk: String,
+        /// The policy, by name
+        policy: String,
+    },
 }
 
 /// The cluster as a whole.
@@ -537,6 +576,30 @@ pub enum Resync {
         #[arg(long, value_name = "SIZE", value_parser = size)]
         bytes_per_s_max: Option<u64>,
     },
+}
+
+/// Scrub.
+#[derive(Debug, Subcommand)]
+pub enum Scrub {
+    /// Of every disk group: pass, progress, rate, when it was last scrubbed, what was found and repaired
+    Status,
+    /// Begin a pass at once, as fast as guests allow; one that is under way goes on so
+    Start(ScrubOf),
+    /// Have it rest where it stands, also over restarts, until it is resumed or started
+    Pause(ScrubOf),
+    /// Go on from there
+    Resume(ScrubOf),
+}
+
+/// Whose scrubs; those of the whole cluster where nothing is named.
+#[derive(Debug, clap::Args)]
+pub struct ScrubOf {
+    /// Only of this disk group: its id, or the beginning of it
+    #[arg(conflicts_with = "host")]
+    pub disk_group: Option<String>,
+    /// Only of this host's disk groups, by name or id
+    #[arg(long)]
+    pub host: Option<String>,
 }
 
 /// Counters.

@@ -1,5 +1,7 @@
 //! Times and rates for people, sizes from people.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use cairn_types::format_bytes;
 
 /// A size on the command line.
@@ -34,6 +36,14 @@ pub fn duration(seconds: u64) -> String {
         3600..86_400 => two(hours, "h", minutes, "min"),
         _ => two(days, "d", hours, "h"),
     }
+}
+
+/// "3 d 2 h ago", or "never".
+pub fn ago(unix_ms: Option<u64>) -> String {
+    let Some(unix_ms) = unix_ms else { return "never".into() };
+    // A host whose clock is ahead has ended just now.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(unix_ms)).unwrap_or_default();
+    format!("{} ago", duration(since.as_secs()))
 }
 
 /// "12 MiB/s", or "waits".

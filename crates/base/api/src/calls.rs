@@ -132,6 +132,10 @@ macro_rules! management_calls {
             delete "/api/v1/policies/{policy}" 204 admin "policy"
             fn policy_delete[policy: String]() -> ();
 
+            /// What would become of the disks if a host, a disk group or a capacity device were lost for good. Changes nothing.
+            get "/api/v1/what-if/lost" 200 viewer "what-if"
+            fn what_if_lost[](lost: $crate::v1::WhatIfLost) -> $crate::v1::WhatIf;
+
             /// The named checks, worst first.
             get "/api/v1/health" 200 viewer "health"
             fn health[]() -> $crate::v1::Health;

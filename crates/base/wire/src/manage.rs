@@ -150,6 +150,15 @@ pub enum HostCommand {
     Hears,
     /// The block devices of its machine.
     Devices,
+    /// Which components lie on a capacity device of a disk group. Not before level 13.
+    OnDevice {
+        /// The disk group.
+        disk_group: DiskGroupId,
+        /// Which of its capacity devices.
+        device: u8,
+    },
+    /// How fast it has copied lately. Not before level 13.
+    CopyRate,
     /// How far the scrubs of its disk groups are, once this was done to them. Sent from `Feature::Scrub` on.
     Scrub {
         /// Of this disk group; of all where none is named.
@@ -190,6 +199,10 @@ pub enum HostAnswer {
     Hears(Vec<HostId>),
     /// To `Devices`.
     Devices(Api<Vec<v1::HostDevice>>),
+    /// To `OnDevice`: those with data, in no order.
+    OnDevice(Vec<ComponentId>),
+    /// To `CopyRate`: bytes per second, all its resyncs together; none where it has not copied yet.
+    CopyRate(Option<u64>),
     /// To `Scrub`.
     Scrubs(Api<Vec<v1::Scrub>>),
 }

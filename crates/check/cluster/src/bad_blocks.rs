@@ -98,7 +98,37 @@ fn pages(cluster: &Cluster, n: usize, id: u64) -> BTreeMap<u64, Page> {
     pages
 }
 
+/// How a block goes bad at rest, silently.
+#[derive(Debug, Clone, Copy)]
+enum Rot {
+    /// A bit turns over.
+    Flipped,
+    /// The write that should have brought it was lost: the device holds what was there before.
+    Lost,
+    /// A write that was meant for another place landed here.
+    Overwritten,
+    /// It cannot be read.
+    Latent,
+}
+
+impl Rot {
+    const ALL: [Self; 4] = [Self::Flipped, Self::Lost, Self::Overwritten, Self::Latent];
+}
+
 impl Page {
+    fn rot(&self, how: Rot) {
+        let bytes = self.device.peek(self.offset, BLOCK_BYTES as usize);
+        match how {
+            Rot::Flipped => self.device.inject(Fault::BitFlip { offset: self.offset + 1234, bit: 5 }),
+            Rot::Lost => self.device.poke(self.offset, &[0; BLOCK_BYTES as usize]),
+            Rot::Overwritten => {
+                let (front, back) = bytes.split_at(512);
+                self.device.poke(self.offset, &[back, front].concat());
+            }
+            Rot::Latent => self.spoil(),
+        }
+    }
+
     fn spoil(&self) {
         self.device.inject(Fault::LatentSectorError { offset: self.offset, len_bytes: u64::from(BLOCK_BYTES) });
     }
@@ -135,11 +165,26 @@ pub enum Where {
 }
 
 /// Spoils blocks of the first disk at two hosts that hold the same versions of them. Returns them.
-pub fn spoil_copies(cluster: &Cluster, hosts: [usize; 2], (count, at): (usize, Where)) -> Vec<u64> {
+pub fn spoil_copies(cluster: &Cluster, hosts: [usize; 2], of: (usize, Where)) -> Vec<u64> {
+    on_copies(cluster, hosts, (of, &[]), |_, page| page.spoil())
+}
+
+/// Has blocks go bad at rest, other ones than these, one after the other in each way that there is. Returns them.
+pub fn rot_copies(cluster: &Cluster, hosts: [usize; 2], of: (usize, Where), but: &[u64]) -> Vec<u64> {
+    on_copies(cluster, hosts, (of, but), |n, page| page.rot(Rot::ALL[n / 2 % Rot::ALL.len()]))
+}
+
+fn on_copies(
+    cluster: &Cluster,
+    hosts: [usize; 2],
+    ((count, at), but): ((usize, Where), &[u64]),
+    act: impl Fn(usize, &Page),
+) -> Vec<u64> {
     let Some(model) = cluster.models.borrow().get(&0).cloned() else { return Vec::new() };
     let [one, other] = hosts.map(|n| pages(cluster, n, model.borrow().id()));
     let mut both: Vec<u64> =
         one.iter().filter(|(b, p)| other.get(b).is_some_and(|o| o.version == p.version)).map(|(b, _)| *b).collect();
+    both.retain(|block| !but.contains(block));
     let mut spoiled = Vec::new();
     while spoiled.len() < count && !both.is_empty() {
         let block = both.swap_remove(cluster.world.random_below(both.len() as u64) as usize);
@@ -149,7 +194,7 @@ pub fn spoil_copies(cluster: &Cluster, hosts: [usize; 2], (count, at): (usize, W
             Where::InTurn => &[[&one, &other][n % 2]],
             Where::First => &[&one],
         };
-        pages.iter().for_each(|pages| pages[&block].spoil());
+        pages.iter().for_each(|pages| act(n, &pages[&block]));
         if at == Where::Both {
             model.borrow_mut().spoil(block);
         }

@@ -134,6 +134,16 @@ pub(crate) fn only_source(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64
     events
 }
 
+/// In every other run all disk groups are scrubbed, once or twice.
+pub(crate) fn scrubs(rng: &mut Rng, hosts: usize, ends_ms: u64) -> Vec<Event> {
+    let times = if rng.one_in(2) { rng.between(1, 2) } else { 0 };
+    let one = |_| {
+        let (host, at_ms) = (rng.below(hosts as u64) as usize, rng.below(ends_ms + 1000));
+        Event { at_ms, for_ms: 0, what: What::Scrub { host } }
+    };
+    (0..times).map(one).collect()
+}
+
 impl Draw<'_> {
     fn host(&mut self) -> usize {
         self.rng.below(self.shape.hosts as u64) as usize

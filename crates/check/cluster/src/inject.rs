@@ -98,6 +98,12 @@ pub async fn one(cluster: &Cluster, event: Event) {
             }
         }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
+        What::Scrub { host } => {
+            let start = v1::ScrubChange { verb: v1::ScrubVerb::Start, host: None, disk_group: None };
+            if let Err(error) = cluster.manage(*host, async move |node| node.scrub(start).await).await {
+                cluster.log.add(format!("h{host} has nothing scrubbed: {error}"));
+            }
+        }
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
         What::Maintenance { host, mode } => {
             let enter = v1::HostMaintenance { enter: true, mode: Some(*mode), force: true, dry_run: false };

@@ -127,6 +127,7 @@ impl Spread {
             What::Resize { disk, host, by_bytes } => What::Resize { disk, host: self.one(host, disk), by_bytes },
             What::Policy { disk, host, more } => What::Policy { disk, host: self.one(host, disk), more },
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
+            What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },
             What::Maintenance { host, mode } => What::Maintenance { host: self.one(host, 0), mode },
             What::CreateAndDelete { number, size_bytes, maker, deleter } => {

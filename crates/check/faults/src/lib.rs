@@ -175,6 +175,8 @@ pub enum What {
     Policy { disk: usize, host: usize, more: u8 },
     /// What a disk has on a host is to go to another one.
     Move { disk: usize, from: usize },
+    /// A host is asked to have all disk groups of the cluster scrubbed at once.
+    Scrub { host: usize },
     /// A disk is made and, at the end, deleted.
     CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
 }
@@ -238,12 +240,13 @@ impl What {
             Self::Drain { .. } => "drain",
             Self::Policy { .. } => "policy",
             Self::Move { .. } => "move",
+            Self::Scrub { .. } => "scrub",
             Self::CreateAndDelete { .. } => "create and delete",
         }
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 46] = [
+    pub const KINDS: [&'static str; 47] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -289,6 +292,7 @@ impl What {
         "drain",
         "policy",
         "move",
+        "scrub",
         "create and delete",
     ];
 

@@ -74,7 +74,7 @@ pub struct ClusterSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair_paused: Option<RepairPause>,
     /// Days in which each disk group is scrubbed once; 0: only when somebody asks for it.
-    #[serde(default = "scrub_period_days")]
+    #[serde(default = "scrub_period_days", skip_serializing_if = "is_scrub_period_days")]
     pub scrub_period_days: u64,
 }
 
@@ -99,6 +99,10 @@ fn is_zero(n: &u64) -> bool {
 
 fn scrub_period_days() -> u64 {
     14
+}
+
+fn is_scrub_period_days(days: &u64) -> bool {
+    *days == scrub_period_days()
 }
 
 impl ClusterSettings {

@@ -22,6 +22,7 @@ mod picture;
 mod rebalance;
 mod reconcile;
 mod scrub;
+mod scrub_watch;
 mod servers;
 mod walk;
 

@@ -22,7 +22,7 @@ use crate::{
     last_word::LastWord,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
-    scrub::Watches,
+    scrub_watch::Watches,
 };
 
 /// What a node is told at its start.

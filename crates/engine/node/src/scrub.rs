@@ -9,10 +9,7 @@
 //!
 //! Where nothing is under way and nothing is bad, it costs a look at each disk group every ten seconds.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    time::Duration,
-};
+use std::{collections::btree_map::Entry, time::Duration};
 
 use cairn_env::Env;
 use cairn_object::LocalStore;
@@ -21,75 +18,20 @@ use cairn_store::{BadBlocks, ScrubState};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, DiskGroupId, Feature, HostId, ObjectId, Time};
 use cairn_wire::OwnerCommand;
 
-use crate::{adapter::GroupStore, node::Node};
+use crate::{
+    adapter::GroupStore,
+    node::Node,
+    scrub_watch::{TRY_AGAIN, Watch},
+};
 
 /// How often it is looked whether a disk group has something to do.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// A pass begins by itself no sooner than this after its disk group was opened, and up to as long again later, as chance has it: a start is
-/// busy enough, and all hosts may have started together.
-const AFTER_START: Duration = Duration::from_secs(600);
 /// How often what a pass has done is made durable where no transaction of guests does it.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
-/// How long a rate is measured.
-const RATE_OVER: Duration = Duration::from_secs(10);
 /// How soon an owner is asked again that could not be: it is away, or the copy is being filled.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// How soon it is asked again for what no copy had: one that was away may be back.
-const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// Blocks that an owner is asked to repair at a time: it locks and copies each stretch, within the patience of a call.
 const REPAIRED_TOGETHER: u32 = 64;
-
-/// What is known of the scrub of a disk group beside what it keeps itself.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Watch {
-    /// It begins no pass by itself before.
-    begins_after: Time,
-    /// Somebody works for it.
-    works: bool,
-    saved: Time,
-    /// Bytes since.
-    counted: u64,
-    since: Time,
-    bytes_per_s: u64,
-    /// When owners are to be asked next.
-    asks: Time,
-    /// When those are asked again for what no copy had.
-    tries_again: Time,
-}
-
-impl Watch {
-    fn new(now: Time, chance: u64) -> Self {
-        let spread = Duration::from_millis(chance % AFTER_START.as_millis() as u64);
-        Self {
-            begins_after: now + AFTER_START + spread,
-            works: false,
-            saved: now,
-            counted: 0,
-            since: now,
-            bytes_per_s: 0,
-            asks: now,
-            tries_again: now + TRY_AGAIN,
-        }
-    }
-
-    /// A piece was read.
-    fn count(&mut self, now: Time, bytes: u64) {
-        self.counted += bytes;
-        let over = now.since(self.since);
-        if over >= RATE_OVER {
-            self.bytes_per_s = self.rate(now);
-            (self.counted, self.since) = (0, now);
-        }
-    }
-
-    fn rate(&self, now: Time) -> u64 {
-        let ms = now.since(self.since).as_millis() as u64;
-        self.counted * 1000 / ms.max(1)
-    }
-}
-
-/// By disk group.
-pub(crate) type Watches = BTreeMap<DiskGroupId, Watch>;
 
 impl<E: Env> Node<E> {
     pub(crate) async fn scrubs(&self) {
@@ -216,7 +158,7 @@ impl<E: Env> Node<E> {
     fn asks_owners(&self, store: &GroupStore<E>, now: Time) -> bool {
         let scrub = store.group().scrub_state();
         let Some(watch) = self.inner.scrubs.borrow().get(&store.disk_group()).copied() else { return false };
-        let waits = scrub.bad_blocks > scrub.no_copy_blocks && now >= watch.asks;
+        let waits = scrub.awaiting_blocks > 0 && now >= watch.asks;
         waits || scrub.no_copy_blocks > 0 && now >= watch.tries_again
     }
 
@@ -298,16 +240,5 @@ mod tests {
         let all: Vec<BlockRange> = pieces(range).collect();
         assert_eq!(all, [BlockRange::new(10, 64), BlockRange::new(74, 64), BlockRange::new(138, 2)]);
         assert_eq!(pieces(BlockRange::new(5, 1)).collect::<Vec<_>>(), [BlockRange::new(5, 1)]);
-    }
-
-    #[test]
-    fn a_rate_is_of_the_last_seconds() {
-        let second = |n: u64| Time(n * 1_000_000_000);
-        let mut watch = Watch::new(second(100), 7);
-        assert!(watch.begins_after >= second(700) && watch.begins_after < second(1300));
-        watch.count(second(104), 400);
-        assert_eq!((watch.rate(second(104)), watch.bytes_per_s), (100, 0));
-        watch.count(second(110), 600);
-        assert_eq!((watch.bytes_per_s, watch.counted), (100, 0));
     }
 }

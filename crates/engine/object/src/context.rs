@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_metrics::OwnerCounters;
-use cairn_pace::{Lanes, Throttle};
+use cairn_pace::{CopyMeter, Lanes, Throttle};
 use cairn_types::{DiskGroupId, Epoch, HostId, ObjectId, Seat, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, future::LocalBoxFuture};
@@ -51,6 +51,8 @@ pub(crate) struct Context<E: Env, S: LocalStore> {
     pub(crate) lanes: RefCell<Lanes>,
     /// Objects of this host with a component that is being moved.
     pub(crate) moving: RefCell<BTreeSet<ObjectId>>,
+    /// How fast this host's resyncs copy.
+    pub(crate) meter: Cell<CopyMeter>,
     /// Region copies under way.
     pub(crate) copies: Rc<Window>,
     /// How long the stages of requests took here, of disks that had any and are not deleted.
@@ -79,11 +81,19 @@ impl<E: Env, S: LocalStore> Context<E, S> {
             seats_throttle: RefCell::default(),
             lanes: RefCell::default(),
             moving: RefCell::default(),
+            meter: Cell::default(),
             copies: Rc::default(),
             stages: AllStages::default(),
             counted: Cell::default(),
             epochs: RefCell::default(),
         })
+    }
+
+    /// Has the meter of copies take something in.
+    pub(crate) fn metered(&self, take: impl FnOnce(&mut CopyMeter, Time)) {
+        let mut meter = self.meter.get();
+        take(&mut meter, self.env.now());
+        self.meter.set(meter);
     }
 
     pub(crate) fn tell(&self, event: ObjectEvent) {

@@ -188,6 +188,12 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         self.context().stages.latencies(only)
     }
 
+    /// Bytes per second that this host's resyncs copy together, or did when they last copied; none where there were none yet.
+    pub fn copy_rate(&self) -> Option<u64> {
+        let context = self.context();
+        context.meter.get().bytes_per_s(context.env.now())
+    }
+
     /// The options now.
     pub fn options(&self) -> ObjectOptions {
         self.context().options.borrow().clone()

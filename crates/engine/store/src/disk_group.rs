@@ -33,6 +33,7 @@ use crate::{
     options::RunningOptions,
     placing::PLACERS,
     ring::congestion,
+    scrub_batch::Batch,
     segments::{LOG, Pins, Segments},
     shards::Bounds,
     state::State,
@@ -85,7 +86,7 @@ pub(crate) struct Inner<E: Env> {
     pub metadata_offset: u64,
     pub state: RefCell<State>,
     /// The part of the map that the scrub has under way.
-    pub scrub: RefCell<Option<crate::scrub::Batch>>,
+    pub scrub: RefCell<Option<Batch>>,
     pub pins: Rc<Pins>,
     pub writer: Rc<Flag>,
     pub destager: Flag,

@@ -43,6 +43,8 @@ pub struct ScrubState {
     pub bad_blocks: u64,
     /// Of those, blocks that no other copy has, as their owner said.
     pub no_copy_blocks: u64,
+    /// Of those that are bad and listed, blocks whose owner is to be asked.
+    pub awaiting_blocks: u64,
 }
 
 /// The same in memory.
@@ -93,6 +95,7 @@ impl Findings {
     /// How it stands; what there is to compare is for others to say.
     pub fn state(&self) -> ScrubState {
         let row = &self.row;
+        let no_copy_blocks = self.bad.values().filter(|no_copy| **no_copy).count() as u64;
         ScrubState {
             pass: row.pass,
             is_running: row.is_running,
@@ -106,7 +109,8 @@ impl Findings {
             repaired_blocks: row.repaired_blocks,
             gone_blocks: row.gone_blocks,
             bad_blocks: self.bad.len() as u64 + self.unlisted,
-            no_copy_blocks: self.bad.values().filter(|no_copy| **no_copy).count() as u64,
+            no_copy_blocks,
+            awaiting_blocks: self.bad.len() as u64 - no_copy_blocks,
         }
     }
 

@@ -70,6 +70,7 @@ mod recovery;
 mod replay;
 mod ring;
 mod scrub;
+mod scrub_batch;
 mod seats;
 mod segment_hand;
 mod segments;

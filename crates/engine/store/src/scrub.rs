@@ -19,14 +19,16 @@ use std::rc::Rc;
 use bytes::Bytes;
 use cairn_env::{Disk, DiskErrorKind, Env};
 use cairn_format::{SHARD_BLOCKS, crc32c, rows::BadRange};
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, ObjectId, REGION_BLOCKS};
+use cairn_types::{BlockRange, Canary, ComponentId, ObjectId, REGION_BLOCKS};
 
 use crate::{
+    component::Component,
     disk_group::{DiskGroup, Inner},
     error::{StoreError, StoreErrorKind},
     findings::ScrubState,
     index::{Body, Place},
     leaf::{Entry, LEAF_BLOCKS, LeafKey, ZERO_SLOT},
+    scrub_batch::{Batch, Due, PAGE},
     segments::LOG,
     shards::{ShardKey, leaves_of},
     state::State,
@@ -34,13 +36,8 @@ use crate::{
 
 /// Blocks that are looked up before others of the thread have a turn: those of a region.
 const TOGETHER: u64 = REGION_BLOCKS as u64;
-/// Bytes of one read, at most: as destage has them, so that a guest's read waits no longer behind it than behind that.
-const PIECE_BYTES: u64 = 256 << 10;
-/// How far apart two blocks may be that are read together.
-const GAP_BYTES: u64 = 8 * BLOCK_BYTES as u64;
 /// Times that a shard's entries are read anew where a transaction came between; then what is lacking is looked up block by block.
 const READS_MAX: u32 = 4;
-const PAGE: u64 = BLOCK_BYTES as u64;
 
 /// What one step of a scrub did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,49 +61,6 @@ pub struct BadBlocks {
     pub range: BlockRange,
     /// The owner has looked for another copy that has them, and there was none.
     pub no_copy: bool,
-}
-
-/// Where a block of a shard should stand.
-#[derive(Debug, Clone, Copy)]
-struct Due {
-    device: u8,
-    offset: u64,
-    segment: u64,
-    crc: u32,
-    /// Within the shard.
-    block: u16,
-}
-
-/// A shard under way.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    key: ShardKey,
-    /// By device and sector.
-    due: Vec<Due>,
-    at: usize,
-    /// Blocks that are mapped and that nobody knows a place of.
-    placeless: Vec<u64>,
-}
-
-impl Batch {
-    fn first_block(&self) -> u64 {
-        u64::from(self.key.1) * SHARD_BLOCKS
-    }
-
-    /// The next blocks that are read together: of one segment, near each other, [`PIECE_BYTES`] at most.
-    fn next_piece(&mut self) -> &[Due] {
-        let rest = &self.due[self.at..];
-        let Some(first) = rest.first() else { return rest };
-        let fits = |pair: &[Due]| {
-            let (last, next) = (pair[0], pair[1]);
-            (next.device, next.segment) == (last.device, last.segment)
-                && next.offset <= last.offset + PAGE + GAP_BYTES
-                && next.offset + PAGE <= first.offset + PIECE_BYTES
-        };
-        let count = 1 + rest.windows(2).take_while(|pair| fits(pair)).count();
-        self.at += count;
-        &rest[..count]
-    }
 }
 
 impl State {
@@ -204,12 +158,15 @@ impl<E: Env> DiskGroup<E> {
 
     /// What is bad now, ascending.
     pub fn bad_blocks(&self) -> Vec<BadBlocks> {
-        let state = self.inner().state.borrow();
-        let of = |(component, BadRange { range, no_copy }): (ComponentId, BadRange)| {
-            let object = state.components.get(component)?.object;
-            Some(BadBlocks { component, object, range, no_copy })
-        };
-        state.findings.ranges().into_iter().filter_map(of).collect()
+        let State { components, findings, .. } = &mut *self.inner().state.borrow_mut();
+        let mut bad = Vec::new();
+        for (component, BadRange { range, no_copy }) in findings.ranges() {
+            match components.get(component).filter(|component| !component.lost) {
+                Some(Component { object, .. }) => bad.push(BadBlocks { component, object: *object, range, no_copy }),
+                None => findings.gone(component),
+            }
+        }
+        bad
     }
 
     /// Whether something of the object is bad here that no owner has tried to repair in vain.

@@ -6,10 +6,12 @@
 
 mod backoff;
 mod lanes;
+mod meter;
 mod scrub;
 mod throttle;
 
 pub use backoff::Backoff;
 pub use lanes::Lanes;
+pub use meter::CopyMeter;
 pub use scrub::{scrub_is_due, scrub_is_late, scrub_pause, scrub_rate_min};
 pub use throttle::{PIECE_BYTES, Throttle};

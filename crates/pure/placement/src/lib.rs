@@ -13,6 +13,7 @@
 
 mod ballot;
 mod compliance;
+mod loss;
 mod maintenance;
 mod moves;
 mod picture;
@@ -28,6 +29,7 @@ mod what_if;
 
 pub use ballot::SEATS_VOTING_MAX;
 pub use compliance::compliance;
+pub use loss::{LossPreview, Lost};
 pub use maintenance::{Leaving, MaintenancePreview};
 pub use moves::{MoveStep, carry_out, next_move, relocate, unwanted};
 pub use picture::{ClusterPicture, DiskGroupPicture, FaultDomain, HostPicture};

@@ -181,7 +181,8 @@ fn epoch(epoch: Option<&str>, hosts: &[(String, &str)]) -> String {
     text
 }
 
-fn show_change(change: &DiskChange) -> String {
+/// What a change of a disk in use comes to.
+pub(super) fn show_change(change: &DiskChange) -> String {
     let lines = |of: &[ChangedComponent]| match of {
         [] => "nothing".to_owned(),
         some => some.iter().map(changed).collect::<Vec<_>>().join("\n"),

@@ -4,7 +4,13 @@ use cairn_api::v1::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupDr
 use cairn_types::format_bytes;
 
 use super::{Context, maintenance};
-use crate::{args::DiskGroup as Verb, confirm::confirm, fail::Fail, output, units::percent};
+use crate::{
+    args::DiskGroup as Verb,
+    confirm::confirm,
+    fail::Fail,
+    output,
+    units::{ago, percent},
+};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -117,6 +123,7 @@ fn show(group: &DiskGroup) -> String {
         ("free", format_bytes(group.capacity.free_bytes)),
         ("log", log),
         ("components", group.components.map_or(String::new(), |n| n.to_string())),
+        ("last scrubbed", group.log.map_or(String::new(), |_| ago(group.scrubbed_unix_ms))),
     ]);
     let row = |role: &str, device: &Device| {
         vec![

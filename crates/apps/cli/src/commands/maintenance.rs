@@ -86,7 +86,8 @@ fn show(of: &Maintenance) -> String {
     facts(of, state.to_owned())
 }
 
-fn preview(of: &Maintenance) -> String {
+/// What would come of it.
+pub(super) fn preview(of: &Maintenance) -> String {
     let possible = if of.obstacles.is_empty() && of.inaccessible.is_empty() { "possible" } else { "refused" };
     facts(of, format!("nothing was done; it would be {possible}"))
 }

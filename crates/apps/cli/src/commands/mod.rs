@@ -18,10 +18,12 @@ mod manual;
 mod policy;
 mod reference;
 mod resync;
+mod scrub;
 mod session;
 mod top;
 mod upgrade;
 mod watch;
+mod what_if;
 mod words;
 
 use std::time::Duration;
@@ -52,7 +54,9 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Session(verb) => session::run(&context, verb).await,
         Noun::Policy(verb) => policy::run(&context, verb).await,
         Noun::Health => health::run(&context).await,
+        Noun::WhatIf(verb) => what_if::run(&context, verb).await,
         Noun::Resync(verb) => resync::run(&context, verb).await,
+        Noun::Scrub(verb) => scrub::run(&context, verb).await,
         Noun::Counters(what) => counters::run(&context, &what).await,
         Noun::Top(what) => top::run(&context, &what).await,
         Noun::Cache(verb) => cache::run(&context, verb).await,

@@ -19,7 +19,7 @@ use utoipa::{
 #[openapi(
     info(
         title = "Cairn management API",
-        description = "Manages a Cairn cluster: hosts, disk groups, virtual disks, policies, health, resync, counters. \
+        description = "Manages a Cairn cluster: hosts, disk groups, virtual disks, policies, health, resync, scrub, counters. \
             Sizes are bytes. Errors are JSON with a kind to act on, a message and, where there is one, a remedy.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
         contact(name = "Cairn")

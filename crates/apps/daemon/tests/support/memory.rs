@@ -118,6 +118,42 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         capacity: host.capacity,
         log: up.then_some(LogFill { size_bytes: 10 << 30, used_bytes: 1 << 30 }),
         components: up.then_some(0),
+        scrubbed_unix_ms: None,
+    }
+}
+
+/// That of host-2 has found something that no other copy has.
+fn scrub_of(group: &DiskGroup) -> Scrub {
+    let up = group.state == DiskGroupState::Mounted;
+    let bad = if group.host_name == "host-2" { 1 } else { 0 };
+    let finding = ScrubFinding {
+        disk: ObjectId(7 << 96),
+        disk_name: Some("vm-1".into()),
+        component: ComponentId(9 << 96),
+        offset_bytes: 1 << 20,
+        len_bytes: 4096,
+        unrepairable: true,
+    };
+    Scrub {
+        disk_group: group.id,
+        host: group.host,
+        host_name: group.host_name.clone(),
+        state: if up { ScrubState::Waiting } else { ScrubState::Unreachable },
+        reason: group.reason.clone(),
+        pass: u64::from(up),
+        at_once: false,
+        begun_unix_ms: None,
+        scrubbed_unix_ms: None,
+        done_bytes: u64::from(up) << 30,
+        total_bytes: u64::from(up) << 32,
+        bytes_per_s: 0,
+        eta_s: None,
+        found_blocks: 3 * bad,
+        repaired_blocks: 2 * bad,
+        gone_blocks: 0,
+        bad_blocks: bad,
+        unrepairable_blocks: bad,
+        findings: (0..bad).map(|_| finding.clone()).collect(),
     }
 }
 
@@ -548,6 +584,35 @@ impl MemoryCluster {
             limits.bandwidth_limit_bytes_per_s.unwrap_or(rules.bandwidth_limit_bytes_per_s);
         Ok(disk.clone())
     }
+    async fn what_if_lost(&self, lost: WhatIfLost) -> ApiResult<WhatIf> {
+        lost.validate()?;
+        let state = self.0.borrow();
+        let name = match (&lost.host, lost.disk_group) {
+            (Some(host), _) => state.host(host)?.name.clone(),
+            (None, id) => state.groups.iter().find(|g| Some(g.id) == id).map_or(String::new(), |g| g.host_name.clone()),
+        };
+        let there = |disk: &&Disk| disk.components.iter().any(|c| c.host_name == name);
+        let disks: Vec<String> = state.disks.values().filter(there).map(|disk| disk.summary.name.clone()).collect();
+        Ok(WhatIf {
+            lost_is: lost.host.map_or_else(|| format!("a device of host {name}"), |_| format!("host {name}")),
+            disks: disks.len() as u32,
+            components: disks.len() as u32,
+            rebuilt_components: 0,
+            rebuilt_bytes: Some(0),
+            free_bytes: 2 * GROUP_BYTES,
+            rebuild_s: None,
+            begins_after_s: Some(state.settings.repair_delay_s),
+            // Of its four hosts three answer.
+            not_rebuilt: disks
+                .iter()
+                .map(|disk| format!("disk {disk}: 3 fault domains are needed, 2 are up"))
+                .collect(),
+            reduced: disks,
+            inaccessible: Vec::new(),
+            lost: Vec::new(),
+            unknown: Vec::new(),
+        })
+    }
     async fn disk_policy_set(&self, disk: String, request: DiskPolicySet) -> ApiResult<DiskChange> {
         let rules = self.policy_show(request.policy.clone()).await?.rules;
         let mut state = self.0.borrow_mut();
@@ -719,6 +784,29 @@ impl MemoryCluster {
     async fn resync_settings_set(&self, request: ResyncSettings) -> ApiResult<ResyncSettings> {
         self.0.borrow_mut().resync = request.clone();
         Ok(request)
+    }
+    async fn scrub_list(&self) -> ApiResult<Vec<Scrub>> {
+        Ok(self.0.borrow().groups.iter().map(scrub_of).collect())
+    }
+    async fn scrub(&self, request: ScrubChange) -> ApiResult<Vec<Scrub>> {
+        request.validate()?;
+        let state = self.0.borrow();
+        let host = request.host.as_deref().map(|host| state.host(host)).transpose()?.map(|host| host.id);
+        let meant = |group: &&DiskGroup| {
+            request.disk_group.is_none_or(|id| id == group.id) && host.is_none_or(|id| id == group.host)
+        };
+        let changed = |group: &DiskGroup| {
+            let scrub = scrub_of(group);
+            let (state, at_once) = match request.verb {
+                _ if scrub.state == ScrubState::Unreachable => (scrub.state, false),
+                ScrubVerb::Start => (ScrubState::Running, true),
+                ScrubVerb::Pause => (ScrubState::Paused, false),
+                ScrubVerb::Resume => (ScrubState::Running, false),
+            };
+            let runs = state == ScrubState::Running;
+            Scrub { state, at_once, bytes_per_s: u64::from(runs) << 28, eta_s: runs.then_some(12), ..scrub }
+        };
+        Ok(state.groups.iter().filter(meant).map(changed).collect())
     }
     async fn counters(&self) -> ApiResult<Counters> {
         let state = self.0.borrow();

@@ -93,7 +93,8 @@ pub struct Maintenance {
     pub components_left: u32,
     /// What they hold.
     pub bytes_left: u64,
-    /// What is being moved goes on for about so long at its present rate; none: no rate is known.
+    /// What is to be moved takes about so long: at its present rate, or, before it has begun, at that of the last copies of the fastest host.
+    /// None: nothing was copied yet.
     #[serde(default)]
     pub eta_s: Option<u64>,
     /// Disks of which something cannot be moved, each with why.

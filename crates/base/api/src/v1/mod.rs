@@ -17,6 +17,7 @@ mod resync;
 mod scrub;
 mod session;
 mod upgrade;
+mod what_if;
 
 pub use cairn_metrics::{
     DiskGauges, GuestCounters, HostGauges, OwnerCounters, RequestTimes, StoreCounters, StoreGauges,
@@ -25,5 +26,5 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*,
-    name::*, policy::*, record::*, resync::*, scrub::*, session::*, upgrade::*,
+    name::*, policy::*, record::*, resync::*, scrub::*, session::*, upgrade::*, what_if::*,
 };

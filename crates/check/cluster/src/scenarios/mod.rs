@@ -16,6 +16,7 @@ mod placements;
 mod policies;
 mod refusals;
 mod resyncs;
+mod scrubs;
 mod servers;
 mod space;
 mod stage;
@@ -156,6 +157,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         idle::all(),
         moves::all(),
         policies::all(),
+        scrubs::all(),
         clones::all(),
         servers::all(),
         forgets::all(),

@@ -71,7 +71,7 @@ impl<E: Env> Node<E> {
     }
 
     pub(crate) async fn disk_group_drain_show(&self, disk_group: DiskGroupId) -> ApiResult<v1::Maintenance> {
-        let server = self.server_with(disk_group)?;
+        let server = self.server_of(self.holder_of(disk_group)?);
         let mode = self.is_draining(server, disk_group).then_some(MaintenanceMode::FullEvacuation);
         Ok(self.preview(About { server, disk_group: Some(disk_group), stands: mode, mode }).await)
     }
@@ -81,7 +81,7 @@ impl<E: Env> Node<E> {
         disk_group: DiskGroupId,
         request: v1::DiskGroupDrain,
     ) -> ApiResult<v1::Maintenance> {
-        let server = self.server_with(disk_group)?;
+        let server = self.server_of(self.holder_of(disk_group)?);
         let all = Some(MaintenanceMode::FullEvacuation);
         let stands = all.filter(|_| self.is_draining(server, disk_group));
         let about = |stands, mode| About { server, disk_group: Some(disk_group), stands, mode };
@@ -116,10 +116,11 @@ impl<E: Env> Node<E> {
         self.intent_for(host).draining.contains(&disk_group)
     }
 
-    fn server_with(&self, disk_group: DiskGroupId) -> ApiResult<HostId> {
+    /// The shard that has the disk group.
+    pub(crate) fn holder_of(&self, disk_group: DiskGroupId) -> ApiResult<HostId> {
         let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
         let entry = entry.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
-        Ok(self.server_of(entry.host))
+        Ok(entry.host)
     }
 
     pub(crate) fn can_move(&self) -> ApiResult<()> {
@@ -185,7 +186,8 @@ impl<E: Env> Node<E> {
         }
     }
 
-    /// Bytes that these components hold and no twin does yet, and seconds for them at the rate of the moves under way.
+    /// Bytes that these components hold and no twin does yet, and seconds for them at the rate of the moves under way, or of the last ones
+    /// of the host that was fastest: all are read from one host.
     async fn left_to_move(
         &self,
         shards: &[HostId],
@@ -204,7 +206,9 @@ impl<E: Env> Node<E> {
                 rate_per_s += done * 1000 / resync.elapsed_ms.max(1);
             }
         }
-        (left, (rate_per_s > 0).then(|| left.div_ceil(rate_per_s)))
+        // Where none is under way: what the last ones had.
+        let rate_per_s = if rate_per_s > 0 { Some(rate_per_s) } else { self.copy_rate().await };
+        (left, rate_per_s.map(|rate| left.div_ceil(rate)))
     }
 
     /// Bytes that a disk takes, all copies together; none where a host with a copy does not say.

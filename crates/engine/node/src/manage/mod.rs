@@ -20,6 +20,7 @@ mod reserve;
 mod scrub;
 mod sessions;
 mod upgrade;
+mod what_if;
 
 use cairn_api::{Access, ApiError, ApiResult};
 use cairn_directory::DirectoryError;

@@ -69,6 +69,10 @@ impl<E: Env> Node<E> {
             HostCommand::ClearCaches { only, wait_ms } => {
                 HostAnswer::Cleared(Api(self.clear_here(only, wait_ms).await))
             }
+            HostCommand::OnDevice { disk_group, device } => {
+                HostAnswer::OnDevice(self.on_device_here(disk_group, device)?)
+            }
+            HostCommand::CopyRate => HostAnswer::CopyRate(objects.copy_rate()),
             HostCommand::Hears => HostAnswer::Hears(self.peers_up()),
             HostCommand::Usage { only } => HostAnswer::Usage(self.usage_here(only)),
             HostCommand::Devices => HostAnswer::Devices(Api(self.devices_here().await?)),

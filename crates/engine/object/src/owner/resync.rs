@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
-use cairn_pace::PIECE_BYTES;
+use cairn_pace::{CopyMeter, PIECE_BYTES};
 use cairn_types::{
     BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, HostId, OpId, REGION_BLOCKS,
     REGION_BYTES, REMEMBERED_MAX, RegionIndex, ReplicaSetIndex, SessionId, Time,
@@ -76,8 +76,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         self.resyncs.borrow_mut().insert(component, progress);
         let owned = self.clone();
+        self.context.metered(CopyMeter::begin);
         self.context.env.spawn(async move {
             let done = owned.resync_until_done(component, progress.session).await;
+            owned.context.metered(CopyMeter::end);
             let mut resyncs = owned.resyncs.borrow_mut();
             // A newer admission of the same component has its own entry.
             if resyncs.get(&component).is_some_and(|p| p.session == progress.session) {
@@ -232,6 +234,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             at = range.end();
         }
         self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
+        self.context.metered(|meter, now| meter.count(now, u64::from(REGION_BYTES)));
         Some(unreadable)
     }
 

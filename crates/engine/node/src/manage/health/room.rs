@@ -130,6 +130,7 @@ mod tests {
             capacity: Capacity { raw_bytes: 100 << 30, used_bytes: used << 30, free_bytes: (100 - used) << 30 },
             log: None,
             components: None,
+            scrubbed_unix_ms: None,
         };
         Picture { groups: used_percent.iter().enumerate().map(group).collect(), settings, ..Picture::default() }
     }

@@ -1,0 +1,128 @@
+//! What would become of the disks if a host, a disk group or a device were lost: asked before it is.
+//!
+//! Promises    nothing is changed; the answer is of the cluster as it is now
+//! Not here    the decisions (`placement`); maintenance and policies have previews of their own
+
+use std::collections::BTreeSet;
+
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
+use cairn_env::Env;
+use cairn_placement::{LossPreview, Lost};
+use cairn_types::{ComponentId, DiskGroupId, Feature, HostId};
+use cairn_wire::{HostAnswer, HostCommand};
+use futures::future::join_all;
+
+use crate::node::Node;
+
+/// Disks that are looked at before the thread's other tasks have a turn: each is a search through the cluster.
+const DISKS_TOGETHER: usize = 8;
+
+/// What is lost, for whom it is told.
+struct Loss {
+    lost: Lost,
+    words: String,
+    /// The hosts that hold it.
+    held_by: Vec<HostId>,
+    /// A device that fails says so; a host may only be away.
+    begins_after_s: Option<u64>,
+}
+
+impl<E: Env> Node<E> {
+    pub(crate) async fn what_if_lost(&self, request: v1::WhatIfLost) -> ApiResult<v1::WhatIf> {
+        request.validate()?;
+        let loss = self.loss_of(&request).await?;
+        let mut preview = LossPreview::new(self.picture(), loss.lost);
+        let owned = self.owned_everywhere().await;
+        let mut unknown = Vec::new();
+        for (n, (object, entry)) in self.catalogue().into_iter().enumerate() {
+            if n % DISKS_TOGETHER == DISKS_TOGETHER - 1 {
+                self.inner.env.give_way().await;
+            }
+            let config = match owned.get(&object) {
+                Some(status) => Some(status.config.clone()),
+                None => self.inner.objects.look_up(object, &entry.hint_hosts).await.map(|(known, _)| known.config),
+            };
+            match config {
+                Some(config) if !config.deleted => preview.add(&config),
+                Some(_) => {}
+                None => unknown.push(entry.name.as_str().to_owned()),
+            }
+        }
+        let (held, all_said) = self.usage_of(&loss.held_by, None).await;
+        let bytes: u64 = preview.rebuilt.iter().filter_map(|id| held.get(id)).sum();
+        let rate = self.copy_rate().await;
+        Ok(v1::WhatIf {
+            lost_is: loss.words,
+            disks: preview.disks,
+            components: preview.components,
+            rebuilt_components: preview.rebuilt.len() as u32,
+            rebuilt_bytes: all_said.then_some(bytes),
+            free_bytes: preview.free_bytes(),
+            rebuild_s: rate.filter(|_| all_said).map(|rate| bytes.div_ceil(rate)),
+            begins_after_s: loss.begins_after_s,
+            reduced: preview.reduced,
+            not_rebuilt: preview.not_rebuilt,
+            inaccessible: preview.inaccessible,
+            lost: preview.lost,
+            unknown,
+        })
+    }
+
+    async fn loss_of(&self, request: &v1::WhatIfLost) -> ApiResult<Loss> {
+        let delay_s = self.inner.objects.options().repair_delay.as_secs();
+        if let Some(host) = &request.host {
+            let server = self.find_host(host)?;
+            let held_by = self.shards_of(server);
+            let words = format!("host {}", self.host_name(server));
+            return Ok(Loss { lost: Lost::Hosts(held_by.clone()), words, held_by, begins_after_s: Some(delay_s) });
+        }
+        let disk_group = request.disk_group.expect("validated");
+        let group = self.disk_group_show(disk_group).await?;
+        let words = format!("disk group {disk_group} of host {}", group.host_name);
+        let host = self.holder_of(disk_group)?;
+        let Some(path) = &request.device else {
+            return Ok(Loss { lost: Lost::DiskGroup(disk_group), words, held_by: vec![host], begins_after_s: None });
+        };
+        let device = group.devices.iter().position(|device| device.path == *path).ok_or_else(|| {
+            ApiError::not_found(format!("{words} has no capacity device {path:?}"))
+                .remedy(format!("See `cairn disk-group show {disk_group}`"))
+        })?;
+        self.can_move()?;
+        let HostAnswer::OnDevice(on_it) =
+            self.on_host(host, HostCommand::OnDevice { disk_group, device: device as u8 }).await?
+        else {
+            return Err(ApiError::internal("the host answered something else"));
+        };
+        let components: BTreeSet<ComponentId> = on_it.into_iter().collect();
+        let words = format!("capacity device {path} of {words}");
+        Ok(Loss {
+            lost: Lost::Device { disk_group, device, components },
+            words,
+            held_by: vec![host],
+            begins_after_s: None,
+        })
+    }
+
+    /// Bytes per second at which hosts have copied lately, of the fastest: what one source can give.
+    pub(crate) async fn copy_rate(&self) -> Option<u64> {
+        if !self.level().has(Feature::Moves) {
+            return None;
+        }
+        let mut hosts = self.peers_up();
+        hosts.push(self.me());
+        let asked = hosts.into_iter().map(|host| self.on_host(host, HostCommand::CopyRate));
+        let told = join_all(asked).await.into_iter().filter_map(|answer| match answer {
+            Ok(HostAnswer::CopyRate(rate)) => rate,
+            _ => None,
+        });
+        told.filter(|rate| *rate > 0).max()
+    }
+
+    /// Components that lie on a capacity device of a disk group here.
+    pub(crate) fn on_device_here(&self, disk_group: DiskGroupId, device: u8) -> ApiResult<Vec<ComponentId>> {
+        let store = self.inner.seats.store(disk_group);
+        let store = store.ok_or_else(|| ApiError::unavailable(format!("disk group {disk_group} is not open")))?;
+        let on_it = store.group().components().into_iter().filter(|c| c.size_blocks > 0 && c.device == device);
+        Ok(on_it.map(|c| c.id).collect())
+    }
+}
