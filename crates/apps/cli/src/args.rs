@@ -63,7 +63,11 @@ pub enum Noun {
     #[command(subcommand)]
     Policy(Policy),
     /// Health checks; exit code 1 where one finds an error
-    Health,
+    Health {
+        /// Something else than to show them
+        #[command(subcommand)]
+        verb: Option<Health>,
+    },
     /// What would become of the disks; changes nothing
     #[command(subcommand)]
     WhatIf(WhatIf),
@@ -102,6 +106,27 @@ pub enum Noun {
     },
     /// The release of this program
     Version,
+}
+
+/// Checks that are known of.
+#[derive(Debug, Subcommand)]
+pub enum Health {
+    /// For a time, let what a check finds count for nothing; it is told all the same
+    Mute {
+        /// The check, by name
+        check: String,
+        /// How long, at most 90 days: 30m, 2h, 7d
+        #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+        for_s: u64,
+        /// Why
+        #[arg(long, value_name = "WORDS")]
+        reason: String,
+    },
+    /// Let it count again
+    Unmute {
+        /// The check, by name
+        check: String,
+    },
 }
 
 /// Something that might happen.

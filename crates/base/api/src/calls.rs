@@ -140,6 +140,10 @@ macro_rules! management_calls {
             get "/api/v1/health" 200 viewer "health"
             fn health[]() -> $crate::v1::Health;
 
+            /// Mutes a check for a time, with a reason, or ends that. Answers with all checks.
+            post "/api/v1/health/mute" 200 operator "health"
+            fn health_mute[](request: $crate::v1::HealthMute) -> $crate::v1::Health;
+
             /// Every resync that runs or waits.
             get "/api/v1/resyncs" 200 viewer "resync"
             fn resync_list[]() -> Vec<$crate::v1::Resync>;

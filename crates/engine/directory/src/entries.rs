@@ -73,9 +73,23 @@ pub struct ClusterSettings {
     /// What is lost is not replaced for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair_paused: Option<RepairPause>,
+    /// Health checks that administrators have muted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub muted: Vec<MutedCheck>,
     /// Days in which each disk group is scrubbed once; 0: only when somebody asks for it.
     #[serde(default = "scrub_period_days", skip_serializing_if = "is_scrub_period_days")]
     pub scrub_period_days: u64,
+}
+
+/// A health check that is muted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MutedCheck {
+    /// Its name.
+    pub check: String,
+    /// Why.
+    pub reason: String,
+    /// When that ends, by the clock of the day of whoever looks.
+    pub until_unix_ms: u64,
 }
 
 /// For how long what is lost is not replaced.
@@ -119,6 +133,7 @@ impl ClusterSettings {
             rebuild_reserve_hosts: 0,
             rebalance_points: None,
             repair_paused: None,
+            muted: Vec::new(),
             scrub_period_days: scrub_period_days(),
         }
     }

@@ -53,7 +53,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Disk(verb) => disk::run(&context, verb).await,
         Noun::Session(verb) => session::run(&context, verb).await,
         Noun::Policy(verb) => policy::run(&context, verb).await,
-        Noun::Health => health::run(&context).await,
+        Noun::Health { verb } => health::run(&context, verb).await,
         Noun::WhatIf(verb) => what_if::run(&context, verb).await,
         Noun::Resync(verb) => resync::run(&context, verb).await,
         Noun::Scrub(verb) => scrub::run(&context, verb).await,

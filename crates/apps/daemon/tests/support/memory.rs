@@ -736,6 +736,20 @@ impl MemoryCluster {
         self.0.borrow_mut().policies.remove(&policy);
         Ok(())
     }
+    async fn health_mute(&self, request: HealthMute) -> ApiResult<Health> {
+        request.validate()?;
+        let health = self.health().await?;
+        if !health.checks.iter().any(|check| check.name == request.check) {
+            return Err(ApiError::not_found(format!("there is no check {:?}", request.check))
+                .remedy("`cairn health` shows all of them by name"));
+        }
+        let muted = (request.for_s > 0).then(|| Muted { reason: request.reason.clone(), until_unix_ms: 0 });
+        let of = |check: Check| match check.name == request.check {
+            true => Check { muted: muted.clone(), ..check },
+            false => check,
+        };
+        Ok(Health::of(health.checks.into_iter().map(of).collect()))
+    }
     async fn health(&self) -> ApiResult<Health> {
         let check = |name: &str, found: &[(Severity, &str, &str, &str)]| Check {
             name: name.into(),
@@ -753,6 +767,7 @@ impl MemoryCluster {
                     remedy: (*remedy).into(),
                 })
                 .collect(),
+            muted: None,
         };
         let down = (Severity::Error, "host-4 does not answer", "its copies are away", "look at its power and network");
         let reduced =

@@ -46,6 +46,53 @@ pub struct Check {
     pub findings_total: u32,
     /// The findings, worst first; of very many the first ones.
     pub findings: Vec<Finding>,
+    /// An administrator has muted it: what it finds is told, and counts for nothing until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub muted: Option<Muted>,
+}
+
+/// Why a check is muted, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Muted {
+    /// Why, in the administrator's words.
+    pub reason: String,
+    /// When it ends, in ms since 1970.
+    pub until_unix_ms: u64,
+}
+
+/// Mutes a check for a time, or ends that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HealthMute {
+    /// The check, by name.
+    pub check: String,
+    /// Why; needed where it is muted.
+    #[serde(default)]
+    pub reason: String,
+    /// Seconds from now, at most 90 days; 0 ends it.
+    #[schema(maximum = 7776000)]
+    pub for_s: u64,
+}
+
+/// A check is muted for 90 days at most: what is muted for longer is forgotten.
+const MUTED_MAX_S: u64 = 90 * 86_400;
+/// Bytes of a reason, at most.
+const REASON_BYTES_MAX: usize = 200;
+
+impl crate::Request for HealthMute {
+    fn validate(&self) -> crate::ApiResult<()> {
+        let refuse = |text: String| Err(crate::ApiError::invalid(text));
+        if self.for_s > MUTED_MAX_S {
+            return refuse(format!("a check is muted for 90 days at most, not for {} s", self.for_s));
+        }
+        if self.for_s > 0 && self.reason.trim().is_empty() {
+            return refuse("say why it is muted: others will wonder".into());
+        }
+        if self.reason.len() > REASON_BYTES_MAX {
+            return refuse(format!("a reason has {REASON_BYTES_MAX} bytes at most"));
+        }
+        Ok(())
+    }
 }
 
 /// All checks.
@@ -58,10 +105,18 @@ pub struct Health {
 }
 
 impl Health {
-    /// The report of `checks`, sorted.
+    /// The report of `checks`, sorted: those that are muted come behind the others.
     pub fn of(mut checks: Vec<Check>) -> Self {
-        checks.sort_by(|a, b| (b.severity, &a.name).cmp(&(a.severity, &b.name)));
-        let severity = checks.first().map_or(Severity::Ok, |c| c.severity);
+        let counts = |check: &Check| if check.muted.is_some() { Severity::Ok } else { check.severity };
+        checks.sort_by(|a, b| {
+            (counts(b), a.muted.is_some(), b.severity, &a.name).cmp(&(
+                counts(a),
+                b.muted.is_some(),
+                a.severity,
+                &b.name,
+            ))
+        });
+        let severity = checks.iter().map(counts).max().unwrap_or_default();
         Self { severity, checks }
     }
 }
@@ -80,7 +135,17 @@ mod tests {
             text: String::new(),
             findings_total: 0,
             findings: Vec::new(),
+            muted: None,
         };
+        let quiet =
+            Check { muted: Some(Muted { reason: "we know".into(), until_unix_ms: 1 }), ..check("d", Severity::Error) };
+        let health = Health::of(vec![quiet, check("b", Severity::Ok), check("a", Severity::Warning)]);
+        let names: Vec<&str> = health.checks.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(
+            (health.severity, names),
+            (Severity::Warning, vec!["a", "b", "d"]),
+            "what is muted counts for nothing"
+        );
         let health = Health::of(vec![check("b", Severity::Ok), check("c", Severity::Error), check("a", Severity::Ok)]);
         let names: Vec<&str> = health.checks.iter().map(|c| c.name.as_str()).collect();
         assert_eq!((health.severity, names), (Severity::Error, vec!["c", "a", "b"]));

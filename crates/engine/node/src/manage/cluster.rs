@@ -95,7 +95,7 @@ impl<E: Env> Node<E> {
         Ok(v1::ClusterSettings { repair_paused_s: request.for_s, ..now })
     }
 
-    async fn change_settings(&self, mut change: impl FnMut(&mut ClusterSettings) + Send) -> ApiResult<()> {
+    pub(crate) async fn change_settings(&self, mut change: impl FnMut(&mut ClusterSettings) + Send) -> ApiResult<()> {
         let update = self.inner.registry.update::<ClusterSettings>(&TheCluster, |known| {
             Ok(known.map(|known| {
                 let mut next = ClusterSettings { version: known.version + 1, ..known.clone() };

@@ -3,7 +3,7 @@
 //! Not here    the checks themselves (a file for each subject), their list (`mod`)
 
 use cairn_api::v1::{self, Severity};
-use cairn_directory::MemberHealth;
+use cairn_directory::{MemberHealth, MutedCheck};
 use cairn_types::{DiskGroupId, MaintenanceMode};
 
 use crate::picture::Promised;
@@ -47,6 +47,8 @@ pub(crate) struct Picture {
     pub(crate) directory: DirectorySeen,
     /// Every disk group that the directory or a host knows.
     pub(crate) groups: Vec<v1::DiskGroup>,
+    /// Checks that are muted now.
+    pub(crate) muted: Vec<MutedCheck>,
     /// Settings that checks go by.
     pub(crate) settings: SettingsSeen,
     /// Pairs of servers that answer this one, of which the first does not reach the second.
@@ -171,6 +173,11 @@ impl Check {
             text,
             findings_total: total as u32,
             findings,
+            muted: picture
+                .muted
+                .iter()
+                .find(|muted| muted.check == self.name)
+                .map(|muted| v1::Muted { reason: muted.reason.clone(), until_unix_ms: muted.until_unix_ms }),
         }
     }
 }

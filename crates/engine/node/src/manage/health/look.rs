@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use cairn_api::v1;
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
+use cairn_directory::MutedCheck;
 use cairn_env::Env;
 use cairn_types::{Feature, HostId};
 use cairn_wire::{HostAnswer, HostCommand};
 use futures::future::{join_all, join4};
 
 use super::{
+    CHECKS,
     check::{ClockSeen, DirectorySeen, DiskSeen, HostSeen, Picture, SettingsSeen, UpgradeSeen},
     report,
 };
@@ -36,6 +38,7 @@ impl<E: Env> Node<E> {
         Picture {
             dismissed: None,
             hosts: self.hosts().into_iter().map(host).collect(),
+            muted: self.muted_now(),
             settings: self.settings_seen().await,
             unheard: self.unheard().await,
             upgrade: self.upgrade_seen().await,
@@ -48,6 +51,34 @@ impl<E: Env> Node<E> {
             promised: self.promised(),
             disks,
         }
+    }
+
+    /// Mutes a check, or ends that.
+    pub(crate) async fn health_mute(&self, request: v1::HealthMute) -> ApiResult<v1::Health> {
+        request.validate()?;
+        if !CHECKS.iter().any(|check| check.name == request.check) {
+            return Err(ApiError::not_found(format!("there is no check {:?}", request.check))
+                .remedy("`cairn health` shows all of them by name"));
+        }
+        self.can_move()?;
+        let until_unix_ms = self.inner.env.unix_ms() + request.for_s * 1000;
+        let muted = MutedCheck { check: request.check, reason: request.reason, until_unix_ms };
+        self.change_settings(|settings| {
+            settings.muted.retain(|known| known.check != muted.check);
+            settings.muted.extend((request.for_s > 0).then(|| muted.clone()));
+        })
+        .await?;
+        // The local copy hears of it a moment later.
+        let mut picture = self.picture_of_health().await;
+        picture.muted.retain(|known| known.check != muted.check);
+        picture.muted.extend((request.for_s > 0).then_some(muted));
+        Ok(report(&picture))
+    }
+
+    fn muted_now(&self) -> Vec<MutedCheck> {
+        let mut muted = self.settings().map(|settings| settings.muted).unwrap_or_default();
+        muted.retain(|muted| muted.until_unix_ms > self.inner.env.unix_ms());
+        muted
     }
 
     fn version_of(&self, server: HostId) -> Option<String> {
