@@ -27,7 +27,8 @@ impl<E: Env> Node<E> {
         let shards = self.servers().into_iter().flat_map(|server| server.shards);
         let groups: Vec<_> = shards.flat_map(|shard| self.told_groups(shard)).collect();
         let disks = self.catalogue();
-        let bad = health.checks.iter().filter(|c| c.severity != v1::Severity::Ok);
+        let counts = |c: &&v1::Check| c.severity != v1::Severity::Ok && c.muted.is_none();
+        let bad = health.checks.iter().filter(counts);
         Ok(v1::ClusterStatus {
             id: inner.options.cluster,
             name: self.settings().map(|s| s.name.as_str().to_owned()).unwrap_or_default(),
