@@ -8,7 +8,7 @@ use std::{
 };
 
 use cairn_e2e::{
-    Cluster, NbdClient, Outcome, Shape, Target,
+    Cluster, NbdClient, Outcome, Shape, Target, page,
     pattern::{self, SECTOR},
     scene::{DISK, fill, play, roles},
     wait::check,
@@ -140,14 +140,7 @@ fn verify(cluster: &Cluster, host: u8) -> Outcome<()> {
 
 /// Each command of the page's code blocks.
 fn carry_out_the_page(cluster: &Cluster, host: u8) -> Outcome<()> {
-    let commands: Vec<&str> = PAGE
-        .split("```sh\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .flat_map(str::lines)
-        .map(|line| line.split('#').next().unwrap_or_default().trim())
-        .filter(|line| !line.is_empty())
-        .collect();
+    let commands = page::commands(PAGE);
     check(commands.len() == 6, || format!("the page has other commands than this test knows: {commands:?}"))?;
     let name = cluster.host(host).name();
     for command in commands {
