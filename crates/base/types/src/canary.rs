@@ -93,11 +93,13 @@ pub enum Canary {
     LevelRaisedAlone,
     /// What is moved goes before its twin is in sync.
     UnwantedIsSource,
+    /// What a host says that was removed or forgotten is heard.
+    GoneHeard,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -141,6 +143,7 @@ impl Canary {
         Self::RefusalUnexplained,
         Self::LevelRaisedAlone,
         Self::UnwantedIsSource,
+        Self::GoneHeard,
     ];
 
     /// Whether this bug is to be made, here and now.

@@ -69,6 +69,7 @@ impl Plan {
         events.extend(draw::only_source(&mut Rng::new(seed ^ 0x6f6e_6c79), &shape, menu, ends_ms));
         let mut moves = Rng::new(seed ^ 0x6d6f_7665);
         events.extend(draw::maintenance(&mut moves, &shape, menu, ends_ms));
+        events.extend(draw::membership(&mut Rng::new(seed ^ 0x676f_6e65), &shape, menu, ends_ms));
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);
         let tail_ms = if quiet { rng.between(0, 200) } else { rng.between(500, 6000) };

@@ -134,8 +134,7 @@ fn judge(words: &[&str], answer: &serde_json::Value, least: u64) -> Outcome<()> 
     check(answer["state"] == state, || format!("{words:?}: {answer}"))?;
     if words.contains(&"--dry-run") {
         let bytes = answer["bytes_left"].as_u64().unwrap_or(0);
-        let fine =
-            answer["components_left"] == 1 && bytes >= least && answer["obstacles"] == serde_json::json!([]);
+        let fine = answer["components_left"] == 1 && bytes >= least && answer["obstacles"] == serde_json::json!([]);
         check(fine, || format!("the preview: {answer}"))?;
     }
     Ok(())

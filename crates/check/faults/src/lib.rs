@@ -171,6 +171,10 @@ pub enum What {
     Maintenance { host: usize, mode: MaintenanceMode },
     /// A disk group of a host is to be emptied, also where something cannot be moved, and is taken into use again at the end.
     Drain { host: usize, group: usize },
+    /// A host is emptied and removed, where that can be done; at the end it is taken in again, with blank devices.
+    Remove { host: usize },
+    /// A host dies and is forgotten, where nothing is lost with it. It starts with what it held, and is taken in again at the end.
+    Forget { host: usize, loss: u64 },
     /// A disk is made and, at the end, deleted.
     CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
 }
@@ -232,12 +236,14 @@ impl What {
             Self::Resize { .. } => "resize",
             Self::Maintenance { .. } => "maintenance",
             Self::Drain { .. } => "drain",
+            Self::Remove { .. } => "removed host",
+            Self::Forget { .. } => "forgotten host",
             Self::CreateAndDelete { .. } => "create and delete",
         }
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 44] = [
+    pub const KINDS: [&'static str; 46] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -281,6 +287,8 @@ impl What {
         "resize",
         "maintenance",
         "drain",
+        "removed host",
+        "forgotten host",
         "create and delete",
     ];
 

@@ -10,7 +10,8 @@
 use cairn_types::{HostId, Level, ObjectConfig, ObjectId, Policy};
 
 use crate::{
-    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry, Key, LevelEntry, Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
+    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry, Key, LevelEntry,
+    Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
 };
 
 /// A disk to be created.

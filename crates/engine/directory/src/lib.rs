@@ -26,7 +26,8 @@ pub use catalogue::{Adopted, NewDisk};
 pub use embedded::{Embedded, HISTORY_CHANGES_MAX};
 pub use entries::{
     CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DeviceEntry, DeviceRole, DiskGroupEntry, DiskState,
-    Entry, Gone, GoneHostEntry, HostEntry, HostIntent, HostNameEntry, LevelEntry, NameEntry, TaskEntry, TaskId, TaskOutcome, TheCluster,
+    Entry, Gone, GoneHostEntry, HostEntry, HostIntent, HostNameEntry, LevelEntry, NameEntry, TaskEntry, TaskId,
+    TaskOutcome, TheCluster,
 };
 pub use follow::{Followed, Follower};
 pub use gate::Gate;

@@ -145,7 +145,8 @@ impl Registry {
         if let Some(wanted) = self.get::<HostIntent>(&host).await? {
             txn = txn.delete(Key::of::<HostIntent>(&host), wanted.revision);
         }
-        let (key, gone) = (Key::of::<GoneHostEntry>(&host), GoneHostEntry { name, shard_of, how, at_unix_ms: now_unix_ms });
+        let (key, gone) =
+            (Key::of::<GoneHostEntry>(&host), GoneHostEntry { name, shard_of, how, at_unix_ms: now_unix_ms });
         Ok(match self.get::<GoneHostEntry>(&host).await? {
             // A host of an earlier release has entered itself although it was gone.
             Some(before) => txn.replace(key, before.revision, encode(&gone)?),

@@ -372,7 +372,8 @@ impl<E: Env> Node<E> {
                 }
                 None => {
                     // A disk group that is not open yet may hold the record; one of a host that is gone is none any more.
-                    let all_answer = intent.entry.components.iter().all(|place| inner.gone.has(place.host) || self.is_open(place));
+                    let all_answer =
+                        intent.entry.components.iter().all(|place| inner.gone.has(place.host) || self.is_open(place));
                     if all_answer && changes == inner.peer_changes.get() {
                         let _ = inner.registry.abandon_create(object).await;
                     }

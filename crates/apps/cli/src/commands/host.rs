@@ -17,7 +17,9 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let host = context.client.host_show(host).await?;
             output::show(context.format, &host, show)
         }
-        Verb::Remove { host, dry_run, wait, yes } => leaving::remove(context, host, leaving::How { dry_run, wait, yes }).await,
+        Verb::Remove { host, dry_run, wait, yes } => {
+            leaving::remove(context, host, leaving::How { dry_run, wait, yes }).await
+        }
         Verb::Forget { host, dry_run, force, yes } => leaving::forget(context, host, (dry_run, force), yes).await,
         Verb::Readmit { host } => {
             context.client.host_readmit(host.clone()).await?;

@@ -10,6 +10,7 @@ mod growth;
 mod idle;
 mod large;
 mod latencies;
+mod membership;
 mod moves;
 mod owners;
 mod placements;
@@ -154,6 +155,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         resyncs::all(),
         idle::all(),
         moves::all(),
+        membership::all(),
         clones::all(),
         servers::all(),
         forgets::all(),
