@@ -118,6 +118,25 @@ fn a_life_of_a_disk() {
     insta::assert_snapshot!("life_of_a_disk", all.join("\n"));
 }
 
+#[test]
+fn hosts_leave() {
+    let server = TestServer::start(None);
+    let lines = [
+        "host remove host-2 --dry-run",
+        "host remove host-2",
+        "host remove host-2 --yes",
+        "host forget host-2 --dry-run",
+        "host forget host-2 --yes",
+        "host forget host-4 --dry-run",
+        "host forget host-4 --yes",
+        "host forget host-4 --yes --force",
+        "host list",
+        "host readmit host-4",
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    insta::assert_snapshot!("hosts_leave", all.join("\n"));
+}
+
 /// Both doors, and what is said where there is none. That libvirt takes what is printed is for the tests of real processes.
 #[test]
 fn libvirt_is_told_of_a_disk() {

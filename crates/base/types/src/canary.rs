@@ -97,11 +97,13 @@ pub enum Canary {
     WrongCopyGoes,
     /// A scrub compares blocks with the checksums of the run that stands in their place, not with those of the map.
     ScrubTrustsHeaders,
+    /// What a host says that was removed or forgotten is heard.
+    GoneHeard,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -147,6 +149,7 @@ impl Canary {
         Self::UnwantedIsSource,
         Self::WrongCopyGoes,
         Self::ScrubTrustsHeaders,
+        Self::GoneHeard,
     ];
 
     /// Whether this bug is to be made, here and now.

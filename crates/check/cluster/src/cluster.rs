@@ -262,7 +262,10 @@ impl Machine {
                 let options = node_options(number, &hosts.borrow(), &shape, release.get());
                 let node = Node::start(env, options, outside, Registry::new(door), copy, groups).await;
                 log.add(format!("{name}: started"));
-                *slot.borrow_mut() = Some(node);
+                *slot.borrow_mut() = Some(node.clone());
+                node.dismissed().await;
+                node.leave().await;
+                log.add(format!("{name}: it is no part of the cluster any more"));
                 std::future::pending::<()>().await;
             }
         });
@@ -457,17 +460,7 @@ impl Cluster {
         let cluster = self.clone();
         self.world.block_on(async move {
             for n in 0..shape.hosts {
-                for group in 0..shape.groups {
-                    let request = shape.group_request(group);
-                    let alone = cluster.server_of(n).len() == 1;
-                    let made = cluster.manage(n, async move |node| match alone {
-                        true => node.disk_group_create(request).await.map(drop),
-                        // Not where the server has the fewest: each shard has devices of its own.
-                        false => node.create_disk_group_here(request).await.map(drop),
-                    });
-                    let made = made.await;
-                    made.expect("a disk group on empty devices");
-                }
+                cluster.make_groups(n).await.expect("disk groups on empty devices");
             }
             // Heartbeats tell everyone of the groups.
             cluster.world.sleep(Duration::from_secs(3)).await;
@@ -528,9 +521,32 @@ impl Cluster {
         }
     }
 
+    /// A host that is up and one of the cluster, not of this one's server where there is another.
+    pub fn asked_of(&self, host: usize) -> Result<usize, String> {
+        let serves = |n: &usize| self.node(*n).is_some_and(|node| node.why_dismissed().is_none());
+        let server = self.server_of(host);
+        let (own, others): (Vec<usize>, Vec<usize>) = (0..self.members.len()).partition(|n| server.contains(n));
+        others.into_iter().chain(own).find(serves).ok_or_else(|| "all hosts are down".into())
+    }
+
+    /// Makes the disk groups of a host on its devices, which must be blank.
+    async fn make_groups(&self, n: usize) -> ApiResult<()> {
+        for group in 0..self.shape.groups {
+            let request = self.shape.group_request(group);
+            let alone = self.server_of(n).len() == 1;
+            let made = self.manage(n, async move |node| match alone {
+                true => node.disk_group_create(request).await.map(drop),
+                // Not where the server has the fewest: each shard has devices of its own.
+                false => node.create_disk_group_here(request).await.map(drop),
+            });
+            made.await?;
+        }
+        Ok(())
+    }
+
     /// Asks a host that is up to take another one into maintenance, or out of it.
     pub async fn maintenance(&self, host: usize, request: v1::HostMaintenance) -> Result<v1::Maintenance, String> {
-        let up = (0..self.members.len()).find(|n| self.node(*n).is_some()).ok_or("all hosts are down")?;
+        let up = self.asked_of(host)?;
         let name = self.members[host].host.spoken_id().to_string();
         let asked = self.manage(up, async move |node| node.host_maintenance(name, request).await).await;
         asked.map_err(|error| error.to_string())
@@ -545,18 +561,25 @@ impl Cluster {
 
     /// Asks a host that is up to have a disk group emptied, or taken into use again.
     pub async fn drain(&self, id: DiskGroupId, request: v1::DiskGroupDrain) -> Result<v1::Maintenance, String> {
-        let up = (0..self.members.len()).find(|n| self.node(*n).is_some()).ok_or("all hosts are down")?;
+        let up = self.asked_of(0)?;
         let asked = self.manage(up, async move |node| node.disk_group_drain(id, request).await).await;
         asked.map_err(|error| error.to_string())
     }
 
     /// How far a host is in maintenance, as another one tells.
     pub async fn maintenance_of(&self, host: usize) -> Result<v1::Maintenance, String> {
-        let others = (0..self.members.len()).filter(|n| *n != host).chain([host]);
-        let up = others.into_iter().find(|n| self.node(*n).is_some()).ok_or("all hosts are down")?;
+        let up = self.asked_of(host)?;
         let name = self.members[host].host.spoken_id().to_string();
         let asked = self.manage(up, async move |node| node.host_maintenance_show(name).await).await;
         asked.map_err(|error| error.to_string())
+    }
+
+    /// Starts a host, unless it runs.
+    pub fn start(&self, n: usize) {
+        if !self.members[n].host.is_up() {
+            self.log.add(format!("h{n} starts"));
+            self.members[n].host.restart();
+        }
     }
 
     /// The node of a host, if it has started.

@@ -105,6 +105,18 @@ pub(crate) fn changes(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) ->
     (0..times).map(one).collect()
 }
 
+/// In one run of four a host leaves the cluster, dead or empty, and is taken in again.
+pub(crate) fn membership(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) -> Option<Event> {
+    // Where devices are spoiled, or hosts are away for long one after the other, a host that leaves is one failure too many.
+    if matches!(menu, Menu::Beyond | Menu::Loss | Menu::Damage) || !rng.one_in(4) {
+        return None;
+    }
+    let (host, loss) = (rng.below(shape.hosts as u64) as usize, rng.next_u64());
+    let (at_ms, for_ms) = (rng.below(ends_ms + 1), rng.between(3000, 20_000));
+    let what = if rng.one_in(2) { What::Remove { host } } else { What::Forget { host, loss } };
+    Some(Event { at_ms, for_ms, what })
+}
+
 /// In one run of eight the directory takes no changes for some seconds.
 pub(crate) fn full_directory(rng: &mut Rng, hosts: usize) -> Option<Event> {
     let what = What::Directory { how: Directory::TakesNoChanges, hosts: (0..hosts).collect() };

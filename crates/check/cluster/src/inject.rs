@@ -14,6 +14,7 @@ use crate::{
     bad_blocks::{self, Spoil},
     cluster::Cluster,
     ends::{Bit, bit_of_the_last_two},
+    membership,
     plan::Plan,
     shape::Shape,
 };
@@ -125,6 +126,8 @@ pub async fn one(cluster: &Cluster, event: Event) {
                 cluster.log.add(format!("disk {disk} is not moved away from h{from}: {error}"));
             }
         }
+        What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
+        What::Forget { host, loss } => membership::forget(cluster, *host, *loss, ms(event.for_ms)).await,
         What::CreateAndDelete { number, size_bytes, maker, deleter } => {
             create_and_delete(cluster, &format!("extra-{number}"), *size_bytes, (*maker, *deleter), lasts).await;
         }
@@ -139,12 +142,12 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
         What::Crash { host: n, loss } => {
             host(*n).crash(*loss);
             lasts.await;
-            start(cluster, *n);
+            cluster.start(*n);
         }
         What::Kill { host: n } => {
             host(*n).kill();
             lasts.await;
-            start(cluster, *n);
+            cluster.start(*n);
         }
         What::CrashAtOperation { host: n, after, phase, loss } => {
             host(*n).crash_at(point(cluster, *n, *after, *phase, *loss));
@@ -155,7 +158,7 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             host(*n).crash(*loss);
             lasts.await;
             host(*n).crash_at(point(cluster, *n, *after, *phase, loss.rotate_left(7)));
-            start(cluster, *n);
+            cluster.start(*n);
             cluster.world.sleep(ms(700)).await;
             back(cluster, *n);
         }
@@ -163,7 +166,7 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             for round in 0..u64::from(*times) {
                 host(*n).crash(loss ^ round);
                 cluster.world.sleep(ms(*gap_ms)).await;
-                start(cluster, *n);
+                cluster.start(*n);
                 cluster.world.sleep(ms(*gap_ms)).await;
             }
         }
@@ -171,7 +174,7 @@ async fn befall(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
             let others = || (0..cluster.members.len()).filter(|other| other != n);
             others().for_each(|other| host(other).kill());
             lasts.await;
-            others().for_each(|other| start(cluster, other));
+            others().for_each(|other| cluster.start(other));
         }
         What::SlowCpu { host: n, step_us } => {
             host(*n).set_slow_steps(Duration::from_micros(*step_us));
@@ -211,7 +214,7 @@ fn all_lose_power(cluster: &Cluster, loss: u64) {
 /// One after the other.
 async fn start_all(cluster: &Cluster, gap_ms: u64) {
     for n in 0..cluster.members.len() {
-        start(cluster, n);
+        cluster.start(n);
         cluster.world.sleep(ms(gap_ms)).await;
     }
 }
@@ -228,7 +231,7 @@ pub fn flip_end(cluster: &Cluster, at: &At, number: u64) {
 /// No crash is planned any more, and the host runs.
 fn back(cluster: &Cluster, n: usize) {
     cluster.members[n].host.no_planned_crash();
-    start(cluster, n);
+    cluster.start(n);
 }
 
 /// All devices of a host go back to what they hold now.
@@ -241,7 +244,7 @@ async fn roll_back(cluster: &Cluster, n: usize, loss: u64, lasts: impl Future<Ou
     for (name, image) in images {
         host.add_disk_of(&name, image);
     }
-    start(cluster, n);
+    cluster.start(n);
 }
 
 /// Waits for the moment, and strikes whoever tells of it.
@@ -454,13 +457,6 @@ fn locate(cluster: &Cluster, at: &At, place: Place, n: u64) -> Option<u64> {
 
 fn device(cluster: &Cluster, at: &At) -> SimDisk {
     cluster.members[at.host].host.disk(&Shape::device_name(at.group, at.capacity))
-}
-
-fn start(cluster: &Cluster, n: usize) {
-    if !cluster.members[n].host.is_up() {
-        cluster.log.add(format!("h{n} starts"));
-        cluster.members[n].host.restart();
-    }
 }
 
 async fn hand_over(cluster: &Cluster, disk: usize, host: usize) {

@@ -71,6 +71,7 @@ impl Plan {
         events.extend(draw::maintenance(&mut moves, &shape, menu, ends_ms));
         events.extend(draw::changes(&mut Rng::new(seed ^ 0x6368_616e_6765), &shape, menu, ends_ms));
         events.extend(draw::scrubs(&mut Rng::new(seed ^ 0x7363_7275_62), shape.hosts, ends_ms));
+        events.extend(draw::membership(&mut Rng::new(seed ^ 0x676f_6e65), &shape, menu, ends_ms));
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);
         let tail_ms = if quiet { rng.between(0, 200) } else { rng.between(500, 6000) };

@@ -130,6 +130,8 @@ impl Spread {
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },
             What::Maintenance { host, mode } => What::Maintenance { host: self.one(host, 0), mode },
+            What::Remove { host } => What::Remove { host: self.one(host, 0) },
+            What::Forget { host, loss } => What::Forget { host: self.one(host, 0), loss },
             What::CreateAndDelete { number, size_bytes, maker, deleter } => {
                 let (maker, deleter) = (self.one(maker, number), self.one(deleter, number + 1));
                 What::CreateAndDelete { number, size_bytes, maker, deleter }

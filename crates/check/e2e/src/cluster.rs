@@ -28,6 +28,8 @@ pub struct Shape {
     pub hosts: u8,
     /// The first so many have disk groups: one for each shard.
     pub hosts_with_disks: u8,
+    /// The last so many are not started with the others: they join later ([`Cluster::join`]).
+    pub joining: u8,
     /// Shards of each host.
     pub shards: u8,
     /// The first so many run an etcd member: 1, 3 or 5.
@@ -51,6 +53,7 @@ impl Default for Shape {
         Self {
             hosts: 4,
             hosts_with_disks: 4,
+            joining: 0,
             shards: 1,
             etcd_members: 3,
             lease_ms: 2000,
@@ -75,6 +78,8 @@ pub struct Cluster {
     /// Files of the test.
     pub folder: PathBuf,
     hosts: Vec<Host>,
+    /// How many of them are started together.
+    first: usize,
     /// The last to go: the next test begins when nothing of this one is left.
     _turn: Turn,
 }
@@ -91,7 +96,7 @@ impl Cluster {
         let mut cluster = Self::prepare(name, shape)?;
         let begin = Instant::now();
         cluster.start_all()?;
-        let (hosts, etcd) = (shape.hosts, shape.etcd_members);
+        let (hosts, etcd) = (cluster.first, shape.etcd_members);
         cluster.say(format!("{hosts} hosts and {etcd} etcd members up after {:.1} s", begin.elapsed().as_secs_f64()));
         Ok(cluster)
     }
@@ -112,23 +117,25 @@ impl Cluster {
         }
         let hosts = (1..=shape.hosts).map(|n| Host::new(n, shape, &network, &folder, &logs));
         let hosts = hosts.collect::<Outcome<Vec<_>>>()?;
-        Ok(Self { time, network, logs, folder, hosts, _turn: turn })
+        let first = usize::from(shape.hosts - shape.joining);
+        Ok(Self { time, network, logs, folder, hosts, first, _turn: turn })
     }
 
-    /// Starts every host that is not running, and waits until all see each other.
+    /// Starts every host that is not running, but for those that join later, and waits until all see each other.
     ///
     /// # Errors
     /// What did not start.
     pub fn start_all(&mut self) -> Outcome<()> {
-        for host in self.hosts.iter_mut().filter(|host| !host.running()) {
+        let hosts = &mut self.hosts[..self.first];
+        for host in hosts.iter_mut().filter(|host| !host.running()) {
             host.start(&self.network)?;
         }
-        for host in &mut self.hosts {
+        for host in hosts.iter_mut() {
             host.wait_serving(UP_LIMIT)?;
         }
-        let all = self.hosts.len();
+        let all = hosts.len();
         wait_until("all hosts see each other", UP_LIMIT, || {
-            for host in &self.hosts {
+            for host in &self.hosts[..all] {
                 let status = host.api().call(&["cluster", "status"])?;
                 let up = status["hosts_up"].as_u64();
                 check(up == Some(all as u64), || format!("{} sees {up:?} hosts up", host.name()))?;
@@ -196,6 +203,39 @@ impl Cluster {
         self.hosts[usize::from(n) - 1].wait_serving(UP_LIMIT)?;
         self.say(format!("h{n} is back and serves"));
         Ok(())
+    }
+
+    /// Starts host `n` for the first time, and waits until it serves and host `seen_from` sees it.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn join(&mut self, n: u8, seen_from: u8) -> Outcome<()> {
+        let begin = Instant::now();
+        self.start_one(n)?;
+        self.hosts[usize::from(n) - 1].wait_serving(UP_LIMIT)?;
+        wait_until("the host is listed, and up", UP_LIMIT, || {
+            let found = self.listed(seen_from)?.into_iter().find(|host| number(&host["name"]) == Some(n));
+            check(found.as_ref().is_some_and(|host| host["up"] == true), || format!("{found:?}"))
+        })?;
+        self.say(format!("h{n} has joined after {:.1} s", begin.elapsed().as_secs_f64()));
+        Ok(())
+    }
+
+    /// The hosts of the cluster, as host `n` lists them.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn listed(&self, n: u8) -> Outcome<Vec<Value>> {
+        let listed = self.host(n).api().call(&["host", "list"])?;
+        Ok(listed.as_array().cloned().unwrap_or_default())
+    }
+
+    /// Their numbers.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn numbers(&self, n: u8) -> Outcome<Vec<u8>> {
+        Ok(self.listed(n)?.iter().filter_map(|host| number(&host["name"])).collect())
     }
 
     /// Starts host `n` again, without waiting for it.

@@ -49,7 +49,8 @@ fn a_host_is_lost_as_it_was_told() {
             let healthy = cluster.disk(1, DISK)?["health"] == "healthy";
             check(healthy && !copies.contains(&host), || format!("{copies:?}"))
         })?;
-        cluster.say(format!("rebuilt after {:.1} s, the repair delay of 4 s among them", begun.elapsed().as_secs_f64()));
+        cluster
+            .say(format!("rebuilt after {:.1} s, the repair delay of 4 s among them", begun.elapsed().as_secs_f64()));
         let disks = api.call(&["disk", "list"])?;
         let gone: BTreeSet<String> = disks
             .as_array()
@@ -83,7 +84,8 @@ fn carry_out_the_page(cluster: &Cluster, host: &str) -> Outcome<()> {
     let groups = api.call(&["disk-group", "list"])?;
     let groups = groups.as_array().cloned().unwrap_or_default();
     let group = groups.iter().find(|group| group["host_name"] == host).ok_or("no disk group")?;
-    let (id, device) = (group["id"].as_str().unwrap_or_default(), group["devices"][0]["path"].as_str().unwrap_or_default());
+    let (id, device) =
+        (group["id"].as_str().unwrap_or_default(), group["devices"][0]["path"].as_str().unwrap_or_default());
     let commands = page::commands(PAGE);
     check(commands.len() == 8, || format!("the page has other commands than this test knows: {commands:?}"))?;
     for command in commands {

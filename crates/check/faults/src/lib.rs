@@ -177,6 +177,10 @@ pub enum What {
     Move { disk: usize, from: usize },
     /// A host is asked to have all disk groups of the cluster scrubbed at once.
     Scrub { host: usize },
+    /// A host is emptied and removed, where that can be done; at the end it is taken in again, with blank devices.
+    Remove { host: usize },
+    /// A host dies and is forgotten, where nothing is lost with it. It starts with what it held, and is taken in again at the end.
+    Forget { host: usize, loss: u64 },
     /// A disk is made and, at the end, deleted.
     CreateAndDelete { number: usize, size_bytes: u64, maker: usize, deleter: usize },
 }
@@ -241,12 +245,14 @@ impl What {
             Self::Policy { .. } => "policy",
             Self::Move { .. } => "move",
             Self::Scrub { .. } => "scrub",
+            Self::Remove { .. } => "removed host",
+            Self::Forget { .. } => "forgotten host",
             Self::CreateAndDelete { .. } => "create and delete",
         }
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 47] = [
+    pub const KINDS: [&'static str; 49] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -293,6 +299,8 @@ impl What {
         "policy",
         "move",
         "scrub",
+        "removed host",
+        "forgotten host",
         "create and delete",
     ];
 

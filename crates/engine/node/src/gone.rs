@@ -7,14 +7,14 @@
 //! Not here    who may go (`manage::membership`), the entries (`directory`), rebuilding what a forgotten one held (`object`)
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::BTreeMap,
 };
 
 use cairn_api::{ApiError, ApiResult};
 use cairn_directory::{GoneHostEntry, LocalCopy, Registry};
 use cairn_env::{Env, NetEvent};
-use cairn_types::HostId;
+use cairn_types::{Canary, HostId};
 
 use crate::{last_word::LastWord, node::Node};
 
@@ -27,11 +27,13 @@ pub(crate) struct GoneHosts {
     /// This host is gone: why, in words.
     dismissed: OnceCell<String>,
     last_word: LastWord,
+    /// This host has left: nothing that still arrives is for it.
+    left: Cell<bool>,
 }
 
 impl GoneHosts {
     pub(crate) fn has(&self, host: HostId) -> bool {
-        self.known.borrow().contains_key(&host)
+        !Canary::GoneHeard.sings() && self.known.borrow().contains_key(&host)
     }
 
     pub(crate) fn all(&self) -> BTreeMap<HostId, GoneHostEntry> {
@@ -45,6 +47,9 @@ impl GoneHosts {
 
     /// Passes on what the network brought, unless it is of a host that is gone.
     pub(crate) fn admit(&self, event: NetEvent) -> Option<NetEvent> {
+        if self.left.get() {
+            return None;
+        }
         let mut kept_out = self.kept_out.borrow_mut();
         match &event {
             NetEvent::PeerUp { host, .. } if self.has(*host) => {
@@ -81,6 +86,7 @@ impl<E: Env> Node<E> {
     /// Serves nothing any more and talks to nobody; calls that change nothing are answered still.
     pub async fn leave(&self) {
         self.stop().await;
+        self.inner.gone.left.set(true);
         let why = self.why_dismissed().unwrap_or_default();
         for (host, _) in self.inner.copy.borrow().hosts() {
             self.inner.leases.on_peer_down(host);

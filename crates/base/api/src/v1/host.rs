@@ -125,6 +125,8 @@ pub struct HostRemoval {
     pub host: String,
     /// Whether it answers.
     pub up: bool,
+    /// Whether it is in maintenance with full evacuation, and no disk has a component there.
+    pub emptied: bool,
     /// Its disk groups: they go with it, and their devices are blank then if it is up.
     #[schema(value_type = Vec<String>)]
     pub disk_groups: Vec<DiskGroupId>,

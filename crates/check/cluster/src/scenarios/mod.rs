@@ -10,6 +10,7 @@ mod growth;
 mod idle;
 mod large;
 mod latencies;
+mod membership;
 mod moves;
 mod owners;
 mod placements;
@@ -158,6 +159,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         moves::all(),
         policies::all(),
         scrubs::all(),
+        membership::all(),
         clones::all(),
         servers::all(),
         forgets::all(),

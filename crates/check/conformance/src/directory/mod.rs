@@ -57,6 +57,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("a disk from intent to tombstone", rooms::a_disk_from_intent_to_tombstone),
     ("a creation undone", rooms::a_creation_undone),
     ("hosts have names of their own", rooms::hosts_have_names_of_their_own),
+    ("a host that is gone stays gone", rooms::a_host_that_is_gone_stays_gone),
     ("a directory rebuilt from records", rooms::a_directory_rebuilt_from_records),
     ("hostile names are refused in words", rooms::hostile_names_are_refused),
     ("tasks are kept and pruned", rooms::tasks_are_kept_and_pruned),

@@ -1,8 +1,9 @@
 //! What the rooms above need: disks, hosts, tasks and their names. C1 to C3.
 
 use cairn_directory::{
-    Adopted, CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, HostEntry,
-    HostNameEntry, Key, Name, NameEntry, NewDisk, Registry, TaskEntry, TaskId, TaskOutcome, TheCluster,
+    Adopted, CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskGroupEntry, DiskState,
+    Gone, HostEntry, HostIntent, HostNameEntry, Key, Name, NameEntry, NewDisk, Registry, TaskEntry, TaskId,
+    TaskOutcome, TheCluster,
 };
 use cairn_types::{
     ClusterId, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Level, Member, ObjectConfig, ObjectId, OpId,
@@ -150,6 +151,35 @@ pub(super) fn hosts_have_names_of_their_own(rig: &dyn Rig, cluster: ClusterId) {
     assert_eq!(names, [(1, "gamma".into()), (2, "alpha".into())]);
     let by_name = block_on(registry.list::<HostNameEntry>()).expect("a listing");
     assert_eq!(by_name.entries.len(), 2);
+}
+
+/// What belongs to a host goes with it, in one step that a start of the host foils; nobody enters it again unless it is readmitted.
+pub(super) fn a_host_that_is_gone_stays_gone(rig: &dyn Rig, cluster: ClusterId) {
+    let registry = registry(rig, cluster);
+    let register = |text: &str| block_on(registry.register_host(HostId(1), &host(text)));
+    let seen = || block_on(registry.get::<HostEntry>(&HostId(1))).expect("a look").expect("a host").revision;
+    let dismiss = |seen| block_on(registry.dismiss_hosts(&[(HostId(1), seen)], Gone::Forgotten, 7));
+    register("alpha").expect("a host");
+    let group = DiskGroupEntry { host: HostId(1), devices: Vec::new(), capacity_bytes: 1 };
+    block_on(registry.enter_disk_group(DiskGroupId(5), &group)).expect("a disk group");
+    block_on(registry.create(&HostId(1), &HostIntent::default())).expect("an intent");
+    let before = seen();
+    register("alpha").expect("it starts anew");
+    let foiled = dismiss(before).expect_err("it has started");
+    assert!(foiled.is_conflict(), "{foiled}");
+    assert!(block_on(registry.get::<DiskGroupEntry>(&DiskGroupId(5))).expect("a look").is_some());
+    dismiss(seen()).expect("it is dead");
+    assert_eq!(block_on(registry.get::<HostEntry>(&HostId(1))), Ok(None));
+    assert_eq!(block_on(registry.get::<HostNameEntry>(&name("alpha"))), Ok(None));
+    assert_eq!(block_on(registry.get::<HostIntent>(&HostId(1))), Ok(None));
+    assert_eq!(block_on(registry.get::<DiskGroupEntry>(&DiskGroupId(5))), Ok(None));
+    let again = refusal(register("alpha"));
+    assert!(again.contains("was forgotten") && again.contains("cairn host readmit"), "{again}");
+    assert!(refusal(block_on(registry.enter_disk_group(DiskGroupId(5), &group))).contains("was forgotten"));
+    block_on(registry.register_host(HostId(2), &host("alpha"))).expect("the name is free");
+    block_on(registry.readmit_hosts(&[HostId(1)])).expect("it is taken in");
+    block_on(registry.readmit_hosts(&[HostId(1)])).expect("once more");
+    register("beta").expect("a host of the cluster");
 }
 
 fn record(object: u128, text: &str, deleted: bool) -> ObjectConfig {

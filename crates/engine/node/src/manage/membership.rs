@@ -47,12 +47,7 @@ impl<E: Env> Node<E> {
         let name = &removal.host;
         if !removal.obstacles.is_empty() {
             let text = format!("host {name} cannot be removed: {}", some_of(&removal.obstacles));
-            return Err(ApiError::refused(text).remedy(match removal.up {
-                true => format!(
-                    "Empty it first: `cairn host maintenance enter {name} --mode full-evacuation --wait`, then give the command again"
-                ),
-                false => format!("Start it and empty it, or `cairn host forget {name}` if it is gone for good"),
-            }));
+            return Err(ApiError::refused(text).remedy(remedy(&removal)));
         }
         if removal.up {
             self.hand_over_from(server).await?;
@@ -193,12 +188,15 @@ impl<E: Env> Node<E> {
             bytes_left = evacuation.bytes_left;
             obstacles.extend(evacuation.obstacles);
         }
+        let emptied = evacuated && components == 0;
         let disks_owned = self.owned_at(&shards).await.len() as u32;
         let disk_groups = self.groups_of(&shards);
         let up = up > 0;
-        Ok(v1::HostRemoval {
-            host: name,
+        let host = name;
+        let told = v1::HostRemoval {
+            host,
             up,
+            emptied,
             disk_groups,
             components,
             bytes_left,
@@ -206,7 +204,8 @@ impl<E: Env> Node<E> {
             sessions,
             obstacles,
             waits,
-        })
+        };
+        Ok(told)
     }
 
     /// Disks with a component at one of these hosts, and those that nobody answers for.
@@ -274,7 +273,7 @@ impl<E: Env> Node<E> {
         let others = self.servers().into_iter().filter(|other| other.id != server);
         let silent = others.filter(|other| other.shards.iter().any(|shard| !self.inner.rpc.is_up(*shard)));
         loss.silent = silent.map(|other| self.host_name(other.id)).collect();
-        loss.cut_off = (loss.silent.len() + 1) * 2 > self.servers().len();
+        loss.cut_off = (loss.silent.len() + 1) * 2 >= self.servers().len();
         let mut picture = self.picture();
         picture.hosts.retain(|host| !shards.contains(&host.host));
         for held in self.held_at(&shards).await {
@@ -341,6 +340,18 @@ impl<E: Env> Node<E> {
     }
 }
 
+fn remedy(removal: &v1::HostRemoval) -> String {
+    let host = &removal.host;
+    match (removal.up, removal.emptied, removal.sessions.is_empty()) {
+        (false, ..) => format!("Start it and empty it, or `cairn host forget {host}` if it is gone for good"),
+        (true, false, _) => format!(
+            "Empty it first: `cairn host maintenance enter {host} --mode full-evacuation --wait`, then give the command again"
+        ),
+        (true, true, false) => "Have these guests use another host, then give the command again".to_owned(),
+        (true, true, true) => "Give the command again when that is over, or with --wait".to_owned(),
+    }
+}
+
 /// A disk after a host of it is no more.
 enum After {
     /// It goes on with less redundancy, and is rebuilt.
@@ -372,7 +383,8 @@ fn refuse_loss(loss: &v1::HostLoss, force: bool) -> ApiResult<()> {
     some("these disks are not served until hosts return that are away now", &loss.inaccessible);
     some("no host answers for these disks, which may have had their last copy there", &loss.unknown);
     if loss.cut_off {
-        some("this host does not hear these hosts either, so it may be the one that is cut off", &loss.silent);
+        let silent = if loss.silent.is_empty() { String::new() } else { format!(", nor {}", some_of(&loss.silent)) };
+        why.push(format!("this host hears no majority of the hosts{silent}: it may be the one that is cut off"));
     }
     if why.is_empty() {
         return Ok(());
