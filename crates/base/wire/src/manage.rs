@@ -126,6 +126,13 @@ pub enum HostCommand {
     },
     /// The block devices of its machine.
     Devices,
+    /// Add a device to one of its disk groups, or put one in the place of another.
+    ChangeDevices {
+        /// To which.
+        disk_group: DiskGroupId,
+        /// What is asked for.
+        order: Api<v1::DeviceOrder>,
+    },
 }
 
 /// What a host answers to a command.
@@ -157,6 +164,8 @@ pub enum HostAnswer {
     Usage(Vec<(ComponentId, u64)>),
     /// To `Devices`.
     Devices(Api<Vec<v1::HostDevice>>),
+    /// To `ChangeDevices`.
+    DevicesChanged(Api<v1::DeviceChange>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

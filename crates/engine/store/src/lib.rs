@@ -43,6 +43,8 @@ mod fill_piece;
 mod flag;
 mod fold;
 mod free_ids;
+mod grow;
+mod growth;
 mod index;
 mod invariants;
 mod latencies;
@@ -99,6 +101,7 @@ pub use fill::{Fill, FillPlan, Filled};
 pub use fill_log::{LogFill, LogFilled};
 #[cfg(feature = "fill-map")]
 pub use fill_piece::FillOrder;
+pub use grow::Grown;
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions, capacity_bytes_min};

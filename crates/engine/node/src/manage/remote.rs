@@ -70,6 +70,9 @@ impl<E: Env> Node<E> {
                 HostAnswer::Cleared(Api(self.clear_here(only, wait_ms).await))
             }
             HostCommand::Usage { only } => HostAnswer::Usage(self.usage_here(only)),
+            HostCommand::ChangeDevices { disk_group, order: Api(order) } => {
+                HostAnswer::DevicesChanged(Api(self.change_devices_here(disk_group, order).await?))
+            }
             HostCommand::Devices => HostAnswer::Devices(Api(self.devices_here().await?)),
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = objects.options();
