@@ -364,6 +364,46 @@ pub enum DiskGroup {
         #[arg(long, conflicts_with_all = ["dry_run", "force", "wait"])]
         stop: bool,
     },
+    /// Add a capacity device to a disk group in use
+    AddCapacity {
+        /// Id, or the beginning of one
+        disk_group: String,
+        /// The device, on the disk group's host
+        #[arg(long, value_name = "PATH")]
+        device: PathBuf,
+        /// Only tell what would come of it
+        #[arg(long)]
+        dry_run: bool,
+        /// Use it although it holds something: that is lost
+        #[arg(long)]
+        overwrite: bool,
+        /// Do not ask before overwriting
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Put a device in the place of one that is dead or is to go; what is on that is lost and rebuilt elsewhere
+    ReplaceDevice {
+        /// Id, or the beginning of one
+        disk_group: String,
+        /// The device that goes: its path, or the beginning of its id
+        #[arg(long, value_name = "OLD")]
+        device: String,
+        /// The new one, on the disk group's host
+        #[arg(long, value_name = "NEW")]
+        with: PathBuf,
+        /// Only tell what would come of it: components, bytes, disks
+        #[arg(long)]
+        dry_run: bool,
+        /// Go on although a disk's only good copy is lost
+        #[arg(long)]
+        force: bool,
+        /// Use the new one although it holds something: that is lost
+        #[arg(long)]
+        overwrite: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Give up a disk group; refused while it holds components
     Remove {
         /// Id, or the beginning of one

@@ -350,3 +350,150 @@ fn a_host_that_lost_its_data_directory_takes_its_devices_back() {
         place.get("/api/v1/disks").as_array().unwrap().iter().any(|disk| disk["name"] == "vm")
     });
 }
+
+/// A machine of files: what is in `machine/dev`, and the kernel's and udev's words about it.
+fn describe(place: &Place, name: &str, link: Option<&str>, bytes: u64) {
+    let (folder, root) = (place.path(&format!("machine/sys/devices/{name}")), place.path("machine"));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("size"), format!("{}\n", bytes / 512)).unwrap();
+    fs::create_dir_all(root.join("sys/class/block")).unwrap();
+    std::os::unix::fs::symlink(format!("../../devices/{name}"), root.join("sys/class/block").join(name)).unwrap();
+    fs::create_dir_all(root.join("dev/disk/by-id")).unwrap();
+    if let Some(link) = link {
+        std::os::unix::fs::symlink(format!("../../{name}"), root.join("dev/disk/by-id").join(link)).unwrap();
+    }
+}
+
+/// One device is not there any more.
+fn take_away(place: &Place, name: &str, link: &str) {
+    fs::remove_file(place.path(&format!("machine/sys/class/block/{name}"))).unwrap();
+    fs::remove_dir_all(place.path(&format!("machine/sys/devices/{name}"))).unwrap();
+    fs::remove_file(place.path(&format!("machine/dev/disk/by-id/{link}"))).unwrap();
+}
+
+fn listed(place: &Place, name: &str) -> Value {
+    let path = place.path(&format!("machine/dev/{name}"));
+    let all = place.get("/api/v1/hosts/h1/devices");
+    let found = all.as_array().unwrap().iter().find(|device| device["path"] == *path.to_str().unwrap());
+    found.unwrap_or_else(|| panic!("{name} is not listed: {all}")).clone()
+}
+
+/// Goal: a group knows its devices whatever they are called. Method: a machine of files with links by id; its group is made by names that
+/// change, then names are exchanged, then a device comes back under a name of which nobody knew.
+#[test]
+fn devices_are_remembered_by_names_that_stay() {
+    let place = Place::new("");
+    let config = fs::read_to_string(place.path("cairnd.toml")).unwrap();
+    let root = format!("machine_root = \"{}\"\ndata_dir", place.path("machine").display());
+    fs::write(place.path("cairnd.toml"), config.replace("data_dir", &root)).unwrap();
+    for (name, bytes) in [("sda", CACHE_BYTES), ("sdb", CAPACITY_BYTES), ("sdc", CAPACITY_BYTES)] {
+        describe(&place, name, Some(&format!("wwn-{name}")), bytes);
+        blank(&place.path(&format!("machine/dev/{name}")), bytes);
+    }
+    let daemon = place.start();
+    assert_eq!((&listed(&place, "sdb")["state"], &listed(&place, "sdc")["state"]), (&json!("free"), &json!("free")));
+    let dev = |name: &str| place.path(&format!("machine/dev/{name}"));
+    let request = json!({ "cache": dev("sda"), "capacity": [dev("sdb")] });
+    let (code, made) = place.post("/api/v1/disk-groups", &request);
+    assert_eq!(code, 200, "{made}");
+    let names = |names: [&str; 2]| names.map(|name| (name.to_owned(), true)).to_vec();
+    assert_eq!(devices(&place), names(["wwn-sda", "wwn-sdb"]));
+    let claimed = listed(&place, "sdb");
+    assert_eq!(
+        (&claimed["state"], &claimed["role"], &claimed["disk_group"]),
+        (&json!("claimed"), &json!("capacity"), &made["id"])
+    );
+    assert!(claimed["stable_path"].as_str().unwrap().ends_with("by-id/wwn-sdb"), "{claimed}");
+    occupy(&dev("sdc"), "ext4");
+    let used = listed(&place, "sdc");
+    assert!(used["state"] == "unusable" && used["reason"].as_str().unwrap().contains("ext4"), "{used}");
+    // The configuration goes on with the old names, and they lead to other devices.
+    daemon.stop();
+    exchange(&place, "machine/dev/sdb", "machine/dev/sdc");
+    for (name, link) in [("sdb", "wwn-sdc"), ("sdc", "wwn-sdb")] {
+        let link = place.path(&format!("machine/dev/disk/by-id/{link}"));
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(format!("../../{name}"), link).unwrap();
+    }
+    let text = fs::read_to_string(place.path("cairnd.toml")).unwrap();
+    let group =
+        format!("[[disk_group]]\ncache = \"{}\"\ncapacity = [\"{}\"]\n", dev("sda").display(), dev("sdb").display());
+    fs::write(place.path("cairnd.toml"), text + &group).unwrap();
+    let daemon = place.start();
+    assert_eq!(devices(&place), names(["wwn-sda", "wwn-sdb"]), "{}", place.log());
+    // Another name, another link: only what stands on it tells.
+    daemon.stop();
+    take_away(&place, "sdc", "wwn-sdb");
+    fs::rename(dev("sdc"), dev("sdx")).unwrap();
+    describe(&place, "sdx", Some("wwn-new"), CAPACITY_BYTES);
+    let _daemon = place.start();
+    assert_eq!(devices(&place), names(["wwn-sda", "wwn-new"]), "{}", place.log());
+}
+
+fn change(place: &Place, id: &str, path: &str, request: &Value) -> Value {
+    let (code, answer) = place.post(&format!("/api/v1/disk-groups/{id}/{path}"), request);
+    assert_eq!(code, 200, "{answer}");
+    answer
+}
+
+/// Goal: devices come and go while the group is in use, and the next start finds what there is. Method: one is added, the first one is
+/// replaced; previews and refusals change nothing; starts between.
+#[test]
+fn devices_are_added_and_replaced_in_use() {
+    let (place, daemon, id) = with_group(&["a"]);
+    for name in ["b", "c", "used"] {
+        blank(&place.path(name), CAPACITY_BYTES);
+    }
+    occupy(&place.path("used"), "ext4");
+    let names = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), true)).collect::<Vec<_>>();
+    let add = |name: &str, dry_run: bool| json!({ "device": place.path(name), "dry_run": dry_run });
+    let told = change(&place, &id, "devices", &add("b", true));
+    assert!(told["usable_bytes"].as_u64().unwrap() > CAPACITY_BYTES / 2 && told["components_lost"] == 0, "{told}");
+    let (code, answer) = place.post(&format!("/api/v1/disk-groups/{id}/devices"), &add("used", false));
+    assert!(code >= 400 && answer.to_string().contains("ext4"), "{answer}");
+    assert_eq!(devices(&place), names(&["cache", "a"]));
+    change(&place, &id, "devices", &add("b", false));
+    assert_eq!(devices(&place), names(&["cache", "a", "b"]));
+    let (code, answer) = place.post(&format!("/api/v1/disk-groups/{id}/devices"), &add("b", false));
+    assert!(code >= 400 && answer.to_string().contains("already"), "{answer}");
+    daemon.stop();
+    let daemon = place.start();
+    assert_eq!(devices(&place), names(&["cache", "a", "b"]), "{}", place.log());
+    let replace =
+        |old: &str, new: &str, dry_run: bool| json!({ "device": old, "with": place.path(new), "dry_run": dry_run });
+    let old = place.path("a").display().to_string();
+    let told = change(&place, &id, "devices/replace", &replace(&old, "c", true));
+    assert!(told["made_anew"] == false && told["instead_of"] == old.as_str(), "{told}");
+    assert_eq!(devices(&place), names(&["cache", "a", "b"]));
+    change(&place, &id, "devices/replace", &replace(&old, "c", false));
+    assert_eq!(devices(&place), names(&["cache", "b", "c"]));
+    assert!(bytes_of(&place.path("a"))[..1 << 20].iter().all(|byte| *byte == 0), "what was given up is blank");
+    daemon.stop();
+    let _daemon = place.start();
+    assert_eq!(devices(&place), names(&["cache", "b", "c"]), "{}", place.log());
+    let claims = place.get("/api/v1/hosts/h1/devices");
+    let of_group = claims.as_array().unwrap().iter().filter(|device| device["disk_group"] == id.as_str()).count();
+    assert_eq!(of_group, 3, "{claims}");
+}
+
+/// Goal: a dead cache device takes its group along, and one command makes a new one of what is left; a disk's only copy is not given up by
+/// the way. Method: the cache device is gone, with a disk of one copy on it; with force.
+#[test]
+fn a_dead_cache_device_is_replaced() {
+    let (place, daemon, id) = with_group(&["a", "b"]);
+    assert_eq!(place.post("/api/v1/policies", &json!({ "name": "one-copy", "rules": { "ftt": 0 } })).0, 200);
+    let disk = json!({ "name": "vm", "size_bytes": 8 << 20, "policy": "one-copy" });
+    place.wait("a disk is made", |place| place.post("/api/v1/disks", &disk).0 == 200);
+    daemon.stop();
+    fs::remove_file(place.path("cache")).unwrap();
+    blank(&place.path("new"), CACHE_BYTES);
+    let _daemon = place.start();
+    let request = |force: bool| json!({ "device": place.path("cache"), "with": place.path("new"), "force": force });
+    let (code, answer) = place.post(&format!("/api/v1/disk-groups/{id}/devices/replace"), &request(false));
+    assert!(code >= 400 && answer.to_string().contains("vm"), "{answer}");
+    assert_eq!(only_group(&place)["state"], "failed");
+    let made = change(&place, &id, "devices/replace", &request(true));
+    assert!(made["made_anew"] == true && made["disk_group"] != id.as_str(), "{made}");
+    let names = [("new", true), ("a", true), ("b", true)].map(|(name, ok)| (name.to_owned(), ok));
+    assert_eq!(devices(&place), names);
+}

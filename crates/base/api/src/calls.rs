@@ -78,6 +78,13 @@ macro_rules! management_calls {
             /// Moves everything away from a disk group, stops that, or tells what would come of it. Returns at once.
             post "/api/v1/disk-groups/{disk_group}/drain" 200 admin "disk-group"
             fn disk_group_drain[disk_group: cairn_types::DiskGroupId](request: $crate::v1::DiskGroupDrain) -> $crate::v1::Maintenance;
+            /// Adds a capacity device to a disk group in use, or tells what would come of it.
+            post "/api/v1/disk-groups/{disk_group}/devices" 200 admin "disk-group"
+            fn disk_group_add_capacity[disk_group: cairn_types::DiskGroupId](request: $crate::v1::DiskGroupAddCapacity) -> $crate::v1::DeviceChange;
+            /// Puts a device in the place of one that is dead or is to go, or tells what would come of it. What is on that is lost; refused
+            /// where that is a disk's only good copy, unless forced.
+            post "/api/v1/disk-groups/{disk_group}/devices/replace" 200 admin "disk-group"
+            fn disk_group_replace_device[disk_group: cairn_types::DiskGroupId](request: $crate::v1::DiskGroupReplaceDevice) -> $crate::v1::DeviceChange;
             /// Gives up a disk group; refused while it holds components.
             delete "/api/v1/disk-groups/{disk_group}" 204 admin "disk-group"
             fn disk_group_remove[disk_group: cairn_types::DiskGroupId]() -> ();

@@ -34,6 +34,6 @@ pub use run::{
 };
 pub use seat::{decode_seat_record, encode_seat_record};
 pub use superblock::{
-    CacheRegions, CapacityRegions, DeviceRole, Needs, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
+    CacheRegions, CapacityRegions, DeviceRole, NO_DEVICE, Needs, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
     SuperblockError, decode_superblock, encode_superblock,
 };

@@ -18,6 +18,9 @@ const VERSIONS: [u32; 2] = [1, 2];
 const PAYLOAD_AT: usize = 24;
 /// Bytes of a superblock copy.
 pub const SUPERBLOCK_BYTES: u32 = BLOCK_BYTES;
+/// Stands in the list of capacity devices where one was given up: its number is not used again. Builds that do not know this take it for
+/// a device that is missing.
+pub const NO_DEVICE: DeviceId = DeviceId(0);
 /// Where the copies stand. Apart, so that one bad stretch of media does not take both.
 pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
 

@@ -166,6 +166,13 @@ pub enum HostCommand {
         /// None: nothing.
         verb: Option<Api<v1::ScrubVerb>>,
     },
+    /// Add a device to one of its disk groups, or put one in the place of another.
+    ChangeDevices {
+        /// To which.
+        disk_group: DiskGroupId,
+        /// What is asked for.
+        order: Api<v1::DeviceOrder>,
+    },
 }
 
 /// What a host answers to a command.
@@ -205,6 +212,8 @@ pub enum HostAnswer {
     CopyRate(Option<u64>),
     /// To `Scrub`.
     Scrubs(Api<Vec<v1::Scrub>>),
+    /// To `ChangeDevices`.
+    DevicesChanged(Api<v1::DeviceChange>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cairn_env::{Disk, DiskErrorKind, Env};
+use cairn_env::{DiskErrorKind, Env};
 use cairn_format::{RunEntry, RunError, decode_run_header, run_header_pages};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use futures::{StreamExt, future::join_all, stream};
@@ -289,7 +289,7 @@ impl<E: Env> Inner<E> {
         let len = u64::from(pages) * PAGE;
         let offset = self.state.borrow().tier.of(device).device_offset(slot);
         self.state.borrow_mut().counters.clean_read_bytes += len;
-        match self.disk(device).read(offset, len as u32).await {
+        match self.read_device(device, offset, len as u32).await {
             Ok(data) => Some(data),
             Err(error) if error.kind == DiskErrorKind::Gone => {
                 self.fail_device(device, &error);
@@ -303,7 +303,7 @@ impl<E: Env> Inner<E> {
     async fn read_page_by_page(&self, device: u8, offset: u64, len: u64) -> Bytes {
         let mut data = cairn_env::PageBuf::zeroed(len as usize);
         for page in 0..len / PAGE {
-            if let Ok(bytes) = self.disk(device).read(offset + page * PAGE, PAGE as u32).await {
+            if let Ok(bytes) = self.read_device(device, offset + page * PAGE, PAGE as u32).await {
                 data[(page * PAGE) as usize..][..PAGE as usize].copy_from_slice(&bytes);
             }
         }

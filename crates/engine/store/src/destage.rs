@@ -36,6 +36,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     fold::{Part, leaves_missing, plan_part, settled_zeroes},
+    growth::gone,
     index::{Body, Place, RecordId},
     leaf::{LeafKey, NO_SLOT},
     log::Work,
@@ -99,7 +100,8 @@ impl<E: Env> Inner<E> {
     pub(crate) async fn run_destager(self: Rc<Self>) {
         let mut line = Line::default();
         loop {
-            if let Err(error) = self.take_up_needs().await {
+            let taken_up = self.take_up_needs().await;
+            if let Err(error) = taken_up.and(self.take_up_device().await) {
                 self.state.borrow_mut().stop(error);
             }
             let work = self.state.borrow_mut().next_work(&self.tuning, line.is_empty());
@@ -134,6 +136,7 @@ impl<E: Env> Inner<E> {
             self.go_on_for_room().await;
             self.writer.raise();
         }
+        self.refuse_growth();
         let error = StoreError::new(StoreErrorKind::Media, "the disk group was closed");
         self.state.borrow_mut().admission.refuse_short_of_room(|_| true, &error);
         self.state.borrow_mut().log.refuse_drains(&error);
@@ -153,7 +156,7 @@ impl<E: Env> Inner<E> {
         };
         write_superblock(&self.cache, &superblock).await?;
         if superblock.needs.include(Needs::MAP_PAGES) && self.state.borrow().map.pages().is_none() {
-            let (bounds, leaves_max) = self.map_bounds;
+            let (bounds, leaves_max) = self.map_bounds.get();
             self.state.borrow_mut().map.begin_pages(Pages::new(self.meta.room(), bounds, leaves_max));
         }
         *self.superblock.borrow_mut() = superblock;
@@ -359,7 +362,8 @@ impl<E: Env> Inner<E> {
 
     /// Cleans until every device has free segments for what it gets.
     async fn make_room(&self, items: &[Item]) -> Result<bool, StoreError> {
-        for device in 0..self.capacity.len() as u8 {
+        let devices = self.capacity.borrow().len() as u8;
+        for device in 0..devices {
             let blocks: u64 =
                 items.iter().filter(|i| i.device == device && i.data.is_some()).map(|i| u64::from(i.range.count)).sum();
             if !self.clean_for(device, blocks).await? {
@@ -495,7 +499,7 @@ impl<E: Env> Inner<E> {
             }
         }
         let flush = !blocks.is_empty() && !Canary::SegmentsNotFlushed.sings();
-        if flush && let Err(error) = self.disk(device).flush().await {
+        if flush && let Err(error) = self.flush_device(device).await {
             self.state.borrow_mut().fail_device(device, &error);
             return Some(Vec::new());
         }
@@ -535,7 +539,8 @@ impl<E: Env> Inner<E> {
         bytes: u64,
         writer: CapacityWriter,
     ) -> Result<(), DiskError> {
-        self.disk(device).write(offset, parts, Durability::Buffered).await?;
+        let disk = self.disk(device).ok_or_else(|| gone("write"))?;
+        disk.write(offset, parts, Durability::Buffered).await?;
         let counters = &mut self.state.borrow_mut().counters;
         match writer {
             CapacityWriter::Destage(_) => counters.capacity_write_destage_bytes += bytes,

@@ -14,8 +14,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_env::Env;
-use cairn_format::{Needs, Superblock};
+use cairn_env::{Disk, DiskError, Env};
+use cairn_format::{NO_DEVICE, Needs, Superblock};
 use cairn_metrics::StoreCounters;
 use cairn_types::{
     BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DiskGroupId, HostId, ObjectId, OpId,
@@ -27,6 +27,7 @@ use crate::{
     component::ComponentInfo,
     error::StoreError,
     flag::Flag,
+    growth::{Growth, gone},
     latencies::{LogLatencies, ReadLatencies},
     meta::Meta,
     occupant::wipe_superblocks,
@@ -69,18 +70,22 @@ pub(crate) struct Inner<E: Env> {
     pub open_count: u64,
     pub opened_unix_ms: u64,
     pub opening: Duration,
-    /// The cache device's first.
-    pub device_ids: Vec<DeviceId>,
     pub cache: E::Disk,
-    /// None where the device is missing.
-    pub capacity: Vec<Option<E::Disk>>,
+    /// By number; none where the device is missing or was given up.
+    pub capacity: RefCell<Vec<Option<E::Disk>>>,
+    /// A device that is to be added.
+    pub growth: RefCell<Option<Growth<E>>>,
+    /// One is being added.
+    pub grows: Cell<bool>,
     pub tuning: RunningOptions,
     /// The cache device's superblock as it stands.
     pub superblock: RefCell<Superblock>,
     /// What may be written from now on, though it may not be yet.
     pub allowed: Cell<Needs>,
     /// What waits of a map in pages, and how many leaves come to one.
-    pub map_bounds: (Bounds, usize),
+    pub map_bounds: Cell<(Bounds, usize)>,
+    /// What of it was chosen.
+    pub map_waiting: Option<u64>,
     pub meta: Arc<dyn Meta>,
     /// Where the metadata region begins on the cache device.
     pub metadata_offset: u64,
@@ -97,11 +102,19 @@ pub(crate) struct Inner<E: Env> {
 }
 
 impl<E: Env> Inner<E> {
-    pub(crate) fn disk(&self, device: u8) -> &E::Disk {
+    pub(crate) fn disk(&self, device: u8) -> Option<E::Disk> {
         if device == LOG {
-            return &self.cache;
+            return Some(self.cache.clone());
         }
-        self.capacity[device as usize].as_ref().expect("components of a missing device are lost and not read")
+        self.capacity.borrow()[device as usize].clone()
+    }
+    /// Reads a device of the group; one that was given up meanwhile is gone.
+    pub(crate) async fn read_device(&self, device: u8, offset: u64, len_bytes: u32) -> Result<Bytes, DiskError> {
+        self.disk(device).ok_or_else(|| gone("read"))?.read(offset, len_bytes).await
+    }
+    /// The same of a flush.
+    pub(crate) async fn flush_device(&self, device: u8) -> Result<(), DiskError> {
+        self.disk(device).ok_or_else(|| gone("flush"))?.flush().await
     }
     pub(crate) fn fail_device(&self, device: u8, why: &cairn_env::DiskError) {
         let mut state = self.state.borrow_mut();
@@ -168,15 +181,19 @@ impl<E: Env> DiskGroup<E> {
     pub fn cluster(&self) -> ClusterId {
         self.inner().cluster
     }
-    /// Its devices by their superblocks, the cache device first.
-    pub fn device_ids(&self) -> &[DeviceId] {
-        &self.inner().device_ids
+    /// Its devices by their superblocks, the cache device first, then capacity devices by number: [`cairn_format::NO_DEVICE`] where one
+    /// was given up.
+    pub fn device_ids(&self) -> Vec<DeviceId> {
+        let inner = self.inner();
+        let cache = inner.superblock.borrow().device;
+        std::iter::once(cache).chain(inner.capacity_ids()).collect()
     }
     /// The capacity devices that it was opened without.
     pub fn missing(&self) -> Vec<DeviceId> {
         let inner = self.inner();
-        let of = |(id, disk): (&DeviceId, &Option<E::Disk>)| disk.is_none().then_some(*id);
-        inner.device_ids[1..].iter().zip(&inner.capacity).filter_map(of).collect()
+        let capacity = inner.capacity.borrow();
+        let ids = inner.capacity_ids().into_iter().zip(capacity.iter());
+        ids.filter(|(id, disk)| disk.is_none() && *id != NO_DEVICE).map(|(id, _)| id).collect()
     }
     /// How often it was opened.
     pub fn open_count(&self) -> u64 {
@@ -324,8 +341,9 @@ impl<E: Env> DiskGroup<E> {
     pub fn stats(&self) -> StoreStats {
         let inner = self.inner();
         let state = inner.state.borrow();
+        let ids = inner.capacity_ids();
         let capacity: Vec<DeviceStats> =
-            (0..).zip(state.tier.devices()).map(|(number, segments)| inner.capacity_stats(number, segments)).collect();
+            state.tier.devices().iter().zip(ids).map(|(segments, id)| inner.capacity_stats(id, segments)).collect();
         let usable_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes).sum();
         let charged_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.charged_bytes).sum();
         let free = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes.saturating_sub(d.charged_bytes)).sum();
@@ -459,7 +477,8 @@ impl<E: Env> DiskGroup<E> {
         let inner = self.inner();
         let mut wiped = Ok(());
         // The cache device first: without it nothing opens the others.
-        for disk in std::iter::once(&inner.cache).chain(inner.capacity.iter().flatten()) {
+        let capacity: Vec<E::Disk> = inner.capacity.borrow().iter().flatten().cloned().collect();
+        for disk in std::iter::once(&inner.cache).chain(&capacity) {
             wiped = wiped.and(wipe_superblocks(disk, inner.id).await.map(drop));
         }
         wiped
@@ -484,8 +503,8 @@ impl<E: Env> DiskGroup<E> {
 
 impl<E: Env> Inner<E> {
     fn cache_stats(&self, state: &State) -> DeviceStats {
-        use cairn_env::Disk;
         DeviceStats {
+            device: self.superblock.borrow().device,
             name: self.cache.name(),
             medium: self.cache.medium(),
             bytes: self.cache.len_bytes(),
@@ -498,11 +517,12 @@ impl<E: Env> Inner<E> {
             segments_free: 0,
         }
     }
-    fn capacity_stats(&self, number: usize, segments: &Segments) -> DeviceStats {
-        use cairn_env::Disk;
-        let block = u64::from(cairn_types::BLOCK_BYTES);
-        let disk = self.capacity[number].as_ref();
+    fn capacity_stats(&self, device: DeviceId, segments: &Segments) -> DeviceStats {
+        let (block, number) = (u64::from(cairn_types::BLOCK_BYTES), segments.device);
+        let disk = self.disk(number);
+        let disk = disk.as_ref();
         DeviceStats {
+            device,
             name: disk.map_or_else(|| format!("capacity device {number} (missing)"), Disk::name),
             medium: disk.and_then(Disk::medium),
             bytes: disk.map_or(0, Disk::len_bytes),

@@ -154,7 +154,7 @@ impl<E: Env> Inner<E> {
             let slots = segments * u64::from(state.tier.of(device).segment_pages);
             let operations = own.iter().map(|span| span.of_component).max().unwrap_or(1);
             let entries = sample(content, slots, operations, per_segment);
-            let of_shard = pack_map_pages(ComponentId(1), 0, 1, &entries, self.map_bounds.1).len() as u64;
+            let of_shard = pack_map_pages(ComponentId(1), 0, 1, &entries, self.map_bounds.get().1).len() as u64;
             let leaves = |span: &Span| (span.first % LEAF_BLOCKS + span.count).div_ceil(LEAF_BLOCKS);
             let pages = |span: &Span| (of_shard * leaves(span)).div_ceil(SHARD_BLOCKS / LEAF_BLOCKS);
             plan.blocks += blocks;
@@ -177,7 +177,7 @@ impl<E: Env> Inner<E> {
     /// Whether the device has free segments for these blocks, and may be charged for them.
     fn check_device(&self, state: &State, device: u8, own: &[Span], needed: u64) -> Result<(), StoreError> {
         let segments = state.tier.of(device);
-        let name = self.disk(device).name();
+        let name = self.disk(device).map_or_else(String::new, |disk| disk.name());
         let blocks: u64 = own.iter().map(|span| span.count).sum();
         let (free, per) = (segments.free_segments(), segments.slots_per_segment());
         if needed + CLEANER_RESERVE_SEGMENTS > free {
@@ -312,7 +312,7 @@ impl<E: Env> Inner<E> {
                 written.map_err(|error| StoreError::media("write the heads of runs", &error))?;
             }
         }
-        let flushed = self.disk(piece.device).flush().await;
+        let flushed = self.flush_device(piece.device).await;
         flushed.map_err(|error| StoreError::media("flush the heads of runs", &error))
     }
 

@@ -14,7 +14,7 @@ use std::{
     rc::Rc,
 };
 
-use cairn_env::{Disk, Env};
+use cairn_env::Env;
 use cairn_format::{COMPONENT_BLOCKS_MAX, SHARD_BLOCKS, crc32c};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
@@ -85,7 +85,7 @@ impl<E: Env> Inner<E> {
         self.add_pages(&mut leaves).await?;
         let checks = self.state.borrow().check_map(&leaves)?;
         for check in checks.into_iter().filter(|_| contents) {
-            let data = self.disk(check.device).read(check.offset, BLOCK_BYTES).await;
+            let data = self.read_device(check.device, check.offset, BLOCK_BYTES).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
             if crc32c(&data) != check.crc {
                 return Err(format!("{}: the checksum of the stored bytes is wrong", check.what));

@@ -44,6 +44,8 @@ mod findings;
 mod flag;
 mod fold;
 mod free_ids;
+mod grow;
+mod growth;
 mod index;
 mod invariants;
 mod latencies;
@@ -103,6 +105,7 @@ pub use fill_log::{LogFill, LogFilled};
 #[cfg(feature = "fill-map")]
 pub use fill_piece::FillOrder;
 pub use findings::ScrubState;
+pub use grow::Grown;
 pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions, capacity_bytes_min};

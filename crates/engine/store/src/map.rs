@@ -61,6 +61,10 @@ impl Pages {
         let (shards, zone, hand) = (Shards::default(), Zone::new(room), SegmentHand::default());
         Self { shards, zone, hand, bounds, page_leaves_max, has_rows: true, rows_stay: false }
     }
+    /// The group has a device more.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
     /// Entries that may wait.
     pub fn waiting_max(&self) -> u64 {
         self.bounds.waiting

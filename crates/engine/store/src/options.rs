@@ -133,6 +133,13 @@ fn refuse(text: String) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, text)
 }
 
+/// Bytes of metadata for so many bytes of capacity devices.
+///
+/// Napkin: a full leaf row has ~1.3 KiB per 64 blocks (0.5 %), doubled by half-filled B-tree pages, doubled again by copy-on-write: 2 %.
+pub(crate) fn metadata_bytes_of(capacity_bytes: u64) -> u64 {
+    capacity_bytes / 50 + (32 << 20)
+}
+
 /// Divides a cache device. `log_id` and the open count are the caller's.
 pub(crate) fn cache_regions(
     options: &FormatOptions,
@@ -142,11 +149,9 @@ pub(crate) fn cache_regions(
     log_id: u64,
 ) -> Result<CacheRegions, StoreError> {
     let page = 4096;
-    // Napkin: a full leaf row has ~1.3 KiB per 64 blocks (0.5 %), doubled by half-filled B-tree pages, doubled again
-    // by copy-on-write: 2 %.
     let metadata_bytes = options
         .metadata_bytes
-        .unwrap_or_else(|| (capacity_bytes / 50 + (32 << 20)).min(device_bytes / 3))
+        .unwrap_or_else(|| metadata_bytes_of(capacity_bytes).min(device_bytes / 3))
         .next_multiple_of(page);
     let log_offset = REGIONS_OFFSET + metadata_bytes;
     let room = device_bytes.saturating_sub(log_offset);

@@ -7,7 +7,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use cairn_env::{Disk, DiskErrorKind, Env};
+use cairn_env::{DiskErrorKind, Env};
 use cairn_types::BLOCK_BYTES;
 
 use crate::{disk_group::Inner, error::StoreError, segments::LOG};
@@ -17,20 +17,23 @@ const EVERY: Duration = Duration::from_secs(5);
 impl<E: Env> Inner<E> {
     /// Looks after each device for as long as the group is open. A device that does not answer keeps nobody else waiting.
     pub(crate) fn start_probes(self: &Rc<Self>) {
-        let capacity = self.capacity.iter().enumerate().filter(|(_, disk)| disk.is_some());
-        let devices = capacity.map(|(number, _)| number as u8).chain([LOG]);
-        devices.for_each(|device| {
-            // Held weakly: a group that was closed gives its devices back at once.
-            let (env, group) = (self.env.clone(), Rc::downgrade(self));
-            self.env.spawn(async move {
-                loop {
-                    env.sleep(EVERY).await;
-                    match group.upgrade() {
-                        Some(group) if group.probe(device).await => {}
-                        _ => return,
-                    }
+        let capacity: Vec<bool> = self.capacity.borrow().iter().map(Option::is_some).collect();
+        let there = (0u8..).zip(capacity).filter(|(_, is_there)| *is_there).map(|(number, _)| number);
+        there.chain([LOG]).for_each(|device| self.probe_every(device));
+    }
+
+    /// The same of one device.
+    pub(crate) fn probe_every(self: &Rc<Self>, device: u8) {
+        // Held weakly: a group that was closed gives its devices back at once.
+        let (env, group) = (self.env.clone(), Rc::downgrade(self));
+        self.env.spawn(async move {
+            loop {
+                env.sleep(EVERY).await;
+                match group.upgrade() {
+                    Some(group) if group.probe(device).await => {}
+                    _ => return,
                 }
-            });
+            }
         });
     }
 
@@ -43,7 +46,7 @@ impl<E: Env> Inner<E> {
         if ends() {
             return false;
         }
-        let gone = match self.disk(device).read(0, BLOCK_BYTES).await {
+        let gone = match self.read_device(device, 0, BLOCK_BYTES).await {
             Err(error) if error.kind == DiskErrorKind::Gone => error,
             _ => return true,
         };

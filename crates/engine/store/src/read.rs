@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
-use cairn_env::{Disk, DiskError, DiskErrorKind, Env, PageBuf};
+use cairn_env::{DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::{crc32c, zero_block_crc};
 use cairn_metrics::StoreCounters;
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Time};
@@ -292,9 +292,9 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    fn read_stretch(&self, stretch: &Stretch) -> impl Future<Output = Result<Bytes, DiskError>> {
+    fn read_stretch(&self, stretch: &Stretch) -> impl Future<Output = Result<Bytes, DiskError>> + use<'_, E> {
         let len = stretch.crcs.len() as u32 * BLOCK_BYTES;
-        self.disk(stretch.device).read(stretch.offset, len)
+        self.read_device(stretch.device, stretch.offset, len)
     }
 
     /// Reads a failed stretch block by block: what can be had of it, and which blocks cannot.
@@ -303,7 +303,7 @@ impl<E: Env> Inner<E> {
         let mut bad = Vec::new();
         for ((at, &crc), to) in (0u64..).zip(&stretch.crcs).zip(data.chunks_exact_mut(BLOCK_BYTES as usize)) {
             let offset = stretch.offset + at * u64::from(BLOCK_BYTES);
-            match self.disk(stretch.device).read(offset, BLOCK_BYTES).await {
+            match self.read_device(stretch.device, offset, BLOCK_BYTES).await {
                 Ok(block) if crc32c(&block) == crc => to.copy_from_slice(&block),
                 _ => bad.push(stretch.first_block + at),
             }

@@ -16,7 +16,7 @@ use std::{
 use cairn_env::{Disk, Env};
 use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Needs, Superblock, map_rows};
 use cairn_metrics::StoreCounters;
-use cairn_types::{BLOCK_BYTES, ComponentId, DeviceId, ObjectId};
+use cairn_types::{ComponentId, DeviceId, ObjectId};
 
 use crate::{
     component::Component,
@@ -49,11 +49,6 @@ use crate::{
 
 /// Rows of one metadata read while loading.
 const SCAN_ROWS: usize = 1024;
-/// A block of this many may have an entry that waits: 190 MB of memory for 4 TiB.
-const WAITING_PARTS: u64 = 128;
-/// So many may wait where the log has room for twice as many, however small the devices are: 12 MB.
-const WAITING_MIN: u64 = 512 << 10;
-
 impl<E: Env> DiskGroup<E> {
     /// Opens a disk group: reads its metadata, replays its log, starts its tasks.
     ///
@@ -90,7 +85,6 @@ impl<E: Env> DiskGroup<E> {
         let capacity = open_capacities(&env, &devices, &superblock, &ids, &regions, options.accept_missing).await?;
         let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
         superblock.generation += 1;
-        let device_ids = [vec![superblock.device], ids.clone()].concat();
         superblock.role = DeviceRole::Cache { regions, capacity: ids };
         superblock.needs = superblock.needs.with(options.allowed);
         write_superblock(&cache, &superblock).await?;
@@ -100,7 +94,7 @@ impl<E: Env> DiskGroup<E> {
         let opened = env.run_blocking(move || RedbMeta::open(disk, offset, bytes, many_rows)).await;
         let meta = Arc::new(opened.map_err(unreadable)?);
         let mut state = State::empty(&regions, &capacity, options);
-        let bounds = bounds(&regions, &capacity, options.map_waiting_blocks);
+        let bounds = Bounds::of(regions.log_bytes, state.tier.blocks(), options.map_waiting_blocks);
         if superblock.needs.include(Needs::MAP_PAGES) {
             state.map.begin_pages(Pages::new(meta.room(), bounds, options.map_page_leaves_max));
         }
@@ -118,13 +112,17 @@ impl<E: Env> DiskGroup<E> {
             cluster: superblock.cluster,
             host: superblock.host,
             open_count: regions.open_count,
-            device_ids,
             cache,
-            capacity: devices.into_iter().zip(state.tier.devices()).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
+            capacity: RefCell::new(
+                devices.into_iter().zip(state.tier.devices()).map(|(d, s)| d.filter(|_| !s.failed)).collect(),
+            ),
+            growth: RefCell::default(),
+            grows: Cell::default(),
             tuning: options.running.clone(),
             superblock: RefCell::new(superblock),
             allowed: Cell::new(options.allowed),
-            map_bounds: (bounds, options.map_page_leaves_max),
+            map_bounds: Cell::new((bounds, options.map_page_leaves_max)),
+            map_waiting: options.map_waiting_blocks,
             meta,
             metadata_offset: regions.metadata_offset,
             pins: Rc::new(Pins::new(writer.clone())),
@@ -303,17 +301,6 @@ fn open_capacity<D: Disk>(
     }
     check_length(disk, &superblock)?;
     Ok(Some(own))
-}
-
-/// What may wait of a map in pages: a block in 128 of what the devices have. A page of 16 bytes a block is rewritten for at least twice
-/// as many entries as wait for each page there is, so metadata is a quarter of what is written evenly over all of a device, and less
-/// where some of it is written more often. Where devices are small it is what half of the log may bring.
-fn bounds(regions: &CacheRegions, capacity: &[Option<CapacityRegions>], chosen: Option<u64>) -> Bounds {
-    let block = u64::from(BLOCK_BYTES);
-    let of = |regions: &CapacityRegions| u64::from(regions.segment_count) * u64::from(regions.segment_bytes) / block;
-    let blocks: u64 = capacity.iter().flatten().map(of).sum();
-    let waiting = chosen.unwrap_or((blocks / WAITING_PARTS).max((regions.log_bytes / block / 2).min(WAITING_MIN)));
-    Bounds { waiting, kept: 2 * waiting }
 }
 
 /// Kinds of rows in the order in which they are taken over: components before what belongs to them, the map before what of it is new.

@@ -18,7 +18,7 @@ use cairn_format::{
     LEAF_BLOCKS, SHARD_BLOCKS,
     map_rows::{PageRef, changes_key},
 };
-use cairn_types::{Canary, ComponentId};
+use cairn_types::{BLOCK_BYTES, Canary, ComponentId};
 
 use crate::{
     leaf::{Entry, Leaf, LeafKey},
@@ -34,6 +34,11 @@ const LOOKED_AT: usize = 256;
 const FOLDED_MAX: usize = 8;
 const FOLDED_MAX_LATE: usize = 32;
 
+/// A block of this many may have an entry that waits: 190 MB of memory for 4 TiB.
+const WAITING_PARTS: u64 = 128;
+/// So many may wait where the log has room for twice as many, however small the devices are: 12 MB.
+const WAITING_MIN: u64 = 512 << 10;
+
 /// What may wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -41,6 +46,17 @@ pub(crate) struct Bounds {
     pub waiting: u64,
     /// Entries of changes that are kept, about: twice as many at most.
     pub kept: u64,
+}
+
+impl Bounds {
+    /// What may wait where devices have so many blocks: a block in 128 of them, or what was chosen. A page of 16 bytes a block is rewritten
+    /// for at least twice as many entries as wait for each page there is, so metadata is a quarter of what is written evenly over all of a
+    /// device, and less where some of it is written more often. Where devices are small it is what half of the log may bring.
+    pub fn of(log_bytes: u64, blocks: u64, chosen: Option<u64>) -> Self {
+        let log_blocks = log_bytes / u64::from(BLOCK_BYTES);
+        let waiting = chosen.unwrap_or((blocks / WAITING_PARTS).max((log_blocks / 2).min(WAITING_MIN)));
+        Self { waiting, kept: 2 * waiting }
+    }
 }
 
 /// One shard.

@@ -2,7 +2,7 @@
 
 use cairn_format::LogRecord;
 use cairn_metrics::{StoreCounters, StoreGauges};
-use cairn_types::{BLOCK_BYTES, DiskGroupId};
+use cairn_types::{BLOCK_BYTES, DeviceId, DiskGroupId};
 
 use crate::placing::placed_blocks;
 
@@ -22,6 +22,8 @@ pub enum LogHealth {
 /// A device and how it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceStats {
+    /// Its id; [`cairn_format::NO_DEVICE`]: a number whose device was given up.
+    pub device: DeviceId,
     /// Its name for people.
     pub name: String,
     /// The medium that it only models; none where it is what it is.

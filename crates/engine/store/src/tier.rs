@@ -37,6 +37,15 @@ impl Tier {
         }
     }
 
+    /// A device more, with the next number.
+    pub fn push(&mut self, segments: Segments) {
+        assert_eq!(segments.device as usize, self.devices.len(), "devices have their numbers in order");
+        self.devices.push(segments);
+    }
+    /// Blocks that the devices have, those of their segments' headers among them.
+    pub fn blocks(&self) -> u64 {
+        self.devices.iter().map(|segments| segments.count() * u64::from(segments.segment_pages)).sum()
+    }
     pub fn len(&self) -> usize {
         self.devices.len()
     }

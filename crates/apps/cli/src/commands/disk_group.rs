@@ -1,6 +1,9 @@
 //! `cairn disk-group`.
 
-use cairn_api::v1::{Device, DeviceState, DiskGroup, DiskGroupCreate, DiskGroupDrain, DiskGroupFiles, DiskGroupState};
+use cairn_api::v1::{
+    Device, DeviceChange, DeviceState, DiskGroup, DiskGroupAddCapacity, DiskGroupCreate, DiskGroupDrain,
+    DiskGroupFiles, DiskGroupReplaceDevice, DiskGroupState,
+};
 use cairn_types::format_bytes;
 
 use super::{Context, maintenance};
@@ -24,10 +27,6 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             output::show(context.format, &group, show)
         }
         Verb::Create { host, cache, capacity, cache_file_size, capacity_file_size, overwrite, yes } => {
-            let path = |path: &std::path::PathBuf| match path.to_str() {
-                Some(text) => Ok(text.to_owned()),
-                None => Err(Fail::usage(format!("{path:?} is not readable as text"))),
-            };
             let request = DiskGroupCreate {
                 host,
                 cache: path(&cache)?,
@@ -50,6 +49,25 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let request = DiskGroupDrain { drain: !stop, dry_run, force };
             maintenance::drain(context, group.id, &request, wait).await
         }
+        Verb::AddCapacity { disk_group, device, dry_run, overwrite, yes } => {
+            let group = find(context, &disk_group).await?;
+            let request = DiskGroupAddCapacity { device: path(&device)?, overwrite, dry_run };
+            if overwrite && !dry_run {
+                confirm(&format!("Everything on {} will be lost. Go on?", request.device), yes)?;
+            }
+            let change = context.client.disk_group_add_capacity(group.id, &request).await?;
+            output::show(context.format, &change, |change| show_change(change, dry_run))
+        }
+        Verb::ReplaceDevice { disk_group, device, with, dry_run, force, overwrite, yes } => {
+            let group = find(context, &disk_group).await?;
+            let request = DiskGroupReplaceDevice { device, with: path(&with)?, overwrite, dry_run, force };
+            if !dry_run {
+                let question = format!("What is on {} will be lost. Go on?", request.device);
+                confirm(&question, yes)?;
+            }
+            let change = context.client.disk_group_replace_device(group.id, &request).await?;
+            output::show(context.format, &change, |change| show_change(change, dry_run))
+        }
         Verb::Remove { disk_group, yes } => {
             let group = find(context, &disk_group).await?;
             confirm(&format!("Remove disk group {} of {}?", group.id, group.host_name), yes)?;
@@ -58,6 +76,30 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             Ok(())
         }
     }
+}
+
+fn path(path: &std::path::PathBuf) -> Result<String, Fail> {
+    match path.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(Fail::usage(format!("{path:?} is not readable as text"))),
+    }
+}
+
+fn show_change(change: &DeviceChange, dry_run: bool) -> String {
+    let lost = || format!("{} with {}", change.components_lost, format_bytes(change.bytes_lost));
+    output::pairs([
+        ("preview", if dry_run { "nothing was changed".into() } else { String::new() }),
+        ("host", change.host.clone()),
+        ("disk group", change.disk_group.to_string()),
+        ("made anew", if change.made_anew { "all of it is lost".into() } else { String::new() }),
+        ("device", format!("{} ({})", change.device, format_bytes(change.size_bytes))),
+        ("usable", if change.usable_bytes > 0 { format_bytes(change.usable_bytes) } else { String::new() }),
+        ("instead of", change.instead_of.clone().unwrap_or_default()),
+        ("components lost", change.instead_of.as_ref().map_or(String::new(), |_| lost())),
+        ("disks reduced", change.reduced.join(", ")),
+        ("disks lost", change.last_copies.join(", ")),
+        ("note", change.notes.join("\n")),
+    ])
 }
 
 /// The disk group whose id begins with `prefix`.

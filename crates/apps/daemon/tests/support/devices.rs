@@ -46,3 +46,22 @@ pub fn host_devices(group: &DiskGroup) -> Vec<HostDevice> {
     };
     cache.chain(capacity).chain([free, used]).collect()
 }
+
+/// A device more, or in the place of another, which has a disk's component.
+pub fn changed(group: &DiskGroup, device: String, instead_of: Option<String>) -> DeviceChange {
+    let loses = u32::from(instead_of.is_some());
+    DeviceChange {
+        host: group.host_name.clone(),
+        disk_group: group.id,
+        device,
+        size_bytes: 4 << 40,
+        usable_bytes: 3 << 40,
+        instead_of,
+        made_anew: false,
+        components_lost: loses,
+        bytes_lost: u64::from(loses) << 30,
+        reduced: (0..loses).map(|_| "wounded".to_owned()).collect(),
+        last_copies: Vec::new(),
+        notes: Vec::new(),
+    }
+}

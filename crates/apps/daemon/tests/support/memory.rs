@@ -7,7 +7,10 @@ use std::{cell::RefCell, collections::BTreeMap};
 use cairn_api::{ApiError, ApiResult, Request as _, v1::*};
 use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, MaintenanceMode, ObjectId, Policy as Stored};
 
-use super::{devices::host_devices, latencies::host_latencies};
+use super::{
+    devices::{changed, host_devices},
+    latencies::host_latencies,
+};
 
 /// The cluster.
 pub struct MemoryCluster(RefCell<State>);
@@ -502,6 +505,16 @@ impl MemoryCluster {
         made.devices[0].path = request.capacity.join(",");
         state.groups.push(made.clone());
         Ok(made)
+    }
+    async fn disk_group_add_capacity(&self, id: DiskGroupId, request: DiskGroupAddCapacity) -> ApiResult<DeviceChange> {
+        Ok(changed(&self.disk_group_show(id).await?, request.device, None))
+    }
+    async fn disk_group_replace_device(
+        &self,
+        id: DiskGroupId,
+        request: DiskGroupReplaceDevice,
+    ) -> ApiResult<DeviceChange> {
+        Ok(changed(&self.disk_group_show(id).await?, request.with, Some(request.device)))
     }
     async fn disk_group_drain_show(&self, disk_group: DiskGroupId) -> ApiResult<Maintenance> {
         let group = self.disk_group_show(disk_group).await?;

@@ -74,3 +74,91 @@ pub struct HostDevice {
     #[serde(default)]
     pub wear_percent: Option<u8>,
 }
+
+/// Adds a capacity device to a disk group.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskGroupAddCapacity {
+    /// The device, on the disk group's host.
+    pub device: String,
+    /// Use it although it holds something: that is lost.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Only tell what would come of it.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl crate::Request for DiskGroupAddCapacity {}
+
+/// Puts a device in the place of one of a disk group.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskGroupReplaceDevice {
+    /// The device that goes: its path, or the beginning of its id.
+    pub device: String,
+    /// The new one, on the disk group's host.
+    pub with: String,
+    /// Use the new one although it holds something: that is lost.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Only tell what would come of it.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Go on although a disk's only good copy is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl crate::Request for DiskGroupReplaceDevice {}
+
+/// What the host of a disk group is asked for by either: it travels between hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceOrder {
+    /// The new device.
+    pub device: String,
+    /// The one that goes for it.
+    #[serde(default)]
+    pub instead_of: Option<String>,
+    /// Use the new one although it holds something.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Only tell what would come of it.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Go on although a disk's only good copy is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// What a change of a disk group's devices came to, or would.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeviceChange {
+    /// The host's name.
+    pub host: String,
+    /// The disk group that has the device: another one than before where it was made anew.
+    #[schema(value_type = String)]
+    pub disk_group: DiskGroupId,
+    /// The new device, as the disk group remembers it.
+    pub device: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// What components may use of it; 0 where the disk group is made anew.
+    pub usable_bytes: u64,
+    /// The device that goes.
+    #[serde(default)]
+    pub instead_of: Option<String>,
+    /// All of the disk group goes, and one is made of the devices that are left and the new one.
+    #[serde(default)]
+    pub made_anew: bool,
+    /// Components that are lost, and rebuilt elsewhere where there is room.
+    pub components_lost: u32,
+    /// What they hold, as far as that is known.
+    pub bytes_lost: u64,
+    /// Disks that survive fewer failures until then, by name.
+    pub reduced: Vec<String>,
+    /// Disks whose only good copy is among them, by name.
+    pub last_copies: Vec<String>,
+    /// What else is to be known.
+    pub notes: Vec<String>,
+}

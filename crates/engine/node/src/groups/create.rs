@@ -153,7 +153,7 @@ impl<E: Env> Node<E> {
     }
 
     /// A disk group of this host is never overwritten, whatever names its devices have.
-    fn refuse_own(&self, seen: &[Seen<E::Disk>]) -> ApiResult<()> {
+    pub(super) fn refuse_own(&self, seen: &[Seen<E::Disk>]) -> ApiResult<()> {
         let inner = &self.inner;
         for (seen, superblock) in seen.iter().filter_map(|seen| Some((seen, seen.superblock()?))) {
             let id = superblock.disk_group;
@@ -179,7 +179,7 @@ impl<E: Env> Node<E> {
     }
 
     /// Refuses devices on which something stands that is not a superblock.
-    async fn refuse_strangers(&self, seen: &[Seen<E::Disk>], made: &[String]) -> ApiResult<()> {
+    pub(super) async fn refuse_strangers(&self, seen: &[Seen<E::Disk>], made: &[String]) -> ApiResult<()> {
         let remedy = "Use blank devices, or --overwrite and lose what they hold";
         for Seen { path, found } in seen.iter().filter(|seen| !made.contains(&seen.path)) {
             let signature = self.inner.outside.signature(path.clone()).await;
@@ -274,7 +274,7 @@ impl<E: Env> Node<E> {
         let options = self.store_options();
         let group = DiskGroup::open(inner.env.clone(), devices, expect, &options).await.map_err(refuse)?;
         let (cache, capacity) = (request.cache.clone(), request.capacity.clone());
-        let paths = GroupPaths { disk_group, cache, capacity, devices: group.device_ids().to_vec(), asked: Vec::new() };
+        let paths = GroupPaths { disk_group, cache, capacity, devices: group.device_ids(), asked: Vec::new() };
         if let Err(error) = self.enter_group(&paths, &group).await {
             // Nobody knows of it: the devices are blank again.
             let _ = group.retire().await;

@@ -1,11 +1,11 @@
 //! Devices by their superblocks: names change from start to start, what stands on a device does not.
 
 use cairn_env::{BlockDevice, Env};
-use cairn_format::{DeviceRole, Superblock};
+use cairn_format::{DeviceRole, NO_DEVICE, Superblock};
 use cairn_store::{Occupant, occupant_of};
 use cairn_types::DiskGroupId;
 
-use super::inventory::{is_called, stable_path};
+use super::names::{is_called, stable_path};
 use crate::{
     node::Node,
     outside::{DeviceError, GroupPaths},
@@ -67,7 +67,8 @@ pub(super) struct Arranged<D> {
 
 impl<D> Arranged<D> {
     pub(super) fn is_whole(&self) -> bool {
-        self.capacity.iter().all(Option::is_some)
+        let DeviceRole::Cache { capacity: ids, .. } = &self.superblock.role else { unreachable!("a cache device") };
+        ids.iter().zip(&self.capacity).all(|(id, found)| *id == NO_DEVICE || found.is_some())
     }
 
     /// Whether a device of this name is one of them.
@@ -78,16 +79,18 @@ impl<D> Arranged<D> {
     /// The present names. Where a device is not there, a name of `before` that no other device has: it is looked for there.
     pub(super) fn paths(&self, before: &[String]) -> GroupPaths {
         let mut free = before.iter().filter(|path| !self.has(path));
-        let capacity = self.capacity.iter().map(|found| match found {
+        let DeviceRole::Cache { capacity: ids, .. } = &self.superblock.role else { unreachable!("a cache device") };
+        // What was given up is not among them.
+        let present = ids.iter().zip(&self.capacity).filter(|(id, _)| **id != NO_DEVICE);
+        let capacity = present.clone().map(|(_, found)| match found {
             Some((path, _)) => path.clone(),
             None => free.next().cloned().unwrap_or_default(),
         });
-        let DeviceRole::Cache { capacity: ids, .. } = &self.superblock.role else { unreachable!("a cache device") };
         GroupPaths {
             disk_group: self.superblock.disk_group,
             cache: self.cache.0.clone(),
             capacity: capacity.collect(),
-            devices: std::iter::once(self.superblock.device).chain(ids.iter().copied()).collect(),
+            devices: std::iter::once(self.superblock.device).chain(present.map(|(id, _)| *id)).collect(),
             asked: Vec::new(),
         }
     }

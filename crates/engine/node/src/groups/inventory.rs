@@ -13,42 +13,22 @@ use cairn_api::{
 };
 use cairn_directory::DiskGroupEntry;
 use cairn_env::{BlockDevice, Env};
-use cairn_format::Superblock;
+use cairn_format::{NO_DEVICE, Superblock};
 use cairn_store::{Occupant, capacity_bytes_min, occupant_of};
-use cairn_types::{ClusterId, DeviceId, DiskGroupId, Feature, HostId, format_bytes};
+use cairn_types::{ClusterId, DeviceId, DiskGroupId, HostId, format_bytes};
 use cairn_wire::{Api, HostAnswer, HostCommand};
 use futures::future::{Either, join_all, select};
 
-use super::devices::{Seen, stranger};
+use super::{
+    devices::{Seen, stranger},
+    names::{is_called, stable_path},
+};
 use crate::{closed_group::ClosedGroup, node::Node};
 
 /// A sound device answers in milliseconds, one that sleeps in some seconds.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 /// Devices that are looked at together.
 const LOOKS: usize = 8;
-
-/// Links of `/dev/disk/by-id` in the order in which they are preferred: those that the device itself guarantees to be unique, then
-/// those made of model and serial number, then those that somebody has given.
-const PREFERRED: [&str; 11] =
-    ["wwn-", "nvme-eui.", "nvme-uuid.", "ata-", "scsi-", "nvme-", "mmc-", "usb-", "virtio-", "dm-uuid-", "md-uuid-"];
-
-/// What a device is called at every start, where the system has such a name for it.
-pub(super) fn stable_path(device: &BlockDevice) -> Option<&String> {
-    let rank = |path: &&String| {
-        let link = path.rsplit('/').next().unwrap_or_default();
-        PREFERRED
-            .iter()
-            .position(|kind| link.starts_with(kind))
-            .map(|rank| (rank, path.len(), path.as_str().to_owned()))
-    };
-    let ranked = device.ids.iter().filter_map(|path| Some((rank(&path)?, path)));
-    ranked.min().map(|(_, path)| path)
-}
-
-/// Whether a device is called so.
-pub(super) fn is_called(device: &BlockDevice, path: &str) -> bool {
-    device.path == path || device.ids.iter().any(|link| link == path)
-}
 
 /// A device that a disk group of this server has, by what is remembered of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,9 +167,8 @@ impl<E: Env> Node<E> {
     /// The block devices of a host.
     pub(crate) async fn host_devices(&self, host: String) -> ApiResult<Vec<HostDevice>> {
         let server = self.find_host(&host)?;
-        if server != self.me() && !self.level().has(Feature::Moves) {
-            let text = format!("host {host} may run a release that does not tell its devices");
-            return Err(ApiError::refused(text).remedy("Finish the upgrade, or ask that host itself (--api)"));
+        if server != self.me() {
+            self.knows_devices()?;
         }
         match self.on_host(server, HostCommand::Devices).await? {
             HostAnswer::Devices(Api(devices)) => Ok(devices),
@@ -231,7 +210,8 @@ impl<E: Env> Node<E> {
         own.extend(self.inner.closed_groups.borrow().values().filter_map(ClosedGroup::known).cloned());
         // This host's own list is newer than its copy of the directory.
         for paths in own {
-            for (n, (path, device)) in paths.all().zip(&paths.devices).enumerate() {
+            let known = paths.all().zip(&paths.devices).enumerate();
+            for (n, (path, device)) in known.filter(|(_, (_, device))| **device != NO_DEVICE) {
                 let entered = claims.iter().position(|c| c.disk_group == paths.disk_group && c.device == *device);
                 let bytes = entered.map_or(0, |at| claims.swap_remove(at).bytes);
                 let (disk_group, role) = (paths.disk_group, role(n));
@@ -379,21 +359,5 @@ mod tests {
         let other = looked("/dev/sdb", Some(Ok(Occupant::Blank)));
         let (devices, left) = judged(&[other], vec![claim(5, "/dev/sdb")]);
         assert_eq!((devices[0].state, left.len()), (HostDeviceState::Free, 1));
-    }
-
-    /// Goal: one name of several, the same at each start. Method: links of one device in several orders; one without.
-    #[test]
-    fn the_preferred_link_is_chosen() {
-        let chosen = |ids: &[&str]| {
-            let ids = ids.iter().map(|link| format!("/dev/disk/by-id/{link}")).collect();
-            stable_path(&BlockDevice { ids, ..BlockDevice::default() })
-                .map(|path| path["/dev/disk/by-id/".len()..].to_owned())
-        };
-        assert_eq!(chosen(&["ata-X_1", "scsi-SATA_X_1", "wwn-0x5"]).as_deref(), Some("wwn-0x5"));
-        assert_eq!(chosen(&["nvme-FAST_S1", "nvme-FAST_S1_1", "nvme-eui.01"]).as_deref(), Some("nvme-eui.01"));
-        assert_eq!(chosen(&["nvme-FAST_S1_1", "nvme-FAST_S1"]).as_deref(), Some("nvme-FAST_S1"));
-        assert_eq!(chosen(&["virtio-disk-7"]).as_deref(), Some("virtio-disk-7"));
-        assert_eq!(chosen(&["lvm-pv-uuid-x"]), None);
-        assert_eq!(chosen(&[]), None);
     }
 }

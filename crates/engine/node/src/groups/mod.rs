@@ -5,15 +5,18 @@
 //!             nothing of somebody else is written to or removed
 //! Not here    what is on a device (`store`), what somebody else has put there (the process around)
 
+mod change;
 mod closed;
 mod create;
 mod devices;
 mod inventory;
+mod names;
 mod remove;
 
 use cairn_api::{ApiError, ApiResult};
 use cairn_directory::{DeviceEntry, DeviceRole, DiskGroupEntry};
 use cairn_env::Env;
+use cairn_format::NO_DEVICE;
 use cairn_object::LocalStore;
 use cairn_store::DiskGroup;
 use cairn_types::{DeviceId, DiskGroupId};
@@ -48,7 +51,8 @@ impl<E: Env> Node<E> {
                 let text = format!("disk group {disk_group} takes no more writes: {why} (cache device {path})");
                 self.inner.outside.warn(text);
             }
-            for (n, device) in stats.capacity.into_iter().enumerate().filter(|(_, device)| device.failed) {
+            let is_dead = |device: &cairn_store::DeviceStats| device.failed && device.device != NO_DEVICE;
+            for (n, device) in stats.capacity.into_iter().enumerate().filter(|(_, device)| is_dead(device)) {
                 if is_new(n + 1) {
                     let why = device.failure.map_or_else(|| "it is missing".to_owned(), |error| error.to_string());
                     let text =
@@ -103,8 +107,9 @@ impl<E: Env> Node<E> {
     /// Enters a disk group in the directory, or what is new about it.
     async fn enter_group(&self, paths: &GroupPaths, group: &DiskGroup<E>) -> ApiResult<()> {
         let stats = group.stats();
-        let sizes = std::iter::once(&stats.cache).chain(&stats.capacity).map(|device| device.bytes);
-        let all = paths.all().zip(&paths.devices).zip(sizes).enumerate();
+        let known: Vec<_> = std::iter::once(&stats.cache).chain(&stats.capacity).collect();
+        let bytes_of = |id: &DeviceId| known.iter().find(|known| known.device == *id).map_or(0, |known| known.bytes);
+        let all = paths.all().zip(&paths.devices).map(|(path, id)| ((path, id), bytes_of(id))).enumerate();
         let device = |(n, ((path, device), bytes)): (usize, ((&String, &DeviceId), u64))| DeviceEntry {
             device: *device,
             role: if n == 0 { DeviceRole::Cache } else { DeviceRole::Capacity },

@@ -50,6 +50,11 @@ impl<E: Env> Node<E> {
     /// One that does not open: it is forgotten, and superblocks of it that can be reached are wiped.
     async fn remove_closed(&self, disk_group: DiskGroupId) -> ApiResult<()> {
         self.refuse_last_copies(disk_group).await?;
+        self.forget_closed(disk_group).await
+    }
+
+    /// The same, whatever it holds.
+    pub(super) async fn forget_closed(&self, disk_group: DiskGroupId) -> ApiResult<()> {
         let inner = &self.inner;
         let gone = inner.registry.remove::<DiskGroupEntry>(&disk_group).await;
         gone.map_err(crate::manage::directory_error)?;

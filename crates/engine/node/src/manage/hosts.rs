@@ -3,8 +3,9 @@
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{DiskGroupEntry, HostEntry};
 use cairn_env::Env;
+use cairn_format::NO_DEVICE;
 use cairn_object::LocalStore;
-use cairn_types::{DiskGroupId, HostId};
+use cairn_types::{DeviceId, DiskGroupId, Feature, HostId};
 use cairn_wire::{Api, DiskGroupSummary, HostAnswer, HostCommand};
 use futures::future::join_all;
 
@@ -114,9 +115,12 @@ impl<E: Env> Node<E> {
             let stats = store.group().stats();
             let paths = self.inner.groups.borrow().get(&store.disk_group()).cloned();
             let Some(paths) = paths else { continue };
-            let device = |n: usize, d: &cairn_store::DeviceStats| v1::Device {
-                id: paths.devices.get(n).copied().unwrap_or_default(),
-                path: if n == 0 { paths.cache.clone() } else { paths.capacity[n - 1].clone() },
+            let path_of = |id: DeviceId| {
+                paths.all().zip(&paths.devices).find(|(_, known)| **known == id).map(|(path, _)| path.clone())
+            };
+            let device = |d: &cairn_store::DeviceStats| v1::Device {
+                id: d.device,
+                path: path_of(d.device).unwrap_or_else(|| d.name.clone()),
                 size_bytes: d.bytes,
                 state: device_state(d),
                 problem: d.failure.as_ref().map(ToString::to_string),
@@ -129,8 +133,8 @@ impl<E: Env> Node<E> {
                 state: if stats.stopped.is_some() { v1::DiskGroupState::Failed } else { v1::DiskGroupState::Mounted },
                 draining: self.is_draining(self.me(), store.disk_group()),
                 reason: stats.stopped.clone().or_else(|| store.log_damage()),
-                cache: Some(device(0, &stats.cache)),
-                devices: stats.capacity.iter().enumerate().map(|(n, d)| device(n + 1, d)).collect(),
+                cache: Some(device(&stats.cache)),
+                devices: stats.capacity.iter().filter(|d| d.device != NO_DEVICE).map(device).collect(),
                 capacity: capacity_of(&[store.summary()]),
                 log: Some(v1::LogFill { size_bytes: stats.log_bytes, used_bytes: stats.log_used_bytes }),
                 components: Some(store.summary().components),
@@ -198,6 +202,49 @@ impl<E: Env> Node<E> {
         };
         let found = self.disk_group_list().await?.into_iter().find(|g| g.id == id);
         found.ok_or_else(|| ApiError::internal(format!("disk group {id} was made and is not there")))
+    }
+
+    /// Adds a capacity device to a disk group in use, or tells what would come of it.
+    pub(crate) async fn disk_group_add_capacity(
+        &self,
+        disk_group: DiskGroupId,
+        request: v1::DiskGroupAddCapacity,
+    ) -> ApiResult<v1::DeviceChange> {
+        let v1::DiskGroupAddCapacity { device, overwrite, dry_run } = request;
+        let order = v1::DeviceOrder { device, instead_of: None, overwrite, dry_run, force: false };
+        self.change_devices(disk_group, order).await
+    }
+
+    /// Puts a device in the place of one, or tells what would come of it.
+    pub(crate) async fn disk_group_replace_device(
+        &self,
+        disk_group: DiskGroupId,
+        request: v1::DiskGroupReplaceDevice,
+    ) -> ApiResult<v1::DeviceChange> {
+        let v1::DiskGroupReplaceDevice { device, with, overwrite, dry_run, force } = request;
+        let order = v1::DeviceOrder { device: with, instead_of: Some(device), overwrite, dry_run, force };
+        self.change_devices(disk_group, order).await
+    }
+
+    async fn change_devices(&self, disk_group: DiskGroupId, order: v1::DeviceOrder) -> ApiResult<v1::DeviceChange> {
+        let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
+        let entry = entry.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
+        if entry.host != self.me() {
+            self.knows_devices()?;
+        }
+        match self.on_host(entry.host, HostCommand::ChangeDevices { disk_group, order: Api(order) }).await? {
+            HostAnswer::DevicesChanged(Api(change)) => Ok(change),
+            _ => Err(ApiError::internal("the host answered something else")),
+        }
+    }
+
+    /// Hosts of earlier releases do not know the questions.
+    pub(crate) fn knows_devices(&self) -> ApiResult<()> {
+        match self.level().has(Feature::Moves) {
+            true => Ok(()),
+            false => Err(ApiError::refused("the host may run a release that does not know the question")
+                .remedy("Finish the upgrade (`cairn cluster upgrade status`), or ask that host itself (--api)")),
+        }
     }
 
     pub(crate) async fn disk_group_remove(&self, disk_group: DiskGroupId) -> ApiResult<()> {

@@ -75,6 +75,9 @@ impl<E: Env> Node<E> {
             HostCommand::CopyRate => HostAnswer::CopyRate(objects.copy_rate()),
             HostCommand::Hears => HostAnswer::Hears(self.peers_up()),
             HostCommand::Usage { only } => HostAnswer::Usage(self.usage_here(only)),
+            HostCommand::ChangeDevices { disk_group, order: Api(order) } => {
+                HostAnswer::DevicesChanged(Api(self.change_devices_here(disk_group, order).await?))
+            }
             HostCommand::Devices => HostAnswer::Devices(Api(self.devices_here().await?)),
             HostCommand::Scrub { only, verb } => {
                 HostAnswer::Scrubs(Api(self.scrub_here(only, verb.map(|Api(verb)| verb))))

@@ -8,6 +8,7 @@ mod ends;
 mod faults;
 mod fill;
 mod full;
+mod grow;
 mod latencies;
 mod map;
 mod old_rows;

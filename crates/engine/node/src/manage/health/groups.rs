@@ -93,7 +93,11 @@ fn look_at_groups(picture: &Picture) -> Looked {
                 Severity::Error,
                 format!("disk group {} of host {} does not work: {why}", group.id, group.host_name),
                 "its copies are away; a disk with all its copies there answers its guest with errors",
-                "make its devices available again, or replace them: after the repair delay its copies are rebuilt elsewhere",
+                format!(
+                    "make its devices available again, or replace the one that is dead: `cairn disk-group replace-device {} --device OLD \
+                     --with NEW`; after the repair delay its copies are rebuilt elsewhere",
+                    group.id
+                ),
             )),
         }
     };
@@ -143,7 +147,11 @@ fn found(group: &v1::DiskGroup, device: &v1::Device) -> Option<v1::Finding> {
             Severity::Error,
             format!("{at} failed or is missing{why}"),
             "its components are lost and rebuilt elsewhere where there is room",
-            "replace the device; `cairn resync list` shows how far the rebuilds are",
+            format!(
+                "replace it: `cairn disk-group replace-device {} --device {} --with NEW` (--dry-run tells what that means); `cairn \
+                 resync list` shows how far the rebuilds are",
+                group.id, device.path
+            ),
         )),
     }
 }
