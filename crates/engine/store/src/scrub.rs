@@ -342,7 +342,7 @@ impl<E: Env> Inner<E> {
         self.state.borrow_mut().counters.scrub_read_bytes += len;
         let page = |data: &Bytes, at: u64| data.slice(at as usize..(at + PAGE) as usize);
         let pages = || (0..len).step_by(PAGE as usize);
-        match self.disk(device).read(offset, len as u32).await {
+        match self.read_device(device, offset, len as u32).await {
             Ok(data) => return Some(pages().map(|at| Some(page(&data, at))).collect()),
             Err(error) if error.kind == DiskErrorKind::Gone => {
                 if device != LOG {
@@ -354,7 +354,7 @@ impl<E: Env> Inner<E> {
         }
         let mut read = Vec::new();
         for at in pages() {
-            read.push(self.disk(device).read(offset + at, PAGE as u32).await.ok());
+            read.push(self.read_device(device, offset + at, PAGE as u32).await.ok());
         }
         Some(read)
     }
