@@ -17,7 +17,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use cairn_env::{Disk, DiskErrorKind, Env};
+use cairn_env::{DiskErrorKind, Env};
 use cairn_format::{SHARD_BLOCKS, crc32c, rows::BadRange};
 use cairn_types::{BlockRange, Canary, ComponentId, ObjectId, REGION_BLOCKS};
 

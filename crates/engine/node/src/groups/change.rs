@@ -219,7 +219,7 @@ impl<E: Env> Node<E> {
         let bytes = lost.iter().map(|c| c.allocated_blocks * u64::from(BLOCK_BYTES)).sum();
         let ids: BTreeSet<ComponentId> = lost.iter().map(|c| c.id).collect();
         let objects = lost.iter().map(|c| c.object).collect();
-        self.loss(store.disk_group(), bytes, Some(objects), |component| ids.contains(&component)).await
+        self.given_up(store.disk_group(), bytes, Some(objects), |component| ids.contains(&component)).await
     }
 
     fn change_paths(&self, id: DiskGroupId, change: impl FnOnce(&mut GroupPaths)) -> ApiResult<()> {
@@ -242,7 +242,7 @@ impl<E: Env> Node<E> {
         let held = |store: &GroupStore<E>| store.group().components().iter().map(|c| c.allocated_blocks).sum::<u64>();
         let held_bytes = store.as_ref().map_or(0, held) * u64::from(BLOCK_BYTES);
         let objects = store.as_ref().map(|store| store.group().components().iter().map(|c| c.object).collect());
-        let loss = self.loss(id, held_bytes, objects, |_| true).await;
+        let loss = self.given_up(id, held_bytes, objects, |_| true).await;
         let mut change = self.told(id, &path, bytes, Some(&old), &loss);
         change.made_anew = true;
         let (request, dead) = self.anew(&paths, &old, &path).await?;
@@ -320,7 +320,7 @@ impl<E: Env> Node<E> {
 
     /// Components that go with a disk group, or with a part of it, and what that is for their disks. `objects`: those that have any there,
     /// where that is known.
-    async fn loss(
+    async fn given_up(
         &self,
         disk_group: DiskGroupId,
         bytes: u64,
