@@ -8,6 +8,7 @@ use cairn_api::{ApiError, ApiResult, Request as _, v1::*};
 use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, MaintenanceMode, ObjectId, Policy as Stored};
 
 use super::{
+    changes::{moved, policy_change, what_if},
     devices::{changed, host_devices},
     latencies::host_latencies,
 };
@@ -72,15 +73,6 @@ impl MemoryCluster {
         wounded.components[1].state = ComponentState::Absent { for_s: Some(60), repair_in_s: Some(3540) };
         state.disks.insert("wounded".into(), wounded);
         Self(RefCell::new(state))
-    }
-}
-
-fn changed(component: &Component) -> ChangedComponent {
-    ChangedComponent {
-        role: component.role,
-        host_name: component.host_name.clone(),
-        disk_group: component.disk_group,
-        bytes: Some(if component.role == ComponentRole::Witness { 0 } else { 3 << 30 }),
     }
 }
 
@@ -604,77 +596,23 @@ impl MemoryCluster {
             (Some(host), _) => state.host(host)?.name.clone(),
             (None, id) => state.groups.iter().find(|g| Some(g.id) == id).map_or(String::new(), |g| g.host_name.clone()),
         };
-        let there = |disk: &&Disk| disk.components.iter().any(|c| c.host_name == name);
-        let disks: Vec<String> = state.disks.values().filter(there).map(|disk| disk.summary.name.clone()).collect();
-        Ok(WhatIf {
-            lost_is: lost.host.map_or_else(|| format!("a device of host {name}"), |_| format!("host {name}")),
-            disks: disks.len() as u32,
-            components: disks.len() as u32,
-            rebuilt_components: 0,
-            rebuilt_bytes: Some(0),
-            free_bytes: 2 * GROUP_BYTES,
-            rebuild_s: None,
-            begins_after_s: Some(state.settings.repair_delay_s),
-            // Of its four hosts three answer.
-            not_rebuilt: disks
-                .iter()
-                .map(|disk| format!("disk {disk}: 3 fault domains are needed, 2 are up"))
-                .collect(),
-            reduced: disks,
-            inaccessible: Vec::new(),
-            lost: Vec::new(),
-            unknown: Vec::new(),
-        })
+        Ok(what_if(&name, lost.host.is_some(), state.disks.values(), state.settings.repair_delay_s))
     }
     async fn disk_policy_set(&self, disk: String, request: DiskPolicySet) -> ApiResult<DiskChange> {
         let rules = self.policy_show(request.policy.clone()).await?.rules;
         let mut state = self.0.borrow_mut();
         let disk = state.disk_named(&disk)?;
-        let words = |name: &str, rules: &PolicyRules| format!("{name} ({})", rules.describe());
-        let fewer = rules.ftt < disk.rules.ftt;
-        let removed = disk.components.iter().skip(usize::from(rules.ftt) + 1).map(changed).collect();
-        let change = DiskChange {
-            disk: disk.summary.name.clone(),
-            begun: !request.dry_run,
-            policy_before: words(&disk.summary.policy, &disk.rules),
-            policy_after: words(&request.policy, &rules),
-            added: Vec::new(),
-            removed: if fewer { removed } else { Vec::new() },
-            bytes_to_copy: Some(0),
-            // Of its four hosts three answer.
-            obstacle: (rules.ftt > 1).then(|| "mirror with FTT=2 needs 5 fault domains, 3 are up".to_owned()),
-        };
-        if request.dry_run {
-            return Ok(change);
+        let change = policy_change(disk, &request, &rules)?;
+        if change.begun {
+            (disk.summary.policy, disk.rules) = (request.policy, rules);
         }
-        if let Some(why) = change.obstacle.as_ref().filter(|_| !request.force) {
-            return Err(ApiError::refused(format!("policy {:?} cannot be met now: {why}", request.policy))
-                .remedy("Add what is missing, choose another policy, or use --force"));
-        }
-        (disk.summary.policy, disk.rules) = (request.policy, rules);
         Ok(change)
     }
     async fn disk_move(&self, disk: String, request: DiskMove) -> ApiResult<DiskChange> {
         let mut state = self.0.borrow_mut();
         let from = state.host(&request.from)?.name.clone();
         let to = state.host(request.to.as_deref().unwrap_or("host-3"))?.name.clone();
-        let disk = state.disk_named(&disk)?;
-        let there: Vec<_> = disk.components.iter().filter(|c| c.host_name == from).map(changed).collect();
-        if there.is_empty() {
-            return Err(ApiError::refused(format!("disk {} has nothing on host {from}", disk.summary.name))
-                .remedy(format!("See `cairn disk show {}`", disk.summary.name)));
-        }
-        let policy = format!("{} ({})", disk.summary.policy, disk.rules.describe());
-        Ok(DiskChange {
-            disk: disk.summary.name.clone(),
-            begun: !request.dry_run,
-            policy_before: policy.clone(),
-            policy_after: policy,
-            added: there.iter().map(|c| ChangedComponent { host_name: to.clone(), ..c.clone() }).collect(),
-            bytes_to_copy: there.iter().map(|c| c.bytes).sum(),
-            removed: there,
-            obstacle: None,
-        })
+        moved(state.disk_named(&disk)?, &from, &to, request.dry_run)
     }
     async fn disk_attach(&self, disk: String, request: DiskAttach) -> ApiResult<Disk> {
         let mut state = self.0.borrow_mut();

@@ -1,5 +1,6 @@
 //! A real API server in front of the cluster in memory: server thread, bridge, shard thread, as in the daemon.
 
+mod changes;
 mod devices;
 mod latencies;
 pub mod memory;

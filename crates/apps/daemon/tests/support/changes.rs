@@ -1,0 +1,84 @@
+//! What changes of disks in use come to in the cluster in memory, and what a loss would.
+
+use cairn_api::{ApiError, ApiResult, v1::*};
+
+/// Of its four hosts three answer.
+const TOO_FEW: &str = "mirror with FTT=2 needs 5 fault domains, 3 are up";
+
+fn component(component: &Component) -> ChangedComponent {
+    ChangedComponent {
+        role: component.role,
+        host_name: component.host_name.clone(),
+        disk_group: component.disk_group,
+        bytes: Some(if component.role == ComponentRole::Witness { 0 } else { 3 << 30 }),
+    }
+}
+
+/// Another policy for a disk.
+///
+/// # Errors
+/// More copies than hosts answer for, unless forced.
+pub fn policy_change(disk: &Disk, request: &DiskPolicySet, rules: &PolicyRules) -> ApiResult<DiskChange> {
+    let words = |name: &str, rules: &PolicyRules| format!("{name} ({})", rules.describe());
+    let fewer = rules.ftt < disk.rules.ftt;
+    let removed = disk.components.iter().skip(usize::from(rules.ftt) + 1).map(component).collect();
+    let change = DiskChange {
+        disk: disk.summary.name.clone(),
+        begun: !request.dry_run,
+        policy_before: words(&disk.summary.policy, &disk.rules),
+        policy_after: words(&request.policy, rules),
+        added: Vec::new(),
+        removed: if fewer { removed } else { Vec::new() },
+        bytes_to_copy: Some(0),
+        obstacle: (rules.ftt > 1).then(|| TOO_FEW.to_owned()),
+    };
+    match change.obstacle.as_ref().filter(|_| !request.dry_run && !request.force) {
+        None => Ok(change),
+        Some(why) => Err(ApiError::refused(format!("policy {:?} cannot be met now: {why}", request.policy))
+            .remedy("Add what is missing, choose another policy, or use --force")),
+    }
+}
+
+/// What a disk has on a host goes to another one.
+///
+/// # Errors
+/// It has nothing there.
+pub fn moved(disk: &Disk, from: &str, to: &str, dry_run: bool) -> ApiResult<DiskChange> {
+    let there: Vec<_> = disk.components.iter().filter(|c| c.host_name == from).map(component).collect();
+    if there.is_empty() {
+        return Err(ApiError::refused(format!("disk {} has nothing on host {from}", disk.summary.name))
+            .remedy(format!("See `cairn disk show {}`", disk.summary.name)));
+    }
+    let policy = format!("{} ({})", disk.summary.policy, disk.rules.describe());
+    Ok(DiskChange {
+        disk: disk.summary.name.clone(),
+        begun: !dry_run,
+        policy_before: policy.clone(),
+        policy_after: policy,
+        added: there.iter().map(|c| ChangedComponent { host_name: to.to_owned(), ..c.clone() }).collect(),
+        bytes_to_copy: there.iter().map(|c| c.bytes).sum(),
+        removed: there,
+        obstacle: None,
+    })
+}
+
+/// What the loss of a host, or of a device of it, comes to.
+pub fn what_if<'a>(host: &str, whole_host: bool, disks: impl Iterator<Item = &'a Disk>, repair_delay_s: u64) -> WhatIf {
+    let there = |disk: &&Disk| disk.components.iter().any(|c| c.host_name == host);
+    let disks: Vec<String> = disks.filter(there).map(|disk| disk.summary.name.clone()).collect();
+    WhatIf {
+        lost_is: if whole_host { format!("host {host}") } else { format!("a device of host {host}") },
+        disks: disks.len() as u32,
+        components: disks.len() as u32,
+        rebuilt_components: 0,
+        rebuilt_bytes: Some(0),
+        free_bytes: 200 << 30,
+        rebuild_s: None,
+        begins_after_s: whole_host.then_some(repair_delay_s),
+        not_rebuilt: disks.iter().map(|disk| format!("disk {disk}: 3 fault domains are needed, 2 are up")).collect(),
+        reduced: disks,
+        inaccessible: Vec::new(),
+        lost: Vec::new(),
+        unknown: Vec::new(),
+    }
+}
