@@ -328,23 +328,16 @@ impl<E: Env> Node<E> {
         goes: impl Fn(ComponentId) -> bool,
     ) -> Loss {
         let mut loss = Loss { bytes, ..Loss::default() };
-        let owned = self.owned_everywhere().await;
         let concerns = |object: &ObjectId| objects.as_ref().is_none_or(|objects| objects.contains(object));
-        for (object, entry) in self.catalogue().into_iter().filter(|(object, _)| concerns(object)) {
+        let owned = self.owned_everywhere().await;
+        self.each_record(&owned, concerns, |object, entry, config| {
             let name = entry.name.as_str().to_owned();
-            let config = match owned.get(&object) {
-                Some(status) => Some(status.config.clone()),
-                None => self.inner.objects.look_up(object, &entry.hint_hosts).await.map(|(known, _)| known.config),
-            };
-            let Some(config) = config else {
-                loss.unknown.push(name);
-                continue;
-            };
+            let Some(config) = config else { return loss.unknown.push(name) };
             let members = &config.members;
             let is_lost = |m: &Member| m.disk_group == disk_group && goes(m.component);
             let lost: Vec<_> = members.iter().filter(|m| is_lost(m)).collect();
-            if lost.is_empty() || config.deleted {
-                continue;
+            if lost.is_empty() {
+                return;
             }
             let has_other =
                 |of: &Member| members.iter().any(|m| m.set() == of.set() && !is_lost(m) && m.state.in_sync());
@@ -353,7 +346,8 @@ impl<E: Env> Node<E> {
                 false => loss.last_copies.push(name),
             }
             loss.components.extend(lost.iter().map(|m| (object, entry.hint_hosts.clone(), m.component)));
-        }
+        })
+        .await;
         loss
     }
 

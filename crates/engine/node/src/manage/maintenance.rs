@@ -19,9 +19,6 @@ use crate::{
     node::Node,
 };
 
-/// Disks that are looked at before the thread's other tasks have a turn: each is a search through the cluster.
-const DISKS_TOGETHER: usize = 8;
-
 /// What a preview is of.
 struct About {
     server: HostId,
@@ -159,16 +156,7 @@ impl<E: Env> Node<E> {
         let leaving = disk_group.map_or_else(|| Leaving::Hosts(shards.clone()), Leaving::DiskGroup);
         let mut preview = MaintenancePreview::new(picture, leaving);
         let owned = self.owned_everywhere().await;
-        for (n, (object, entry)) in self.catalogue().into_iter().enumerate() {
-            if n % DISKS_TOGETHER == DISKS_TOGETHER - 1 {
-                self.inner.env.give_way().await;
-            }
-            let config = match owned.get(&object) {
-                Some(status) => Some(status.config.clone()),
-                None => self.inner.objects.look_up(object, &entry.hint_hosts).await.map(|(known, _)| known.config),
-            };
-            config.into_iter().filter(|config| !config.deleted).for_each(|config| preview.add(&config));
-        }
+        self.each_record(&owned, |_| true, |_, _, config| config.iter().for_each(|config| preview.add(config))).await;
         let components_left = preview.components.len() as u32;
         let (bytes_left, eta_s) = self.left_to_move(&shards, &preview.components, &owned).await;
         v1::Maintenance {

@@ -10,8 +10,8 @@ use std::{collections::BTreeSet, time::Duration};
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{DirectoryError, Gone, HostEntry, Revision};
 use cairn_env::Env;
-use cairn_placement::ClusterPicture;
-use cairn_types::{Feature, HostId, MaintenanceMode, Member, ObjectConfig, ObjectId, Seat};
+use cairn_placement::{LossPreview, Lost};
+use cairn_types::{Feature, HostId, MaintenanceMode, Member, ObjectConfig, ObjectId};
 use cairn_wire::{HostAnswer, HostCommand, ObjectStatus, Request};
 use futures::future::join_all;
 
@@ -20,8 +20,6 @@ use crate::{
     node::Node,
 };
 
-/// Disks that are looked at before the thread's other tasks have a turn: each is a search through the cluster.
-const DISKS_TOGETHER: usize = 8;
 /// Disks that are handed over at a time: each is a seizure.
 const HANDED_TOGETHER: usize = 16;
 /// How long an answer waits until the host that gives it knows what it did.
@@ -210,22 +208,19 @@ impl<E: Env> Node<E> {
 
     /// Disks with a component at one of these hosts, and those that nobody answers for.
     async fn held_at(&self, shards: &[HostId]) -> Vec<Held> {
-        let owned = self.owned_everywhere().await;
         let mut held = Vec::new();
-        for (n, (object, entry)) in self.catalogue().into_iter().enumerate() {
-            if n % DISKS_TOGETHER == DISKS_TOGETHER - 1 {
-                self.inner.env.give_way().await;
-            }
-            let config = match owned.get(&object) {
-                Some(status) => Some(status.config.clone()),
-                None => self.inner.objects.look_up(object, &entry.hint_hosts).await.map(|(known, _)| known.config),
-            };
-            let there =
-                |config: &ObjectConfig| !config.deleted && config.members.iter().any(|m| shards.contains(&m.host));
-            if config.as_ref().is_none_or(there) {
-                held.push(Held { name: entry.name.as_str().to_owned(), config });
-            }
-        }
+        let there = |config: &ObjectConfig| config.members.iter().any(|m| shards.contains(&m.host));
+        let owned = self.owned_everywhere().await;
+        self.each_record(
+            &owned,
+            |_| true,
+            |_, entry, config| {
+                if config.as_ref().is_none_or(there) {
+                    held.push(Held { name: entry.name.as_str().to_owned(), config });
+                }
+            },
+        )
+        .await;
         held
     }
 
@@ -274,49 +269,17 @@ impl<E: Env> Node<E> {
         let silent = others.filter(|other| other.shards.iter().any(|shard| !self.inner.rpc.is_up(*shard)));
         loss.silent = silent.map(|other| self.host_name(other.id)).collect();
         loss.cut_off = (loss.silent.len() + 1) * 2 >= self.servers().len();
-        let mut picture = self.picture();
-        picture.hosts.retain(|host| !shards.contains(&host.host));
+        let mut preview = LossPreview::new(self.picture(), Lost::Hosts(shards.clone()));
         for held in self.held_at(&shards).await {
-            let Some(config) = held.config else {
-                loss.unknown.push(held.name);
-                continue;
-            };
-            loss.disks += 1;
-            loss.components += config.members.iter().filter(|m| shards.contains(&m.host)).count() as u32;
-            match self.after(&config, &shards) {
-                After::Served => {
-                    if let Some(why) = self.not_rebuilt(&picture, &config, &shards) {
-                        loss.not_rebuilt.push(format!("disk {}: {why}", held.name));
-                    }
-                    loss.reduced.push(held.name);
-                }
-                After::Waits => loss.inaccessible.push(held.name),
-                After::Lost => loss.lost.push(held.name),
+            match held.config {
+                Some(config) => preview.add(&config),
+                None => loss.unknown.push(held.name),
             }
         }
+        (loss.disks, loss.components) = (preview.disks, preview.components);
+        (loss.reduced, loss.not_rebuilt) = (preview.reduced, preview.not_rebuilt);
+        (loss.inaccessible, loss.lost) = (preview.inaccessible, preview.lost);
         Ok(loss)
-    }
-
-    /// What becomes of a disk without these hosts.
-    fn after(&self, config: &ObjectConfig, without: &[HostId]) -> After {
-        let left = |up: bool| -> BTreeSet<Seat> {
-            let stays = |m: &&Member| !without.contains(&m.host) && (!up || self.why_away(m.seat()).is_none());
-            config.members.iter().filter(stays).map(Member::seat).collect()
-        };
-        let usable = |m: &Member| m.state.in_sync();
-        let served = |up| cairn_votes::accessible(config, &left(up), usable).is_ok();
-        match (served(true), served(false)) {
-            (true, _) => After::Served,
-            (false, true) => After::Waits,
-            (false, false) => After::Lost,
-        }
-    }
-
-    /// Why what a disk has at these hosts has no place elsewhere now.
-    fn not_rebuilt(&self, picture: &ClusterPicture, config: &ObjectConfig, without: &[HostId]) -> Option<String> {
-        let mut there = config.members.iter().filter(|m| without.contains(&m.host));
-        let tried = |m: &Member| cairn_placement::replace(picture, config, m.component, &mut || self.draw_component());
-        there.find_map(|m| tried(m).err()).map(|refusal| refusal.text)
     }
 
     /// The hosts that hear one of these. Hosts of earlier releases are not asked.
@@ -350,16 +313,6 @@ fn remedy(removal: &v1::HostRemoval) -> String {
         (true, true, false) => "Have these guests use another host, then give the command again".to_owned(),
         (true, true, true) => "Give the command again when that is over, or with --wait".to_owned(),
     }
-}
-
-/// A disk after a host of it is no more.
-enum After {
-    /// It goes on with less redundancy, and is rebuilt.
-    Served,
-    /// It goes on when hosts return that are away now.
-    Waits,
-    /// Votes or a last copy are lost with the host.
-    Lost,
 }
 
 fn refuse_loss(loss: &v1::HostLoss, force: bool) -> ApiResult<()> {

@@ -15,6 +15,7 @@ mod latency;
 mod maintenance;
 mod membership;
 mod policies;
+mod records;
 mod remote;
 mod reserve;
 mod scrub;

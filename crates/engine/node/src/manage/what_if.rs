@@ -14,9 +14,6 @@ use futures::future::join_all;
 
 use crate::node::Node;
 
-/// Disks that are looked at before the thread's other tasks have a turn: each is a search through the cluster.
-const DISKS_TOGETHER: usize = 8;
-
 /// What is lost, for whom it is told.
 struct Loss {
     lost: Lost,
@@ -32,22 +29,17 @@ impl<E: Env> Node<E> {
         request.validate()?;
         let loss = self.loss_of(&request).await?;
         let mut preview = LossPreview::new(self.picture(), loss.lost);
-        let owned = self.owned_everywhere().await;
         let mut unknown = Vec::new();
-        for (n, (object, entry)) in self.catalogue().into_iter().enumerate() {
-            if n % DISKS_TOGETHER == DISKS_TOGETHER - 1 {
-                self.inner.env.give_way().await;
-            }
-            let config = match owned.get(&object) {
-                Some(status) => Some(status.config.clone()),
-                None => self.inner.objects.look_up(object, &entry.hint_hosts).await.map(|(known, _)| known.config),
-            };
-            match config {
-                Some(config) if !config.deleted => preview.add(&config),
-                Some(_) => {}
+        let owned = self.owned_everywhere().await;
+        self.each_record(
+            &owned,
+            |_| true,
+            |_, entry, config| match config {
+                Some(config) => preview.add(&config),
                 None => unknown.push(entry.name.as_str().to_owned()),
-            }
-        }
+            },
+        )
+        .await;
         let (held, all_said) = self.usage_of(&loss.held_by, None).await;
         let bytes: u64 = preview.rebuilt.iter().filter_map(|id| held.get(id)).sum();
         let rate = self.copy_rate().await;
