@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cairn_e2e::{
-    Cluster, Outcome, Shape,
+    Cluster, Outcome, Shape, page,
     scene::{DISK, Scene, fill, play, roles},
     wait::{check, wait_until},
 };
@@ -138,9 +138,7 @@ fn carry_out(cluster: &mut Cluster, section: &str, (called, n): (&str, u8)) -> O
     let section_begins = format!("## {section}\n");
     let text = PAGE.split(&section_begins).nth(1).ok_or_else(|| format!("the page has no section {section:?}"))?;
     let text = text.split("\n## ").next().unwrap_or_default();
-    let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let lines = blocks.flat_map(str::lines).map(|line| line.split('#').next().unwrap_or_default().trim());
-    let commands: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let commands = page::commands(text);
     check(!commands.is_empty(), || format!("section {section:?} has no commands"))?;
     let name = cluster.host(n).name();
     for command in commands {

@@ -5,6 +5,7 @@
 
 mod caches;
 mod clones;
+mod devices;
 mod forgets;
 mod growth;
 mod idle;
@@ -157,6 +158,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         resyncs::all(),
         idle::all(),
         moves::all(),
+        devices::all(),
         policies::all(),
         scrubs::all(),
         membership::all(),

@@ -152,11 +152,15 @@ impl<E: Env> Node<E> {
             if is_seen || is_used || self.is_open_here(&device) {
                 continue;
             }
-            let is_own = !passed.contains(&device)
-                && matches!(self.peek_at(&path).await, Ok((_, Occupant::Superblock(known))) if known.disk_group == id);
-            match is_own {
-                true => found.push(self.look_at(&path).await),
-                false => pass.push(device),
+            if passed.contains(&device) {
+                pass.push(device);
+                continue;
+            }
+            match self.peek_at(&path).await {
+                Ok((_, Occupant::Superblock(known))) if known.disk_group == id => found.push(self.look_at(&path).await),
+                Ok(_) => pass.push(device),
+                // It may answer the next time.
+                Err(_) => {}
             }
         }
         self.inner.passed_over.borrow_mut().insert(id, pass);
