@@ -106,6 +106,21 @@ pub async fn one(cluster: &Cluster, event: Event) {
             }
         }
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
+        What::Maintenance { .. } | What::Drain { .. } | What::Policy { .. } | What::Move { .. } => {
+            moved(cluster, what, lasts).await;
+        }
+        What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
+        What::Forget { host, loss } => membership::forget(cluster, *host, *loss, ms(event.for_ms)).await,
+        What::CreateAndDelete { number, size_bytes, maker, deleter } => {
+            create_and_delete(cluster, &format!("extra-{number}"), *size_bytes, (*maker, *deleter), lasts).await;
+        }
+        device => spoil(cluster, device, lasts).await,
+    }
+}
+
+/// What administrators have moved, or want more or fewer copies of.
+async fn moved(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) {
+    match what {
         What::Maintenance { host, mode } => {
             let enter = v1::HostMaintenance { enter: true, mode: Some(*mode), force: true, dry_run: false };
             let ask = async |request| cluster.maintenance(*host, request).await.map(drop);
@@ -126,12 +141,7 @@ pub async fn one(cluster: &Cluster, event: Event) {
                 cluster.log.add(format!("disk {disk} is not moved away from h{from}: {error}"));
             }
         }
-        What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
-        What::Forget { host, loss } => membership::forget(cluster, *host, *loss, ms(event.for_ms)).await,
-        What::CreateAndDelete { number, size_bytes, maker, deleter } => {
-            create_and_delete(cluster, &format!("extra-{number}"), *size_bytes, (*maker, *deleter), lasts).await;
-        }
-        device => spoil(cluster, device, lasts).await,
+        other => panic!("{other:?} moves nothing"),
     }
 }
 

@@ -11,6 +11,7 @@ mod closed_group;
 mod exports;
 mod follow;
 mod gone;
+mod gone_hosts;
 mod groups;
 mod last_word;
 mod leaving;

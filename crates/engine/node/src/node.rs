@@ -18,7 +18,7 @@ use cairn_wire::{HostSummary, Message, Request, decode};
 use crate::{
     adapter::GroupStore,
     closed_group::ClosedGroup,
-    gone::{GoneHosts, gone_at_start},
+    gone_hosts::{GoneHosts, gone_at_start},
     last_word::LastWord,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},

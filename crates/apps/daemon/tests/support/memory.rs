@@ -10,6 +10,7 @@ use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Mainten
 use super::{
     changes::{moved, policy_change, what_if},
     devices::{changed, host_devices},
+    health::{health, health_with},
     latencies::host_latencies,
 };
 
@@ -688,46 +689,10 @@ impl MemoryCluster {
         Ok(())
     }
     async fn health_mute(&self, request: HealthMute) -> ApiResult<Health> {
-        request.validate()?;
-        let health = self.health().await?;
-        if !health.checks.iter().any(|check| check.name == request.check) {
-            return Err(ApiError::not_found(format!("there is no check {:?}", request.check))
-                .remedy("`cairn health` shows all of them by name"));
-        }
-        let muted = (request.for_s > 0).then(|| Muted { reason: request.reason.clone(), until_unix_ms: 0 });
-        let of = |check: Check| match check.name == request.check {
-            true => Check { muted: muted.clone(), ..check },
-            false => check,
-        };
-        Ok(Health::of(health.checks.into_iter().map(of).collect()))
+        health_with(&request)
     }
     async fn health(&self) -> ApiResult<Health> {
-        let check = |name: &str, found: &[(Severity, &str, &str, &str)]| Check {
-            name: name.into(),
-            looks_at: format!("what concerns {name}"),
-            finds: "whatever is wrong there".into(),
-            severity: found.first().map_or(Severity::Ok, |f| f.0),
-            text: found.first().map_or_else(|| "all is well".into(), |f| f.1.into()),
-            findings_total: found.len() as u32,
-            findings: found
-                .iter()
-                .map(|(severity, cause, consequence, remedy)| Finding {
-                    severity: *severity,
-                    cause: (*cause).into(),
-                    consequence: (*consequence).into(),
-                    remedy: (*remedy).into(),
-                })
-                .collect(),
-            muted: None,
-        };
-        let down = (Severity::Error, "host-4 does not answer", "its copies are away", "look at its power and network");
-        let reduced =
-            |cause| (Severity::Warning, cause, "it works; fewer failures can be survived", "bring host-4 back");
-        Ok(Health::of(vec![
-            check("directory", &[]),
-            check("hosts-up", &[down]),
-            check("disks", &[reduced("disk wounded has reduced redundancy"), reduced("disk other has, too")]),
-        ]))
+        Ok(health())
     }
     async fn resync_list(&self) -> ApiResult<Vec<Resync>> {
         let state = self.0.borrow();

@@ -2,6 +2,7 @@
 
 mod changes;
 mod devices;
+mod health;
 mod latencies;
 pub mod memory;
 

@@ -136,12 +136,17 @@ mod tests {
     }
 
     /// Goal: a host whose loss cannot be made good is named, and only such a one. Method: three hosts, the others' free space just enough
-    /// and just too little.
+    /// and just too little; then one host is much larger than the others.
     #[test]
     fn a_host_that_the_others_could_not_hold_is_named() {
         assert!(causes(&REBUILD_ROOM, &picture(&[60, 70, 70], SettingsSeen::default())).is_empty());
         let found = causes(&REBUILD_ROOM, &picture(&[90, 60, 55], SettingsSeen::default()));
-        assert_eq!(found, ["host h1 holds 90 GiB, and the others have 85 GiB free"]);
+        assert_eq!(found.len(), 3, "of equal hosts none can be spared: {found:?}");
+        let mut large = picture(&[60, 60, 60], SettingsSeen::default());
+        let space = &mut large.groups[0].capacity;
+        (space.raw_bytes, space.used_bytes, space.free_bytes) = (400 << 30, 90 << 30, 310 << 30);
+        let found = causes(&REBUILD_ROOM, &large);
+        assert_eq!(found, ["host h1 holds 90 GiB, and the others have 80 GiB free"]);
     }
 
     #[test]
