@@ -94,7 +94,8 @@ impl<E: Env> Node<E> {
         }
         match self.owner_of(disk_group, record.object) {
             None => self.is_ailing(disk_group, own),
-            Some(_) => !self.unnamed(disk_group, own).is_empty(),
+            // An open record at rest is one whose end this seat has not heard of: it may have been left out.
+            Some(_) => own.base.is_some() || !self.unnamed(disk_group, own).is_empty(),
         }
     }
 
