@@ -135,9 +135,10 @@ pub(crate) async fn forget(cluster: &Cluster, host: usize, loss: u64, lasts: Dur
 pub(crate) async fn back(cluster: &Cluster, host: usize) {
     let back = async || {
         // What became of a call whose answer was lost is not known: so it is taken in whether it is gone or not.
-        match cluster.readmit_host(host).await {
-            Err(why) if !why.contains("was removed or forgotten") => return Err(why),
-            _ => {}
+        if let Err(why) = cluster.readmit_host(host).await
+            && !why.contains("was removed or forgotten")
+        {
+            return Err(why);
         }
         for shard in cluster.server_of(host) {
             let Some(node) = cluster.node(shard) else {
