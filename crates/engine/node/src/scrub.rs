@@ -66,7 +66,7 @@ impl<E: Env> Node<E> {
                     (watch.works, watch.counted, watch.since, watch.bytes_per_s) = (true, 0, now, 0)
                 });
                 let node = self.clone();
-                inner.env.spawn(async move { node.work_for(store).await });
+                inner.env.spawn(async move { node.work_for(id).await });
             }
         }
     }
@@ -88,39 +88,38 @@ impl<E: Env> Node<E> {
         }
     }
 
-    fn is_at_work(&self, store: &GroupStore<E>) -> bool {
-        !self.inner.stopping.get()
-            && self.inner.seats.store(store.disk_group()).is_some()
-            && !store.group().is_stopped()
+    /// The disk group while it is to be worked for. Nobody keeps it while waiting: one that is closed gives its devices back at once.
+    fn at_work(&self, id: DiskGroupId) -> Option<GroupStore<E>> {
+        let store = self.inner.seats.store(id).filter(|_| !self.inner.stopping.get());
+        store.filter(|store| !store.group().is_stopped())
     }
 
     /// Works for a disk group until nothing is to be done at once.
-    async fn work_for(&self, store: GroupStore<E>) {
-        let (env, group, id) = (&self.inner.env, store.group(), store.disk_group());
-        while self.is_at_work(&store) {
-            let scrub = group.scrub_state();
+    async fn work_for(&self, id: DiskGroupId) {
+        let env = &self.inner.env;
+        while let Some(store) = self.at_work(id) {
+            let scrub = store.group().scrub_state();
             let runs = goes_on(&scrub);
-            if runs {
-                self.scrub_piece(&store, &scrub).await;
-            }
-            let asks = self.asks_owners(&store, env.now());
-            if asks {
-                self.have_repaired(&store).await;
-            }
-            let now = env.now();
+            let pause = if runs { self.scrub_piece(&store, &scrub).await } else { Duration::ZERO };
+            let (now, asks) = (env.now(), self.asks_owners(&store, env.now()));
             let save = self.inner.scrubs.borrow().get(&id).is_some_and(|watch| now.since(watch.saved) >= SAVE_EVERY);
             if save || !runs {
-                group.scrub_save();
+                store.group().scrub_save();
                 self.watch(id, |watch| watch.saved = now);
             }
-            if !runs && !self.asks_owners(&store, now) {
+            drop(store);
+            if asks {
+                self.have_repaired(id).await;
+            } else if !runs {
                 break;
             }
+            env.sleep(pause).await;
         }
         self.watch(id, |watch| watch.works = false);
     }
 
-    async fn scrub_piece(&self, store: &GroupStore<E>, scrub: &ScrubState) {
+    /// Reads and compares a piece; how long the next one waits.
+    async fn scrub_piece(&self, store: &GroupStore<E>, scrub: &ScrubState) -> Duration {
         let (inner, group) = (&self.inner, store.group());
         let began = inner.env.now();
         let step = {
@@ -128,12 +127,6 @@ impl<E: Env> Node<E> {
             group.scrub_step(PIECE_BYTES).await
         };
         self.tell_found(store, &step.bad);
-        let took = inner.env.now().since(began);
-        if !scrub.at_once {
-            let allocated = scrub.total_blocks * u64::from(BLOCK_BYTES);
-            let rate = scrub_rate_min(allocated, self.scrub_period_days());
-            inner.env.sleep(scrub_pause(step.read_bytes, took, rate)).await;
-        }
         let now = inner.env.now();
         self.watch(store.disk_group(), |watch| {
             watch.count(now, step.read_bytes);
@@ -144,6 +137,12 @@ impl<E: Env> Node<E> {
         if step.pass_ended {
             group.scrub_save();
         }
+        if scrub.at_once {
+            return Duration::ZERO;
+        }
+        let allocated = scrub.total_blocks * u64::from(BLOCK_BYTES);
+        let rate = scrub_rate_min(allocated, self.scrub_period_days());
+        scrub_pause(step.read_bytes, now.since(began), rate)
     }
 
     fn tell_found(&self, store: &GroupStore<E>, bad: &[(ComponentId, BlockRange)]) {
@@ -162,24 +161,22 @@ impl<E: Env> Node<E> {
         waits || scrub.no_copy_blocks > 0 && now >= watch.tries_again
     }
 
-    /// Asks the owners of disks with bad blocks here to repair them, and looks what came of it. Not all at once: a pass goes on meanwhile.
-    async fn have_repaired(&self, store: &GroupStore<E>) {
-        let (id, now) = (store.disk_group(), self.inner.env.now());
+    /// Asks the owners of disks with bad blocks here to repair them, and looks what came of it.
+    async fn have_repaired(&self, id: DiskGroupId) {
+        let now = self.inner.env.now();
         let again = self.inner.scrubs.borrow().get(&id).is_some_and(|watch| now >= watch.tries_again);
         if again {
             self.watch(id, |watch| watch.tries_again = now + TRY_AGAIN);
         }
+        let Some(bad) = self.at_work(id).map(|store| store.group().bad_blocks()) else { return };
         let mut left = false;
-        for bad in store.group().bad_blocks().into_iter().filter(|bad| again || !bad.no_copy) {
+        for bad in bad.into_iter().filter(|bad| again || !bad.no_copy) {
             let Some(owner) = self.may_ask_owner(id, bad.object) else {
                 left = true;
                 continue;
             };
             for range in pieces(bad.range) {
-                if !self.is_at_work(store) {
-                    return;
-                }
-                left |= !self.have_one_repaired(store, owner, BadBlocks { range, ..bad }).await;
+                left |= !self.have_one_repaired(id, owner, BadBlocks { range, ..bad }).await;
             }
         }
         let now = self.inner.env.now();
@@ -193,22 +190,23 @@ impl<E: Env> Node<E> {
     }
 
     /// False: the owner could not be asked.
-    async fn have_one_repaired(&self, store: &GroupStore<E>, owner: HostId, bad: BadBlocks) -> bool {
+    async fn have_one_repaired(&self, id: DiskGroupId, owner: HostId, bad: BadBlocks) -> bool {
         let BadBlocks { component, object, range, .. } = bad;
-        let group = store.group();
         // Somebody may have written it meanwhile.
-        if group.scrub_again(component, range).await == 0 {
-            return true;
+        match self.at_work(id) {
+            None => return false,
+            Some(store) if store.group().scrub_again(component, range).await == 0 => return true,
+            Some(_) => {}
         }
         let repair = OwnerCommand::Repair { component, ranges: vec![range] };
         if self.inner.objects.command(owner, object, repair).await.is_err() {
             return false;
         }
-        let lost = group.scrub_again(component, range).await;
+        let Some(store) = self.at_work(id) else { return false };
+        let lost = store.group().scrub_again(component, range).await;
         if lost > 0 {
-            group.has_no_copy(component, range);
+            store.group().has_no_copy(component, range);
             if !bad.no_copy {
-                let id = group.id();
                 self.inner.outside.warn(format!(
                     "scrub: {lost} blocks of disk {object} in disk group {id} are bad, and no other copy in sync has them"
                 ));

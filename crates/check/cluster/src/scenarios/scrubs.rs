@@ -164,7 +164,8 @@ async fn nobody_owns(stage: Stage) -> Result<(), String> {
     (0..stage.hosts()).for_each(|n| stage.start(n));
     stage.ms(6000).await;
     start_scrub(&stage).await?;
-    stage.ms(stage.below(2000)).await;
+    // That a pass has begun is durable by then.
+    stage.ms(200 + stage.below(2000)).await;
     stage.crash(copies[0]);
     stage.ms(1000).await;
     stage.start(copies[0]);
