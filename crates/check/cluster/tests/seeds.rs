@@ -149,10 +149,16 @@ fn seeds_that_failed_once() {
 
 /// Determinism: no clock, no chance and no order of a map from outside of the seed.
 /// Plans that failed once, shortened, each with what was wrong: what a seed draws changes, a plan that is written down does not.
-const PLANS: &[(&str, &str)] = &[(
-    include_str!("plans/told-before-judged.json"),
-    "a copy of an earlier time was told a record that names it in sync, and was then believed to have all that was decided in it",
-)];
+const PLANS: &[(&str, &str)] = &[
+    (
+        include_str!("plans/told-before-judged.json"),
+        "a copy of an earlier time was told a record that names it in sync, and was then believed to have all that was decided in it",
+    ),
+    (
+        include_str!("plans/left-out-while-open.json"),
+        "a seat that was looked at in the midst of a change, and that the change left out, kept its component for ever",
+    ),
+];
 
 #[test]
 fn plans_that_failed_once() {
