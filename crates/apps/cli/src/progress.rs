@@ -7,6 +7,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::fail::Fail;
+
 /// A request that takes longer than this shows that it is waiting.
 const SILENCE: Duration = Duration::from_millis(500);
 
@@ -28,6 +30,31 @@ pub async fn while_waiting<T>(work: impl Future<Output = T>) -> T {
     let done = work.await;
     spinner.finish_and_clear();
     done
+}
+
+/// Between two looks at what is left.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Looks again and again while it `waits`, and shows meanwhile how much of `bytes_left` is moved. Whoever interrupts it ends the waiting, not
+/// the moves.
+pub async fn while_moving<T>(
+    mut now: T,
+    bytes_left: impl Fn(&T) -> u64,
+    waits: impl Fn(&T) -> bool,
+    look: impl AsyncFn() -> Result<T, Fail>,
+) -> Result<T, Fail> {
+    let bar = bytes_bar("moved", bytes_left(&now));
+    while waits(&now) {
+        tokio::time::sleep(LOOK_EVERY).await;
+        now = look().await?;
+        // Guests write meanwhile: there may be more to move than there was.
+        let left = bytes_left(&now);
+        let total = bar.length().unwrap_or(0).max(left);
+        bar.set_length(total);
+        bar.set_position(total - left);
+    }
+    bar.finish_and_clear();
+    Ok(now)
 }
 
 /// A bar over bytes with a name before it.

@@ -5,7 +5,7 @@
 //! Not here    who may ask for it (`api`), the deeds themselves (`object`, `node`)
 
 use cairn_api::{ApiError, v1};
-use cairn_types::{BlockRange, ComponentId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy};
+use cairn_types::{BlockRange, ComponentId, DeviceId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 /// A command to the owner of an object.
@@ -155,7 +155,7 @@ pub enum HostCommand {
         /// The disk group.
         disk_group: DiskGroupId,
         /// Which of its capacity devices.
-        device: u8,
+        device: DeviceId,
     },
     /// How fast it has copied lately. Not before level 13.
     CopyRate,
@@ -206,8 +206,13 @@ pub enum HostAnswer {
     Hears(Vec<HostId>),
     /// To `Devices`.
     Devices(Api<Vec<v1::HostDevice>>),
-    /// To `OnDevice`: those with data, in no order.
-    OnDevice(Vec<ComponentId>),
+    /// To `OnDevice`.
+    OnDevice {
+        /// Components with data there, in no order.
+        components: Vec<ComponentId>,
+        /// Which of the rooms that the host tells of is the device's; none: it works no more.
+        room: Option<u32>,
+    },
     /// To `CopyRate`: bytes per second, all its resyncs together; none where it has not copied yet.
     CopyRate(Option<u64>),
     /// To `Scrub`.

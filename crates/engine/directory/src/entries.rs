@@ -62,11 +62,11 @@ pub struct ClusterSettings {
     /// The policy of disks that are created without one.
     pub default_policy: Name,
     /// Resync bytes per second of a server, at most; 0 is no limit beyond the closed loop.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub resync_bytes_per_s_max: u64,
     /// Hosts' worth of capacity that new disks leave free, so that what such hosts hold can be rebuilt elsewhere.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub rebuild_reserve_hosts: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rebuild_reserve_hosts: u8,
     /// Percentage points by which a disk group may be fuller than the emptiest before components go from it; none: 30. 0 is never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalance_points: Option<u8>,
@@ -107,8 +107,8 @@ pub const REPAIR_PAUSE_MAX_MS: u64 = 24 * 3_600_000;
 /// Percentage points where none are set: as vSAN has it.
 pub const REBALANCE_POINTS: u8 = 30;
 
-fn is_zero(n: &u64) -> bool {
-    *n == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn scrub_period_days() -> u64 {

@@ -58,7 +58,8 @@ impl<E: Env> Node<E> {
             let scrub = store.group().scrub_state();
             let period = self.scrub_period_days();
             let due = now >= watch.begins_after && scrub_is_due(scrub.begun_unix_ms, inner.env.unix_ms(), period);
-            if due && !scrub.is_running && !scrub.is_paused {
+            // Releases before do not have the row of a scrub, and hosts may go back to them until the upgrade is finished.
+            if due && self.level().has(Feature::Scrub) && !scrub.is_running && !scrub.is_paused {
                 store.group().scrub_begin(false);
             }
             if goes_on(&store.group().scrub_state()) || self.asks_owners(&store, now) {

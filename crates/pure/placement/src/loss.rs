@@ -22,8 +22,8 @@ pub enum Lost {
     Device {
         /// Whose.
         disk_group: DiskGroupId,
-        /// Which, as the group counts its capacity devices.
-        device: usize,
+        /// Which of the group's rooms in the picture is its; none: it has none any more.
+        room: Option<usize>,
         /// What lies there.
         components: BTreeSet<ComponentId>,
     },
@@ -52,10 +52,10 @@ impl Lost {
             Self::DiskGroup(lost) => {
                 picture.hosts.iter_mut().for_each(|host| host.disk_groups.retain(|group| group.disk_group != *lost));
             }
-            Self::Device { disk_group, device, .. } => {
+            Self::Device { disk_group, room, .. } => {
                 let groups = picture.hosts.iter_mut().flat_map(|host| &mut host.disk_groups);
                 for group in groups.filter(|group| group.disk_group == *disk_group) {
-                    let Some(room) = group.devices.get_mut(*device) else { continue };
+                    let Some(room) = room.and_then(|room| group.devices.get_mut(room)) else { continue };
                     group.free_bytes = group.free_bytes.saturating_sub(room.free_bytes);
                     *room = Default::default();
                 }

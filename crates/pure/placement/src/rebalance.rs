@@ -53,8 +53,11 @@ pub fn rebalance(
     mut residents: Vec<Resident>,
     config_of: &dyn Fn(ComponentId) -> Option<ObjectConfig>,
 ) -> Option<(ComponentId, HostId)> {
-    residents.sort_by_key(|resident| (Reverse(resident.bytes), resident.component));
     let targets = targets(picture, from, points);
+    if targets.is_empty() {
+        return None;
+    }
+    residents.sort_by_key(|resident| (Reverse(resident.bytes), resident.component));
     targets.iter().find_map(|target| {
         let least = (target.equal_bytes / PARTS_MIN).max(1);
         let fits = residents.iter().filter(|resident| (least..=target.equal_bytes).contains(&resident.bytes));

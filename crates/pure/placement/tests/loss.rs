@@ -61,7 +61,7 @@ fn a_device_keeps_the_votes() {
     let picture = ClusterPicture { hosts: (1..=4).map(|n| host(n, &[&[GIB, GIB]])).collect() };
     let mut mirror = disk(&picture, 1, 1, 64 * MIB);
     let first = mirror.members[0];
-    let device = |components| Lost::Device { disk_group: first.disk_group, device: 0, components };
+    let device = |components| Lost::Device { disk_group: first.disk_group, room: Some(0), components };
     let told = preview(&picture, device(BTreeSet::from([first.component])), std::slice::from_ref(&mirror));
     assert_eq!((told.reduced.len(), told.rebuilt.clone()), (1, vec![first.component]));
     assert_eq!(preview(&picture, device(BTreeSet::new()), std::slice::from_ref(&mirror)).disks, 0);

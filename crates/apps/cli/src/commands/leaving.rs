@@ -1,15 +1,11 @@
 //! `cairn host remove` and `cairn host forget`: what stands in the way, what would be lost, and the act.
 
-use std::time::Duration;
-
 use cairn_api::v1::{HostForget, HostLoss, HostRemoval, HostRemove};
 use cairn_types::format_bytes;
 
 use super::Context;
 use crate::{confirm::confirm, fail::Fail, output, progress};
 
-/// Between two looks at what is left.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Disks that a table names in one cell.
 const NAMED_MAX: usize = 20;
 
@@ -26,21 +22,13 @@ pub struct How {
 /// Removes a host that is empty.
 pub async fn remove(context: &Context, host: String, how: How) -> Result<(), Fail> {
     let look = async || context.client.host_remove(host.clone(), &HostRemove { dry_run: true }).await;
-    let mut now = look().await?;
+    let now = look().await?;
     if how.dry_run {
         return output::show(context.format, &now, removal);
     }
     confirm(&format!("Remove host {} and its {} disk groups?", now.host, now.disk_groups.len()), how.yes)?;
     if how.wait {
-        let bar = progress::bytes_bar("moved", now.bytes_left);
-        while now.waits {
-            tokio::time::sleep(LOOK_EVERY).await;
-            now = look().await?;
-            let total = bar.length().unwrap_or(0).max(now.bytes_left);
-            bar.set_length(total);
-            bar.set_position(total - now.bytes_left);
-        }
-        bar.finish_and_clear();
+        progress::while_moving(now, |now| now.bytes_left, |now| now.waits, look).await?;
     }
     let removed = context.client.host_remove(host, &HostRemove::default()).await?;
     output::note(context.format, &format!("host {} removed", removed.host));

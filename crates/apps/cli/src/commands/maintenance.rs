@@ -1,15 +1,10 @@
 //! `cairn host maintenance` and `cairn disk-group drain`: what is emptied, and how far that is.
 
-use std::time::Duration;
-
 use cairn_api::v1::{DiskGroupDrain, HostMaintenance, Maintenance, MaintenanceState};
 use cairn_types::{DiskGroupId, MaintenanceMode, format_bytes};
 
 use super::Context;
 use crate::{args::Maintenance as Verb, fail::Fail, output, progress, units};
-
-/// Between two looks at what is left.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -57,22 +52,9 @@ fn judge(now: &Maintenance) -> Result<(), Fail> {
     }
 }
 
-/// Shows meanwhile what is left to move. Whoever interrupts it ends the waiting, not the moves.
-async fn until_in(
-    mut now: Maintenance,
-    look: impl AsyncFn() -> Result<Maintenance, Fail>,
-) -> Result<Maintenance, Fail> {
-    let bar = progress::bytes_bar("moved", now.bytes_left);
-    while now.state == MaintenanceState::Entering && now.obstacles.is_empty() {
-        tokio::time::sleep(LOOK_EVERY).await;
-        now = look().await?;
-        // Guests write meanwhile: there may be more to move than there was.
-        let total = bar.length().unwrap_or(0).max(now.bytes_left);
-        bar.set_length(total);
-        bar.set_position(total - now.bytes_left);
-    }
-    bar.finish_and_clear();
-    Ok(now)
+async fn until_in(now: Maintenance, look: impl AsyncFn() -> Result<Maintenance, Fail>) -> Result<Maintenance, Fail> {
+    let waits = |now: &Maintenance| now.state == MaintenanceState::Entering && now.obstacles.is_empty();
+    progress::while_moving(now, |now| now.bytes_left, waits, look).await
 }
 
 fn show(of: &Maintenance) -> String {

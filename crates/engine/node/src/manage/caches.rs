@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::DiskGroupEntry;
 use cairn_env::Env;
 use cairn_object::LocalStore;
 use cairn_store::StoreError;
@@ -28,7 +27,7 @@ type Found = BTreeMap<DiskGroupId, v1::DiskGroupCache>;
 impl<E: Env> Node<E> {
     pub(crate) async fn caches_clear(&self, request: v1::CacheClear) -> ApiResult<v1::CachesCleared> {
         request.validate()?;
-        let hosts = self.hosts_to_clear(&request)?;
+        let hosts = self.hosts_to_ask(request.host.as_ref(), request.disk_group)?;
         let env = &self.inner.env;
         let begin = env.now();
         let end = begin + Duration::from_secs(request.wait_s);
@@ -48,20 +47,6 @@ impl<E: Env> Node<E> {
         groups.sort_by(|a, b| (&a.host_name, a.id).cmp(&(&b.host_name, b.id)));
         let elapsed_ms = env.now().since(begin).as_millis() as u64;
         Ok(v1::CachesCleared::judge(groups, request.disk_group.is_some(), elapsed_ms))
-    }
-
-    /// The hosts to ask. Every host of the cluster where none is named: it may have disk groups that are not known here.
-    fn hosts_to_clear(&self, request: &v1::CacheClear) -> ApiResult<Vec<HostId>> {
-        if let Some(host) = &request.host {
-            return Ok(self.shards_of(self.find_host(host)?));
-        }
-        let copy = self.inner.copy.borrow();
-        if let Some(id) = request.disk_group {
-            let entry = copy.get::<DiskGroupEntry>(&id);
-            let entry = entry.ok_or_else(|| ApiError::not_found(format!("there is no disk group {id}")));
-            return Ok(vec![entry.map_err(|e| e.remedy("See `cairn disk-group list`"))?.host]);
-        }
-        Ok(copy.list::<cairn_directory::HostEntry>().into_iter().map(|(host, _)| host).collect())
     }
 
     /// One round at all hosts at once: `found` becomes what they say now, with what they did added up.

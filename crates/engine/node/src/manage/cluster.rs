@@ -58,7 +58,7 @@ impl<E: Env> Node<E> {
             repair_delay_s: known.repair_delay_ms / 1000,
             // The lease that this host counts with.
             lease_ms: inner.options.leases.lease.as_millis() as u64,
-            rebuild_reserve_hosts: known.rebuild_reserve_hosts as u8,
+            rebuild_reserve_hosts: known.rebuild_reserve_hosts,
             rebalance_points: known.rebalance_points.unwrap_or(REBALANCE_POINTS),
             scrub_period_days: known.scrub_period_days,
             repair_paused_s: paused.as_millis().div_ceil(1000) as u64,
@@ -68,16 +68,17 @@ impl<E: Env> Node<E> {
     pub(crate) async fn cluster_settings_set(&self, patch: v1::ClusterSettingsPatch) -> ApiResult<v1::ClusterSettings> {
         let now = self.cluster_settings().await?;
         let next = patch.apply(&now)?;
-        let later = (next.rebuild_reserve_hosts, next.rebalance_points);
-        let is_new = later != (now.rebuild_reserve_hosts, now.rebalance_points);
+        // Hosts of earlier releases would not keep them.
+        let of = |s: &v1::ClusterSettings| (s.rebuild_reserve_hosts, s.rebalance_points, s.scrub_period_days);
+        let is_new = of(&next) != of(&now);
         if is_new {
             self.can_move()?;
         }
         let change = |settings: &mut ClusterSettings| {
             settings.repair_delay_ms = next.repair_delay_s * 1000;
-            settings.scrub_period_days = next.scrub_period_days;
             if is_new {
-                settings.rebuild_reserve_hosts = next.rebuild_reserve_hosts.into();
+                settings.scrub_period_days = next.scrub_period_days;
+                settings.rebuild_reserve_hosts = next.rebuild_reserve_hosts;
                 settings.rebalance_points = Some(next.rebalance_points);
             }
         };

@@ -45,11 +45,13 @@ impl<E: Env> Node<E> {
         let name = Name::new(&request.policy).map_err(|e| ApiError::invalid(e.to_string()))?;
         let command = OwnerCommand::Policy { name: request.policy, policy };
         self.to_owner(object, &entry.hint_hosts, command).await?;
-        // The record has it; the catalogue is a hint that is mended later where this fails.
+        // The record has it from here on. The catalogue counts disks by policy: the same command mends it where this fails.
         let update = self.inner.registry.update::<CatalogueEntry>(&object, |entry| {
             Ok(entry.map(|e| CatalogueEntry { policy_name: name.clone(), ..e.clone() }))
         });
-        update.await.map_err(directory_error)?;
+        update
+            .await
+            .map_err(|error| directory_error(error).remedy("The disk has the policy: give the command again"))?;
         change.begun = true;
         Ok(change)
     }

@@ -103,7 +103,7 @@ impl<E: Env> Node<E> {
             id: object,
             name: entry.name.as_str().to_owned(),
             size_bytes: known.as_ref().map_or(entry.size_bytes, |(c, _)| c.size_bytes),
-            policy: entry.policy_name.as_str().to_owned(),
+            policy: known.as_ref().map_or(entry.policy_name.as_str(), |(c, _)| &c.policy_name).to_owned(),
             owner: status.map(|s| self.server_name(s.epoch.host)),
             health,
             reasons,

@@ -227,12 +227,11 @@ impl<E: Env> Node<E> {
     }
 
     async fn change_devices(&self, disk_group: DiskGroupId, order: v1::DeviceOrder) -> ApiResult<v1::DeviceChange> {
-        let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
-        let entry = entry.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
-        if entry.host != self.me() {
+        let host = self.holder_of(disk_group)?;
+        if host != self.me() {
             self.knows_devices()?;
         }
-        match self.on_host(entry.host, HostCommand::ChangeDevices { disk_group, order: Api(order) }).await? {
+        match self.on_host(host, HostCommand::ChangeDevices { disk_group, order: Api(order) }).await? {
             HostAnswer::DevicesChanged(Api(change)) => Ok(change),
             _ => Err(ApiError::internal("the host answered something else")),
         }

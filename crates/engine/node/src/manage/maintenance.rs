@@ -116,7 +116,9 @@ impl<E: Env> Node<E> {
     /// The shard that has the disk group.
     pub(crate) fn holder_of(&self, disk_group: DiskGroupId) -> ApiResult<HostId> {
         let entry = self.inner.copy.borrow().get::<DiskGroupEntry>(&disk_group);
-        let entry = entry.ok_or_else(|| ApiError::not_found(format!("there is no disk group {disk_group}")))?;
+        let entry = entry.ok_or_else(|| {
+            ApiError::not_found(format!("there is no disk group {disk_group}")).remedy("See `cairn disk-group list`")
+        })?;
         Ok(entry.host)
     }
 

@@ -11,7 +11,7 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{DirectoryError, Gone, HostEntry, Revision};
 use cairn_env::Env;
 use cairn_placement::{LossPreview, Lost};
-use cairn_types::{Feature, HostId, MaintenanceMode, Member, ObjectConfig, ObjectId};
+use cairn_types::{Feature, HostId, MaintenanceMode, ObjectConfig, ObjectId};
 use cairn_wire::{HostAnswer, HostCommand, ObjectStatus, Request};
 use futures::future::join_all;
 
@@ -232,11 +232,9 @@ impl<E: Env> Node<E> {
     /// The disks that a server owns go to hosts that have them, so that no guest elsewhere waits for a lease to run out.
     async fn hand_over_from(&self, server: HostId) -> ApiResult<()> {
         let shards = self.shards_of(server);
-        let stays = |m: &&Member| self.inner.rpc.is_up(m.host) && !self.intent_for(m.host).maintenance;
         for some in self.owned_at(&shards).await.chunks(HANDED_TOGETHER) {
             let attached = some.iter().map(|(object, status)| {
-                let copies = status.config.members.iter().filter(|m| m.set().is_some() && m.state.in_sync());
-                let to = copies.filter(|m| !shards.contains(&m.host)).find(stays).map_or(self.me(), |m| m.host);
+                let to = self.next_owner(&status.config).unwrap_or(self.me());
                 let (name, object) = (status.config.name.clone(), *object);
                 async move {
                     let attached = match to == self.me() {

@@ -2,7 +2,7 @@
 
 use cairn_api::{ApiError, ApiResult};
 use cairn_env::Env;
-use cairn_types::{HostId, ObjectId};
+use cairn_types::{DiskGroupId, HostId, ObjectId};
 use cairn_wire::{Answer, Api, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, Refusal, Request};
 
 use crate::node::Node;
@@ -40,6 +40,20 @@ impl<E: Env> Node<E> {
         }
     }
 
+    /// The hosts that a question about disk groups goes to: those of a server, that of a disk group, all of the cluster where neither is
+    /// named.
+    pub(crate) fn hosts_to_ask(
+        &self,
+        host: Option<&String>,
+        disk_group: Option<DiskGroupId>,
+    ) -> ApiResult<Vec<HostId>> {
+        match (host, disk_group) {
+            (Some(host), _) => Ok(self.shards_of(self.find_host(host)?)),
+            (None, Some(id)) => Ok(vec![self.holder_of(id)?]),
+            (None, None) => Ok(self.inner.copy.borrow().hosts().into_iter().map(|(host, _)| host).collect()),
+        }
+    }
+
     /// Another host's command.
     pub(crate) fn on_host_command(&self, from: HostId, id: u64, command: HostCommand) {
         let node = self.clone();
@@ -70,7 +84,8 @@ impl<E: Env> Node<E> {
                 HostAnswer::Cleared(Api(self.clear_here(only, wait_ms).await))
             }
             HostCommand::OnDevice { disk_group, device } => {
-                HostAnswer::OnDevice(self.on_device_here(disk_group, device)?)
+                let (components, room) = self.on_device_here(disk_group, device)?;
+                HostAnswer::OnDevice { components, room }
             }
             HostCommand::CopyRate => HostAnswer::CopyRate(objects.copy_rate()),
             HostCommand::Hears => HostAnswer::Hears(self.peers_up()),

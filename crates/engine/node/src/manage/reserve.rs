@@ -29,7 +29,7 @@ pub(crate) fn reserve_bytes(hosts: &[HostSpace], reserve_hosts: u8) -> u64 {
 impl<E: Env> Node<E> {
     /// Refuses what would leave less than the reserve.
     pub(crate) fn leave_reserve(&self, what: &str, wanted_bytes: u64) -> ApiResult<()> {
-        let reserve_hosts = self.settings().map_or(0, |settings| settings.rebuild_reserve_hosts as u8);
+        let reserve_hosts = self.settings().map_or(0, |settings| settings.rebuild_reserve_hosts);
         if reserve_hosts == 0 || wanted_bytes == 0 {
             return Ok(());
         }

@@ -4,7 +4,7 @@
 //! Not here    the scrubs themselves (`crate::scrub`)
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::{CatalogueEntry, DiskGroupEntry, HostEntry};
+use cairn_directory::{CatalogueEntry, DiskGroupEntry};
 use cairn_env::Env;
 use cairn_object::LocalStore;
 use cairn_store::{BadBlocks, ScrubState};
@@ -19,15 +19,15 @@ const FINDINGS_MAX: usize = 100;
 
 impl<E: Env> Node<E> {
     pub(crate) async fn scrub_list(&self) -> ApiResult<Vec<v1::Scrub>> {
-        let hosts = self.inner.copy.borrow().list::<HostEntry>().into_iter().map(|(host, _)| host).collect();
+        let hosts = self.hosts_to_ask(None, None)?;
         Ok(self.ask_scrubs(hosts, None, None).await)
     }
 
     pub(crate) async fn scrub(&self, request: v1::ScrubChange) -> ApiResult<Vec<v1::Scrub>> {
         request.validate()?;
-        let hosts = self.hosts_to_scrub(&request)?;
-        if hosts.iter().any(|host| *host != self.me()) && !self.level().has(Feature::Scrub) {
-            return Err(ApiError::refused("scrubs of other hosts need an upgrade that is finished").remedy(
+        let hosts = self.hosts_to_ask(request.host.as_ref(), request.disk_group)?;
+        if !self.level().has(Feature::Scrub) {
+            return Err(ApiError::refused("a scrub needs an upgrade that is finished").remedy(
                 "`cairn cluster upgrade status` tells what is missing, `cairn cluster upgrade finish` ends it",
             ));
         }
@@ -42,20 +42,6 @@ impl<E: Env> Node<E> {
             }
             Some(_) => Ok(scrubs),
         }
-    }
-
-    /// The hosts to ask: every one of the cluster where none is named.
-    fn hosts_to_scrub(&self, request: &v1::ScrubChange) -> ApiResult<Vec<HostId>> {
-        if let Some(host) = &request.host {
-            return Ok(self.shards_of(self.find_host(host)?));
-        }
-        let copy = self.inner.copy.borrow();
-        if let Some(id) = request.disk_group {
-            let entry = copy.get::<DiskGroupEntry>(&id);
-            let entry = entry.ok_or_else(|| ApiError::not_found(format!("there is no disk group {id}")));
-            return Ok(vec![entry.map_err(|e| e.remedy("See `cairn disk-group list`"))?.host]);
-        }
-        Ok(copy.list::<HostEntry>().into_iter().map(|(host, _)| host).collect())
     }
 
     /// By host and disk group.

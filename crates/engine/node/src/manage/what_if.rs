@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_env::Env;
 use cairn_placement::{LossPreview, Lost};
-use cairn_types::{ComponentId, DiskGroupId, Feature, HostId};
+use cairn_types::{ComponentId, DeviceId, DiskGroupId, Feature, HostId};
 use cairn_wire::{HostAnswer, HostCommand};
 use futures::future::join_all;
 
@@ -75,24 +75,19 @@ impl<E: Env> Node<E> {
         let Some(path) = &request.device else {
             return Ok(Loss { lost: Lost::DiskGroup(disk_group), words, held_by: vec![host], begins_after_s: None });
         };
-        let device = group.devices.iter().position(|device| device.path == *path).ok_or_else(|| {
+        let device = group.devices.iter().find(|device| device.path == *path).ok_or_else(|| {
             ApiError::not_found(format!("{words} has no capacity device {path:?}"))
                 .remedy(format!("See `cairn disk-group show {disk_group}`"))
         })?;
         self.can_move()?;
-        let HostAnswer::OnDevice(on_it) =
-            self.on_host(host, HostCommand::OnDevice { disk_group, device: device as u8 }).await?
-        else {
+        let question = HostCommand::OnDevice { disk_group, device: device.id };
+        let HostAnswer::OnDevice { components, room } = self.on_host(host, question).await? else {
             return Err(ApiError::internal("the host answered something else"));
         };
-        let components: BTreeSet<ComponentId> = on_it.into_iter().collect();
+        let components: BTreeSet<ComponentId> = components.into_iter().collect();
         let words = format!("capacity device {path} of {words}");
-        Ok(Loss {
-            lost: Lost::Device { disk_group, device, components },
-            words,
-            held_by: vec![host],
-            begins_after_s: None,
-        })
+        let lost = Lost::Device { disk_group, room: room.map(|room| room as usize), components };
+        Ok(Loss { lost, words, held_by: vec![host], begins_after_s: None })
     }
 
     /// Bytes per second at which hosts have copied lately, of the fastest: what one source can give.
@@ -110,11 +105,24 @@ impl<E: Env> Node<E> {
         told.filter(|rate| *rate > 0).max()
     }
 
-    /// Components that lie on a capacity device of a disk group here.
-    pub(crate) fn on_device_here(&self, disk_group: DiskGroupId, device: u8) -> ApiResult<Vec<ComponentId>> {
+    /// What lies on a capacity device of a disk group here, and which of the group's rooms is its.
+    pub(crate) fn on_device_here(
+        &self,
+        disk_group: DiskGroupId,
+        device: DeviceId,
+    ) -> ApiResult<(Vec<ComponentId>, Option<u32>)> {
         let store = self.inner.seats.store(disk_group);
         let store = store.ok_or_else(|| ApiError::unavailable(format!("disk group {disk_group} is not open")))?;
-        let on_it = store.group().components().into_iter().filter(|c| c.size_blocks > 0 && c.device == device);
-        Ok(on_it.map(|c| c.id).collect())
+        let group = store.group();
+        // The first is the cache device.
+        let number = group.device_ids().iter().skip(1).position(|known| *known == device);
+        let number =
+            number.ok_or_else(|| ApiError::not_found(format!("disk group {disk_group} has no such device")))?;
+        let on_it = group.components().into_iter().filter(|c| c.size_blocks > 0 && usize::from(c.device) == number);
+        // Others are told of the rooms of devices that work.
+        let rooms = group.rooms();
+        let works = |at: usize| rooms.get(at).is_some_and(|room| room.total_bytes > 0);
+        let room = works(number).then(|| (0..number).filter(|at| works(*at)).count() as u32);
+        Ok((on_it.map(|c| c.id).collect(), room))
     }
 }

@@ -104,8 +104,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Some(SETTLE_IDLE);
         }
         let ails = |m: &Member| !m.state.in_sync() || self.context.is_long_away(m.seat());
-        let moves = self.move_waits.get();
-        if moves || state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
+        let waits = self.move_waits.get() || self.policy_waits.get();
+        if waits || state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
         // Not confirmed for now: once more well before the lease ends. A seat that is away is asked when it comes.

@@ -85,6 +85,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     absences: RefCell<absences::Absences>,
     /// Something of it is to be moved, and is not yet.
     move_waits: Cell<bool>,
+    /// Copies were to come or go, and could not.
+    policy_waits: Cell<bool>,
     /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
     asked_to_move: RefCell<AskedToMove>,
     /// When they did so last.
@@ -119,6 +121,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             stages: StagesCell::default(),
             absences: RefCell::default(),
             move_waits: Cell::default(),
+            policy_waits: Cell::default(),
             asked_to_move: RefCell::default(),
             asked_last: Cell::default(),
             repaired_last: Cell::default(),

@@ -31,15 +31,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let config = self.config();
         let change = match placer.meet_policy(&config) {
-            PolicyStep::Nothing => return,
+            PolicyStep::Nothing => return self.policy_waits.set(false),
             PolicyStep::Add(change) => change,
             PolicyStep::Drop(change) => {
                 assert_enough_stay(&config, &change);
                 change
             }
         };
-        // What cannot be done now is tried again with the next look.
-        let _ = self.change_members(change, config.size_bytes).await;
+        // What cannot be done now is tried again soon; what has no place, when an object at rest is looked at.
+        self.policy_waits.set(self.change_members(change, config.size_bytes).await.is_err());
     }
 
     /// The disk goes over to another policy. Copies follow by [`Self::meet_policy`].
