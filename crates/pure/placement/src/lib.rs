@@ -38,5 +38,5 @@ pub use rebalance::{Resident, rebalance};
 pub use record::check_record;
 pub use refusal::{Refusal, RefusalKind};
 pub use room::demand_bytes;
-pub use verbs::{Change, Placement, complete, extend, place, place_near, release, replace};
+pub use verbs::{Change, Placement, complete, extend, place, place_near, preview_ids, release, replace};
 pub use what_if::{WhatIf, what_if};

@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 use cairn_types::{ComponentId, ComponentState, DiskGroupId, HostId, Member, ObjectConfig, Seat};
 use cairn_votes::accessible;
 
-use crate::{picture::ClusterPicture, verbs::replace};
+use crate::{
+    picture::ClusterPicture,
+    verbs::{preview_ids, replace},
+};
 
 /// What is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl Lost {
 pub struct LossPreview {
     picture: ClusterPicture,
     lost_is: Lost,
-    next_id: u128,
+    last_id: u128,
     /// Disks with a component there.
     pub disks: u32,
     /// Components there.
@@ -93,8 +96,7 @@ impl LossPreview {
         Self {
             picture,
             lost_is: lost,
-            // Far from real ones: ids are drawn at random.
-            next_id: 1,
+            last_id: 0,
             disks: 0,
             components: 0,
             rebuilt: Vec::new(),
@@ -148,12 +150,7 @@ impl LossPreview {
             if now.member(gone.component).is_none() {
                 continue;
             }
-            let mut next_id = self.next_id;
-            let mut ids = || {
-                next_id += 1;
-                ComponentId(next_id)
-            };
-            match replace(&self.picture, &now, gone.component, &mut ids) {
+            match replace(&self.picture, &now, gone.component, &mut preview_ids(&mut self.last_id)) {
                 Ok(change) => {
                     let is_new = |m: &&Member| change.added.contains(&m.component);
                     let added: Vec<Member> = change.members.iter().filter(is_new).copied().collect();
@@ -168,7 +165,6 @@ impl LossPreview {
                     return;
                 }
             }
-            self.next_id = next_id;
         }
     }
 }

@@ -12,6 +12,7 @@ use cairn_votes::{accessible, redundancy};
 use crate::{
     moves::{MoveStep, carry_out, next_move, unwanted},
     picture::ClusterPicture,
+    verbs::preview_ids,
 };
 
 /// Moves of one disk that are looked ahead, at most: as many as a disk has members.
@@ -40,7 +41,7 @@ impl Leaving {
 pub struct MaintenancePreview {
     picture: ClusterPicture,
     leaving: Leaving,
-    next_id: u128,
+    last_id: u128,
     /// Disks with a component there.
     pub disks: u32,
     /// Components there that have to go elsewhere.
@@ -59,8 +60,7 @@ impl MaintenancePreview {
         Self {
             picture,
             leaving,
-            // Far from real ones: ids are drawn at random.
-            next_id: 1,
+            last_id: 0,
             disks: 0,
             components: Vec::new(),
             obstacles: Vec::new(),
@@ -93,11 +93,7 @@ impl MaintenancePreview {
         for _ in 0..STEPS_MAX {
             let leaving = unwanted(&self.picture, &now);
             let Some(step) = next_move(&now, &leaving).or_else(|| filled(&mut now)) else { break };
-            let mut next_id = self.next_id;
-            let mut ids = || {
-                next_id += 1;
-                ComponentId(next_id)
-            };
+            let mut ids = preview_ids(&mut self.last_id);
             match carry_out(&self.picture, &now, (step, &leaving), &BTreeMap::new(), &mut ids) {
                 Ok(change) => {
                     let added: Vec<Member> =
@@ -110,7 +106,6 @@ impl MaintenancePreview {
                     break;
                 }
             }
-            self.next_id = next_id;
         }
         now
     }

@@ -18,7 +18,7 @@ use crate::{
     record::check_record,
     refusal::{Refusal, RefusalKind},
     task::Task,
-    verbs::{Change, change, complete},
+    verbs::{Change, change, complete, preview_ids},
 };
 
 /// Whether a disk has the copies that its policy asks for, whatever their state.
@@ -142,12 +142,8 @@ pub fn policy_preview(
     fixed.map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     check_record(policy, &config.layout, config.size_bytes)?;
     let wanted = ObjectConfig { policy: policy.clone(), ..config.clone() };
-    // Far from real ones: ids are drawn at random.
-    let mut next_id = 0;
-    let mut ids = || {
-        next_id += 1;
-        ComponentId(next_id)
-    };
+    let mut last_id = 0;
+    let mut ids = preview_ids(&mut last_id);
     let found = match copies(&wanted) {
         Copies::TooFew => complete(picture, &wanted, &mut ids).map(Some),
         Copies::Right => Ok(None),

@@ -206,6 +206,14 @@ fn missing_copies(
     sets.flat_map(missing).collect()
 }
 
+/// Ids for previews, counted on from `last`: far from real ones, which are drawn at random.
+pub fn preview_ids(last: &mut u128) -> impl FnMut() -> ComponentId + '_ {
+    move || {
+        *last += 1;
+        ComponentId(*last)
+    }
+}
+
 /// Gives ids to new members, in order of (set, copy), witnesses last; kept ones stay in front.
 fn draw_ids(members: &mut [Member], ids: &mut dyn FnMut() -> ComponentId) -> Vec<ComponentId> {
     members.sort_by_key(|m| {

@@ -3,12 +3,12 @@
 //! Not here    multipliers, host minima and lost hosts of a cluster that is not there yet (`sizing`)
 
 use cairn_geometry::{component_bytes, plan_layout, replica_sets};
-use cairn_types::{ComponentId, Policy};
+use cairn_types::Policy;
 
 use crate::{
     picture::ClusterPicture,
     refusal::Refusal,
-    verbs::{Placement, place},
+    verbs::{Placement, place, preview_ids},
 };
 
 /// Disks that [`what_if`] counts, at most: past that the exact number helps nobody.
@@ -27,11 +27,8 @@ pub struct WhatIf {
 
 /// Works out what would become of a disk of `size_bytes` with `policy`; takes nothing.
 pub fn what_if(picture: &ClusterPicture, policy: &Policy, size_bytes: u64) -> WhatIf {
-    let mut next = 0;
-    let mut ids = || {
-        next += 1;
-        ComponentId(next)
-    };
+    let mut last_id = 0;
+    let mut ids = preview_ids(&mut last_id);
     let placement = place(picture, policy, size_bytes, &mut ids);
     let Ok(placed) = &placement else {
         return WhatIf { placement, raw_bytes_full: 0, disks_full_max: 0 };

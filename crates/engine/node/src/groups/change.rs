@@ -229,7 +229,8 @@ impl<E: Env> Node<E> {
         self.save_groups()
     }
 
-    /// Gives all of a group up, and makes one of the devices that are left and the new one.
+    /// Gives all of a group up, and makes one of the devices that are left and the new one. Where the process dies between the two, the
+    /// devices are free, and what was there is rebuilt elsewhere after the repair delay.
     async fn make_anew(
         &self,
         paths: GroupPaths,

@@ -17,9 +17,6 @@ use crate::{
     node::Node,
 };
 
-/// Component ids of previews begin here: real ones are drawn at random.
-const PREVIEW_IDS: u128 = 1;
-
 impl<E: Env> Node<E> {
     pub(crate) async fn disk_policy_set(&self, disk: String, request: v1::DiskPolicySet) -> ApiResult<v1::DiskChange> {
         let (object, entry) = self.known_disk(&disk).await?;
@@ -91,11 +88,8 @@ impl<E: Env> Node<E> {
     fn preview_move(&self, config: &ObjectConfig, moved: &[ComponentId], to: &[HostId]) -> ApiResult<PolicyPreview> {
         let mut picture = self.picture();
         let mut preview = PolicyPreview { added: Vec::new(), removed: Vec::new(), obstacle: None };
-        let mut next_id = PREVIEW_IDS;
-        let mut ids = || {
-            next_id += 1;
-            ComponentId(next_id)
-        };
+        let mut last_id = 0;
+        let mut ids = cairn_placement::preview_ids(&mut last_id);
         for component in moved {
             let change = cairn_placement::relocate(&picture, config, *component, to, &mut ids);
             let change = change.map_err(|refusal| {
