@@ -20,14 +20,14 @@ fn a_host_that_lost_its_data_directory_comes_back_with_its_disk_groups() {
 }
 
 /// Goal: a host of which nothing is left is let in again under its name with one command. Method: its data directory and its
-/// devices are deleted; it is started; the old one is removed.
+/// devices are deleted; it is started; the old one is forgotten.
 #[test]
 fn a_host_that_lost_everything_is_let_in_under_its_name() {
     let shape = Shape { hosts: 4, hosts_with_disks: 4, cache_mib: 128, ..Shape::default() };
     play("reinstalled", &shape, |cluster| {
-        let remove = |cluster: &Cluster| cluster.host(1).api().call(&["host", "remove", "h4", "--yes"]);
-        check(remove(cluster).is_err_and(|words| words.contains("answers")), || {
-            "a host that answers is removed".into()
+        let forget = |cluster: &Cluster| cluster.host(1).api().call(&["host", "forget", "h4", "--yes"]);
+        check(forget(cluster).is_err_and(|words| words.contains("answers")), || {
+            "a host that answers is forgotten".into()
         })?;
         cluster.host_mut(4).stop()?;
         let folder = cluster.host(4).folder.clone();
@@ -42,8 +42,8 @@ fn a_host_that_lost_everything_is_let_in_under_its_name() {
             check(cluster.host(1).api().call(&["host", "show", "h4"])?["up"] == false, || "it is up".into())
         })?;
         cluster.restart(4)?;
-        remove(cluster)?;
-        cluster.say("the old h4 is removed");
+        forget(cluster)?;
+        cluster.say("the old h4 is forgotten");
         wait_until("the new one is in", Duration::from_secs(30), || {
             let hosts = cluster.host(1).api().call(&["host", "list"])?;
             let hosts = hosts.as_array().cloned().unwrap_or_default();
