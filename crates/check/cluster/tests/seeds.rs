@@ -158,6 +158,10 @@ const PLANS: &[(&str, &str)] = &[
         include_str!("plans/left-out-while-open.json"),
         "a seat that was looked at in the midst of a change, and that the change left out, kept its component for ever",
     ),
+    (
+        include_str!("plans/command-left-behind.json"),
+        "an administrator's command that came while its owner ended was never answered",
+    ),
 ];
 
 #[test]

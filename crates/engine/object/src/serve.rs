@@ -178,7 +178,9 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
             OwnerCommand::Repair { component, ranges } => {
                 owned.repair_found(component, ranges).await.map_err(Refusal::Inaccessible)?;
             }
-            command => owned.command(command).await.map_err(Refusal::Invalid)?,
+            command => {
+                owned.command(command).await.ok_or_else(|| self.not_owner(object))?.map_err(Refusal::Invalid)?;
+            }
         }
         Ok(owned.status())
     }

@@ -42,12 +42,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         resyncs.iter().map(one).collect()
     }
 
-    /// Carries out a command. `Status` is answered by [`Self::status`], and `Repair` not by the keeper (`repair`).
-    pub async fn command(self: &Rc<Self>, command: OwnerCommand) -> Result<(), String> {
+    /// Carries out a command; none where this owner ended before it came to it: the next one is to be asked. `Status` is answered by
+    /// [`Self::status`], and `Repair` not by the keeper (`repair`).
+    pub async fn command(self: &Rc<Self>, command: OwnerCommand) -> Option<Result<(), String>> {
+        if self.state.borrow().ended.is_some() {
+            return None;
+        }
         let (sender, receiver) = oneshot::channel();
         self.commands.borrow_mut().push(Queued::Command(command, sender));
         self.work.notify();
-        receiver.await.unwrap_or_else(|_| Err("the object changed its owner meanwhile; ask again".into()))
+        receiver.await.ok()
     }
 
     /// Drains and gives the object up, so that another host may seize it at once.

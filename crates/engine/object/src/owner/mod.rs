@@ -147,6 +147,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             state.ended = Some(why.clone());
         }
+        // Its keeper comes to none of them any more: whoever waits is told by that.
+        self.commands.borrow_mut().clear();
         self.all.borrow_mut().remove(&self.id);
         self.context.moving.borrow_mut().remove(&self.id);
         self.context.leases.release(self.id, self.epoch());
