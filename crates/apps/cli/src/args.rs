@@ -127,6 +127,12 @@ pub enum Health {
         /// The check, by name
         check: String,
     },
+    /// What was found so far and when it ended, the newest first: of each check the last 32 times
+    History {
+        /// Only what this check found
+        #[arg(long, value_name = "NAME")]
+        check: Option<String>,
+    },
 }
 
 /// Something that might happen.
@@ -159,6 +165,21 @@ pub enum WhatIf {
         disk: String,
         /// The policy, by name
         policy: String,
+    },
+    /// If hosts came, or a disk group got a capacity device: the room then, the disks that get what they lack, and what moves there
+    Grow {
+        /// So many hosts, with one disk group each
+        #[arg(long, value_name = "N", required_unless_present = "disk_group", conflicts_with = "disk_group")]
+        hosts: Option<u8>,
+        /// Capacity devices of each of these hosts
+        #[arg(long, value_name = "N", conflicts_with = "disk_group")]
+        devices: Option<u8>,
+        /// The disk group that gets a capacity device: its id, or its beginning
+        #[arg(long, value_name = "ID")]
+        disk_group: Option<String>,
+        /// Size of each capacity device
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        device_size: u64,
     },
 }
 

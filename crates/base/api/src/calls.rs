@@ -143,9 +143,17 @@ macro_rules! management_calls {
             get "/api/v1/what-if/lost" 200 viewer "what-if"
             fn what_if_lost[](lost: $crate::v1::WhatIfLost) -> $crate::v1::WhatIf;
 
+            /// What would become of the cluster if hosts, or a capacity device, were added: room, disks that get what they lack, moves.
+            get "/api/v1/what-if/growth" 200 viewer "what-if"
+            fn what_if_growth[](growth: $crate::v1::WhatIfGrowth) -> $crate::v1::Growth;
+
             /// The named checks, worst first.
             get "/api/v1/health" 200 viewer "health"
             fn health[]() -> $crate::v1::Health;
+
+            /// What checks found so far, and when it ended.
+            get "/api/v1/health/history" 200 viewer "health"
+            fn health_history[]() -> $crate::v1::HealthHistory;
 
             /// Mutes a check for a time, with a reason, or ends that. Answers with all checks.
             post "/api/v1/health/mute" 200 operator "health"

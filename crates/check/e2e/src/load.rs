@@ -55,6 +55,30 @@ struct Shared {
     silence: Mutex<(Duration, Duration)>,
     longest: Mutex<(Duration, Duration)>,
     faults: Mutex<Vec<String>>,
+    /// Microseconds of each request since the last [`Load::step`].
+    step_us: Mutex<Vec<u64>>,
+}
+
+/// What guests met during one step of a test.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Step {
+    /// Requests answered.
+    pub requests: usize,
+    /// Half of them took no longer.
+    pub p50: Duration,
+    /// 99 of 100 took no longer.
+    pub p99: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Step {
+    fn of(mut us: Vec<u64>) -> Self {
+        us.sort_unstable();
+        let at = |percent: usize| us.get((us.len() * percent / 100).min(us.len().max(1) - 1)).copied().unwrap_or(0);
+        let [p50, p99, longest] = [at(50), at(99), us.last().copied().unwrap_or(0)].map(Duration::from_micros);
+        Self { requests: us.len(), p50, p99, longest }
+    }
 }
 
 /// What a load found.
@@ -125,6 +149,7 @@ impl Load {
             silence: Mutex::default(),
             longest: Mutex::default(),
             faults: Mutex::default(),
+            step_us: Mutex::default(),
         });
         let threads = (0..threads)
             .map(|index| {
@@ -143,6 +168,14 @@ impl Load {
     /// Requests answered so far.
     pub fn done(&self) -> u64 {
         self.shared.done.load(Ordering::Relaxed)
+    }
+
+    /// What was met since the last call, or the beginning.
+    ///
+    /// # Panics
+    /// When a thread of the load panicked.
+    pub fn step(&self) -> Step {
+        Step::of(std::mem::take(&mut *self.shared.step_us.lock().expect("no holder panics")))
     }
 
     /// Targets for connections from now on.
@@ -225,7 +258,9 @@ impl Shared {
             }
         };
         keep(&self.silence, now.saturating_sub(Duration::from_micros(last)));
-        keep(&self.longest, since.elapsed());
+        let took = since.elapsed();
+        keep(&self.longest, took);
+        self.step_us.lock().expect("no holder panics").push(took.as_micros() as u64);
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -41,7 +41,15 @@ impl Scene {
     /// # Errors
     /// What could not be made.
     pub fn begin(cluster: &Cluster, owner: u8, through: &[u8]) -> Outcome<Self> {
-        cluster.create_disk(DISK, DISK_MIB, owner)?;
+        Self::begin_of(cluster, owner, through, DISK_MIB)
+    }
+
+    /// The same with a disk of `mib` MiB.
+    ///
+    /// # Errors
+    /// What could not be made.
+    pub fn begin_of(cluster: &Cluster, owner: u8, through: &[u8], mib: u64) -> Outcome<Self> {
+        cluster.create_disk(DISK, mib, owner)?;
         let targets = targets(cluster, through);
         let socket = |name: &str| cluster.host(owner).sockets.join(name);
         let door = Door::open(&socket("door.sock"), targets.clone())?;

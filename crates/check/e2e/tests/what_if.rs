@@ -79,7 +79,7 @@ fn carry_out_the_page(cluster: &Cluster, host: &str) -> Outcome<()> {
     let (id, device) =
         (group["id"].as_str().unwrap_or_default(), group["devices"][0]["path"].as_str().unwrap_or_default());
     let commands = page::commands(PAGE);
-    check(commands.len() == 8, || format!("the page has other commands than this test knows: {commands:?}"))?;
+    check(commands.len() == 9, || format!("the page has other commands than this test knows: {commands:?}"))?;
     for command in commands {
         let words: Vec<&str> = command
             .split_whitespace()
@@ -98,6 +98,7 @@ fn carry_out_the_page(cluster: &Cluster, host: &str) -> Outcome<()> {
             }
             ["what-if", "maintenance", ..] => answer["components_left"].as_u64() >= Some(1) && answer["state"] == "out",
             ["what-if", "policy", ..] => answer["begun"] == false,
+            ["what-if", "grow", ..] => answer["hosts_after"] == 6 && answer["still_lacking"] == serde_json::json!([]),
             ["cluster", "settings", ..] => answer["rebuild_reserve_hosts"] == 1,
             ["cluster", "pause-repair", ..] => answer["repair_paused_s"] == 7200,
             ["cluster", "resume-repair"] => answer["repair_paused_s"] == 0,

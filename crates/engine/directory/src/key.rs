@@ -11,6 +11,7 @@
 //!                     policies/<name>           Policy
 //!                     disks/<object id>         CatalogueEntry
 //!                     names/<name>              NameEntry (which object has the name)
+//!                     health-history/<check>    HealthHistoryEntry (what a check found so far)
 //!                     intents/<object id>       CreateIntent
 //!                     tasks/<task id>           TaskEntry
 //! ```
@@ -49,6 +50,8 @@ pub enum Kind {
     Disk,
     /// Which object has a name.
     Name,
+    /// What each health check found so far, by the check's name.
+    HealthHistory,
     /// Disks that are being created.
     Intent,
     /// Long work that people wait for.
@@ -57,10 +60,11 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the keys.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::DiskGroup,
         Self::Disk,
         Self::GoneHost,
+        Self::HealthHistory,
         Self::HostIntent,
         Self::HostName,
         Self::Host,
@@ -85,6 +89,7 @@ impl Kind {
             Self::Policy => "policies",
             Self::Disk => "disks",
             Self::Name => "names",
+            Self::HealthHistory => "health-history",
             Self::Intent => "intents",
             Self::Task => "tasks",
         }

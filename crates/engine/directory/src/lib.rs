@@ -14,6 +14,7 @@ mod embedded;
 mod entries;
 mod follow;
 mod gate;
+mod history;
 mod key;
 mod kv;
 mod level;
@@ -31,6 +32,7 @@ pub use entries::{
 };
 pub use follow::{Followed, Follower};
 pub use gate::Gate;
+pub use history::{EVENTS_MAX, Found, HealthEvent, HealthHistoryEntry};
 pub use key::{Key, Kind, Scope};
 pub use kv::{
     BoxFuture, Change, Changes, Directory, DirectoryError, Health, Listing, MemberHealth, Op, Revision, Stored,

@@ -234,6 +234,8 @@ impl<E: Env> Node<E> {
         env.spawn(async move { node.rebalance().await });
         let node = self.clone();
         env.spawn(async move { node.scrubs().await });
+        let node = self.clone();
+        env.spawn(async move { node.watch_health().await });
     }
 
     /// Takes what the network brings, in order.

@@ -13,6 +13,7 @@
 
 mod ballot;
 mod compliance;
+mod growth;
 mod loss;
 mod maintenance;
 mod moves;
@@ -29,6 +30,7 @@ mod what_if;
 
 pub use ballot::SEATS_VOTING_MAX;
 pub use compliance::compliance;
+pub use growth::{Addition, GrowthPreview, Moved};
 pub use loss::{LossPreview, Lost};
 pub use maintenance::{Leaving, MaintenancePreview};
 pub use moves::{MoveStep, carry_out, next_move, relocate, unwanted};

@@ -122,15 +122,9 @@ impl LossPreview {
         }
         self.disks += 1;
         self.components += there.len() as u32;
-        let has_group = |seat: Seat| {
-            let host = self.picture.host(seat.host).filter(|host| host.up);
-            host.is_some_and(|host| {
-                host.disk_groups.iter().any(|group| group.disk_group == seat.disk_group && group.up)
-            })
-        };
         let served = |only_up: bool| {
             let seats = config.members.iter().map(Member::seat).filter(|seat| !self.lost_is.has_seat(*seat));
-            let left: BTreeSet<Seat> = seats.filter(|seat| !only_up || has_group(*seat)).collect();
+            let left: BTreeSet<Seat> = seats.filter(|seat| !only_up || self.picture.has_group(*seat)).collect();
             accessible(config, &left, |m: &Member| m.state.in_sync() && !self.lost_is.has(m)).is_ok()
         };
         match (served(true), served(false)) {

@@ -80,6 +80,12 @@ impl ClusterPicture {
         self.hosts.iter().find(|h| h.host == host)
     }
 
+    /// Whether the host of a seat answers, and has the disk group open.
+    pub fn has_group(&self, seat: Seat) -> bool {
+        let host = self.host(seat.host).filter(|host| host.up);
+        host.is_some_and(|host| host.disk_groups.iter().any(|group| group.disk_group == seat.disk_group && group.up))
+    }
+
     /// What becomes of what a seat holds; none: it stays.
     pub fn leaves(&self, seat: Seat) -> Option<MaintenanceMode> {
         let host = self.host(seat.host)?;

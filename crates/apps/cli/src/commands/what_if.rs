@@ -1,6 +1,6 @@
 //! `cairn what-if`: what would come of a loss, of maintenance or of another policy, before it does.
 
-use cairn_api::v1::{self, DiskPolicySet, HostMaintenance, WhatIfLost};
+use cairn_api::v1::{self, DiskPolicySet, HostMaintenance, WhatIfGrowth, WhatIfLost};
 use cairn_types::format_bytes;
 
 use super::{Context, disk::show_change, maintenance};
@@ -28,22 +28,55 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let change = client.disk_policy_set(disk, &request).await?;
             return output::show(context.format, &change, show_change);
         }
+        Verb::Grow { hosts, devices, disk_group, device_size } => {
+            let disk_group = match disk_group {
+                Some(group) => Some(super::disk_group::find(context, &group).await?.id),
+                None => None,
+            };
+            let growth = WhatIfGrowth { hosts, devices, disk_group, device_bytes: device_size };
+            let told = client.what_if_growth(&growth).await?;
+            return output::show(context.format, &told, show_growth);
+        }
     };
     let told = client.what_if_lost(&lost).await?;
     output::show(context.format, &told, show)
 }
 
-fn show(told: &v1::WhatIf) -> String {
-    let names = |disks: &[String]| {
-        let more = disks.len().saturating_sub(NAMED_MAX);
-        let named = disks[..disks.len() - more].join("\n");
-        if more == 0 { named } else { format!("{named}\nand {more} more") }
-    };
-    let count = |disks: &[String]| match disks.len() {
+/// One a line; of many, some.
+fn names(disks: &[String]) -> String {
+    let more = disks.len().saturating_sub(NAMED_MAX);
+    let named = disks[..disks.len() - more].join("\n");
+    if more == 0 { named } else { format!("{named}\nand {more} more") }
+}
+
+/// How many, and which where they are few.
+fn count(disks: &[String]) -> String {
+    match disks.len() {
         0 => "none".to_owned(),
         n if n <= 3 => format!("{n}: {}", disks.join(", ")),
         n => n.to_string(),
-    };
+    }
+}
+
+fn show_growth(told: &v1::Growth) -> String {
+    let known = |bytes: Option<u64>| bytes.map_or("unknown".into(), format_bytes);
+    let more = if told.more_moves { "at least " } else { "" };
+    let moves = format!("{more}{} components, {}", told.moved_components, known(told.moved_bytes));
+    output::pairs([
+        ("added", told.added_is.clone()),
+        ("hosts then", told.hosts_after.to_string()),
+        ("capacity", format!("{}, now {}", format_bytes(told.raw_bytes_after), format_bytes(told.raw_bytes_before))),
+        ("free", format!("{}, now {}", format_bytes(told.free_bytes_after), format_bytes(told.free_bytes_before))),
+        ("get the copies that they lack", count(&told.completed)),
+        ("copied for that", known(told.completed_bytes)),
+        ("lack copies then, too", names(&told.still_lacking)),
+        ("nobody answers for", names(&told.unknown)),
+        ("moved by rebalancing", moves),
+        ("takes", told.takes_s.map_or("unknown: nothing was copied yet".into(), units::duration)),
+    ])
+}
+
+fn show(told: &v1::WhatIf) -> String {
     let bytes = told.rebuilt_bytes.map_or("unknown".into(), format_bytes);
     output::pairs([
         ("lost", told.lost_is.clone()),

@@ -82,3 +82,25 @@ pub fn what_if<'a>(host: &str, whole_host: bool, disks: impl Iterator<Item = &'a
         unknown: Vec::new(),
     }
 }
+
+/// What comes is empty, and nothing moves there.
+pub fn growth(request: &WhatIfGrowth, hosts: usize) -> Growth {
+    let (more, devices) = (request.hosts.unwrap_or(0), request.devices.unwrap_or(1));
+    let added = u64::from(more.max(1)) * u64::from(devices) * request.device_bytes;
+    Growth {
+        added_is: if more > 0 { format!("{more} hosts") } else { "a capacity device".into() },
+        raw_bytes_before: 800 << 30,
+        raw_bytes_after: (800 << 30) + added,
+        free_bytes_before: 200 << 30,
+        free_bytes_after: (200 << 30) + added,
+        completed: vec!["wounded".into()],
+        completed_bytes: Some(1 << 30),
+        still_lacking: Vec::new(),
+        unknown: Vec::new(),
+        moved_components: 0,
+        moved_bytes: Some(0),
+        more_moves: false,
+        takes_s: None,
+        hosts_after: hosts as u32 + u32::from(more),
+    }
+}

@@ -8,9 +8,9 @@ use cairn_api::{ApiError, ApiResult, Request as _, v1::*};
 use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, MaintenanceMode, ObjectId, Policy as Stored};
 
 use super::{
-    changes::{moved, policy_change, what_if},
+    changes::{growth, moved, policy_change, what_if},
     devices::{changed, host_devices},
-    health::{health, health_with},
+    health::{health, health_with, history},
     latencies::host_latencies,
 };
 
@@ -599,6 +599,10 @@ impl MemoryCluster {
         };
         Ok(what_if(&name, lost.host.is_some(), state.disks.values(), state.settings.repair_delay_s))
     }
+    async fn what_if_growth(&self, request: WhatIfGrowth) -> ApiResult<Growth> {
+        request.validate()?;
+        Ok(growth(&request, self.0.borrow().hosts.len()))
+    }
     async fn disk_policy_set(&self, disk: String, request: DiskPolicySet) -> ApiResult<DiskChange> {
         let rules = self.policy_show(request.policy.clone()).await?.rules;
         let mut state = self.0.borrow_mut();
@@ -693,6 +697,9 @@ impl MemoryCluster {
     }
     async fn health(&self) -> ApiResult<Health> {
         Ok(health())
+    }
+    async fn health_history(&self) -> ApiResult<HealthHistory> {
+        Ok(history())
     }
     async fn resync_list(&self) -> ApiResult<Vec<Resync>> {
         let state = self.0.borrow();

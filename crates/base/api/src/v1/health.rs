@@ -121,6 +121,28 @@ impl Health {
     }
 }
 
+/// A time during which a check found something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HealthEvent {
+    /// The check, by name.
+    pub check: String,
+    /// How bad it was at worst.
+    pub severity: Severity,
+    /// What was found when it was worst.
+    pub text: String,
+    /// When a look saw it first, in ms since 1970; hosts look once a minute.
+    pub began_unix_ms: u64,
+    /// When a look saw it no more; none: it is so still. What comes again within 10 minutes has not ended.
+    pub ended_unix_ms: Option<u64>,
+}
+
+/// What checks found so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct HealthHistory {
+    /// The newest first; of each check the last 32.
+    pub events: Vec<HealthEvent>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,7 @@ mod servers;
 mod space;
 mod stage;
 mod upgrades;
+mod what_if;
 
 use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
 
@@ -160,6 +161,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         moves::all(),
         devices::all(),
         policies::all(),
+        what_if::all(),
         scrubs::all(),
         membership::all(),
         clones::all(),

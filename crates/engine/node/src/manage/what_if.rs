@@ -1,4 +1,4 @@
-//! What would become of the disks if a host, a disk group or a device were lost: asked before it is.
+//! What would become of the disks if a host, a disk group or a device were lost, or came: asked before it is.
 //!
 //! Promises    nothing is changed; the answer is of the cluster as it is now
 //! Not here    the decisions (`placement`); maintenance and policies have previews of their own
@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
+use cairn_directory::REBALANCE_POINTS;
 use cairn_env::Env;
-use cairn_placement::{LossPreview, Lost};
-use cairn_types::{ComponentId, DeviceId, DiskGroupId, Feature, HostId};
+use cairn_placement::{Addition, GrowthPreview, LossPreview, Lost};
+use cairn_types::{ComponentId, DeviceId, DiskGroupId, Feature, HostId, format_bytes};
 use cairn_wire::{HostAnswer, HostCommand};
 use futures::future::join_all;
 
@@ -58,6 +59,65 @@ impl<E: Env> Node<E> {
             lost: preview.lost,
             unknown,
         })
+    }
+
+    pub(crate) async fn what_if_growth(&self, request: v1::WhatIfGrowth) -> ApiResult<v1::Growth> {
+        request.validate()?;
+        let (addition, added_is) = self.addition_of(&request)?;
+        let all: Vec<HostId> = self.peers_up().into_iter().chain([self.me()]).collect();
+        let (held, all_said) = self.usage_of(&all, None).await;
+        let mut preview = GrowthPreview::new(self.picture(), &addition);
+        let mut unknown = Vec::new();
+        let owned = self.owned_everywhere().await;
+        self.each_record(
+            &owned,
+            |_| true,
+            |_, entry, config| match config {
+                Some(config) => preview.add(config, &|component| held.get(&component).copied()),
+                None => unknown.push(entry.name.as_str().to_owned()),
+            },
+        )
+        .await;
+        let points = self.settings().and_then(|settings| settings.rebalance_points).unwrap_or(REBALANCE_POINTS);
+        while preview.rebalance_round(points) {
+            self.inner.env.give_way().await;
+        }
+        let moved = preview.moved();
+        let copied: u64 = preview.copied_from.iter().filter_map(|id| held.get(id)).sum();
+        let rate = self.copy_rate().await.filter(|_| all_said);
+        let ([raw_bytes_before, raw_bytes_after], [free_bytes_before, free_bytes_after]) =
+            (preview.raw_bytes(), preview.free_bytes());
+        Ok(v1::Growth {
+            added_is,
+            raw_bytes_before,
+            raw_bytes_after,
+            free_bytes_before,
+            free_bytes_after,
+            completed_bytes: all_said.then_some(copied),
+            unknown,
+            moved_components: moved.components,
+            moved_bytes: all_said.then_some(moved.bytes),
+            more_moves: moved.more,
+            takes_s: rate.map(|rate| (copied + moved.bytes_of_one_host_max).div_ceil(rate)),
+            hosts_after: preview.hosts() as u32,
+            completed: preview.completed,
+            still_lacking: preview.still_lacking,
+        })
+    }
+
+    /// What comes, and in words.
+    fn addition_of(&self, request: &v1::WhatIfGrowth) -> ApiResult<(Addition, String)> {
+        let bytes = request.device_bytes;
+        let size = format_bytes(bytes);
+        if let Some(disk_group) = request.disk_group {
+            let holder = self.server_of(self.holder_of(disk_group)?);
+            let words =
+                format!("a capacity device of {size} in disk group {disk_group} of host {}", self.host_name(holder));
+            return Ok((Addition::Device { disk_group, bytes }, words));
+        }
+        let (hosts, devices) = (request.hosts.unwrap_or(1), request.devices.unwrap_or(1));
+        let words = format!("{hosts} hosts, each with {devices} capacity devices of {size}");
+        Ok((Addition::Hosts { hosts, devices: vec![bytes; devices.into()] }, words))
     }
 
     async fn loss_of(&self, request: &v1::WhatIfLost) -> ApiResult<Loss> {

@@ -13,6 +13,7 @@ mod clocks;
 mod directory;
 mod disks;
 mod groups;
+mod history;
 mod hosts;
 mod look;
 mod room;
