@@ -61,7 +61,7 @@ impl<E: Env> Inner<E> {
     pub(crate) fn append(self: &Rc<Self>, change: Change) -> impl Future<Output = Result<(), StoreError>> + use<E> {
         let has_marks = change.has_marks();
         let admitted = self.state.borrow_mut().admit(change, self.env.now(), &self.tuning);
-        if has_marks && !self.has_needs(Needs::BAD_MARKS) {
+        if has_marks && admitted.iter().any(Result::is_ok) && !self.has_needs(Needs::BAD_MARKS) {
             self.take_needs_for_queue();
         }
         if !admitted.is_empty() {

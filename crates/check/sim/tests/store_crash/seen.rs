@@ -1,6 +1,6 @@
 //! Everything that a disk group says about itself, and how that differs from what a model says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_store::{StoreError, StoreErrorKind};
 use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, Run};
@@ -111,6 +111,18 @@ pub async fn look_at_blocks(
     assert!(contents.is_whole(range.count), "what was read covers what was asked for");
     let blocks = contents.into_bytes().concat();
     Ok((range.first..).zip(blocks.chunks(4096)).map(|(block, bytes)| shown(bytes, component, block)).collect())
+}
+
+impl Seen {
+    /// Blocks that are marks.
+    pub fn marks(&self) -> BTreeSet<(ComponentId, u64)> {
+        let is_mark = |tag: &Option<u64>| tag.is_some_and(|tag| tag != FOREIGN && tag & MARKED != 0);
+        let of = |(id, component): (&ComponentId, &SeenComponent)| {
+            let blocks = (0u64..).zip(&component.blocks).filter(|(_, tag)| is_mark(tag));
+            blocks.map(|(block, _)| (*id, block)).collect::<Vec<_>>()
+        };
+        self.components.iter().flat_map(of).collect()
+    }
 }
 
 /// The same where some are marks.
