@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cairn_env::{DiskErrorKind, Env};
+use cairn_env::{DiskErrorKind, Env, PageBuf};
 use cairn_format::{Needs, RunEntry, RunError, decode_run_header, run_header_pages};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use futures::{StreamExt, future::join_all, stream};
@@ -214,7 +214,7 @@ impl<E: Env> Inner<E> {
         for ((slot, entry), data) in named.into_iter().zip(data) {
             let is_lost = data.is_none() && may_mark;
             // Without marks it moves as zeroes with the CRC that it should have: reads report it.
-            let block = out_block(entry, data.unwrap_or_else(|| Bytes::from_static(&[0; PAGE as usize])));
+            let block = out_block(entry, data.unwrap_or_else(|| PageBuf::zeroed(PAGE as usize).freeze()));
             if is_lost { lost.push((slot, block)) } else { moved.push((slot, block)) }
         }
         if !lost.is_empty() {
@@ -231,7 +231,7 @@ impl<E: Env> Inner<E> {
             return Ok(state.tier.of(device).failed);
         };
         transaction.ends(ticket);
-        transaction.exchange(self.fold_due(blocks.len() as u64).await?);
+        transaction.exchange(self.fold_due((blocks.len() + lost.len()) as u64).await?);
         plan_moves(&self.state.borrow().components, device, &blocks, (&old, &new), &mut transaction);
         self.plan_marks(device, lost, &mut transaction);
         self.commit(transaction).await?;
@@ -320,7 +320,7 @@ impl<E: Env> Inner<E> {
     }
 
     async fn read_page_by_page(&self, device: u8, offset: u64, len: u64) -> (Bytes, Vec<u64>) {
-        let (mut data, mut unread) = (cairn_env::PageBuf::zeroed(len as usize), Vec::new());
+        let (mut data, mut unread) = (PageBuf::zeroed(len as usize), Vec::new());
         for at in (0..len).step_by(PAGE as usize) {
             match self.read_device(device, offset + at, PAGE as u32).await {
                 Ok(bytes) => data[at as usize..][..PAGE as usize].copy_from_slice(&bytes),

@@ -443,7 +443,7 @@ impl<E: Env> DiskGroup<E> {
     /// write ([`Needs::at_once`]).
     pub fn allow(&self, needs: Needs) {
         let inner = self.inner();
-        if self.needs().include(needs) {
+        if inner.allowed.get().include(needs) && self.needs().include(needs.at_once()) {
             return;
         }
         inner.allowed.set(inner.allowed.get().with(needs));

@@ -7,7 +7,7 @@
 //!                 carried out without it is not carried out again
 //!             Y4  a block that no copy in sync can give keeps nothing else from being copied; when all else is there it is asked for once
 //!                 more, and the target takes a mark for it (`marks`). In a cluster with hosts of releases before marks the resync waits for
-//!                 it instead, and says so, until the block is written, or a copy that has it is in sync
+//!                 it instead, and says so: until the block is written, or a copy that has it is in sync
 //! Source      the two-step activation answers the trap of an undo after a quick rejoin (docs/fault-model.md)
 //!
 //! A resync that is interrupted (target, source or owner gone) starts over from `stale_since`: which regions were
