@@ -25,8 +25,8 @@ pub use batch::{
 pub use checksum::{block_crcs, crc32c, zero_block_crc};
 pub use flip::{is_one_bit_off, one_bit_off_header};
 pub use map_page::{
-    LEAF_BLOCKS, MAP_PAGE_BYTES, MapEntry, MapPage, MapPageName, NO_SLOT, PackedPage, SHARD_BLOCKS, ZERO_SLOT,
-    decode_map_page, pack_map_pages, peek_map_page,
+    BAD_SLOT, LEAF_BLOCKS, MAP_PAGE_BYTES, MapEntry, MapPage, MapPageName, NO_SLOT, PackedPage, SHARD_BLOCKS,
+    ZERO_SLOT, decode_map_page, is_place, pack_map_pages, peek_map_page,
 };
 pub use record::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{

@@ -29,6 +29,8 @@ use crate::{crc32c, varint};
 pub const NO_SLOT: u64 = u64::MAX;
 /// Zeroes that count as allocated.
 pub const ZERO_SLOT: u64 = u64::MAX - 1;
+/// A mark: the bytes of the block are lost, its checksum is kept. One less is kept for snapshots.
+pub const BAD_SLOT: u64 = u64::MAX - 3;
 /// From here on a slot is no place on a device but says something else.
 const SLOTS_END: u64 = u64::MAX - 15;
 
@@ -39,6 +41,11 @@ pub const SHARD_BLOCKS: u64 = 1 << 16;
 /// Bytes of a page.
 pub const MAP_PAGE_BYTES: usize = 4096;
 
+/// Whether a slot is a place on a device.
+pub const fn is_place(slot: u64) -> bool {
+    slot < SLOTS_END
+}
+
 const MAGIC: [u8; 8] = *b"CAIRNMP1";
 const HEAD_BYTES: usize = 66;
 const EPOCH_BYTES: usize = 32;
@@ -48,7 +55,7 @@ pub(crate) const FORM_BITS: u64 = 3;
 /// One mapped block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapEntry {
-    /// The page of its capacity device, counted over the segments; or [`ZERO_SLOT`].
+    /// The page of its capacity device, counted over the segments; or [`ZERO_SLOT`], or [`BAD_SLOT`].
     pub slot: u64,
     /// Its CRC-32C.
     pub crc: u32,
@@ -96,12 +103,12 @@ pub(crate) enum Form {
 /// Entries at the front of `entries` that make one run: blocks that follow on, in one leaf.
 pub(crate) fn first_run(entries: &[(u64, MapEntry)]) -> (Form, usize) {
     let (block, first) = entries[0];
-    let placed = first.slot < SLOTS_END;
+    let placed = is_place(first.slot);
     let leaf = block / LEAF_BLOCKS;
     let is_next = |at: usize| {
         let (next, entry) = entries[at];
         let follows = next == block + at as u64 && next / LEAF_BLOCKS == leaf && entry.op.epoch == first.op.epoch;
-        let slot = if placed { entry.slot == first.slot + at as u64 } else { entry.slot >= SLOTS_END };
+        let slot = if placed { entry.slot == first.slot + at as u64 } else { !is_place(entry.slot) };
         follows && slot
     };
     let run = |step: u64| {
@@ -498,7 +505,7 @@ mod tests {
             for (gap, count, slot, seq, number, kind) in runs {
                 block += gap;
                 for at in 0..count {
-                    let slot = if kind == 3 { ZERO_SLOT } else { slot + at };
+                    let slot = if kind == 3 { if at % 3 == 0 { BAD_SLOT } else { ZERO_SLOT } } else { slot + at };
                     let op = OpId { epoch: epoch(number), seq: seq + if kind == 1 { at } else { 0 } };
                     entries.push((block, MapEntry { slot, crc: (seq ^ block) as u32, op }));
                     block += 1;

@@ -30,6 +30,13 @@ pub enum LogPiece {
         /// Which.
         range: BlockRange,
     },
+    /// Blocks whose bytes no copy in sync could give: marks. Needs [`crate::Needs::BAD_MARKS`].
+    Bad {
+        /// The first block.
+        first_block: u64,
+        /// CRC-32C that the bytes of each block had; 0 where nobody knows it.
+        crcs: Crcs,
+    },
 }
 
 /// Blocks that stand in slots back to back of a capacity segment.
@@ -215,11 +222,35 @@ fn ascend(mut ranges: impl Iterator<Item = Option<BlockRange>>) -> bool {
 impl LogPiece {
     /// The blocks that it covers; none where they are no range.
     fn covers(&self) -> Option<BlockRange> {
-        let (first, count) = match self {
-            Self::Data { first_block, crcs } => (*first_block, crcs.len()),
-            Self::Hole { range } => (range.first, range.count as usize),
+        let count = match self {
+            Self::Data { crcs, .. } | Self::Bad { crcs, .. } => crcs.len(),
+            Self::Hole { range } => range.count as usize,
         };
-        is_range(first, count).then(|| BlockRange::new(first, count as u32))
+        let range = self.range();
+        is_range(range.first, count).then_some(range)
+    }
+
+    /// The blocks of a sound piece.
+    pub fn range(&self) -> BlockRange {
+        match self {
+            Self::Data { first_block, crcs } | Self::Bad { first_block, crcs } => {
+                BlockRange::new(*first_block, crcs.len() as u32)
+            }
+            Self::Hole { range } => *range,
+        }
+    }
+
+    /// Blocks whose bytes stand in the batch's data.
+    pub fn data_blocks(&self) -> u64 {
+        match self {
+            Self::Data { crcs, .. } => crcs.len() as u64,
+            Self::Hole { .. } | Self::Bad { .. } => 0,
+        }
+    }
+
+    /// Whether it takes space once it is in the map: of a mark as of what it stands for.
+    pub fn allocates(&self) -> bool {
+        !matches!(self, Self::Hole { .. })
     }
 }
 
@@ -250,15 +281,14 @@ impl LogRecord {
     pub fn data_blocks(&self) -> u64 {
         match self {
             Self::Write { crcs, .. } => crcs.len() as u64,
-            Self::Copy { pieces, .. } => pieces
-                .iter()
-                .map(|piece| match piece {
-                    LogPiece::Data { crcs, .. } => crcs.len() as u64,
-                    LogPiece::Hole { .. } => 0,
-                })
-                .sum(),
+            Self::Copy { pieces, .. } => pieces.iter().map(LogPiece::data_blocks).sum(),
             _ => 0,
         }
+    }
+
+    /// Whether it has marks: a disk group says that it needs them before it has the record.
+    pub fn has_marks(&self) -> bool {
+        matches!(self, Self::Copy { pieces, .. } if pieces.iter().any(|piece| matches!(piece, LogPiece::Bad { .. })))
     }
 
     /// CRC-32C of every data block, in the order of the batch's data.
@@ -271,7 +301,7 @@ impl LogRecord {
         own.iter().copied().chain(pieces.iter().flat_map(|piece| {
             let crcs: &[u32] = match piece {
                 LogPiece::Data { crcs, .. } => crcs,
-                LogPiece::Hole { .. } => &[],
+                LogPiece::Hole { .. } | LogPiece::Bad { .. } => &[],
             };
             crcs.iter().copied()
         }))

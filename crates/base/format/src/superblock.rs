@@ -85,8 +85,15 @@ impl Needs {
     pub const NONE: Self = Self(0);
     /// The block map in pages, with rows of kinds 12, 17 and 18.
     pub const MAP_PAGES: Self = Self(1 << 10);
+    /// Marks of blocks whose bytes are lost, in the log, in pending rows and in the block map.
+    pub const BAD_MARKS: Self = Self(1 << 5);
     /// What this build knows.
-    pub const ALL: Self = Self::MAP_PAGES;
+    pub const ALL: Self = Self::MAP_PAGES.with(Self::BAD_MARKS);
+
+    /// Of these, what a group is written with as soon as it may: the others wait until there is something to write.
+    pub const fn at_once(self) -> Self {
+        Self(self.0 & Self::MAP_PAGES.0)
+    }
 
     /// Whether all of `other` is among them.
     pub fn include(self, other: Self) -> bool {
@@ -94,7 +101,7 @@ impl Needs {
     }
     /// These and those.
     #[must_use]
-    pub fn with(self, other: Self) -> Self {
+    pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
@@ -267,6 +274,9 @@ mod tests {
     /// version that does not exist yet.
     #[test]
     fn what_a_group_needs_reads_back_or_is_told() {
+        let marked = Superblock { needs: Needs::BAD_MARKS, ..cache() };
+        assert_eq!(decode_superblock(&encode_superblock(&marked)), Ok(marked));
+        assert_eq!((Needs::ALL.at_once(), Needs::ALL.0), (Needs::MAP_PAGES, 0x420));
         let needy = Superblock { needs: Needs::MAP_PAGES, ..cache() };
         let bytes = encode_superblock(&needy);
         assert_eq!(decode_superblock(&bytes), Ok(needy));

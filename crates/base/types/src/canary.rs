@@ -99,11 +99,13 @@ pub enum Canary {
     ScrubTrustsHeaders,
     /// What a host says that was removed or forgotten is heard.
     GoneHeard,
+    /// A mark of a block whose bytes are lost is read as zeroes.
+    MarkForgotten,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -150,6 +152,7 @@ impl Canary {
         Self::WrongCopyGoes,
         Self::ScrubTrustsHeaders,
         Self::GoneHeard,
+        Self::MarkForgotten,
     ];
 
     /// Whether this bug is to be made, here and now.

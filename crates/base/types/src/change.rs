@@ -134,7 +134,19 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Whether it brings marks of bad blocks.
+    pub fn has_marks(&self) -> bool {
+        matches!(self, Self::Component { op, .. } if op.has_marks())
+    }
+}
+
 impl ComponentOp {
+    /// Whether it brings marks of bad blocks.
+    pub fn has_marks(&self) -> bool {
+        matches!(self, Self::Apply { blocks: BlockOp::Copy { runs, .. }, .. } if runs.iter().any(Run::is_bad))
+    }
+
     /// The operation on this component, for one that has no data.
     pub fn on(self, component: ComponentId) -> Change {
         Change::Component { component, op: self, data: Bytes::new() }
@@ -154,23 +166,33 @@ pub enum Run {
         /// How many.
         blocks: u32,
     },
+    /// Blocks whose bytes no copy in sync could give: marks in their place. From [`crate::Feature::BadMarks`] on.
+    Bad {
+        /// CRC-32C that the bytes of each block had; 0 where nobody knows it.
+        crcs: Crcs,
+    },
 }
 
 impl Run {
     /// How many blocks it covers.
     pub fn blocks(&self) -> u32 {
         match self {
-            Self::Data { crcs } => crcs.len() as u32,
+            Self::Data { crcs } | Self::Bad { crcs } => crcs.len() as u32,
             Self::Hole { blocks } => *blocks,
         }
     }
 
-    /// The checksums of its blocks; none of a hole.
+    /// The checksums of blocks whose bytes travel beside it: none of a hole, nor of a mark.
     pub fn crcs(&self) -> &[u32] {
         match self {
             Self::Data { crcs } => crcs,
-            Self::Hole { .. } => &[],
+            Self::Hole { .. } | Self::Bad { .. } => &[],
         }
+    }
+
+    /// Whether it is of marks.
+    pub fn is_bad(&self) -> bool {
+        matches!(self, Self::Bad { .. })
     }
 }
 
@@ -198,6 +220,25 @@ impl Contents {
         self.runs.push(Run::Hole { blocks });
     }
 
+    /// A block whose bytes cannot be had comes next.
+    pub fn push_bad(&mut self, crc: u32) {
+        match self.runs.last_mut() {
+            Some(Run::Bad { crcs }) => crcs.push(crc),
+            _ => self.runs.push(Run::Bad { crcs: Crcs::from_slice(&[crc]) }),
+        }
+    }
+
+    /// Which of its blocks are marks, counted from `first`.
+    pub fn bad_blocks(&self, first: u64) -> Vec<BlockRange> {
+        let mut next = first;
+        let ranges = self.runs.iter().map(|run| {
+            let range = BlockRange::new(next, run.blocks());
+            next = range.end();
+            (run, range)
+        });
+        ranges.filter(|(run, _)| run.is_bad()).map(|(_, range)| range).collect()
+    }
+
     /// Whether it covers so many blocks and has the bytes that its runs tell of.
     pub fn is_whole(&self, blocks: u32) -> bool {
         let covered: u64 = self.runs.iter().map(|run| u64::from(run.blocks())).sum();
@@ -209,7 +250,7 @@ impl Contents {
     /// The bytes, holes as zeros; none of them is copied.
     ///
     /// # Panics
-    /// When there are fewer bytes than the runs tell of.
+    /// When there are fewer bytes than the runs tell of, or a block is bad.
     pub fn into_bytes(self) -> Vec<Bytes> {
         if let ([Run::Data { .. }], [_]) = (self.runs.as_slice(), self.data.as_slice()) {
             return self.data;
@@ -221,6 +262,7 @@ impl Contents {
             let mut left = run.blocks() as usize * BLOCK_BYTES as usize;
             while left > 0 {
                 let part = match run {
+                    Run::Bad { .. } => panic!("a bad block has no bytes"),
                     Run::Hole { .. } => Bytes::from_static(&ZEROS[..left.min(ZEROS.len())]),
                     Run::Data { .. } => {
                         if current.is_empty() {
@@ -277,7 +319,20 @@ mod tests {
         let told = |op: &BlockOp| op.crcs().copied().collect::<Vec<_>>();
         assert_eq!(told(&BlockOp::Write { first_block: 9, crcs: crcs.clone() }), [1, 2]);
         assert_eq!(told(&BlockOp::Zero { range: BlockRange::new(0, 3), keep_allocated: true }), []);
-        let runs = vec![Run::Hole { blocks: 4 }, Run::Data { crcs }];
-        assert_eq!(told(&BlockOp::Copy { first_block: 0, runs }), [1, 2]);
+        let mark = Run::Bad { crcs: [7].into_iter().collect() };
+        let runs = vec![Run::Hole { blocks: 4 }, mark, Run::Data { crcs }];
+        let copy = BlockOp::Copy { first_block: 0, runs };
+        assert_eq!((told(&copy), copy.range()), (vec![1, 2], BlockRange::new(0, 7)));
+    }
+
+    #[test]
+    fn bad_blocks_follow_on_and_are_named() {
+        let mut contents = Contents::default();
+        contents.push_hole(3);
+        [5, 6].into_iter().for_each(|crc| contents.push_bad(crc));
+        contents.push_data(block(1).into(), [9].into_iter().collect());
+        contents.push_bad(7);
+        assert!(contents.is_whole(7));
+        assert_eq!(contents.bad_blocks(10), [BlockRange::new(13, 2), BlockRange::new(16, 1)]);
     }
 }

@@ -96,11 +96,13 @@ pub enum Feature {
     Moves,
     /// See [`Feature::sentence`].
     Scrub,
+    /// See [`Feature::sentence`].
+    BadMarks,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 4] = [Self::HeartbeatFacts, Self::MapPages, Self::Moves, Self::Scrub];
+    pub const ALL: [Self; 5] = [Self::HeartbeatFacts, Self::MapPages, Self::Moves, Self::Scrub, Self::BadMarks];
 
     /// As people read it.
     pub const fn name(self) -> &'static str {
@@ -109,13 +111,14 @@ impl Feature {
             Self::MapPages => "map-pages",
             Self::Moves => "moves",
             Self::Scrub => "scrub",
+            Self::BadMarks => "bad-marks",
         }
     }
 
     /// The level from which it is on.
     pub const fn since(self) -> Level {
         match self {
-            Self::HeartbeatFacts | Self::MapPages | Self::Moves | Self::Scrub => Level(13),
+            Self::HeartbeatFacts | Self::MapPages | Self::Moves | Self::Scrub | Self::BadMarks => Level(13),
         }
     }
 
@@ -137,6 +140,10 @@ impl Feature {
             Self::Scrub => {
                 "disk groups are read through now and then, and a block that went bad at rest is repaired from another copy: older builds do \
                  not know how to be asked for that"
+            }
+            Self::BadMarks => {
+                "a copy that is filled marks blocks that no copy in sync can give, and is in sync with all others: before, it waited until \
+                 they were written; older builds do not open disk groups with such marks"
             }
         }
     }

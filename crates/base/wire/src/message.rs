@@ -62,6 +62,11 @@ impl Message {
     pub fn since(&self) -> Level {
         match self {
             Self::HeartbeatWith(..) => Feature::HeartbeatFacts.since(),
+            Self::Request { request: Request::Read { by: ReadBy::Marks, .. }, .. } => Feature::BadMarks.since(),
+            Self::Request { request: Request::Change { op, .. }, .. } if op.has_marks() => Feature::BadMarks.since(),
+            Self::Answer { answer: Ok(Answer::Data { runs }), .. } if runs.iter().any(Run::is_bad) => {
+                Feature::BadMarks.since()
+            }
             Self::Request { .. }
             | Self::Answer { .. }
             | Self::Done { .. }
@@ -71,6 +76,17 @@ impl Message {
             | Self::Release { .. } => Level::FIRST,
         }
     }
+}
+
+/// Who waits for a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReadBy {
+    /// A guest.
+    Guest,
+    /// A resync: no guest waits for it.
+    Resync,
+    /// A resync, of blocks that no copy in sync could give: what cannot be read is answered as marks. Sent from [`Feature::BadMarks`] on.
+    Marks,
 }
 
 /// What may be asked.
@@ -89,8 +105,8 @@ pub enum Request {
         to: Target,
         /// Component-relative.
         range: BlockRange,
-        /// For a resync: no guest waits for it.
-        for_resync: bool,
+        /// Who waits for it.
+        by: ReadBy,
     },
     /// Which regions were touched after an operation.
     Regions {

@@ -133,7 +133,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         overwrite: false,
     };
     vec![
-        ("read", Request::Read { to, range: range(), for_resync: true }),
+        ("read", Request::Read { to, range: range(), by: ReadBy::Resync }),
         ("regions", Request::Regions { to, after: op(1) }),
         ("allocated", Request::Allocated { to, range: range() }),
         ("was-done", Request::WasDone { to, client: client() }),

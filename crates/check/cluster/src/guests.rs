@@ -4,6 +4,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     rc::Rc,
     time::Duration,
 };
@@ -428,6 +429,24 @@ impl Guests {
             }
         }
         Ok(())
+    }
+
+    /// Writes a block of each MiB over. Which.
+    pub async fn touch_each_region(&self, at: usize) -> Result<BTreeSet<u64>, String> {
+        let (end, mut touched) = (self.known_sectors(), BTreeSet::new());
+        let client = self.connect_anew(at).await?;
+        for region in (0..end).step_by(2048) {
+            let first = if region + 2048 <= end { region + 1600 } else { region };
+            // A guest may give up just this one.
+            for _ in 0..10 {
+                let written = self.change(at, &client, first, (end - first).min(8), Act::Write).await;
+                if written.map_err(|lost| format!("h{at} does not write: {lost:?}"))? {
+                    touched.insert(first / 8);
+                    break;
+                }
+            }
+        }
+        Ok(touched)
     }
 
     /// Writes over every block that no copy can give, or trims it; with `all`, every one that was spoiled. How many these were.

@@ -1,4 +1,5 @@
-//! Media of one copy go bad at rest, on real files: a scrub finds all of it and has it repaired. The commands are those of the operator's page.
+//! Media of one copy go bad at rest, on real files: a scrub finds all of it and has it repaired; what no copy has any more is named. The commands are
+//! those of the operator's page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +9,7 @@ use std::{
 };
 
 use cairn_e2e::{
-    Cluster, NbdClient, Outcome, Shape, Target, page,
+    Cluster, NbdClient, NbdError, Outcome, Shape, Target, page,
     pattern::{self, SECTOR},
     scene::{DISK, fill, play, roles},
     wait::check,
@@ -34,13 +35,119 @@ fn a_thousand_bad_blocks_are_found_and_repaired() {
     play("scrub", &Shape::default(), scenario);
 }
 
+/// Blocks that go bad at the only copy that is left.
+const LOST: usize = 20;
+
+/// Goal: a rebuild whose only source has bad blocks ends; exactly these are named and refused, and they are whole once they are written. Method: the
+/// other copy's host dies for good and is forgotten; what the rebuild leaves is read whole.
+#[test]
+fn blocks_that_no_copy_has_are_named_and_a_rebuild_ends() {
+    play("bad-marks", &Shape::default(), without_another_copy);
+}
+
+fn without_another_copy(cluster: &mut Cluster) -> Outcome<()> {
+    cluster.create_disk(DISK, WRITTEN_MIB * 2, 1)?;
+    fill(cluster, 1, 0, WRITTEN_MIB)?;
+    let api = cluster.host(1).api();
+    api.call(&["cache", "clear"])?;
+    let (other, _) = roles(cluster, 1)?;
+    cluster.kill(other)?;
+    let lost = spoil(cluster, 1, LOST)?;
+    check(lost.len() == LOST, || format!("only {} blocks were found on the device", lost.len()))?;
+    let name = cluster.host(other).name();
+    wait_until("the dead host is silent to all", Duration::from_secs(30), || {
+        let told = api.call(&["host", "forget", &name, "--dry-run"])?;
+        check(told["heard_by"] == serde_json::json!([]), || told.to_string())
+    })?;
+    api.call(&["host", "forget", &name, "--yes"])?;
+    cluster.wait_healthy(1, DISK, Duration::from_secs(60))?;
+    let copies = cluster.replicas(1, DISK)?;
+    let filled = *copies.iter().find(|n| **n != 1).ok_or("one copy only")?;
+    cluster.say(format!("the copy is rebuilt at h{filled}, beside {LOST} blocks that nobody has"));
+    for host in [1, filled] {
+        let named = named(cluster, Some(host))?;
+        check(named == lost, || format!("at h{host} {named:?} are named, and {lost:?} are lost"))?;
+    }
+    let named_anywhere = named(cluster, None)?;
+    check(named_anywhere == lost, || format!("{named_anywhere:?} are named, and {lost:?} are lost"))?;
+    check(findings(cluster)? > 0, || "the health check says nothing".into())?;
+    verify_but(cluster, filled, &lost)?;
+    let target = Target::Unix(cluster.host(filled).nbd_socket());
+    let mut client = NbdClient::connect(&target, DISK, Duration::from_secs(20)).map_err(|e| e.to_string())?;
+    for number in &lost {
+        client.write(number * BLOCK as u64, &block(*number)).map_err(|e| format!("write block {number}: {e}"))?;
+    }
+    wait_until("nothing is named any more", Duration::from_secs(40), || {
+        let left = named(cluster, None)?;
+        check(left.is_empty(), || format!("{left:?}"))
+    })?;
+    check(findings(cluster)? == 0, || "the health check goes on".into())?;
+    drop(client);
+    verify_but(cluster, filled, &BTreeSet::new())
+}
+
+/// Blocks of the disk that are named as bad, by one host or by any.
+fn named(cluster: &Cluster, host: Option<u8>) -> Outcome<BTreeSet<u64>> {
+    let told = cluster.host(1).api().call(&["scrub", "status"])?;
+    let name = host.map(|n| cluster.host(n).name());
+    let scrubs = told.as_array().cloned().unwrap_or_default();
+    let own = scrubs.iter().filter(|scrub| name.as_ref().is_none_or(|name| scrub["host_name"] == *name.as_str()));
+    let mut blocks = BTreeSet::new();
+    for finding in own.filter_map(|scrub| scrub["findings"].as_array()).flatten() {
+        check(finding["disk_name"] == DISK && finding["unrepairable"] == true, || finding.to_string())?;
+        let number = |name: &str| finding[name].as_u64().ok_or_else(|| finding.to_string());
+        let (from, len) = (number("offset_bytes")?, number("len_bytes")?);
+        blocks.extend((from..from + len).step_by(BLOCK).map(|at| at / BLOCK as u64));
+    }
+    Ok(blocks)
+}
+
+/// What the health check of scrubs finds.
+fn findings(cluster: &Cluster) -> Outcome<u64> {
+    let told = cluster.host(1).api().command(&["health"]).output().map_err(|e| e.to_string())?;
+    let health: Value = serde_json::from_slice(&told.stdout).map_err(|e| e.to_string())?;
+    let checks = health["checks"].as_array().cloned().unwrap_or_default();
+    let scrub = checks.iter().find(|check| check["name"] == "scrub").ok_or("no such check")?;
+    scrub["findings_total"].as_u64().ok_or_else(|| scrub.to_string())
+}
+
+/// Reads all that was written, block by block where some are lost: those are refused, and no others.
+fn verify_but(cluster: &Cluster, host: u8, lost: &BTreeSet<u64>) -> Outcome<()> {
+    let target = Target::Unix(cluster.host(host).nbd_socket());
+    let mut client = NbdClient::connect(&target, DISK, Duration::from_secs(20)).map_err(|e| e.to_string())?;
+    let mut data = vec![0; 1 << 20];
+    for at in 0..WRITTEN_MIB {
+        let blocks = at * 256..(at + 1) * 256;
+        if lost.range(blocks.clone()).next().is_none() {
+            client.read(at << 20, &mut data).map_err(|e| format!("read at {at} MiB: {e}"))?;
+            for (number, page) in blocks.zip(data.chunks(BLOCK)) {
+                check(page == block(number), || format!("block {number} is another than was written"))?;
+            }
+            continue;
+        }
+        for number in blocks {
+            let page = &mut data[..BLOCK];
+            match (client.read(number * BLOCK as u64, page), lost.contains(&number)) {
+                (Ok(()), false) => check(page == block(number), || format!("block {number} is another"))?,
+                (Err(NbdError::Refused(5)), true) => {}
+                (read, _) => return Err(format!("block {number}: {read:?}")),
+            }
+        }
+    }
+    cluster.say(format!(
+        "{WRITTEN_MIB} MiB are as they were written at h{host}, but for {} blocks that are refused",
+        lost.len()
+    ));
+    Ok(())
+}
+
 fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     cluster.create_disk(DISK, WRITTEN_MIB * 2, 1)?;
     fill(cluster, 1, 0, WRITTEN_MIB)?;
     let api = cluster.host(1).api();
     api.call(&["cache", "clear"])?;
     let (other, _) = roles(cluster, 1)?;
-    let bad = spoil(cluster, other)?;
+    let bad = spoil(cluster, other, FAULTS)?;
     check(bad.len() == FAULTS, || format!("only {} blocks were found on the device", bad.len()))?;
     api.call(&["scrub", "start"])?;
     let scrubs = until_scrubbed(cluster)?;
@@ -68,7 +175,7 @@ fn block(number: u64) -> Vec<u8> {
 }
 
 /// Has blocks of the host's copy go bad on the device. Returns them.
-fn spoil(cluster: &Cluster, host: u8) -> Outcome<BTreeSet<u64>> {
+fn spoil(cluster: &Cluster, host: u8, count: usize) -> Outcome<BTreeSet<u64>> {
     let groups = cluster.host(1).api().call(&["disk-group", "list"])?;
     let groups = groups.as_array().cloned().unwrap_or_default();
     let name = cluster.host(host).name();
@@ -90,9 +197,9 @@ fn spoil(cluster: &Cluster, host: u8) -> Outcome<BTreeSet<u64>> {
             }
         }
         // Spread over all that there is.
-        let step = (pages.len() / (FAULTS - bad.len()).max(1)).max(1);
+        let step = (pages.len() / (count - bad.len()).max(1)).max(1);
         for (n, (offset, number)) in pages.into_iter().step_by(step).enumerate() {
-            if bad.len() == FAULTS {
+            if bad.len() == count {
                 break;
             }
             let mut page = block(if n % 2 == 0 { number } else { (number + 7) % (WRITTEN_MIB * 256) });

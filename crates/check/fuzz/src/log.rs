@@ -308,6 +308,11 @@ fn placed(input: &mut Input<'_>, next_slot: &mut u64) -> PlacedPiece {
 fn piece(input: &mut Input<'_>) -> LogPiece {
     match input.flag() {
         true => LogPiece::Data { first_block: input.mostly_below(48), crcs: crcs(input) },
-        false => LogPiece::Hole { range: range(input) },
+        false => match range(input) {
+            range if range.count % 8 == 7 => {
+                LogPiece::Bad { first_block: range.first, crcs: (0..range.count.min(48)).collect() }
+            }
+            range => LogPiece::Hole { range },
+        },
     }
 }

@@ -123,6 +123,15 @@ impl<E: Env> LocalStore for GroupStore<E> {
         async move { read.await.map_err(refusal) }
     }
 
+    fn read_marked(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
+        let read = self.group.read_marked(component, range);
+        async move { read.await.map_err(refusal) }
+    }
+
     fn allocated(
         &self,
         component: ComponentId,

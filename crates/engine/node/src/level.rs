@@ -72,6 +72,7 @@ impl<E: Env> Node<E> {
             level = inner.env.build().speaks.highest;
         }
         inner.env.set_level(level);
+        inner.objects.level_is(level);
         if level.has(Feature::HeartbeatFacts) {
             inner.leases.set_facts(Facts::of_level(level));
         }
@@ -81,8 +82,6 @@ impl<E: Env> Node<E> {
 
 /// What disk groups may need in a cluster at this level.
 fn needs_at(level: Level) -> Needs {
-    match level.has(Feature::MapPages) {
-        true => Needs::MAP_PAGES,
-        false => Needs::NONE,
-    }
+    let needs = [(Feature::MapPages, Needs::MAP_PAGES), (Feature::BadMarks, Needs::BAD_MARKS)];
+    needs.into_iter().filter(|(feature, _)| level.has(*feature)).fold(Needs::NONE, |all, (_, needs)| all.with(needs))
 }

@@ -22,7 +22,7 @@ use crate::{
     last_word::LastWord,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
-    scrub_watch::Watches,
+    scrub_watch::{Asked, Watches},
 };
 
 /// What a node is told at its start.
@@ -106,6 +106,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) intents: RefCell<Vec<(HostId, HostIntent)>>,
     /// Scrubs of the disk groups that are open here.
     pub(crate) scrubs: RefCell<Watches>,
+    /// What each disk was when its owner said that no copy has some blocks of it.
+    pub(crate) scrubs_asked: RefCell<Asked>,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -173,6 +175,7 @@ impl<E: Env> Node<E> {
                 repair_pause: Cell::default(),
                 intents: RefCell::default(),
                 scrubs: RefCell::default(),
+                scrubs_asked: RefCell::default(),
             }),
         };
         node.wire_up();

@@ -15,7 +15,7 @@ use cairn_env::Env;
 use cairn_object::LocalStore;
 use cairn_pace::{PIECE_BYTES, scrub_is_due, scrub_pause, scrub_rate_min};
 use cairn_store::{BadBlocks, ScrubState};
-use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, DiskGroupId, Feature, HostId, ObjectId, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, Csn, DiskGroupId, Feature, HostId, ObjectId, Time};
 use cairn_wire::OwnerCommand;
 
 use crate::{
@@ -170,8 +170,14 @@ impl<E: Env> Node<E> {
             self.watch(id, |watch| watch.tries_again = now + TRY_AGAIN);
         }
         let Some(bad) = self.at_work(id).map(|store| store.group().bad_blocks()) else { return };
+        self.inner
+            .scrubs_asked
+            .borrow_mut()
+            .retain(|(of, object), _| *of != id || bad.iter().any(|b| b.object == *object));
+        let is_due = |bad: &BadBlocks| !bad.no_copy || again && self.may_have_other_copies(id, bad.object);
+        let due: Vec<BadBlocks> = bad.into_iter().filter(is_due).collect();
         let mut left = false;
-        for bad in bad.into_iter().filter(|bad| again || !bad.no_copy) {
+        for bad in due {
             let Some(owner) = self.may_ask_owner(id, bad.object) else {
                 left = true;
                 continue;
@@ -182,6 +188,16 @@ impl<E: Env> Node<E> {
         }
         let now = self.inner.env.now();
         self.watch(id, |watch| watch.asks = if left { now + ASK_AGAIN } else { now });
+    }
+
+    /// Whether the disk is another since its owner was asked in vain: copies came or went.
+    fn may_have_other_copies(&self, id: DiskGroupId, object: ObjectId) -> bool {
+        let asked = self.inner.scrubs_asked.borrow().get(&(id, object)).copied();
+        asked.is_none() || asked != self.csn_of(id, object)
+    }
+
+    fn csn_of(&self, id: DiskGroupId, object: ObjectId) -> Option<Csn> {
+        Some(self.inner.seats.record(id, object)?.accepted?.csn)
     }
 
     /// The owner, where it can be asked: others may be of a release that does not know how.
@@ -200,6 +216,7 @@ impl<E: Env> Node<E> {
             Some(_) => {}
         }
         let repair = OwnerCommand::Repair { component, ranges: vec![range] };
+        let csn = self.csn_of(id, object);
         if self.inner.objects.command(owner, object, repair).await.is_err() {
             return false;
         }
@@ -207,6 +224,7 @@ impl<E: Env> Node<E> {
         let lost = store.group().scrub_again(component, range).await;
         if lost > 0 {
             store.group().has_no_copy(component, range);
+            self.inner.scrubs_asked.borrow_mut().extend(csn.map(|csn| ((id, object), csn)));
             if !bad.no_copy {
                 self.inner.outside.warn(format!(
                     "scrub: {lost} blocks of disk {object} in disk group {id} are bad, and no other copy in sync has them"

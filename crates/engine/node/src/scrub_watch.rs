@@ -4,14 +4,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cairn_types::{DiskGroupId, Time};
+use cairn_types::{Csn, DiskGroupId, ObjectId, Time};
 
 /// A pass begins by itself no sooner than this after its disk group was opened, and up to as long again later, as chance has it: a start is
 /// busy enough, and all hosts may have started together.
 const AFTER_START: Duration = Duration::from_secs(600);
 /// How long a rate is measured.
 const RATE_OVER: Duration = Duration::from_secs(10);
-/// How soon it is asked again for what no copy had: one that was away may be back.
+/// How soon it is looked whether to ask again for what no copy had: one that was away may be back.
 pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// What is known of the scrub of a disk group beside what it keeps itself.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ pub(crate) struct Watch {
     pub(crate) bytes_per_s: u64,
     /// When owners are to be asked next.
     pub(crate) asks: Time,
-    /// When those are asked again for what no copy had.
+    /// When it is looked whether to ask those again for what no copy had.
     pub(crate) tries_again: Time,
 }
 
@@ -62,6 +62,9 @@ impl Watch {
         self.counted * 1000 / ms.max(1)
     }
 }
+
+/// The configuration in which an owner was asked in vain, by disk group and disk: in the same one it would say the same.
+pub(crate) type Asked = BTreeMap<(DiskGroupId, ObjectId), Csn>;
 
 /// By disk group.
 pub(crate) type Watches = BTreeMap<DiskGroupId, Watch>;

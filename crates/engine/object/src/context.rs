@@ -14,7 +14,7 @@ use bytes::Bytes;
 use cairn_env::Env;
 use cairn_metrics::OwnerCounters;
 use cairn_pace::{CopyMeter, Lanes, Throttle};
-use cairn_types::{DiskGroupId, Epoch, HostId, ObjectId, Seat, Time};
+use cairn_types::{DiskGroupId, Epoch, HostId, Level, ObjectId, Seat, Time};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, future::LocalBoxFuture};
 
@@ -38,6 +38,8 @@ pub(crate) struct Context<E: Env, S: LocalStore> {
     pub(crate) seats: Seats<E, S>,
     pub(crate) leases: Leases<E>,
     pub(crate) options: RefCell<ObjectOptions>,
+    /// What may be asked of other hosts.
+    pub(crate) level: Cell<Level>,
     pub(crate) placer: RefCell<Option<Rc<dyn Placer>>>,
     pub(crate) events: RefCell<Option<OnEvent>>,
     /// Something changed that objects wait for: a peer came or went, a lease was renewed.
@@ -72,6 +74,7 @@ impl<E: Env, S: LocalStore> Context<E, S> {
             seats,
             leases,
             options: RefCell::new(options),
+            level: Cell::new(Level::FIRST),
             placer: RefCell::default(),
             events: RefCell::default(),
             changed: Signal::default(),

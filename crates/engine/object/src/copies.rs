@@ -10,7 +10,7 @@ use std::{rc::Rc, time::Duration};
 use cairn_env::Env;
 use cairn_pace::PIECE_BYTES;
 use cairn_types::{BlockOp, ComponentOp, HostId, Time};
-use cairn_wire::{Request, Target};
+use cairn_wire::{ReadBy, Request, Target};
 
 use crate::{context::Context, local_store::LocalStore, window::Place};
 
@@ -24,7 +24,7 @@ pub(crate) enum For {
 /// The component whose blocks a request to a seat moves, and whom for; none where it moves none.
 fn moves_for(request: &Request) -> Option<(Target, For)> {
     let (to, by_resync) = match request {
-        Request::Read { to, for_resync, .. } => (to, *for_resync),
+        Request::Read { to, by, .. } => (to, *by != ReadBy::Guest),
         Request::Change { to, op: ComponentOp::Apply { blocks, .. } } => (to, matches!(blocks, BlockOp::Copy { .. })),
         _ => return None,
     };

@@ -24,6 +24,9 @@ pub enum ObjectEvent {
         first_block: u64,
         blocks: u64,
     },
+    /// A component that is being filled took marks for these blocks, which no copy in sync could give: it is about to be in sync, and they
+    /// are errors until they are written, or a copy comes back that has them.
+    Marked { object: ObjectId, name: String, component: ComponentId, blocks: u64 },
     /// A request was repeated that had been carried out before: its guest was answered, and nothing was done again.
     DoneBefore { object: ObjectId },
     /// A message of this host arrived with other blocks than it sent; it counts as lost.

@@ -43,6 +43,12 @@ pub trait LocalStore: Clone + 'static {
         component: ComponentId,
         range: BlockRange,
     ) -> impl Future<Output = Result<Contents, Refusal>> + 'static;
+    /// The same, with marks for blocks that cannot be read.
+    fn read_marked(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, Refusal>> + 'static;
     /// Allocation, in order, covering the range.
     fn allocated(
         &self,

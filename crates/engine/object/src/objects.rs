@@ -15,7 +15,7 @@ use bytes::Bytes;
 use cairn_env::Env;
 use cairn_metrics::{GuestCounters, OwnerCounters};
 use cairn_pace::Backoff;
-use cairn_types::{Accepted, DiskGroupId, HostId, ObjectId, Seat};
+use cairn_types::{Accepted, DiskGroupId, HostId, Level, ObjectId, Seat};
 use cairn_wire::{Answer, Refusal, Request};
 use futures::{channel::oneshot, future::LocalBoxFuture};
 
@@ -269,6 +269,11 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
                 owned.doubt(*seat);
             }
         }
+    }
+
+    /// The cluster's level, as this host takes it: what older hosts do not read is asked for from its level on.
+    pub fn level_is(&self, level: Level) {
+        self.context().level.set(level);
     }
 
     /// Bytes per second that other hosts' resyncs may read or write here, beside the guests that this host serves.

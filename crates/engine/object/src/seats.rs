@@ -23,7 +23,7 @@ use cairn_types::{
     Accepted, Canary, Change, ComponentId, ComponentOp, Contents, DiskGroupId, Epoch, HostId, Incarnation, ObjectId,
     SeatRecord, SessionId,
 };
-use cairn_wire::{Answer, ComponentAnswer, Refusal, Request, SeizeAnswer, Target};
+use cairn_wire::{Answer, ComponentAnswer, ReadBy, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{LocalBoxFuture, ready};
 
 use crate::{
@@ -271,9 +271,12 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     /// Questions to one component.
     fn serve_component(&self, request: Request) -> LocalBoxFuture<'static, Served> {
         match request {
-            Request::Read { to, range, .. } => self.with_admitted(to, |store| {
+            Request::Read { to, range, by } => self.with_admitted(to, |store| {
                 Box::pin(async move {
-                    let Contents { runs, data } = store.read(to.component, range).await?;
+                    let Contents { runs, data } = match by {
+                        ReadBy::Guest | ReadBy::Resync => store.read(to.component, range).await?,
+                        ReadBy::Marks => store.read_marked(to.component, range).await?,
+                    };
                     Ok((Answer::Data { runs }, data))
                 })
             }),

@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
-use cairn_format::{BatchHeader, LogRecord, encode_batch};
+use cairn_format::{BatchHeader, LogRecord, Needs, encode_batch};
 use cairn_types::{BLOCK_BYTES, Canary, Change, ComponentId, Time};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
@@ -59,7 +59,11 @@ type Admitted = SmallVec<[Waiting; 1]>;
 impl<E: Env> Inner<E> {
     /// Queues `change`; the answer comes when it is durable.
     pub(crate) fn append(self: &Rc<Self>, change: Change) -> impl Future<Output = Result<(), StoreError>> + use<E> {
+        let has_marks = change.has_marks();
         let admitted = self.state.borrow_mut().admit(change, self.env.now(), &self.tuning);
+        if has_marks && admitted.iter().any(Result::is_ok) && !self.has_needs(Needs::BAD_MARKS) {
+            self.take_needs_for_queue();
+        }
         if !admitted.is_empty() {
             self.writer.raise();
         }
@@ -156,11 +160,19 @@ impl<E: Env> Inner<E> {
         let congested = ring.fill_permille() >= u64::from(self.tuning.congestion_high_percent) * 10;
         let fixed = cairn_format::BATCH_RECORDS_OFFSET as u64;
         let (mut chosen, mut header, mut data) = (Vec::with_capacity(queue.len().min(BATCH_EXPECTED)), fixed, 0u64);
+        let takes_marks = self.has_needs(Needs::BAD_MARKS);
         let mut only_reserve = congested;
         let mut position = 0;
         while let Some(next) = queue.peek(only_reserve) {
             let (new_header, new_data) = (header + next.header_bytes, data + next.data_bytes);
             let bytes = new_header.next_multiple_of(u64::from(BLOCK_BYTES)) + new_data;
+            if next.marks && !takes_marks {
+                // The superblock is to say so first, and is being written.
+                if chosen.is_empty() {
+                    return Next::Later;
+                }
+                break;
+            }
             if chosen.is_empty() {
                 position = ring.place(bytes);
                 if ring.parts_from_one_in_flight(position) {

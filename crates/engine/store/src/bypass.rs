@@ -11,8 +11,8 @@
 //! A resync fills no write buffer so: its bytes meet the capacity device once, and nobody waits for their destage.
 
 use cairn_env::Env;
-use cairn_format::{LogPiece, LogRecord};
-use cairn_types::{BLOCK_BYTES, BlockRange};
+use cairn_format::LogRecord;
+use cairn_types::BLOCK_BYTES;
 
 use crate::{
     admission::Admission, capacity::CapacityWriter, charge::uncharge, disk_group::Inner, error::StoreError, log::Log,
@@ -63,13 +63,15 @@ impl<E: Env> Inner<E> {
 }
 
 impl State {
-    /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does.
+    /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does, and each that
+    /// has marks.
     pub(crate) fn place_of(&self, record: &LogRecord, data_bytes: u64, tuning: &RunningOptions) -> Option<u8> {
         let LogRecord::Copy { component, .. } = record else {
             return None;
         };
         let device = self.components.of(*component).device;
         (data_bytes >= tuning.place_bytes_min
+            && !record.has_marks()
             && has_place(&self.tier, &self.admission, &self.log, (device, data_bytes / PAGE), tuning))
         .then_some(device)
     }
@@ -103,11 +105,7 @@ impl State {
     fn still_valid(&self, copy: &CopyParts, written: bool) -> Result<(), StoreError> {
         self.life.not_stopped()?;
         for piece in &copy.pieces {
-            let range = match piece {
-                LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
-                LogPiece::Hole { range } => *range,
-            };
-            self.components.check(copy.component, Some(copy.op), range)?;
+            self.components.check(copy.component, Some(copy.op), piece.range())?;
         }
         assert!(written, "the components of a device that failed are lost");
         Ok(())

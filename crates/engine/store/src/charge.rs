@@ -34,11 +34,8 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
         }
         LogRecord::Zero { component, range, keep_allocated: true, .. } => (*component, new(component, *range)),
         LogRecord::Copy { component, pieces, .. } => {
-            let data = |piece: &LogPiece| match piece {
-                LogPiece::Data { first_block, crcs } => Some(BlockRange::new(*first_block, crcs.len() as u32)),
-                LogPiece::Hole { .. } => None,
-            };
-            (*component, pieces.iter().filter_map(data).map(|range| new(component, range)).sum())
+            let allocating = pieces.iter().filter(|piece| piece.allocates()).map(LogPiece::range);
+            (*component, allocating.map(|range| new(component, range)).sum())
         }
         LogRecord::ResizeComponent { component, reserved_blocks, .. } => {
             let known = components.of(*component);

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cairn_env::{DiskErrorKind, Env};
-use cairn_format::{RunEntry, RunError, decode_run_header, run_header_pages};
+use cairn_env::{DiskErrorKind, Env, PageBuf};
+use cairn_format::{Needs, RunEntry, RunError, decode_run_header, run_header_pages};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use futures::{StreamExt, future::join_all, stream};
 
@@ -21,7 +21,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, damaged},
     index::{Body, Place, RecordId},
-    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey},
+    leaf::{BAD_SLOT, Entry, LEAF_BLOCKS, Leaf, LeafKey},
     rows,
     shards::ShardKey,
     state::State,
@@ -209,8 +209,17 @@ impl<E: Env> Inner<E> {
         let Some(data) = self.read_slots(device, &slots).await else {
             return Ok(true);
         };
-        let mut moved: Vec<(u64, OutBlock)> =
-            named.into_iter().zip(data).map(|((slot, entry), data)| (slot, out_block(entry, data))).collect();
+        let (mut moved, mut lost) = (Vec::with_capacity(named.len()), Vec::new());
+        let may_mark = self.may_mark();
+        for ((slot, entry), data) in named.into_iter().zip(data) {
+            let is_lost = data.is_none() && may_mark;
+            // Without marks it moves as zeroes with the CRC that it should have: reads report it.
+            let block = out_block(entry, data.unwrap_or_else(|| PageBuf::zeroed(PAGE as usize).freeze()));
+            if is_lost { lost.push((slot, block)) } else { moved.push((slot, block)) }
+        }
+        if !lost.is_empty() {
+            self.take_needs(Needs::BAD_MARKS).await?;
+        }
         moved.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
         let (old, blocks): (Vec<u64>, Vec<OutBlock>) = moved.into_iter().unzip();
         let ticket = self.state.borrow_mut().tier.take_ticket();
@@ -222,14 +231,25 @@ impl<E: Env> Inner<E> {
             return Ok(state.tier.of(device).failed);
         };
         transaction.ends(ticket);
-        transaction.exchange(self.fold_due(blocks.len() as u64).await?);
+        transaction.exchange(self.fold_due((blocks.len() + lost.len()) as u64).await?);
         plan_moves(&self.state.borrow().components, device, &blocks, (&old, &new), &mut transaction);
+        self.plan_marks(device, lost, &mut transaction);
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.tier.next_round();
         state.counters.cleaned_bytes += blocks.len() as u64 * u64::from(BLOCK_BYTES);
         state.counters.cleaned_segments += victims.len() as u64;
         Ok(state.tier.of(device).free_segments() > before)
+    }
+
+    /// Blocks of the victims that cannot be read become marks, and are told as bad.
+    fn plan_marks(&self, device: u8, lost: Vec<(u64, OutBlock)>, transaction: &mut Transaction) {
+        let (old, blocks): (Vec<u64>, Vec<OutBlock>) = lost.into_iter().unzip();
+        let State { components, findings, .. } = &mut *self.state.borrow_mut();
+        plan_moves(components, device, &blocks, (&old, &vec![BAD_SLOT; old.len()]), transaction);
+        blocks.iter().filter(|block| components.is_here(block.component)).for_each(|block| {
+            findings.found(block.component, block.block);
+        });
     }
 
     /// What the runs of a segment name, with their slots in order. None when the device failed.
@@ -243,7 +263,7 @@ impl<E: Env> Inner<E> {
         while page < fill {
             let mut pages = HEADER_PAGES_AT_ONCE.min(fill - page);
             let run = loop {
-                let bytes = self.read_to_clean(device, first + u64::from(page), pages).await?;
+                let (bytes, _) = self.read_to_clean(device, first + u64::from(page), pages).await?;
                 match decode_run_header(&bytes) {
                     Err(RunError::Short(len)) if len <= (fill - page) * BLOCK_BYTES => {
                         pages = len.div_ceil(BLOCK_BYTES)
@@ -263,16 +283,16 @@ impl<E: Env> Inner<E> {
         Some(named)
     }
 
-    /// The blocks at these slots, which ascend in stretches. None when the device failed.
-    async fn read_slots(&self, device: u8, slots: &[u64]) -> Option<Vec<Bytes>> {
+    /// The blocks at these slots, which ascend in stretches; none for one that cannot be read. None when the device failed.
+    async fn read_slots(&self, device: u8, slots: &[u64]) -> Option<Vec<Option<Bytes>>> {
         let near = |a: &u64, b: &u64| *a < *b && *b - *a <= READ_THROUGH;
         let stretches = slots.chunk_by(near).flat_map(|some| some.chunks(BLOCKS_AT_ONCE));
         let reads = stretches.map(|some| async move {
             let (first, last) = (some[0], some[some.len() - 1]);
-            let data = self.read_to_clean(device, first, (last - first) as u32 + 1).await?;
+            let (data, unread) = self.read_to_clean(device, first, (last - first) as u32 + 1).await?;
             let block = |&slot: &u64| {
-                let from = ((slot - first) * PAGE) as usize;
-                data.slice(from..from + PAGE as usize)
+                let from = (slot - first) * PAGE;
+                (!unread.contains(&from)).then(|| data.slice(from as usize..(from + PAGE) as usize))
             };
             Some(some.iter().map(block).collect::<Vec<_>>())
         });
@@ -284,30 +304,30 @@ impl<E: Env> Inner<E> {
         Some(blocks)
     }
 
-    /// None when the device failed.
-    async fn read_to_clean(&self, device: u8, slot: u64, pages: u32) -> Option<Bytes> {
+    /// Pages of a segment, and where among them one cannot be read: there are zeroes. None when the device failed.
+    async fn read_to_clean(&self, device: u8, slot: u64, pages: u32) -> Option<(Bytes, Vec<u64>)> {
         let len = u64::from(pages) * PAGE;
         let offset = self.state.borrow().tier.of(device).device_offset(slot);
         self.state.borrow_mut().counters.clean_read_bytes += len;
         match self.read_device(device, offset, len as u32).await {
-            Ok(data) => Some(data),
+            Ok(data) => Some((data, Vec::new())),
             Err(error) if error.kind == DiskErrorKind::Gone => {
                 self.fail_device(device, &error);
                 None
             }
-            // Unreadable blocks move as zeroes with the CRC that they should have: reads report them.
             Err(_) => Some(self.read_page_by_page(device, offset, len).await),
         }
     }
 
-    async fn read_page_by_page(&self, device: u8, offset: u64, len: u64) -> Bytes {
-        let mut data = cairn_env::PageBuf::zeroed(len as usize);
-        for page in 0..len / PAGE {
-            if let Ok(bytes) = self.read_device(device, offset + page * PAGE, PAGE as u32).await {
-                data[(page * PAGE) as usize..][..PAGE as usize].copy_from_slice(&bytes);
+    async fn read_page_by_page(&self, device: u8, offset: u64, len: u64) -> (Bytes, Vec<u64>) {
+        let (mut data, mut unread) = (PageBuf::zeroed(len as usize), Vec::new());
+        for at in (0..len).step_by(PAGE as usize) {
+            match self.read_device(device, offset + at, PAGE as u32).await {
+                Ok(bytes) => data[at as usize..][..PAGE as usize].copy_from_slice(&bytes),
+                Err(_) => unread.push(at),
             }
         }
-        data.freeze()
+        (data.freeze(), unread)
     }
 }
 

@@ -121,6 +121,7 @@ impl Converter<'_> {
             first_block = range.end();
             pieces.push(match run {
                 Run::Hole { .. } => LogPiece::Hole { range },
+                Run::Bad { crcs } => LogPiece::Bad { first_block: range.first, crcs },
                 Run::Data { crcs } => {
                     parts.push(aligned(data.split_to(range.bytes() as usize)));
                     LogPiece::Data { first_block: range.first, crcs }

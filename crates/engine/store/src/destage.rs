@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
-use cairn_format::{Needs, RunEntry, RunHeader, Superblock, encode_run_header};
+use cairn_format::{Needs, RunEntry, RunHeader, encode_run_header};
 use cairn_types::{BLOCK_BYTES, Canary};
 use futures::{
     channel::oneshot,
@@ -32,13 +32,12 @@ use crate::{
     bypass::placed_is_due,
     capacity::{CapacityWriter, Item, OutBlock, Slots},
     components::Components,
-    create::write_superblock,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     fold::{Part, leaves_missing, plan_part, settled_zeroes},
     growth::gone,
     index::{Body, Place, RecordId},
-    leaf::{LeafKey, NO_SLOT},
+    leaf::{BAD_SLOT, LeafKey, NO_SLOT, is_place},
     log::Work,
     map::Pages,
     segments::RunPlace,
@@ -71,7 +70,16 @@ struct Gathered {
     ticket: u64,
     new_tail: u64,
     items: Vec<Item>,
-    pieces: BTreeMap<u64, Bytes>,
+    pieces: LogPieces,
+}
+
+/// What was read of the log.
+#[derive(Default)]
+struct LogPieces {
+    /// By start.
+    data: BTreeMap<u64, Bytes>,
+    /// Positions of pages that cannot be read: there are zeroes in their places.
+    unread: BTreeSet<u64>,
 }
 
 /// A round whose data stands in the capacity tier, flushed, with nothing that refers to it.
@@ -143,23 +151,18 @@ impl<E: Env> Inner<E> {
         self.destager_ended.raise();
     }
 
-    /// Between two transactions: what is allowed and not yet so is so from the next one on. Both superblocks say it before.
+    /// Between two transactions: what is allowed and not yet so is so from the next one on.
     async fn take_up_needs(&self) -> Result<(), StoreError> {
-        let allowed = self.allowed.get();
+        let allowed = self.allowed.get().at_once();
         let stopped = self.state.borrow().life.stopped().is_some();
-        if stopped || self.superblock.borrow().needs.include(allowed) {
+        if stopped || self.has_needs(allowed) {
             return Ok(());
         }
-        let superblock = {
-            let known = self.superblock.borrow();
-            Superblock { needs: known.needs.with(allowed), generation: known.generation + 1, ..known.clone() }
-        };
-        write_superblock(&self.cache, &superblock).await?;
-        if superblock.needs.include(Needs::MAP_PAGES) && self.state.borrow().map.pages().is_none() {
+        self.take_needs(allowed).await?;
+        if self.has_needs(Needs::MAP_PAGES) && self.state.borrow().map.pages().is_none() {
             let (bounds, leaves_max) = self.map_bounds.get();
             self.state.borrow_mut().map.begin_pages(Pages::new(self.meta.room(), bounds, leaves_max));
         }
-        *self.superblock.borrow_mut() = superblock;
         Ok(())
     }
 
@@ -275,6 +278,10 @@ impl<E: Env> Inner<E> {
     /// then.
     async fn place(&self, round: Gathered) -> Option<Placed> {
         let Gathered { ticket, new_tail, items, pieces } = round;
+        if !pieces.unread.is_empty() && self.may_mark() {
+            // Where that cannot be written the group is about to stop.
+            let _ = self.take_needs(Needs::BAD_MARKS).await;
+        }
         match self.write_items(ticket, &items, &pieces).await {
             Some(slots) => Some(Placed { ticket, new_tail, items, slots }),
             None => {
@@ -312,7 +319,7 @@ impl<E: Env> Inner<E> {
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.counters.destage_rounds += 1;
-        let destaged = slots.iter().filter(|slot| **slot != NO_SLOT).count() as u64;
+        let destaged = slots.iter().filter(|slot| is_place(**slot)).count() as u64;
         state.counters.destaged_bytes += destaged * u64::from(BLOCK_BYTES);
         state.tier.next_round();
         if new_tail > tail {
@@ -374,7 +381,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// The pieces of the log that hold the items' data, by start.
-    async fn read_log(&self, items: &[Item]) -> BTreeMap<u64, Bytes> {
+    async fn read_log(&self, items: &[Item]) -> LogPieces {
         let segment_bytes = self.state.borrow().log.ring.segment_bytes();
         // A piece lies within one segment: the next one may stand elsewhere on the device.
         let piece_of = |position: u64| position - position % segment_bytes % PIECE_BYTES;
@@ -384,25 +391,29 @@ impl<E: Env> Inner<E> {
             wanted.extend(pages.map(piece_of));
         }
         let wanted: Vec<u64> = wanted.into_iter().collect();
-        let (mut pieces, mut rest) = (BTreeMap::new(), wanted.as_slice());
+        let (mut pieces, mut rest) = (LogPieces::default(), wanted.as_slice());
         while !rest.is_empty() {
             let at_once = if self.hurries() { READS_AT_ONCE } else { 1 };
             let (now, later) = rest.split_at(at_once.min(rest.len()));
             let read = join_all(now.iter().map(|&start| self.read_piece(start, segment_bytes))).await;
-            pieces.extend(now.iter().copied().zip(read));
+            for (&start, (data, unread)) in now.iter().zip(read) {
+                pieces.data.insert(start, data);
+                pieces.unread.extend(unread.into_iter().map(|at| start + at));
+            }
             rest = later;
         }
         pieces
     }
 
-    async fn read_piece(&self, start: u64, segment_bytes: u64) -> Bytes {
+    /// A piece, and where in it pages cannot be read.
+    async fn read_piece(&self, start: u64, segment_bytes: u64) -> (Bytes, Vec<u64>) {
         let segment_end = (start / segment_bytes + 1) * segment_bytes;
         let len = (start + PIECE_BYTES).min(segment_end) - start;
         let offset = self.state.borrow().log.ring.device_offset(start);
         self.state.borrow_mut().counters.destage_read_bytes += len;
         match self.cache.read(offset, len as u32).await {
-            Ok(data) => data,
-            // What cannot be read is carried on with the CRC that it should have: reads report it, and it is
+            Ok(data) => (data, Vec::new()),
+            // What cannot be read is carried on as a mark, or as zeroes with the CRC that it should have: reads report it, and it is
             // repaired from another copy.
             Err(_) => self.read_pages(offset, len).await,
         }
@@ -414,19 +425,22 @@ impl<E: Env> Inner<E> {
         self.state.borrow().log.ring.fill_permille() > low
     }
 
-    async fn read_pages(&self, offset: u64, len: u64) -> Bytes {
-        let mut data = PageBuf::zeroed(len as usize);
-        for page in 0..len / PAGE {
-            if let Ok(bytes) = self.cache.read(offset + page * PAGE, PAGE as u32).await {
-                data[(page * PAGE) as usize..][..PAGE as usize].copy_from_slice(&bytes);
+    async fn read_pages(&self, offset: u64, len: u64) -> (Bytes, Vec<u64>) {
+        let (mut data, mut unread) = (PageBuf::zeroed(len as usize), Vec::new());
+        for at in (0..len).step_by(PAGE as usize) {
+            match self.cache.read(offset + at, PAGE as u32).await {
+                Ok(bytes) => data[at as usize..][..PAGE as usize].copy_from_slice(&bytes),
+                Err(_) => unread.push(at),
             }
         }
-        data.freeze()
+        (data.freeze(), unread)
     }
 
-    /// Writes the data of all items, device by device in parallel, and flushes. None when a device has no room.
-    async fn write_items(&self, ticket: u64, items: &[Item], pieces: &BTreeMap<u64, Bytes>) -> Option<Slots> {
+    /// Writes the data of all items, device by device in parallel, and flushes; what could not be read becomes marks. None when a device has
+    /// no room.
+    async fn write_items(&self, ticket: u64, items: &[Item], pieces: &LogPieces) -> Option<Slots> {
         let blocks = items.last().map_or(0, |last| last.slots_from + last.slots());
+        let marks = self.marks_of(items, pieces);
         let mut by_device: BTreeMap<u8, Vec<(usize, OutBlock)>> = BTreeMap::new();
         for item in items {
             let Some(position) = item.data else { continue };
@@ -436,8 +450,12 @@ impl<E: Env> Inner<E> {
                 continue;
             };
             for block in item.range.first..item.range.end() {
+                let at = item.slots_from + (block - item.range.first) as usize;
+                if marks.contains(&at) {
+                    continue;
+                }
                 let position = position + (block - item.range.first) * PAGE;
-                let (start, data) = pieces.range(..=position).next_back().expect("the log of an item was read");
+                let (start, data) = pieces.data.range(..=position).next_back().expect("the log of an item was read");
                 let from = (position - start) as usize;
                 let out = OutBlock {
                     component: item.component,
@@ -446,7 +464,6 @@ impl<E: Env> Inner<E> {
                     pending: item.pending,
                     data: data.slice(from..from + PAGE as usize),
                 };
-                let at = item.slots_from + (block - item.range.first) as usize;
                 // Room at once: a list that grows is copied again and again, in one go of the shard.
                 by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push((at, out));
             }
@@ -458,6 +475,7 @@ impl<E: Env> Inner<E> {
             (places, slots)
         });
         let mut slots = vec![NO_SLOT; blocks];
+        marks.into_iter().for_each(|at| slots[at] = BAD_SLOT);
         for (places, written) in join_all(writes).await {
             let written = written?;
             // Empty when the device failed: its components are lost.
@@ -466,6 +484,24 @@ impl<E: Env> Inner<E> {
             }
         }
         Some(slots)
+    }
+
+    /// Places among the round's slots of blocks whose bytes the log cannot give any more. They are told as bad at once.
+    fn marks_of(&self, items: &[Item], pieces: &LogPieces) -> BTreeSet<usize> {
+        let mut marks = BTreeSet::new();
+        if pieces.unread.is_empty() || !self.has_needs(Needs::BAD_MARKS) {
+            return marks;
+        }
+        let findings = &mut self.state.borrow_mut().findings;
+        for (item, position) in items.iter().filter_map(|item| Some((item, item.data?))) {
+            let end = position + u64::from(item.range.count) * PAGE;
+            for unread in pieces.unread.range(position..end) {
+                let at = (unread - position) / PAGE;
+                findings.found(item.component, item.range.first + at);
+                marks.insert(item.slots_from + at as usize);
+            }
+        }
+        marks
     }
 
     /// Writes blocks as runs and flushes. The slots in order; none when there is no room; fewer when the device failed.

@@ -22,6 +22,8 @@ use cairn_types::{
     RegionIndex, UnsettledOp,
 };
 
+use futures::lock::Mutex;
+
 use crate::{
     cleared::Cleared,
     component::ComponentInfo,
@@ -80,6 +82,8 @@ pub(crate) struct Inner<E: Env> {
     pub tuning: RunningOptions,
     /// The cache device's superblock as it stands.
     pub superblock: RefCell<Superblock>,
+    /// Held by whoever writes it anew.
+    pub superblock_turn: Mutex<()>,
     /// What may be written from now on, though it may not be yet.
     pub allowed: Cell<Needs>,
     /// What waits of a map in pages, and how many leaves come to one.
@@ -435,10 +439,11 @@ impl<E: Env> DiskGroup<E> {
         self.inner().clear_caches(patience).await
     }
 
-    /// All hosts of the cluster know how to read this: the group is written so from its next transaction on, and for good.
+    /// All hosts of the cluster know how to read this: the group is written so for good, from its next transaction on, or once there is something to
+    /// write ([`Needs::at_once`]).
     pub fn allow(&self, needs: Needs) {
         let inner = self.inner();
-        if self.needs().include(needs) {
+        if inner.allowed.get().include(needs) && self.needs().include(needs.at_once()) {
             return;
         }
         inner.allowed.set(inner.allowed.get().with(needs));

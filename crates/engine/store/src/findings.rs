@@ -65,8 +65,10 @@ impl Findings {
         let listed = std::mem::take(&mut row.bad);
         for (component, ranges) in listed {
             for BadRange { range, no_copy } in ranges {
-                let blocks = (range.first..).take(range.count as usize);
-                self.bad.extend(blocks.map(|block| ((component, block), no_copy)).take(LISTED_MAX));
+                // Whatever a made-up row says of ends and lengths.
+                let room = LISTED_MAX.saturating_sub(self.bad.len());
+                let end = range.first.saturating_add(u64::from(range.count).min(room as u64));
+                self.bad.extend((range.first..end).map(|block| ((component, block), no_copy)));
             }
         }
         self.row = row;
@@ -174,6 +176,28 @@ impl Findings {
             self.unlisted += 1;
         }
         true
+    }
+
+    /// Blocks of a component were changed: into marks, or into something that is to be read before it is believed.
+    pub fn changed(&mut self, component: ComponentId, range: BlockRange, into_marks: bool) {
+        if into_marks {
+            return self.marked(component, range);
+        }
+        if self.bad.is_empty() {
+            return;
+        }
+        for (_, no_copy) in self.bad.range_mut((component, range.first)..(component, range.end())) {
+            self.is_dirty |= *no_copy;
+            *no_copy = false;
+        }
+    }
+
+    /// The owner asked every copy in sync for these: none has them.
+    pub fn marked(&mut self, component: ComponentId, range: BlockRange) {
+        for block in range.first..range.end() {
+            self.found(component, block);
+        }
+        self.no_copy(component, range);
     }
 
     /// Its owner found no other copy that has these.

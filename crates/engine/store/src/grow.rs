@@ -174,12 +174,14 @@ impl<E: Env> Inner<E> {
             let _ = done.send(Err(error));
             return Ok(());
         }
+        let turn = self.superblock_turn.lock().await;
         let superblock = self.superblock_with(id, instead_of);
         if let Err(error) = write_superblock(&self.cache, &superblock).await {
             let _ = done.send(Err(error.clone()));
             return Err(error);
         }
         *self.superblock.borrow_mut() = superblock;
+        drop(turn);
         self.capacity.borrow_mut().push(Some(disk));
         let old = instead_of.and_then(|device| self.capacity.borrow_mut()[device as usize].take());
         {

@@ -25,7 +25,7 @@ pub(crate) enum Place {
     /// In the log, back to back from this position.
     Log(u64),
     /// In the capacity tier, a slot per block, not folded into the map: the operation was unsettled when destaged, or is a large
-    /// copy that destage has not come to yet.
+    /// copy that destage has not come to yet. Or nowhere: marks, each [`crate::leaf::BAD_SLOT`].
     Slots(Box<[u64]>),
 }
 
@@ -44,6 +44,13 @@ pub(crate) enum Body {
         /// They count as allocated.
         keep_allocated: bool,
     },
+}
+
+impl Body {
+    /// Whether it is of marks: they come alone, but for the pending rows that destage makes.
+    pub fn is_mark(&self) -> bool {
+        matches!(self, Self::Data { place: Place::Slots(slots), .. } if slots.first() == Some(&crate::leaf::BAD_SLOT))
+    }
 }
 
 /// One run of blocks of one logged operation.
@@ -205,7 +212,7 @@ impl Records {
     pub fn discard(&mut self, row: u64, component: ComponentId, body: Body) {
         let slots = match body {
             Body::Data { place: Place::Slots(slots), .. } => {
-                slots.iter().copied().filter(|&s| s != crate::leaf::NO_SLOT).collect()
+                slots.iter().copied().filter(|&s| crate::leaf::is_place(s)).collect()
             }
             _ => Vec::new(),
         };

@@ -22,7 +22,7 @@ use crate::{
     deltas::put_over,
     disk_group::{DiskGroup, Inner},
     index::{Body, Place},
-    leaf::{LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    leaf::{BAD_SLOT, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT, is_place},
     map::Map,
     meta::Rows,
     rows,
@@ -212,7 +212,7 @@ impl State {
                     return Err(format!("{what}: its bit is not set"));
                 }
                 *mapped.entry(id).or_default() += 1;
-                if entry.slot != ZERO_SLOT {
+                if entry.slot != ZERO_SLOT && entry.slot != BAD_SLOT {
                     if !self.tier.of(device).has(entry.slot) {
                         return Err(format!("{what}: device {device} has no such slot"));
                     }
@@ -236,7 +236,7 @@ impl State {
     fn check_records(&self, references: &mut BTreeMap<(u8, u64), u32>, checks: &mut Vec<Check>) -> Result<(), String> {
         for garbage in &self.components.records.garbage {
             let device = self.components.device_of(garbage.component);
-            for &slot in garbage.slots.iter().filter(|s| **s != ZERO_SLOT) {
+            for &slot in garbage.slots.iter().filter(|s| is_place(**s)) {
                 device.into_iter().for_each(|d| *references.entry((d, slot)).or_default() += 1);
             }
         }
@@ -252,7 +252,7 @@ impl State {
                         (LOG, self.log.ring.device_offset(position + at as u64 * u64::from(BLOCK_BYTES)))
                     }
                     Place::Slots(slots) => {
-                        if slots[at] == NO_SLOT {
+                        if slots[at] == NO_SLOT || slots[at] == BAD_SLOT {
                             continue;
                         }
                         if !self.tier.of(component.device).has(slots[at]) {

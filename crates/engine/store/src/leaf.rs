@@ -13,7 +13,7 @@ use crate::clock::ClockCache;
 
 /// One mapped block.
 pub(crate) use cairn_format::MapEntry as Entry;
-pub(crate) use cairn_format::{LEAF_BLOCKS, NO_SLOT, ZERO_SLOT};
+pub(crate) use cairn_format::{BAD_SLOT, LEAF_BLOCKS, NO_SLOT, ZERO_SLOT, is_place};
 
 /// A block of a leaf in memory: side by side, as most are asked for one of 64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@
 
 mod admission;
 mod append;
+mod bad_marks;
 mod bitmap;
 mod bypass;
 mod capacity;

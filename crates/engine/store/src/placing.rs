@@ -72,7 +72,7 @@ impl Placement {
     fn blocks(&self) -> Vec<OutBlock> {
         let with_data = self.copy.pieces.iter().filter_map(|piece| match piece {
             LogPiece::Data { first_block, crcs } => Some((*first_block, crcs)),
-            LogPiece::Hole { .. } => None,
+            LogPiece::Hole { .. } | LogPiece::Bad { .. } => None,
         });
         let mut blocks = Vec::with_capacity((self.bytes() / PAGE) as usize);
         for ((first_block, crcs), data) in with_data.zip(&self.data) {
@@ -103,6 +103,7 @@ impl Placement {
         let mut slots = slots;
         let placed = |piece: LogPiece| match piece {
             LogPiece::Hole { range } => PlacedPiece::Hole { range },
+            LogPiece::Bad { .. } => unreachable!("marks go through the log"),
             LogPiece::Data { first_block, crcs } => {
                 let (own, rest) = slots.split_at(crcs.len());
                 slots = rest;

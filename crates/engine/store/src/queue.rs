@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use cairn_format::{LogRecord, PlacedPiece};
+use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_types::{ComponentId, Time};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
@@ -37,6 +37,8 @@ pub(crate) struct Queued {
     /// Of what was written to a capacity device for it, which waits for the record.
     pub ticket: Option<u64>,
     pub done: Done,
+    /// It has marks.
+    pub marks: bool,
 }
 
 /// Blocks that an operation may add to a component, until it is applied.
@@ -60,8 +62,8 @@ impl Queued {
         ticket: Option<u64>,
         done: Done,
     ) -> Self {
-        let (data_bytes, header_bytes) = (bytes_of(&data), record_bytes_bound(&record));
-        Self { number: 0, since, record, data, data_bytes, header_bytes, class, charged, ticket, done }
+        let (data_bytes, header_bytes, marks) = (bytes_of(&data), record_bytes_bound(&record), record.has_marks());
+        Self { number: 0, since, record, data, data_bytes, header_bytes, class, charged, ticket, done, marks }
     }
 
     /// Whether it changes blocks of this component.
@@ -150,12 +152,20 @@ pub(crate) fn record_bytes_bound(record: &LogRecord) -> u64 {
     let crcs = record.data_blocks() * 5;
     let rest = match record {
         LogRecord::Placed { pieces, .. } => pieces.iter().map(placed_bytes_bound).sum(),
-        LogRecord::Copy { pieces, .. } => pieces.len() as u64 * 24,
+        LogRecord::Copy { pieces, .. } => pieces.iter().map(piece_bytes_bound).sum(),
         LogRecord::Record { bytes, .. } => bytes.len() as u64,
         LogRecord::Remember { clients, .. } => clients.len() as u64 * 96,
         _ => 0,
     };
     256 + crcs + rest
+}
+
+fn piece_bytes_bound(piece: &LogPiece) -> u64 {
+    match piece {
+        // Those of data are counted above.
+        LogPiece::Data { .. } | LogPiece::Hole { .. } => 24,
+        LogPiece::Bad { crcs, .. } => 24 + crcs.len() as u64 * 5,
+    }
 }
 
 fn placed_bytes_bound(piece: &PlacedPiece) -> u64 {

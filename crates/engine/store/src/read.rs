@@ -22,7 +22,7 @@ use crate::{
     error::{StoreError, StoreErrorKind, damaged},
     index::{Body, Place, RecordId, Records},
     latencies::{ReadSource, ReadWatch},
-    leaf::{LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
+    leaf::{BAD_SLOT, LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
     map::Map,
     read_cache::{CACHED_READ_BLOCKS_MAX, ReadCache},
     ring::Ring,
@@ -174,7 +174,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Leaves of the map; one that is not there is empty. `lost` takes the place of one whose page is damaged.
-    async fn look_up_leaves(
+    pub(crate) async fn look_up_leaves(
         &self,
         wanted: &[LeafKey],
         lost: Option<Leaf>,
@@ -525,8 +525,12 @@ impl Planner<'_> {
             self.sources.push(Source::Zeroes(1));
             return;
         }
+        if slot == BAD_SLOT && Canary::MarkForgotten.sings() {
+            self.sources.push(Source::Zeroes(1));
+            return;
+        }
         let segments = self.segments;
-        // No slot, or one that the device does not have: damage of the metadata.
+        // A mark; or no slot, or one that the device does not have: damage of the metadata.
         if !segments.has(slot) {
             return self.missing.push(block);
         }

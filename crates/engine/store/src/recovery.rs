@@ -86,7 +86,7 @@ impl<E: Env> DiskGroup<E> {
         let regions = CacheRegions { open_count: regions.open_count + 1, ..regions };
         superblock.generation += 1;
         superblock.role = DeviceRole::Cache { regions, capacity: ids };
-        superblock.needs = superblock.needs.with(options.allowed);
+        superblock.needs = superblock.needs.with(options.allowed.at_once());
         write_superblock(&cache, &superblock).await?;
         settle_medium(&cache).await?;
         let (disk, offset, bytes) = (cache.blocking(), regions.metadata_offset, regions.metadata_bytes);
@@ -120,6 +120,7 @@ impl<E: Env> DiskGroup<E> {
             grows: Cell::default(),
             tuning: options.running.clone(),
             superblock: RefCell::new(superblock),
+            superblock_turn: Default::default(),
             allowed: Cell::new(options.allowed),
             map_bounds: Cell::new((bounds, options.map_page_leaves_max)),
             map_waiting: options.map_waiting_blocks,

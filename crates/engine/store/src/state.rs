@@ -19,6 +19,7 @@ use crate::{
     findings::Findings,
     index::{Body, Place, Record},
     latencies::Stages,
+    leaf::BAD_SLOT,
     life::Life,
     log::Log,
     map::Map,
@@ -192,6 +193,8 @@ impl State {
         let (segment, outcomes_max) = (self.log.ring.segment_of(at.position), self.components.outcomes_max());
         // What is not applied in the end is forgotten in vain, and read again.
         parts.iter().for_each(|(range, _)| self.cache.forget(component, *range));
+        let told: SmallVec<[(BlockRange, bool); 1]> =
+            parts.iter().map(|(range, body)| (*range, body.is_mark())).collect();
         let applied = self.components.change(&mut self.tier, component, |c, records| {
             if c.lost {
                 return Applied::Lost;
@@ -210,6 +213,9 @@ impl State {
             c.outcomes.remember(client, op, at.position, outcomes_max);
             Applied::Done
         });
+        if applied == Some(Applied::Done) {
+            told.into_iter().for_each(|(range, is_mark)| self.findings.changed(component, range, is_mark));
+        }
         applied.unwrap_or(Applied::NoComponent)
     }
 
@@ -274,6 +280,10 @@ fn logged(pieces: impl IntoIterator<Item = LogPiece>, at: At) -> Parts {
             (range, body)
         }
         LogPiece::Hole { range } => (range, Body::Zero { keep_allocated: false }),
+        LogPiece::Bad { first_block, crcs } => {
+            let range = BlockRange::new(first_block, crcs.len() as u32);
+            (range, Body::Data { place: Place::Slots(vec![BAD_SLOT; crcs.len()].into()), crcs })
+        }
     };
     pieces.into_iter().map(part).collect()
 }

@@ -22,7 +22,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
     index::{Body, Place, Record, RecordId, Records},
-    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT},
+    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, is_place},
     map::Map,
     meta::Batch,
     rows::{self, ComponentRow, DeletedRow, PendingBody, PendingRow, RegionRow, StateRow},
@@ -145,12 +145,12 @@ impl Transaction {
         self.batch.insert(key, None);
     }
     pub fn drop_slot(&mut self, device: u8, slot: u64) {
-        if slot != NO_SLOT && slot != ZERO_SLOT {
+        if is_place(slot) {
             self.dropped.push((device, slot));
         }
     }
     pub fn add_slot(&mut self, device: u8, slot: u64) {
-        if slot != NO_SLOT && slot != ZERO_SLOT {
+        if is_place(slot) {
             self.added.push((device, slot));
         }
     }

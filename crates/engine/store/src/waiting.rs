@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use cairn_env::Env;
-use cairn_format::{LogPiece, LogRecord};
+use cairn_format::LogRecord;
 use cairn_types::{BlockRange, ComponentId, OpId, Time};
 use futures::channel::oneshot;
 
@@ -122,11 +122,7 @@ impl State {
             LogRecord::Zero { component, op, range, .. } => self.components.check(*component, Some(*op), *range)?,
             LogRecord::Copy { component, op, pieces, .. } => {
                 for piece in pieces {
-                    let range = match piece {
-                        LogPiece::Data { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
-                        LogPiece::Hole { range } => *range,
-                    };
-                    self.components.check(*component, Some(*op), range)?;
+                    self.components.check(*component, Some(*op), piece.range())?;
                 }
             }
             LogRecord::ResizeComponent { component, .. } => drop(self.components.not_lost(*component)?),

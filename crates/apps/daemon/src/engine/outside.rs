@@ -179,6 +179,13 @@ impl Outside<LinuxEnv> for Process {
                 let bytes = format_bytes(bytes);
                 tracing::info!(host, disk = name, component = %component, bytes, "resync has ended");
             }
+            ObjectEvent::Marked { name, component, blocks, .. } => {
+                let text = format!(
+                    "disk {name}: {blocks} blocks of component {component} are marked as bad, as no copy in sync could give them; all else is \
+                     copied"
+                );
+                self.warn(text);
+            }
             ObjectEvent::ResyncWaits { name, component, set, first_block, blocks, .. } => {
                 tracing::warn!(
                     host,

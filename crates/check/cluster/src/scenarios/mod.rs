@@ -3,6 +3,7 @@
 //! Promises    a story run twice with one seed is the same run; each has its goal and its method on top
 //! Not here    what is told of undo, replay and the log alone: `store_crash` (`cairn-sim`), `register` and `leases` (`cairn-record`)
 
+mod bad_marks;
 mod caches;
 mod clones;
 mod devices;
@@ -163,6 +164,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         policies::all(),
         what_if::all(),
         scrubs::all(),
+        bad_marks::all(),
         membership::all(),
         clones::all(),
         servers::all(),

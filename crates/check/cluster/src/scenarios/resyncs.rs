@@ -12,6 +12,7 @@ use crate::{
     bad_blocks::{Spoil, Where, spoil_copies, spoil_only_source},
     cluster::LOG_SEGMENT_BYTES,
     plan::REPAIR_DELAY_MS,
+    release::Release,
     shape::{DiskShape, Shape},
 };
 
@@ -164,12 +165,12 @@ fn beside_guests() -> Vec<Scenario> {
 fn short_of_sources() -> Vec<Scenario> {
     vec![
         Scenario::new(
-            "P5. the only source of a resync has bad blocks",
+            "P5. the only source of a resync has bad blocks, in a cluster of the release before marks",
             (
                 "those blocks and no others are refused, all others are copied, what it waits for is said, and it ends when those are written",
                 "a copy is away while guests write; blocks of the other copy cannot be read; the first one comes back; then those are restored",
             ),
-            (Shape::plain(3), 4),
+            (Shape { release: Release::Previous, ..Shape::plain(3) }, 4),
             bad_only_source,
         ),
         Scenario::new(

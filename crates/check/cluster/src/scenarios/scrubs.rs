@@ -49,14 +49,14 @@ pub fn all() -> Vec<Scenario> {
     ]
 }
 
-async fn start_scrub(stage: &Stage) -> Result<(), String> {
+pub(super) async fn start_scrub(stage: &Stage) -> Result<(), String> {
     let start = v1::ScrubChange { verb: v1::ScrubVerb::Start, host: None, disk_group: None };
     let started = stage.cluster.manage(0, async move |node| node.scrub(start).await).await;
     started.map(drop).map_err(|error| error.to_string())
 }
 
 /// Waits until the last pass is over everywhere, and nothing is bad but what no copy has.
-async fn until_scrubbed(stage: &Stage) -> Result<Vec<v1::Scrub>, String> {
+pub(super) async fn until_scrubbed(stage: &Stage) -> Result<Vec<v1::Scrub>, String> {
     let mut last = String::new();
     for _ in 0..SCRUBBED_WITHIN_MS / 250 {
         match stage.cluster.manage(0, async |node| node.scrub_list().await).await {
@@ -76,6 +76,13 @@ async fn until_scrubbed(stage: &Stage) -> Result<Vec<v1::Scrub>, String> {
         stage.ms(250).await;
     }
     Err(format!("the cluster is not scrubbed after {SCRUBBED_WITHIN_MS} ms: {last}"))
+}
+
+/// Blocks that are told as bad, wherever.
+pub(super) fn named(scrubs: &[v1::Scrub]) -> BTreeSet<u64> {
+    let block = u64::from(BLOCK_BYTES);
+    let blocks = |bad: &v1::ScrubFinding| bad.offset_bytes / block..(bad.offset_bytes + bad.len_bytes) / block;
+    scrubs.iter().flat_map(|scrub| &scrub.findings).flat_map(blocks).collect()
 }
 
 /// Guests stop, and all that they wrote is on the capacity devices.
@@ -116,9 +123,7 @@ async fn at_rest(stage: Stage) -> Result<(), String> {
             one.len()
         ));
     }
-    let block = u64::from(BLOCK_BYTES);
-    let named = |bad: &v1::ScrubFinding| bad.offset_bytes / block..(bad.offset_bytes + bad.len_bytes) / block;
-    let told: BTreeSet<u64> = scrubs.iter().flat_map(|scrub| &scrub.findings).flat_map(named).collect();
+    let told = named(&scrubs);
     if told != lost {
         return Err(format!("no copy has blocks {lost:?}, and {told:?} are named"));
     }

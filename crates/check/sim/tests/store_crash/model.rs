@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, RegionIndex, Run};
 
-/// What a block holds: the tag of the write that filled it, or zeroes.
+/// What a block holds: the tag of the write that filled it, zeroes, or a mark with the tag of the copy that brought it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     Data(u64),
     Zero { allocated: bool },
+    Bad(u64),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Component {
     pub fn allocated(&self, block: u64) -> bool {
         match self.visible(block) {
             None => false,
-            Some(Value::Data(_)) => true,
+            Some(Value::Data(_) | Value::Bad(_)) => true,
             Some(Value::Zero { allocated }) => allocated,
         }
     }
@@ -149,6 +150,7 @@ fn pieces_of(blocks: &BlockOp, tag: u64) -> Vec<(BlockRange, Value)> {
                 let value = match run {
                     Run::Data { .. } => Value::Data(tag),
                     Run::Hole { .. } => Value::Zero { allocated: false },
+                    Run::Bad { .. } => Value::Bad(tag),
                 };
                 (range, value)
             };

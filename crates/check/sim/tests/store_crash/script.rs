@@ -264,7 +264,11 @@ impl Script {
         let tag = self.tag();
         let (head, head_data) = data(tag, component, BlockRange::new(start, 3));
         let (tail, tail_data) = data(tag, component, BlockRange::new(start + 9, 2));
-        let runs = vec![Run::Data { crcs: head }, Run::Hole { blocks: 6 }, Run::Data { crcs: tail }];
+        // Two blocks that their source could not give; those go through the log, the others past it.
+        let marks = self.rng.one_in(3).then(|| Run::Bad { crcs: vec![tag as u32; 2].into() });
+        let hole = Run::Hole { blocks: if marks.is_some() { 4 } else { 6 } };
+        let runs = [Some(Run::Data { crcs: head }), Some(hole), marks, Some(Run::Data { crcs: tail })];
+        let runs = runs.into_iter().flatten().collect();
         let blocks = BlockOp::Copy { first_block: start, runs };
         let data = PageBuf::copy_of(&[head_data, tail_data].concat()).freeze();
         self.apply(component, (op, settled), ClientTag::default(), blocks, data);

@@ -1,9 +1,9 @@
 //! Everything that a disk group says about itself, and how that differs from what a model says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_store::StoreError;
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId};
+use cairn_store::{StoreError, StoreErrorKind};
+use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, Run};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -38,6 +38,7 @@ pub fn expected(model: &Model) -> Seen {
     let component = |(&id, c): (&ComponentId, &model::Component)| {
         let tag = |block| match c.visible(block) {
             Some(Value::Data(tag)) => Some(tag),
+            Some(Value::Bad(tag)) => Some(MARKED | tag),
             _ => None,
         };
         let seen = SeenComponent {
@@ -89,6 +90,9 @@ fn by_operation(mut clients: Vec<(ClientTag, OpId)>) -> Vec<(ClientTag, OpId)> {
     clients
 }
 
+/// With the checksum of a mark: that is the tag of the copy that brought it.
+const MARKED: u64 = 1 << 63;
+
 /// The tag of a block that is not wholly of one write, for its place: no model has it.
 const FOREIGN: u64 = u64::MAX;
 
@@ -98,10 +102,44 @@ pub async fn look_at_blocks(
     component: ComponentId,
     range: BlockRange,
 ) -> Result<Vec<Option<u64>>, StoreError> {
-    let contents = group.read(component, range).await?;
+    let contents = match group.read(component, range).await {
+        Err(error) if matches!(error.kind, StoreErrorKind::BadBlock { .. }) => {
+            return look_at_each(group, component, range).await;
+        }
+        read => read?,
+    };
     assert!(contents.is_whole(range.count), "what was read covers what was asked for");
     let blocks = contents.into_bytes().concat();
     Ok((range.first..).zip(blocks.chunks(4096)).map(|(block, bytes)| shown(bytes, component, block)).collect())
+}
+
+impl Seen {
+    /// Blocks that are marks.
+    pub fn marks(&self) -> BTreeSet<(ComponentId, u64)> {
+        let is_mark = |tag: &Option<u64>| tag.is_some_and(|tag| tag != FOREIGN && tag & MARKED != 0);
+        let of = |(id, component): (&ComponentId, &SeenComponent)| {
+            let blocks = (0u64..).zip(&component.blocks).filter(|(_, tag)| is_mark(tag));
+            blocks.map(|(block, _)| (*id, block)).collect::<Vec<_>>()
+        };
+        self.components.iter().flat_map(of).collect()
+    }
+}
+
+/// The same where some are marks.
+async fn look_at_each(
+    group: &Group,
+    component: ComponentId,
+    range: BlockRange,
+) -> Result<Vec<Option<u64>>, StoreError> {
+    let mut shown_ones = vec![];
+    for block in range.first..range.end() {
+        let contents = group.read_marked(component, BlockRange::new(block, 1)).await?;
+        shown_ones.push(match contents.runs.as_slice() {
+            [Run::Bad { crcs }] => Some(MARKED | u64::from(crcs[0])),
+            _ => shown(&contents.into_bytes().concat(), component, block),
+        });
+    }
+    Ok(shown_ones)
 }
 
 /// Which write a block is of: all of its bytes must be that write's, for that place.

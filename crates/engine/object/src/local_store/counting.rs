@@ -35,6 +35,9 @@ impl LocalStore for Counting {
     fn read(&self, _: ComponentId, _: BlockRange) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
         ready(Err(Refusal::NotFound))
     }
+    fn read_marked(&self, _: ComponentId, _: BlockRange) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
+        ready(Err(Refusal::NotFound))
+    }
     fn allocated(
         &self,
         _: ComponentId,

@@ -13,6 +13,7 @@ mod guest;
 mod keeper;
 mod looks;
 mod manage;
+mod marks;
 mod moves;
 mod policy;
 mod read;

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use cairn_env::Env;
 use cairn_geometry::Piece;
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, ReplicaSetIndex, Run, Time};
-use cairn_wire::{Answer, Refusal, Request};
+use cairn_wire::{Answer, ReadBy, Refusal, Request};
 use futures::future::select;
 
 use crate::{
@@ -134,7 +134,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Reads one copy, checked.
     pub(super) async fn read_leg(&self, leg: Leg, range: BlockRange, by: For) -> Result<Contents, Refusal> {
-        let request = Request::Read { to: leg.link.target, range, for_resync: by == For::Resync };
+        let by = match by {
+            For::Guest => ReadBy::Guest,
+            For::Resync => ReadBy::Resync,
+        };
+        let contents = self.ask_leg(leg, range, by).await?;
+        match contents.bad_blocks(range.first) {
+            bad if bad.is_empty() => Ok(contents),
+            bad => Err(Refusal::BadBlocks(bad)),
+        }
+    }
+
+    /// The same; for marks, marks are an answer.
+    pub(super) async fn ask_leg(&self, leg: Leg, range: BlockRange, by: ReadBy) -> Result<Contents, Refusal> {
+        let request = Request::Read { to: leg.link.target, range, by };
         let local = leg.link.host == self.context.env.host();
         let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
         let (Answer::Data { runs }, data) = reply? else {

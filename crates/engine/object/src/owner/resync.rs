@@ -5,8 +5,9 @@
 //!                 from the proposal on, acknowledgements need it                                             (I4)
 //!             Y3  what it is asked after an owner's death, it answers like the copies that were there: a request that they
 //!                 carried out without it is not carried out again
-//!             Y4  a block that no copy in sync can give keeps nothing else from being copied; the resync then waits for it, and says so,
-//!                 until the block is written, or a copy that has it is in sync
+//!             Y4  a block that no copy in sync can give keeps nothing else from being copied; when all else is there it is asked for once
+//!                 more, and the target takes a mark for it (`marks`). In a cluster with hosts of releases before marks the resync waits for
+//!                 it instead, and says so: until the block is written, or a copy that has it is in sync
 //! Source      the two-step activation answers the trap of an undo after a quick rejoin (docs/fault-model.md)
 //!
 //! A resync that is interrupted (target, source or owner gone) starts over from `stale_since`: which regions were
@@ -18,7 +19,7 @@ use cairn_env::Env;
 use cairn_geometry::Piece;
 use cairn_pace::{CopyMeter, PIECE_BYTES};
 use cairn_types::{
-    BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, HostId, OpId, REGION_BLOCKS,
+    BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, Contents, HostId, OpId, REGION_BLOCKS,
     REGION_BYTES, REMEMBERED_MAX, RegionIndex, ReplicaSetIndex, SessionId, Time,
 };
 use cairn_wire::{Answer, Request};
@@ -53,6 +54,8 @@ pub(crate) struct Progress {
     pub(crate) bytes_done: u64,
     /// Blocks that no copy in sync can give, for which it waits.
     pub(crate) blocks_unreadable: u64,
+    /// Blocks that it took marks for.
+    pub(crate) blocks_marked: u64,
     pub(crate) started: Time,
 }
 
@@ -72,6 +75,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             bytes_total: 0,
             bytes_done: 0,
             blocks_unreadable: 0,
+            blocks_marked: 0,
             started: self.context.env.now(),
         };
         self.resyncs.borrow_mut().insert(component, progress);
@@ -87,6 +91,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 drop(resyncs);
                 if done.is_some() {
                     let (object, name) = (owned.id, owned.config().name.clone());
+                    if last.blocks_marked > 0 {
+                        let (name, blocks) = (name.clone(), last.blocks_marked);
+                        owned.context.tell(ObjectEvent::Marked { object, name, component, blocks });
+                    }
                     owned.context.tell(ObjectEvent::Resynced { object, name, component, bytes: last.bytes_done });
                 }
             }
@@ -102,7 +110,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.stage(component, session)?;
             self.context.env.sleep(RETRY_AFTER).await;
             self.stage(component, session)?;
-            self.progress(component, session, |p| (p.bytes_done, p.blocks_unreadable) = (0, 0));
+            self.progress(component, session, |p| {
+                (p.bytes_done, p.blocks_unreadable, p.blocks_marked) = (0, 0, 0);
+            });
         }
     }
 
@@ -127,12 +137,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             unreadable.extend(copied?);
         }
         drop(copies);
-        self.wait_for_blocks(component, session, set, unreadable).await?;
+        self.copy_the_rest(component, session, set, unreadable).await?;
         self.activate(component, session).await
     }
 
-    /// Y4: copies what could not be copied, once it can be.
-    async fn wait_for_blocks(
+    /// Y4: copies what could not be copied, or marks for it.
+    async fn copy_the_rest(
         self: &Rc<Self>,
         component: ComponentId,
         session: SessionId,
@@ -143,8 +153,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut pause = UNREADABLE_AGAIN;
         while let Some(first) = unreadable.first() {
             let blocks = unreadable.iter().map(|range| u64::from(range.count)).sum();
-            self.progress(component, session, |p| p.blocks_unreadable = blocks);
-            if blocks != told {
+            let marks = self.takes_marks();
+            self.progress(component, session, |p| p.blocks_unreadable = if marks { 0 } else { blocks });
+            if blocks != told && !marks {
                 let (object, name, first_block) = (self.id, self.name(), first.first);
                 let event = ObjectEvent::ResyncWaits { object, name, component, set, first_block, blocks };
                 self.context.tell(event);
@@ -154,7 +165,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             pause = (pause * 2).min(UNREADABLE_AGAIN_MAX);
             let mut left = Vec::new();
             for range in unreadable {
-                left.extend(self.copy_range(component, session, set, range).await?);
+                left.extend(self.copy_range(component, session, (set, range), marks).await?);
             }
             unreadable = left;
         }
@@ -230,7 +241,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let between = self.between(component, set, at)?;
             let place = self.context.admit_copy((end - at) * u64::from(BLOCK_BYTES), between).await;
             let range = BlockRange::new(at, (place.bytes / u64::from(BLOCK_BYTES)) as u32);
-            unreadable.extend(self.copy_range(component, session, set, range).await?);
+            unreadable.extend(self.copy_range(component, session, (set, range), false).await?);
             at = range.end();
         }
         self.progress(component, session, |p| p.bytes_done += u64::from(REGION_BYTES));
@@ -247,12 +258,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Copies some blocks, and returns those that no copy could give. `None`: the component or a source failed, or the owner ended.
+    /// `marks`: for those too something is found.
     async fn copy_range(
         self: &Rc<Self>,
         component: ComponentId,
         session: SessionId,
-        set: ReplicaSetIndex,
-        range: BlockRange,
+        (set, range): (ReplicaSetIndex, BlockRange),
+        marks: bool,
     ) -> Option<Vec<BlockRange>> {
         let layout = self.layout();
         let mut unreadable: Vec<BlockRange> = Vec::new();
@@ -269,6 +281,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 let range = BlockRange::new(piece.range.first + n, 1);
                 let block = Piece { range, object_first: piece.object_first + n, ..piece };
                 if self.copy_piece(component, session, block, &lock).await? {
+                    continue;
+                }
+                if marks {
+                    self.copy_mark(component, session, block, &lock).await?;
                     continue;
                 }
                 match unreadable.last_mut() {
@@ -296,6 +312,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             Err(_) => return None,
         };
+        self.bring(component, session, (piece, contents), lock).await.map(|()| true)
+    }
+
+    /// Gives the target what stands in these blocks.
+    pub(super) async fn bring(
+        self: &Rc<Self>,
+        component: ComponentId,
+        session: SessionId,
+        (piece, contents): (Piece, Contents),
+        lock: &Lock,
+    ) -> Option<()> {
         let body = Body::copy(piece.range, contents);
         let bytes = body.data.len() as u64;
         let copy = self.start_copy(component, piece.set, body, lock.clone());
@@ -304,11 +331,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let _ = copy.await;
         self.copy_ended(op, component, session).await?;
         self.context.count(|counted| counted.resync_out_bytes += bytes);
-        Some(true)
+        Some(())
     }
 
     /// Waits until the copy is on the target's stable media, or the target has failed.
-    async fn copy_ended(&self, op: OpId, component: ComponentId, session: SessionId) -> Option<()> {
+    pub(super) async fn copy_ended(&self, op: OpId, component: ComponentId, session: SessionId) -> Option<()> {
         self.progressed
             .until(|| {
                 if self.stage(component, session).is_none() {
@@ -388,14 +415,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         // `decided` travels with the activation: whoever settles later never undoes what the target got by copy.
         next.decided = next.decided.max(self.state.borrow().settled());
         next.member_mut(component).expect("a member of its config").state = ComponentState::Active;
-        if self.change(next).await && stale_since == OpId::ZERO {
+        let changed = self.change(next).await;
+        if changed {
+            self.look_for_lost_bytes(component);
+        }
+        if changed && stale_since == OpId::ZERO {
             // Filled from nothing: perhaps because its log was damaged, and then it has no vote until it is told.
             self.untold.borrow_mut().insert(component);
             self.tell_untold().await;
         }
     }
 
-    fn progress(&self, component: ComponentId, session: SessionId, change: impl FnOnce(&mut Progress)) {
+    pub(super) fn progress(&self, component: ComponentId, session: SessionId, change: impl FnOnce(&mut Progress)) {
         let mut resyncs = self.resyncs.borrow_mut();
         if let Some(progress) = resyncs.get_mut(&component).filter(|p| p.session == session) {
             change(progress);

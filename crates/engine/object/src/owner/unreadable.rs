@@ -49,6 +49,11 @@ impl Unreadable {
         (range.first..range.end()).all(|block| self.blocks.contains(&(set, block)))
     }
 
+    /// Those of a set, ascending.
+    pub(crate) fn of(&self, set: ReplicaSetIndex) -> Vec<u64> {
+        self.blocks.range((set, 0)..=(set, u64::MAX)).map(|(_, block)| *block).collect()
+    }
+
     /// These were written, or read.
     pub(crate) fn whole_again(&mut self, set: ReplicaSetIndex, range: BlockRange) {
         // Each write and read comes here: what it costs is the blocks that are whole again, not all that are known.

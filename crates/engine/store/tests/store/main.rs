@@ -2,6 +2,7 @@
 //!
 //! The crash sweep is in `crates/check/sim/tests/store_crash`.
 
+mod bad_marks;
 mod caches;
 mod counters;
 mod ends;

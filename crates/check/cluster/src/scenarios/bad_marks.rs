@@ -1,0 +1,165 @@
+//! Stories of blocks that no copy has any more: marks stand for them, on every copy that is filled.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cairn_api::LocalManagement as _;
+use cairn_faults::Moment;
+use cairn_types::ComponentState;
+
+use super::{
+    Scenario, Stage,
+    scrubs::{named, start_scrub, until_scrubbed},
+};
+use crate::{
+    bad_blocks::{Spoil, spoil_only_source},
+    plan::REPAIR_DELAY_MS,
+    shape::Shape,
+};
+
+/// Blocks that go bad.
+const SPOILED: u32 = 12;
+/// How long a rebuild of so small a disk may take behind the repair delay.
+const REBUILT_WITHIN_MS: u64 = 60_000;
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "P5. a rebuild whose only source has bad blocks",
+            (
+                "it ends; exactly these blocks are reported and refused, also behind a start and on a copy of the copy; what is written is whole, and \
+                 no longer reported",
+                "a copy's host dies for good; blocks of the other copy cannot be read; the copy is rebuilt on a third host; all hosts lose power; \
+                 the source's host dies for good as well, and what was rebuilt is the only source of the next rebuild",
+            ),
+            (Shape::plain(4), 6),
+            rebuilt,
+        ),
+        Scenario::new(
+            "P5. a copy comes back that has what the others lost",
+            (
+                "what it has kept of blocks that the other copy has lost repairs them, though the blocks around them are brought from there; \
+                 what it has not kept is marked, and told",
+                "guests fill the disk and one copy is away; a block in each region is written; blocks of the other copy cannot be read; the first comes back",
+            ),
+            (Shape::plain(3), 6),
+            comes_back,
+        ),
+    ]
+}
+
+/// Blocks of the first disk that are told as bad anywhere.
+async fn reported(stage: &Stage, at: usize) -> Result<BTreeSet<u64>, String> {
+    let scrubs = stage.cluster.manage(at, async |node| node.scrub_list().await).await.map_err(|e| e.to_string())?;
+    Ok(named(&scrubs))
+}
+
+async fn are_reported(stage: &Stage, at: usize, expected: &BTreeSet<u64>, when: &str) -> Result<(), String> {
+    let told = reported(stage, at).await?;
+    match told == *expected {
+        true => Ok(()),
+        false => Err(format!("P5: {when} no copy has blocks {expected:?}, and {told:?} are reported")),
+    }
+}
+
+fn spoiled_now(stage: &Stage) -> BTreeSet<u64> {
+    stage.guests[0].model.borrow().spoiled_now().into_iter().collect()
+}
+
+/// Waits until the disk has two copies in sync, none of them at `gone`. Where they are.
+async fn until_rebuilt(stage: &Stage, gone: &[usize]) -> Result<Vec<usize>, String> {
+    let mut last = String::new();
+    for _ in 0..(REPAIR_DELAY_MS + REBUILT_WITHIN_MS) / 250 {
+        let config = stage.config(0).await?;
+        let copies: Vec<_> = config.members.iter().filter(|m| m.set().is_some()).collect();
+        let in_place = |n: usize| !gone.contains(&n);
+        if copies.len() == 2 && copies.iter().all(|m| m.state.in_sync() && in_place(stage.number(m.host))) {
+            return Ok(copies.iter().map(|m| stage.number(m.host)).collect());
+        }
+        last = format!("{:?}", config.members.iter().map(|m| (stage.number(m.host), m.state)).collect::<Vec<_>>());
+        stage.ms(250).await;
+    }
+    Err(format!("P5: the rebuild does not end: {last}"))
+}
+
+/// All that guests wrote is on the capacity devices of the copy that is left, and some of it goes bad.
+async fn spoil_what_is_left(stage: &Stage) -> Result<(), String> {
+    stage.guests[0].stop().await;
+    stage.ms(8000).await;
+    stage.guests[0].media_errors_judged.set(true);
+    let spoil = Spoil { disk: 0, blocks: SPOILED, pick: stage.cluster.world.random_u64() };
+    match spoil_only_source(&stage.cluster, spoil, Duration::from_secs(1)).await {
+        12 => Ok(()),
+        count => Err(format!("the copy that is left holds only {count} blocks on its capacity devices")),
+    }
+}
+
+async fn rebuilt(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let (source, dies) = (copies[0], copies[1]);
+    stage.attach(source).await?;
+    stage.crash(dies);
+    stage.told(Moment::Absent, 8000).await?;
+    stage.goes_on(20, 3000).await?;
+    spoil_what_is_left(&stage).await?;
+    let spoiled = spoiled_now(&stage);
+    let copies = until_rebuilt(&stage, &[dies]).await?;
+    let rebuilt = *copies.iter().find(|n| **n != source).ok_or("one copy only")?;
+    are_reported(&stage, source, &spoiled, "after the rebuild").await?;
+    stage.guests[0].verify_what_is_left().await?;
+    let up: Vec<usize> = (0..stage.hosts()).filter(|n| *n != dies).collect();
+    up.iter().for_each(|n| stage.crash(*n));
+    up.iter().for_each(|n| stage.start(*n));
+    stage.told(Moment::Owned, 20_000).await?;
+    stage.ms(3000).await;
+    are_reported(&stage, source, &spoiled, "behind a start").await?;
+    stage.guests[0].verify_what_is_left().await?;
+    // The dead host comes back with nothing that counts, and takes the next copy.
+    stage.start(dies);
+    stage.ms(3000).await;
+    stage.crash(source);
+    until_rebuilt(&stage, &[source]).await?;
+    are_reported(&stage, rebuilt, &spoiled, "after a rebuild from what was rebuilt").await?;
+    stage.guests[0].verify_what_is_left().await?;
+    let restored = stage.guests[0].restore(rebuilt, false).await?;
+    stage.count("blocks that no copy could give", restored);
+    if restored != spoiled.len() as u64 {
+        return Err(format!("P5: {restored} blocks were refused, {} were lost", spoiled.len()));
+    }
+    stage.start(source);
+    // What was written is read again by the hosts of the copies, with their next look.
+    stage.ms(25_000).await;
+    start_scrub(&stage).await?;
+    let scrubs = until_scrubbed(&stage).await?;
+    if scrubs.iter().any(|scrub| scrub.bad_blocks > 0) {
+        return Err(format!("what was written over is reported still: {:?}", named(&scrubs)));
+    }
+    stage.rest(true).await
+}
+
+async fn comes_back(stage: Stage) -> Result<(), String> {
+    stage.ms(2500).await;
+    stage.guests[0].stop().await;
+    // All is settled, and on the capacity devices, of both.
+    stage.ms(8000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let (source, away) = (copies[0], copies[1]);
+    stage.attach(source).await?;
+    stage.crash(away);
+    stage.told(Moment::Absent, 8000).await?;
+    let changed = stage.guests[0].touch_each_region(source).await?;
+    spoil_what_is_left(&stage).await?;
+    let spoiled = spoiled_now(&stage);
+    stage.start(away);
+    stage.state_of(0, away, |state| !matches!(state, ComponentState::Absent { .. })).await?;
+    stage.state_of(0, away, ComponentState::in_sync).await?;
+    // What was brought back is read again by the hosts of the copies, with their next look.
+    stage.ms(25_000).await;
+    let lost: BTreeSet<u64> = spoiled.intersection(&changed).copied().collect();
+    stage.count("blocks that were brought back", (spoiled.len() - lost.len()) as u64);
+    are_reported(&stage, source, &lost, "with all that came back").await?;
+    stage.guests[0].verify_what_is_left().await?;
+    stage.guests[0].restore(source, false).await?;
+    stage.rest(true).await
+}

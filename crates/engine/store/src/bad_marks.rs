@@ -1,0 +1,116 @@
+//! Marks: blocks whose bytes are lost, told as such in the log, in pending rows and in the block map.
+//!
+//! Promises    M1  a mark is read as an error, with the checksum that the bytes had, until the block is written, trimmed or zeroed
+//!             M2  the superblock says that the group has marks before the first record or row of one is written
+//!             M3  what has a place keeps it: a medium that fails now may give the bytes later. A place is given up for a mark only where its
+//!                 segment is emptied, or the log behind it
+//! Assumes     whoever sends a mark has asked every copy in sync (`object`)
+//! Not here    what is told of them (`findings.rs`)
+//!
+//! A mark is an entry as any other, in [`crate::leaf::BAD_SLOT`]: it takes the space of the block that it stands for, and goes by the same ways.
+
+use std::rc::Rc;
+
+use cairn_env::Env;
+use cairn_format::{Needs, Superblock};
+use cairn_types::{BlockRange, ComponentId, Contents};
+
+use crate::{
+    create::write_superblock,
+    disk_group::{DiskGroup, Inner},
+    error::{StoreError, StoreErrorKind},
+    leaf::LEAF_BLOCKS,
+};
+
+/// Stands for a checksum that nobody knows: no copy is believed for it, but for one in four billion.
+const NO_CRC: u32 = 0;
+
+impl<E: Env> DiskGroup<E> {
+    /// Reads the blocks of `range`; marks stand for those that cannot be read. They are listed as blocks that no copy has: whoever asks
+    /// has asked all others.
+    ///
+    /// # Errors
+    /// As for [`Self::read`], but for bad blocks.
+    pub fn read_marked(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, StoreError>> + 'static + use<E> {
+        self.inner().clone().read_marked(component, range)
+    }
+}
+
+impl<E: Env> Inner<E> {
+    async fn read_marked(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Contents, StoreError> {
+        let is_bad = |error: &StoreError| matches!(error.kind, StoreErrorKind::BadBlock { .. });
+        match self.clone().read(id, range).await {
+            Err(error) if is_bad(&error) => {}
+            read => return read,
+        }
+        let mut contents = Contents::default();
+        for block in range.first..range.end() {
+            let one = BlockRange::new(block, 1);
+            match self.clone().read(id, one).await {
+                Ok(Contents { runs, data }) => {
+                    contents.runs.extend(runs);
+                    contents.data.extend(data);
+                }
+                Err(error) if is_bad(&error) => {
+                    contents.push_bad(self.crc_of(id, block).await.unwrap_or(NO_CRC));
+                    self.state.borrow_mut().findings.marked(id, one);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(contents)
+    }
+
+    /// The checksum that a block should have. None where nothing that can be read says so.
+    async fn crc_of(&self, id: ComponentId, block: u64) -> Option<u32> {
+        {
+            let state = self.state.borrow();
+            let component = state.components.get(id)?;
+            if let Some(span) = component.extents.spans(BlockRange::new(block, 1)).first() {
+                return Some(state.components.records.of(span.versions[0]).crc(block));
+            }
+        }
+        let found = self.look_up_leaves(&[(id, block / LEAF_BLOCKS)], None).await.ok()?;
+        found.first()?.1.get(block).map(|entry| entry.crc)
+    }
+
+    /// Whether this group may have marks of its own accord.
+    pub(crate) fn may_mark(&self) -> bool {
+        self.allowed.get().include(Needs::BAD_MARKS)
+    }
+
+    pub(crate) fn has_needs(&self, needs: Needs) -> bool {
+        self.superblock.borrow().needs.include(needs)
+    }
+
+    /// What is written from now on needs these: both superblocks say so first.
+    pub(crate) async fn take_needs(&self, needs: Needs) -> Result<(), StoreError> {
+        let _turn = self.superblock_turn.lock().await;
+        if self.has_needs(needs) {
+            return Ok(());
+        }
+        let superblock = {
+            let known = self.superblock.borrow();
+            Superblock { needs: known.needs.with(needs), generation: known.generation + 1, ..known.clone() }
+        };
+        write_superblock(&self.cache, &superblock).await?;
+        *self.superblock.borrow_mut() = superblock;
+        Ok(())
+    }
+
+    /// The first mark waits in the queue for the superblock to say so; the writer goes on then.
+    pub(crate) fn take_needs_for_queue(self: &Rc<Self>) {
+        let inner = self.clone();
+        self.env.spawn(async move {
+            if let Err(error) = inner.take_needs(Needs::BAD_MARKS).await {
+                inner.state.borrow_mut().stop(error);
+            }
+            inner.writer.raise();
+            inner.destager.raise();
+        });
+    }
+}
