@@ -99,11 +99,13 @@ pub enum Canary {
     ScrubTrustsHeaders,
     /// What a host says that was removed or forgotten is heard.
     GoneHeard,
+    /// A slow disk group is emptied while another one is.
+    SlowAllAtOnce,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -150,6 +152,7 @@ impl Canary {
         Self::WrongCopyGoes,
         Self::ScrubTrustsHeaders,
         Self::GoneHeard,
+        Self::SlowAllAtOnce,
     ];
 
     /// Whether this bug is to be made, here and now.
