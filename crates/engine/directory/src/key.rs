@@ -8,6 +8,7 @@
 //!                     host-names/<name>         HostNameEntry (which host has the name)
 //!                     gone-hosts/<host id>      GoneHostEntry (removed or forgotten; nobody talks to it)
 //!                     disk-groups/<group id>    DiskGroupEntry
+//!                     slow-groups/cluster       SlowGroupsEntry (disk groups that are emptied because they are slow)
 //!                     policies/<name>           Policy
 //!                     disks/<object id>         CatalogueEntry
 //!                     names/<name>              NameEntry (which object has the name)
@@ -43,6 +44,8 @@ pub enum Kind {
     GoneHost,
     /// Disk groups by id.
     DiskGroup,
+    /// Disk groups that are emptied because they are slow.
+    SlowGroups,
     /// Policies by name.
     Policy,
     /// The catalogue: disks by object id, tombstones included.
@@ -57,7 +60,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the keys.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::DiskGroup,
         Self::Disk,
         Self::GoneHost,
@@ -69,6 +72,7 @@ impl Kind {
         Self::Name,
         Self::Policy,
         Self::Settings,
+        Self::SlowGroups,
         Self::Task,
     ];
 
@@ -82,6 +86,7 @@ impl Kind {
             Self::HostName => "host-names",
             Self::GoneHost => "gone-hosts",
             Self::DiskGroup => "disk-groups",
+            Self::SlowGroups => "slow-groups",
             Self::Policy => "policies",
             Self::Disk => "disks",
             Self::Name => "names",
