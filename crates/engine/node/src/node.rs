@@ -23,6 +23,7 @@ use crate::{
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
     scrub_watch::Watches,
+    slow_state::SlowState,
 };
 
 /// What a node is told at its start.
@@ -106,6 +107,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) intents: RefCell<Vec<(HostId, HostIntent)>>,
     /// Scrubs of the disk groups that are open here.
     pub(crate) scrubs: RefCell<Watches>,
+    /// What requests take at devices, here and elsewhere.
+    pub(crate) slow: SlowState,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -173,6 +176,7 @@ impl<E: Env> Node<E> {
                 repair_pause: Cell::default(),
                 intents: RefCell::default(),
                 scrubs: RefCell::default(),
+                slow: SlowState::default(),
             }),
         };
         node.wire_up();
@@ -234,6 +238,10 @@ impl<E: Env> Node<E> {
         env.spawn(async move { node.rebalance().await });
         let node = self.clone();
         env.spawn(async move { node.scrubs().await });
+        let node = self.clone();
+        env.spawn(async move { node.watch_devices().await });
+        let node = self.clone();
+        env.spawn(async move { node.empty_slow_groups().await });
     }
 
     /// Takes what the network brings, in order.
@@ -274,6 +282,7 @@ impl<E: Env> Node<E> {
                 }
                 Ok(Message::HeartbeatWith(heartbeat, facts)) => {
                     facts.level().into_iter().for_each(|level| self.level_is(level));
+                    inner.slow.hear(message.from, inner.env.now(), &facts);
                     let heartbeat = Message::Heartbeat(heartbeat);
                     inner.objects.on_message(message.from, message.incarnation, heartbeat, message.payload);
                 }

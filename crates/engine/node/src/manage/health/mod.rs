@@ -17,6 +17,7 @@ mod hosts;
 mod look;
 mod room;
 mod scrubs;
+mod slow;
 mod space;
 
 use cairn_api::v1;
@@ -37,6 +38,7 @@ pub(crate) const CHECKS: &[Check] = &[
     directory::MEMBERS,
     groups::GROUPS,
     groups::DEVICES,
+    slow::SLOW,
     groups::LOGS,
     groups::BUFFERS,
     scrubs::SCRUB,
