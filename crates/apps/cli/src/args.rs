@@ -6,7 +6,7 @@ pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, T
 
 use std::path::PathBuf;
 
-use cairn_types::MaintenanceMode;
+use cairn_types::{MaintenanceMode, SlowDevices};
 use clap::{
     Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -202,6 +202,9 @@ pub enum Cluster {
         /// Percentage points by which a disk group may be fuller than the emptiest before components go from it; 0: never
         #[arg(long, value_name = "POINTS")]
         rebalance_points: Option<u8>,
+        /// What becomes of devices that are slow beside their peers: tell of them and empty their disk groups, only tell, or neither
+        #[arg(long, value_name = "WHAT", value_parser = slow_devices())]
+        slow_devices: Option<SlowDevices>,
     },
     /// For a while, do not replace what is lost: for work on the network, or on several hosts
     PauseRepair {
@@ -326,6 +329,12 @@ pub enum Maintenance {
         /// Name or id
         host: String,
     },
+}
+
+fn slow_devices() -> impl TypedValueParser<Value = SlowDevices> {
+    let named = |name: String| SlowDevices::ALL.into_iter().find(|what| what.name() == name);
+    PossibleValuesParser::new(SlowDevices::ALL.map(SlowDevices::name))
+        .map(move |name| named(name).expect("one of the possible values"))
 }
 
 fn maintenance_mode() -> impl TypedValueParser<Value = MaintenanceMode> {

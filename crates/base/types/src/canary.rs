@@ -101,11 +101,13 @@ pub enum Canary {
     GoneHeard,
     /// A mark of a block whose bytes are lost is read as zeroes.
     MarkForgotten,
+    /// A slow disk group is emptied while another one is.
+    SlowAllAtOnce,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -153,6 +155,7 @@ impl Canary {
         Self::ScrubTrustsHeaders,
         Self::GoneHeard,
         Self::MarkForgotten,
+        Self::SlowAllAtOnce,
     ];
 
     /// Whether this bug is to be made, here and now.

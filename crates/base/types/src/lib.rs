@@ -7,6 +7,7 @@
 mod canary;
 mod change;
 mod config;
+mod device_times;
 mod encode;
 mod ids;
 mod level;
@@ -14,6 +15,7 @@ mod maintenance;
 mod order;
 mod policy;
 mod room;
+mod slow;
 mod units;
 
 pub use canary::Canary;
@@ -21,6 +23,7 @@ pub use change::{BlockOp, Change, ComponentOp, Contents, REMEMBERED_MAX, Run, Un
 pub use config::{
     Accepted, ComponentState, Layout, Member, ObjectConfig, RECORD_BYTES_MAX, ReplicaSetIndex, Role, Seat, SeatRecord,
 };
+pub use device_times::{DeviceTimes, RequestKind, Served};
 pub use encode::encode_onto;
 pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
 pub use level::{Build, Feature, Level, Speaks};
@@ -28,6 +31,7 @@ pub use maintenance::MaintenanceMode;
 pub use order::{ClientTag, Csn, Epoch, OpId};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
 pub use room::{DeviceRoom, THIN_HEADROOM_BYTES, demand_bytes};
+pub use slow::SlowDevices;
 pub use units::{
     BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, Crcs, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES, RegionIndex,
     SECTOR_BYTES, Time, format_bytes, parse_bytes,

@@ -44,6 +44,8 @@ pub struct Shape {
     pub capacity_mib: u64,
     /// A host whose cache file takes so many microseconds for every request.
     pub slow_cache: Option<(u8, u64)>,
+    /// All devices take so many microseconds for every request, times a dilation of 1 that a host can be given another one for.
+    pub access_us: Option<u64>,
     /// The folder of the programs that hosts run at first; none: this build's.
     pub programs: Option<PathBuf>,
 }
@@ -61,6 +63,7 @@ impl Default for Shape {
             cache_mib: 256,
             capacity_mib: 1024,
             slow_cache: None,
+            access_us: None,
             programs: None,
         }
     }

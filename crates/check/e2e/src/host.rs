@@ -97,6 +97,13 @@ impl Host {
                 let times = format!("{{ access_us = [[0.0, {us}.0], [1.0, {us}.0]], lanes = 16, mb_per_s = 1000 }}");
                 let _ = write!(text, "cache_medium = \"slow\"\n[medium.slow]\nreads = {times}\nwrites = {times}\n");
             }
+            if shape.access_us.is_some() {
+                text.push_str("cache_medium = \"even\"\ncapacity_medium = \"even\"\nmedium_dilation = 1.0\n");
+            }
+        }
+        if let Some(us) = shape.access_us.filter(|_| groups > 0) {
+            let times = format!("{{ access_us = [[0.0, {us}.0], [1.0, {us}.0]], lanes = 16, mb_per_s = 1000 }}");
+            let _ = write!(text, "[medium.even]\nreads = {times}\nwrites = {times}\n");
         }
         text
     }

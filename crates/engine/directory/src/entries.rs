@@ -7,7 +7,7 @@
 use std::{fmt, net::SocketAddr, str::FromStr};
 
 use cairn_types::{
-    Build, ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Level, MaintenanceMode, ObjectId, Policy,
+    Build, ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Level, MaintenanceMode, ObjectId, Policy, SlowDevices,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -79,6 +79,9 @@ pub struct ClusterSettings {
     /// Days in which each disk group is scrubbed once; 0: only when somebody asks for it.
     #[serde(default = "scrub_period_days", skip_serializing_if = "is_scrub_period_days")]
     pub scrub_period_days: u64,
+    /// What becomes of devices that are slow beside their peers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub slow_devices: SlowDevices,
 }
 
 /// A health check that is muted.
@@ -135,6 +138,7 @@ impl ClusterSettings {
             repair_paused: None,
             muted: Vec::new(),
             scrub_period_days: scrub_period_days(),
+            slow_devices: SlowDevices::default(),
         }
     }
 }

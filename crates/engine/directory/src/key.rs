@@ -8,6 +8,7 @@
 //!                     host-names/<name>         HostNameEntry (which host has the name)
 //!                     gone-hosts/<host id>      GoneHostEntry (removed or forgotten; nobody talks to it)
 //!                     disk-groups/<group id>    DiskGroupEntry
+//!                     slow-groups/cluster       SlowGroupsEntry (disk groups that are emptied because they are slow)
 //!                     policies/<name>           Policy
 //!                     disks/<object id>         CatalogueEntry
 //!                     names/<name>              NameEntry (which object has the name)
@@ -44,6 +45,8 @@ pub enum Kind {
     GoneHost,
     /// Disk groups by id.
     DiskGroup,
+    /// Disk groups that are emptied because they are slow.
+    SlowGroups,
     /// Policies by name.
     Policy,
     /// The catalogue: disks by object id, tombstones included.
@@ -73,6 +76,7 @@ impl Kind {
         Self::Name,
         Self::Policy,
         Self::Settings,
+        Self::SlowGroups,
         Self::Task,
     ];
 
@@ -86,6 +90,7 @@ impl Kind {
             Self::HostName => "host-names",
             Self::GoneHost => "gone-hosts",
             Self::DiskGroup => "disk-groups",
+            Self::SlowGroups => "slow-groups",
             Self::Policy => "policies",
             Self::Disk => "disks",
             Self::Name => "names",

@@ -22,6 +22,7 @@ mod local_copy;
 mod membership;
 pub mod names;
 mod registry;
+mod slow_groups;
 
 pub use catalogue::{Adopted, NewDisk};
 pub use embedded::{Embedded, HISTORY_CHANGES_MAX};
@@ -41,3 +42,4 @@ pub use kv::{
 pub use local_copy::{Aged, LocalCopy};
 pub use names::Name;
 pub use registry::{Listed, Registry, Versioned};
+pub use slow_groups::{CalledOff, SlowGroup, SlowGroupsEntry};

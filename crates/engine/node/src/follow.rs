@@ -134,10 +134,22 @@ impl<E: Env> Node<E> {
         until
     }
 
-    /// What administrators want of hosts may have changed: disks look whether something of them is to be moved.
+    /// What administrators want of hosts, or which disk groups are slow, may have changed: disks look whether something of them is to be moved.
     pub(crate) fn apply_intents(&self) {
         let mut now = self.inner.copy.borrow().list::<HostIntent>();
         now.retain(|(_, intent)| *intent != HostIntent::default());
+        // A slow disk group is emptied as one that an administrator wants to be empty.
+        for slow in self.slow_marks().groups {
+            let server = self.server_of(slow.host);
+            match now.iter_mut().find(|(host, _)| *host == server) {
+                Some((_, intent)) if intent.draining.contains(&slow.disk_group) => {}
+                Some((_, intent)) => intent.draining.push(slow.disk_group),
+                None => {
+                    let intent = HostIntent { draining: vec![slow.disk_group], ..HostIntent::default() };
+                    now.push((server, intent));
+                }
+            }
+        }
         if *self.inner.intents.borrow() != now {
             *self.inner.intents.borrow_mut() = now;
             self.inner.objects.wake_in_turn();

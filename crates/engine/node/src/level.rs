@@ -9,7 +9,6 @@ use cairn_env::Env;
 use cairn_store::{DiskGroup, Needs, OpenOptions};
 use cairn_types::{Canary, Feature, Level};
 use cairn_upgrade::may_start;
-use cairn_wire::Facts;
 
 use crate::node::Node;
 
@@ -73,9 +72,7 @@ impl<E: Env> Node<E> {
         }
         inner.env.set_level(level);
         inner.objects.level_is(level);
-        if level.has(Feature::HeartbeatFacts) {
-            inner.leases.set_facts(Facts::of_level(level));
-        }
+        self.tell_facts();
         inner.seats.stores().iter().for_each(|store| store.group().allow(needs_at(level)));
     }
 }

@@ -25,6 +25,9 @@ mod reconcile;
 mod scrub;
 mod scrub_watch;
 mod servers;
+mod slow;
+mod slow_groups;
+mod slow_state;
 mod walk;
 
 pub use adapter::GroupStore;

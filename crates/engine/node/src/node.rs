@@ -23,6 +23,7 @@ use crate::{
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
     scrub_watch::{Asked, Watches},
+    slow_state::SlowState,
 };
 
 /// What a node is told at its start.
@@ -108,6 +109,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) scrubs: RefCell<Watches>,
     /// What each disk was when its owner said that no copy has some blocks of it.
     pub(crate) scrubs_asked: RefCell<Asked>,
+    /// What requests take at devices, here and elsewhere.
+    pub(crate) slow: SlowState,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -176,6 +179,7 @@ impl<E: Env> Node<E> {
                 intents: RefCell::default(),
                 scrubs: RefCell::default(),
                 scrubs_asked: RefCell::default(),
+                slow: SlowState::default(),
             }),
         };
         node.wire_up();
@@ -239,6 +243,10 @@ impl<E: Env> Node<E> {
         env.spawn(async move { node.scrubs().await });
         let node = self.clone();
         env.spawn(async move { node.watch_health().await });
+        let node = self.clone();
+        env.spawn(async move { node.watch_devices().await });
+        let node = self.clone();
+        env.spawn(async move { node.empty_slow_groups().await });
     }
 
     /// Takes what the network brings, in order.
@@ -279,6 +287,7 @@ impl<E: Env> Node<E> {
                 }
                 Ok(Message::HeartbeatWith(heartbeat, facts)) => {
                     facts.level().into_iter().for_each(|level| self.level_is(level));
+                    inner.slow.hear(message.from, inner.env.now(), &facts);
                     let heartbeat = Message::Heartbeat(heartbeat);
                     inner.objects.on_message(message.from, message.incarnation, heartbeat, message.payload);
                 }

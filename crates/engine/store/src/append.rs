@@ -144,6 +144,7 @@ impl<E: Env> Inner<E> {
                         if Canary::AckBeforeFlush.sings() { Durability::Buffered } else { Durability::Durable };
                     let write = self.cache.write(batch.device_offset, batch.parts.clone(), durability);
                     let began = self.env.now();
+                    self.meters.log_write_began(batch.bytes(), began);
                     under_way.push_back(Writing { batch, began, write: Box::pin(write), result: None });
                 }
                 Next::Full => return Started::Full,
@@ -205,6 +206,8 @@ impl<E: Env> Inner<E> {
     }
 
     fn batch_done(self: &Rc<Self>, batch: Batch, began: Time, error: Option<StoreError>) {
+        let written = self.env.now();
+        self.meters.log_write_ended(batch.bytes(), began, written);
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
         if let Some(error) = error {
@@ -214,10 +217,9 @@ impl<E: Env> Inner<E> {
             self.destager.raise();
             return;
         }
-        let written = self.env.now();
         state.log.written(&batch.header, written.0);
         state.counters.log_writes += 1;
-        state.counters.log_write_bytes += batch.parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        state.counters.log_write_bytes += batch.bytes();
         let fill = state.log.ring.fill_permille();
         let bytes = batch.header.end() - batch.header.position;
         let delay = state.log.acknowledge_after(written.0, bytes, &self.tuning);
@@ -292,6 +294,12 @@ pub(crate) struct Batch {
     device_offset: u64,
     parts: Vec<Bytes>,
     operations: Vec<(Written, Done)>,
+}
+
+impl Batch {
+    fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
 }
 
 /// A batch on its way to the device.

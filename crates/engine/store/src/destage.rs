@@ -22,7 +22,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
 use cairn_format::{Needs, RunEntry, RunHeader, encode_run_header};
-use cairn_types::{BLOCK_BYTES, Canary};
+use cairn_types::{BLOCK_BYTES, Canary, RequestKind};
 use futures::{
     channel::oneshot,
     future::{join_all, join3},
@@ -40,7 +40,7 @@ use crate::{
     leaf::{BAD_SLOT, LeafKey, NO_SLOT, is_place},
     log::Work,
     map::Pages,
-    segments::RunPlace,
+    segments::{LOG, RunPlace},
     state::State,
     transaction::Transaction,
 };
@@ -411,7 +411,7 @@ impl<E: Env> Inner<E> {
         let len = (start + PIECE_BYTES).min(segment_end) - start;
         let offset = self.state.borrow().log.ring.device_offset(start);
         self.state.borrow_mut().counters.destage_read_bytes += len;
-        match self.cache.read(offset, len as u32).await {
+        match self.read_device(LOG, offset, len as u32).await {
             Ok(data) => (data, Vec::new()),
             // What cannot be read is carried on as a mark, or as zeroes with the CRC that it should have: reads report it, and it is
             // repaired from another copy.
@@ -576,7 +576,9 @@ impl<E: Env> Inner<E> {
         writer: CapacityWriter,
     ) -> Result<(), DiskError> {
         let disk = self.disk(device).ok_or_else(|| gone("write"))?;
+        let asked = self.meters.begin(device, RequestKind::of_write(bytes), bytes, self.env.now());
         disk.write(offset, parts, Durability::Buffered).await?;
+        asked.answered(self.env.now());
         let counters = &mut self.state.borrow_mut().counters;
         match writer {
             CapacityWriter::Destage(_) => counters.capacity_write_destage_bytes += bytes,

@@ -18,8 +18,8 @@ use cairn_env::{Disk, DiskError, Env};
 use cairn_format::{NO_DEVICE, Needs, Superblock};
 use cairn_metrics::StoreCounters;
 use cairn_types::{
-    BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DiskGroupId, HostId, ObjectId, OpId,
-    RegionIndex, UnsettledOp,
+    BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DeviceTimes, DiskGroupId, HostId,
+    ObjectId, OpId, RegionIndex, RequestKind, UnsettledOp,
 };
 
 use futures::lock::Mutex;
@@ -32,6 +32,7 @@ use crate::{
     growth::{Growth, gone},
     latencies::{LogLatencies, ReadLatencies},
     meta::Meta,
+    meters::Meters,
     occupant::wipe_superblocks,
     options::RunningOptions,
     placing::PLACERS,
@@ -96,6 +97,8 @@ pub(crate) struct Inner<E: Env> {
     pub state: RefCell<State>,
     /// The part of the map that the scrub has under way.
     pub scrub: RefCell<Option<Batch>>,
+    /// What requests take at its devices.
+    pub meters: Meters,
     pub pins: Rc<Pins>,
     pub writer: Rc<Flag>,
     pub destager: Flag,
@@ -114,7 +117,12 @@ impl<E: Env> Inner<E> {
     }
     /// Reads a device of the group; one that was given up meanwhile is gone.
     pub(crate) async fn read_device(&self, device: u8, offset: u64, len_bytes: u32) -> Result<Bytes, DiskError> {
-        self.disk(device).ok_or_else(|| gone("read"))?.read(offset, len_bytes).await
+        let disk = self.disk(device).ok_or_else(|| gone("read"))?;
+        let len = u64::from(len_bytes);
+        let asked = self.meters.begin(device, RequestKind::of_read(len), len, self.env.now());
+        let bytes = disk.read(offset, len_bytes).await?;
+        asked.answered(self.env.now());
+        Ok(bytes)
     }
     /// The same of a flush.
     pub(crate) async fn flush_device(&self, device: u8) -> Result<(), DiskError> {
@@ -191,6 +199,12 @@ impl<E: Env> DiskGroup<E> {
         let inner = self.inner();
         let cache = inner.superblock.borrow().device;
         std::iter::once(cache).chain(inner.capacity_ids()).collect()
+    }
+    /// What requests took at each device since this was asked last, the cache device first; of those that had any.
+    pub fn take_device_times(&self) -> Vec<(DeviceId, DeviceTimes)> {
+        let taken = self.inner().meters.take(self.inner().env.now());
+        let ids = self.device_ids().into_iter().zip(taken);
+        ids.filter(|(id, _)| *id != NO_DEVICE).collect()
     }
     /// The capacity devices that it was opened without.
     pub fn missing(&self) -> Vec<DeviceId> {

@@ -58,6 +58,7 @@ mod map;
 mod map_pages;
 mod marks;
 mod meta;
+mod meters;
 mod occupant;
 mod old_rows;
 mod options;

@@ -33,6 +33,7 @@ use crate::{
     error::{StoreError, damaged},
     leaf::{Entry, Leaf, LeafKey},
     rows,
+    segments::LOG,
     shards::{ShardKey, leaves_of, shard_of},
 };
 
@@ -154,7 +155,7 @@ impl<E: Env> Inner<E> {
         self.state.borrow_mut().counters.map_pages_read += 1;
         let mut tries = if patient { READS_MAX } else { 1 };
         let bytes = loop {
-            match self.cache.read(offset, MAP_PAGE_BYTES as u32).await {
+            match self.read_device(LOG, offset, MAP_PAGE_BYTES as u32).await {
                 Ok(bytes) => break bytes,
                 Err(_) if tries > 1 => self.env.sleep(READ_AGAIN).await,
                 Err(_) => return None,

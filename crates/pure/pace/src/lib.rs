@@ -8,10 +8,12 @@ mod backoff;
 mod lanes;
 mod meter;
 mod scrub;
+mod slow;
 mod throttle;
 
 pub use backoff::Backoff;
 pub use lanes::Lanes;
 pub use meter::CopyMeter;
 pub use scrub::{scrub_is_due, scrub_is_late, scrub_pause, scrub_rate_min};
+pub use slow::{Outlier, Pace, SLOW_SPAN, SLOW_SPANS, SlowWatch, judge};
 pub use throttle::{PIECE_BYTES, Throttle};

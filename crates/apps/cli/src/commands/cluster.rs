@@ -18,9 +18,20 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
             let status = context.client.cluster_status().await?;
             output::show(context.format, &status, show_status)
         }
-        Cluster::Settings { repair_delay_s, scrub_period_days, rebuild_reserve_hosts, rebalance_points } => {
-            let patch =
-                ClusterSettingsPatch { repair_delay_s, rebuild_reserve_hosts, rebalance_points, scrub_period_days };
+        Cluster::Settings {
+            repair_delay_s,
+            scrub_period_days,
+            rebuild_reserve_hosts,
+            rebalance_points,
+            slow_devices,
+        } => {
+            let patch = ClusterSettingsPatch {
+                repair_delay_s,
+                rebuild_reserve_hosts,
+                rebalance_points,
+                scrub_period_days,
+                slow_devices,
+            };
             let settings = match patch == ClusterSettingsPatch::default() {
                 true => context.client.cluster_settings().await?,
                 false => context.client.cluster_settings_set(&patch).await?,
@@ -92,6 +103,7 @@ fn show_settings(settings: &ClusterSettings) -> String {
                 points => points.to_string(),
             },
         ),
+        ("slow_devices", settings.slow_devices.name().into()),
         (
             "repair",
             match settings.repair_paused_s {

@@ -2,7 +2,7 @@
 
 use cairn_api::v1::{
     Device, DeviceChange, DeviceState, DiskGroup, DiskGroupAddCapacity, DiskGroupCreate, DiskGroupDrain,
-    DiskGroupFiles, DiskGroupReplaceDevice, DiskGroupState,
+    DiskGroupFiles, DiskGroupReplaceDevice, DiskGroupState, SlowDevice,
 };
 use cairn_types::format_bytes;
 
@@ -160,6 +160,7 @@ fn show(group: &DiskGroup) -> String {
         ("host", group.host_name.clone()),
         ("state", state(group)),
         ("reason", group.reason.clone().unwrap_or_default()),
+        ("slow", group.slow.as_ref().map_or(String::new(), |slow| slow.text.clone())),
         ("raw", format_bytes(group.capacity.raw_bytes)),
         ("used", format_bytes(group.capacity.used_bytes)),
         ("free", format_bytes(group.capacity.free_bytes)),
@@ -199,10 +200,16 @@ fn state(group: &DiskGroup) -> String {
     if group.draining { format!("{state}, draining") } else { state.to_owned() }
 }
 
+/// How much slower than its peers a device is.
+fn slow(slow: &SlowDevice) -> String {
+    let ms = |us: u64| format!("{}.{} ms", us / 1000, us % 1000 / 100);
+    format!("slow: {} take {}, at its peers {}", slow.requests, ms(slow.took_us), ms(slow.peers_us))
+}
+
 /// How a device is, with what the system said.
 fn device_state(device: &Device) -> String {
     let state = match device.state {
-        DeviceState::Ok => return "ok".to_owned(),
+        DeviceState::Ok => return device.slow.as_ref().map_or_else(|| "ok".to_owned(), slow),
         DeviceState::Failed => "failed",
         DeviceState::NoSpace => "no space on its file system",
     };

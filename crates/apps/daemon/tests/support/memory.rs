@@ -101,6 +101,7 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         state: DeviceState::Ok,
         problem: None,
         medium: None,
+        slow: None,
     };
     DiskGroup {
         id,
@@ -114,6 +115,7 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         capacity: host.capacity,
         log: up.then_some(LogFill { size_bytes: 10 << 30, used_bytes: 1 << 30 }),
         components: up.then_some(0),
+        slow: None,
         scrubbed_unix_ms: None,
     }
 }

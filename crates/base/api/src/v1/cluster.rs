@@ -1,6 +1,6 @@
 //! The cluster as a whole: what it is, how it is, what holds for all hosts.
 
-use cairn_types::ClusterId;
+use cairn_types::{ClusterId, SlowDevices};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -79,6 +79,11 @@ pub struct ClusterSettings {
     /// Days in which each disk group is scrubbed once; 0: only when somebody asks for it.
     #[serde(default = "scrub_period_days")]
     pub scrub_period_days: u64,
+    /// What becomes of devices that are slow beside their peers: "evacuate", the default, tells of them and empties their disk groups, one at a
+    /// time; "tell" tells; "off" does not compare.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub slow_devices: SlowDevices,
 }
 
 fn rebalance_points() -> u8 {
@@ -106,6 +111,7 @@ impl Default for ClusterSettings {
             rebalance_points: 30,
             repair_paused_s: 0,
             scrub_period_days: SCRUB_PERIOD_DAYS,
+            slow_devices: SlowDevices::default(),
         }
     }
 }
@@ -177,6 +183,11 @@ pub struct ClusterSettingsPatch {
     /// See [`ClusterSettings::scrub_period_days`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub_period_days: Option<u64>,
+    /// See [`ClusterSettings::slow_devices`]. "evacuate", also where it was that before, takes disk groups up again that an administrator took
+    /// into use again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub slow_devices: Option<SlowDevices>,
 }
 
 impl crate::Request for ClusterSettingsPatch {}
@@ -192,6 +203,7 @@ impl ClusterSettingsPatch {
             rebuild_reserve_hosts: self.rebuild_reserve_hosts.unwrap_or(to.rebuild_reserve_hosts),
             rebalance_points: self.rebalance_points.unwrap_or(to.rebalance_points),
             scrub_period_days: self.scrub_period_days.unwrap_or(to.scrub_period_days),
+            slow_devices: self.slow_devices.unwrap_or(to.slow_devices),
             ..to.clone()
         };
         new.check()?;

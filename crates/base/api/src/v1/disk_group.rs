@@ -48,6 +48,47 @@ pub struct Device {
     /// The medium that it only models: times measured on it are the model's. None where it is what it is.
     #[serde(default)]
     pub medium: Option<String>,
+    /// It is slow beside its peers: by how much.
+    #[serde(default)]
+    pub slow: Option<SlowDevice>,
+}
+
+/// What is done about a disk group with a slow device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlowGroupState {
+    /// It is being emptied.
+    Emptying,
+    /// It is empty, and is given nothing new until an administrator takes it into use again.
+    Emptied,
+    /// It is to be emptied, and something has to come to its end before.
+    Waiting,
+    /// Nothing: an administrator or the cluster's settings say so.
+    LeftAlone,
+}
+
+/// A disk group with a device that is slow, or was when it was begun to empty it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SlowGroup {
+    /// What is done about it.
+    pub state: SlowGroupState,
+    /// In words.
+    pub text: String,
+}
+
+/// What requests take at a slow device, and at others of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SlowDevice {
+    /// Which requests: those that are furthest off.
+    pub requests: String,
+    /// What they take, in microseconds, in the mean of a few seconds.
+    pub took_us: u64,
+    /// What they take at the middle one of its peers.
+    pub peers_us: u64,
+    /// How many peers there are.
+    pub peers: u32,
+    /// Since when, in milliseconds since 1970.
+    pub since_unix_ms: u64,
 }
 
 /// The write buffer: how full the log is.
@@ -78,6 +119,9 @@ pub struct DiskGroup {
     /// Why not, when it cannot; what is wrong with it, when it can all the same.
     #[serde(default)]
     pub reason: Option<String>,
+    /// What is done about it because a device of it is slow, or was; none where none is.
+    #[serde(default)]
+    pub slow: Option<SlowGroup>,
     /// The cache device; none when the host cannot be asked.
     #[serde(default)]
     pub cache: Option<Device>,

@@ -13,6 +13,8 @@ mod inventory;
 mod names;
 mod remove;
 
+pub(crate) use names::is_called;
+
 use cairn_api::{ApiError, ApiResult};
 use cairn_directory::{DeviceEntry, DeviceRole, DiskGroupEntry};
 use cairn_env::Env;

@@ -24,7 +24,7 @@ pub(super) fn stable_path(device: &BlockDevice) -> Option<&String> {
 }
 
 /// Whether a device is called so.
-pub(super) fn is_called(device: &BlockDevice, path: &str) -> bool {
+pub(crate) fn is_called(device: &BlockDevice, path: &str) -> bool {
     device.path == path || device.ids.iter().any(|link| link == path)
 }
 

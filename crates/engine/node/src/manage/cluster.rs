@@ -5,7 +5,7 @@ use std::time::Duration;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{ClusterSettings, REBALANCE_POINTS, RepairPause, TheCluster};
 use cairn_env::Env;
-use cairn_types::Feature;
+use cairn_types::{Feature, SlowDevices};
 use cairn_wire::{HostAnswer, HostCommand, ResyncStatus};
 
 use crate::{
@@ -61,6 +61,7 @@ impl<E: Env> Node<E> {
             rebuild_reserve_hosts: known.rebuild_reserve_hosts,
             rebalance_points: known.rebalance_points.unwrap_or(REBALANCE_POINTS),
             scrub_period_days: known.scrub_period_days,
+            slow_devices: known.slow_devices,
             repair_paused_s: paused.as_millis().div_ceil(1000) as u64,
         })
     }
@@ -69,7 +70,10 @@ impl<E: Env> Node<E> {
         let now = self.cluster_settings().await?;
         let next = patch.apply(&now)?;
         // Hosts of earlier releases would not keep them.
-        let of = |s: &v1::ClusterSettings| (s.rebuild_reserve_hosts, s.rebalance_points, s.scrub_period_days);
+        let of = |s: &v1::ClusterSettings| {
+            (s.rebuild_reserve_hosts, s.rebalance_points, s.scrub_period_days, s.slow_devices)
+        };
+        let begins_again = patch.slow_devices == Some(SlowDevices::Evacuate);
         let is_new = of(&next) != of(&now);
         if is_new {
             self.can_move()?;
@@ -78,11 +82,15 @@ impl<E: Env> Node<E> {
             settings.repair_delay_ms = next.repair_delay_s * 1000;
             if is_new {
                 settings.scrub_period_days = next.scrub_period_days;
+                settings.slow_devices = next.slow_devices;
                 settings.rebuild_reserve_hosts = next.rebuild_reserve_hosts;
                 settings.rebalance_points = Some(next.rebalance_points);
             }
         };
         self.change_settings(change).await?;
+        if begins_again {
+            self.forget_called_off(None).await?;
+        }
         Ok(next)
     }
 

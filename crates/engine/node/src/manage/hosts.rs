@@ -125,6 +125,7 @@ impl<E: Env> Node<E> {
                 state: device_state(d),
                 problem: d.failure.as_ref().map(ToString::to_string),
                 medium: d.medium.clone(),
+                slow: self.slow_device(d.device),
             };
             all.push(v1::DiskGroup {
                 id: store.disk_group(),
@@ -133,6 +134,7 @@ impl<E: Env> Node<E> {
                 state: if stats.stopped.is_some() { v1::DiskGroupState::Failed } else { v1::DiskGroupState::Mounted },
                 draining: self.is_draining(self.me(), store.disk_group()),
                 reason: stats.stopped.clone().or_else(|| store.log_damage()),
+                slow: self.about_slow(self.me(), store.disk_group()),
                 cache: Some(device(&stats.cache)),
                 devices: stats.capacity.iter().filter(|d| d.device != NO_DEVICE).map(device).collect(),
                 capacity: capacity_of(&[store.summary()]),
@@ -155,6 +157,7 @@ impl<E: Env> Node<E> {
             state,
             draining: self.is_draining(host, id),
             reason: Some(reason),
+            slow: self.about_slow(host, id),
             cache: None,
             devices: Vec::new(),
             capacity: v1::Capacity::default(),
@@ -256,6 +259,7 @@ impl<E: Env> Node<E> {
         // It is gone: what was wanted of it is, too. Where the directory does not take that now, it says nothing of any disk group.
         let server = self.server_of(host);
         let _ = self.want(server, |intent| intent.draining.retain(|id| *id != disk_group)).await;
+        let _ = self.forget_slow(disk_group).await;
         Ok(())
     }
 }

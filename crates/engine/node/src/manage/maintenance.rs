@@ -88,6 +88,7 @@ impl<E: Env> Node<E> {
             }
             if !request.dry_run {
                 self.want(server, |intent| intent.draining.retain(|id| *id != disk_group)).await?;
+                self.call_off_slow(disk_group).await?;
             }
             return Ok(self.preview(about(stands.filter(|_| request.dry_run), None)).await);
         }
@@ -105,6 +106,7 @@ impl<E: Env> Node<E> {
             }
         };
         self.want(server, add).await?;
+        self.forget_called_off(Some(disk_group)).await?;
         Ok(v1::Maintenance { state: state_of(all, preview.components_left), ..preview })
     }
 

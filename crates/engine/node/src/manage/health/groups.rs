@@ -171,6 +171,7 @@ mod tests {
             state: *state,
             problem: problem.map(str::to_owned),
             medium: None,
+            slow: None,
         };
         v1::DiskGroup {
             id: DiskGroupId(n),
@@ -185,6 +186,7 @@ mod tests {
             log: None,
             components: None,
             scrubbed_unix_ms: None,
+            slow: None,
         }
     }
 
@@ -211,6 +213,7 @@ mod tests {
             state,
             problem: None,
             medium: None,
+            slow: None,
         };
         let stopped = |n, state| v1::DiskGroup { cache: Some(cache(state)), ..group(n, DiskGroupState::Failed, &[]) };
         let groups = vec![stopped(1, DeviceState::NoSpace), stopped(2, DeviceState::Failed)];

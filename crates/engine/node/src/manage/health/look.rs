@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::MutedCheck;
 use cairn_env::Env;
-use cairn_types::{Feature, HostId};
+use cairn_types::{DiskGroupId, Feature, HostId};
 use cairn_wire::{HostAnswer, HostCommand};
 use futures::future::{join_all, join4};
 
@@ -28,11 +28,14 @@ impl<E: Env> Node<E> {
     async fn picture_of_health(&self) -> Picture {
         let (directory, groups, disks, scrubs) =
             join4(self.directory_seen(), self.disk_group_list(), self.disks_seen(), self.scrub_list()).await;
+        // Disk groups that are emptied for a slow device have a check of their own.
+        let marks = self.slow_marks();
         let host = |host: v1::Host| {
             let intent = self.intent_for(host.id);
             let maintenance = intent.maintenance();
             // What was wanted of a disk group that was removed since is wanted no more.
-            let draining = intent.draining.into_iter().filter(|id| host.disk_groups.contains(id)).collect();
+            let wanted = |id: &DiskGroupId| host.disk_groups.contains(id) && marks.group(*id).is_none();
+            let draining = intent.draining.into_iter().filter(wanted).collect();
             HostSeen { version: self.version_of(host.id), name: host.name, up: host.up, maintenance, draining }
         };
         Picture {

@@ -18,6 +18,7 @@ mod hosts;
 mod look;
 mod room;
 mod scrubs;
+mod slow;
 mod space;
 
 use cairn_api::v1;
@@ -38,6 +39,7 @@ pub(crate) const CHECKS: &[Check] = &[
     directory::MEMBERS,
     groups::GROUPS,
     groups::DEVICES,
+    slow::SLOW,
     groups::LOGS,
     groups::BUFFERS,
     scrubs::SCRUB,

@@ -131,6 +131,7 @@ mod tests {
             log: None,
             components: None,
             scrubbed_unix_ms: None,
+            slow: None,
         };
         Picture { groups: used_percent.iter().enumerate().map(group).collect(), settings, ..Picture::default() }
     }

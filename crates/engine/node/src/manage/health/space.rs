@@ -106,6 +106,7 @@ mod tests {
             log: None,
             components: None,
             scrubbed_unix_ms: None,
+            slow: None,
         }
     }
 
