@@ -18,6 +18,7 @@ mod key;
 mod kv;
 mod level;
 mod local_copy;
+mod members;
 mod membership;
 pub mod names;
 mod registry;
@@ -33,9 +34,10 @@ pub use follow::{Followed, Follower};
 pub use gate::Gate;
 pub use key::{Key, Kind, Scope};
 pub use kv::{
-    BoxFuture, Change, Changes, Directory, DirectoryError, Health, Listing, MemberHealth, Op, Revision, Stored,
-    TXN_BYTES_MAX, TXN_OPS_MAX, Txn, VALUE_BYTES_MAX, Watch, WatchItem, decide,
+    BoxFuture, Change, Changes, Directory, DirectoryError, Health, ListedMember, Listing, MemberHealth, Op, Revision,
+    Stored, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, VALUE_BYTES_MAX, Watch, WatchItem, decide,
 };
 pub use local_copy::{Aged, LocalCopy};
+pub use members::{DirectoryMember, DirectoryMembers, MEMBERS_MAX};
 pub use names::Name;
 pub use registry::{Listed, Registry, Versioned};
