@@ -9,7 +9,9 @@
 use std::net::SocketAddr;
 
 use cairn_api::{ApiError, ApiResult, v1};
-use cairn_directory::{DirectoryError, DirectoryMember, DirectoryMembers, Health, MEMBERS_MAX, Name, TheCluster};
+use cairn_directory::{
+    DirectoryError, DirectoryMember, DirectoryMembers, Health, ListedMember, MEMBERS_MAX, Name, TheCluster,
+};
 use cairn_env::Env;
 use cairn_types::HostId;
 use v1::DirectoryMemberState as State;
@@ -121,32 +123,35 @@ impl<E: Env> Node<E> {
     fn members_seen(&self, health: &Health) -> Vec<Seen> {
         let wanted = self.inner.copy.borrow().directory_members().unwrap_or_default().members;
         let is_new = wanted.is_empty();
-        let mut seen: Vec<Seen> = Vec::new();
-        for member in &wanted {
-            let listed = health.listed.iter().find(|listed| listed.peer_urls.contains(&member.peer_url));
-            let is_in = listed.is_some_and(|listed| !listed.client_urls.is_empty());
-            seen.push(seen_at(health, (&member.peer_url, &member.client_url), is_in || health.listed.is_empty()));
-            let last = seen.last_mut().expect("just pushed");
-            let known = self.servers().iter().any(|server| server.id == member.host);
-            (last.host, last.name) = (known.then_some(member.host), member.name.to_string());
-            if known {
-                last.name = self.host_name(member.host);
-            }
+        let mut seen: Vec<Seen> = wanted.iter().map(|member| self.wanted_seen(health, member)).collect();
+        let is_other = |listed: &&ListedMember| !wanted.iter().any(|m| listed.peer_urls.contains(&m.peer_url));
+        let mut others: Vec<Seen> =
+            health.listed.iter().filter(is_other).map(|l| self.listed_beside(health, l)).collect();
+        if !is_new {
+            others.iter_mut().for_each(|other| other.state = State::Leaves);
         }
-        let others =
-            health.listed.iter().filter(|listed| !wanted.iter().any(|m| listed.peer_urls.contains(&m.peer_url)));
-        for listed in others {
-            let first = |urls: &[String]| urls.first().cloned().unwrap_or_default();
-            let (peer_url, client_url) = (first(&listed.peer_urls), first(&listed.client_urls));
-            let mut found = seen_at(health, (&peer_url, &client_url), true);
-            found.host = self.host_of_member(&listed.name, &client_url);
-            found.name = found.host.map_or_else(|| listed.name.clone(), |host| self.host_name(host));
-            if !is_new {
-                found.state = State::Leaves;
-            }
-            seen.push(found);
-        }
+        // etcd has them by their ids, which say nothing to people.
+        others.sort_by(|a, b| a.name.cmp(&b.name));
+        seen.extend(others);
         seen
+    }
+
+    fn wanted_seen(&self, health: &Health, member: &DirectoryMember) -> Seen {
+        let listed = health.listed.iter().find(|listed| listed.peer_urls.contains(&member.peer_url));
+        // Where nobody lists members, those that do not answer have not just been added.
+        let is_in = health.listed.is_empty() || listed.is_some_and(|listed| !listed.client_urls.is_empty());
+        let host = self.servers().iter().any(|server| server.id == member.host).then_some(member.host);
+        let name = host.map_or_else(|| member.name.to_string(), |host| self.host_name(host));
+        Seen { host, name, ..seen_at(health, (&member.peer_url, &member.client_url), is_in) }
+    }
+
+    /// A member that etcd has and the list has not.
+    fn listed_beside(&self, health: &Health, listed: &ListedMember) -> Seen {
+        let first = |urls: &[String]| urls.first().cloned().unwrap_or_default();
+        let (peer_url, client_url) = (first(&listed.peer_urls), first(&listed.client_urls));
+        let host = self.host_of_member(&listed.name, &client_url);
+        let name = host.map_or_else(|| listed.name.clone(), |host| self.host_name(host));
+        Seen { host, name, ..seen_at(health, (&peer_url, &client_url), true) }
     }
 
     /// The host of a member that no list names: members of the configuration have their hosts' names.
