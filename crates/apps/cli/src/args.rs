@@ -1,12 +1,14 @@
 //! The command line: nouns, verbs, flags. Nothing is done here.
 
 mod bench;
+mod cluster;
 
 pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, Tco, Words};
+pub use cluster::{Cluster, Devices, Init, Join, Members, MembersHow, Upgrade};
 
 use std::path::PathBuf;
 
-use cairn_types::{MaintenanceMode, SlowDevices};
+use cairn_types::MaintenanceMode;
 use clap::{
     Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -183,58 +185,6 @@ pub enum WhatIf {
     },
 }
 
-/// The cluster as a whole.
-#[derive(Debug, Subcommand)]
-pub enum Cluster {
-    /// What it is, how it is, how full it is
-    Status,
-    /// Show the settings that hold for all hosts, or change those named
-    Settings {
-        /// Seconds that a component may be absent before it is replaced
-        #[arg(long, value_name = "SECONDS")]
-        repair_delay_s: Option<u64>,
-        /// Days in which each disk group is scrubbed once; 0: only when asked
-        #[arg(long, value_name = "DAYS")]
-        scrub_period_days: Option<u64>,
-        /// Hosts' worth of capacity that new and growing disks leave free for rebuilding
-        #[arg(long, value_name = "HOSTS")]
-        rebuild_reserve_hosts: Option<u8>,
-        /// Percentage points by which a disk group may be fuller than the emptiest before components go from it; 0: never
-        #[arg(long, value_name = "POINTS")]
-        rebalance_points: Option<u8>,
-        /// What becomes of devices that are slow beside their peers: tell of them and empty their disk groups, only tell, or neither
-        #[arg(long, value_name = "WHAT", value_parser = slow_devices())]
-        slow_devices: Option<SlowDevices>,
-    },
-    /// For a while, do not replace what is lost: for work on the network, or on several hosts
-    PauseRepair {
-        /// How long, at most a day: 90, 30m, 2h
-        #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
-        for_s: u64,
-    },
-    /// End a pause of repair
-    ResumeRepair,
-    /// From one release to the next, one host at a time
-    #[command(subcommand)]
-    Upgrade(Upgrade),
-}
-
-/// An upgrade of the cluster.
-#[derive(Debug, Subcommand)]
-pub enum Upgrade {
-    /// What every host runs, what the cluster uses, what finishing would switch on, and what stands in the way
-    Status,
-    /// Switch on what all hosts have; from then on older releases are refused, and nothing goes back
-    Finish {
-        /// Only say what would be switched on, or what stands in the way
-        #[arg(long)]
-        dry_run: bool,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
-    },
-}
-
 /// Sessions of guests.
 #[derive(Debug, Subcommand)]
 pub enum Session {
@@ -297,6 +247,8 @@ pub enum Host {
     /// Maintenance: take a host out of use, and back
     #[command(subcommand)]
     Maintenance(Maintenance),
+    /// Write the configuration of a host that joins; --api names a host of the cluster. Nothing is started
+    Join(Join),
 }
 
 /// Maintenance of a host.
@@ -329,12 +281,6 @@ pub enum Maintenance {
         /// Name or id
         host: String,
     },
-}
-
-fn slow_devices() -> impl TypedValueParser<Value = SlowDevices> {
-    let named = |name: String| SlowDevices::ALL.into_iter().find(|what| what.name() == name);
-    PossibleValuesParser::new(SlowDevices::ALL.map(SlowDevices::name))
-        .map(move |name| named(name).expect("one of the possible values"))
 }
 
 fn maintenance_mode() -> impl TypedValueParser<Value = MaintenanceMode> {

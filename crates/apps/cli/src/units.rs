@@ -1,12 +1,38 @@
 //! Times and rates for people, sizes from people.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use cairn_types::format_bytes;
 
 /// A size on the command line.
 pub fn size(text: &str) -> Result<u64, String> {
     cairn_types::parse_bytes(text)
+}
+
+/// Where hosts listen for each other, unless told otherwise.
+const PEER_PORT: u16 = 9600;
+
+/// The address of a host for the others: "10.0.0.1", "10.0.0.1:9600", "fd00::1", "[fd00::1]:9600".
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = match text.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, PEER_PORT),
+        Err(_) => {
+            text.parse().map_err(|_| format!("{text:?} is no address: write 10.0.0.1 or 10.0.0.1:{PEER_PORT}"))?
+        }
+    };
+    match address.ip().is_unspecified() || address.port() == 0 {
+        true => Err(format!("{text:?} tells other hosts no address: write one that they reach")),
+        false => Ok(address),
+    }
+}
+
+/// A host and its address: "host-1=10.0.0.1".
+pub fn place(text: &str) -> Result<(String, SocketAddr), String> {
+    let (name, at) = text.split_once('=').ok_or_else(|| format!("{text:?}: write NAME=ADDRESS"))?;
+    Ok((name.to_owned(), address(at)?))
 }
 
 /// A time on the command line, in seconds: "90", "45s", "30m", "2h", "1d".
@@ -65,6 +91,17 @@ pub fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_are_named_with_their_addresses() {
+        let read = |text: &str| place(text).map(|(name, at)| format!("{name} {at}"));
+        assert_eq!(read("a=10.0.0.1"), Ok("a 10.0.0.1:9600".into()));
+        assert_eq!(read("a=10.0.0.1:7"), Ok("a 10.0.0.1:7".into()));
+        assert_eq!(read("a=fd00::1"), Ok("a [fd00::1]:9600".into()));
+        for wrong in ["a", "a=host", "a=0.0.0.0", "a=10.0.0.1:0"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_are_written_as_people_do() {

@@ -44,6 +44,7 @@ fn tables_for_people() {
         "cluster settings --rebuild-reserve-hosts 1 --rebalance-points 20",
         "cluster pause-repair --for 90m",
         "cluster resume-repair",
+        "cluster members",
         "cluster upgrade status",
         "cluster upgrade finish --dry-run",
         "cluster upgrade finish --yes",
@@ -141,6 +142,88 @@ fn hosts_leave() {
     ];
     let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
     insta::assert_snapshot!("hosts_leave", all.join("\n"));
+}
+
+#[test]
+fn members_of_the_directory_are_changed() {
+    let server = TestServer::start(None);
+    let lines = [
+        "cluster members add host-3 --dry-run",
+        "cluster members add host-3",
+        "cluster members remove host-2",
+        "cluster members remove host-2 --yes",
+        "cluster members remove host-3 --yes",
+        "cluster members replace host-4 host-3 --wait",
+        "cluster members replace host-2 host-4",
+        "cluster members add host-3 --peer-url 10.0.0.3:2380",
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    insta::assert_snapshot!("members", all.join("\n"));
+}
+
+/// What `cairnd --check-config` says of a file.
+fn checked(file: &std::path::Path) -> Result<cairnd::config::Config, String> {
+    cairnd::config::Config::read(file).and_then(cairnd::config::Config::check).map_err(|error| error.0)
+}
+
+/// Goal: the daemon takes what is written for each host, and nothing is written over. Method: one to six hosts; each file is checked as
+/// the daemon does.
+#[test]
+fn a_new_cluster_has_configurations_that_work() {
+    let server = TestServer::start(None);
+    let folder = tempfile::tempdir().unwrap();
+    let hosts: Vec<String> = (1..=6).map(|n| format!("--host h{n}=10.0.0.{n}")).collect();
+    for (count, members) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (6, 5)] {
+        let out = folder.path().join(count.to_string());
+        let hosts = hosts[..count].join(" ");
+        let line =
+            format!("cluster init --name prod {hosts} --cache /dev/a --capacity /dev/b /dev/c --out {}", out.display());
+        let Ran(code, told, err) = cairn(&server, &line);
+        assert_eq!(code, 0, "{err}");
+        assert!(told.contains("systemctl enable --now cairnd"), "{told}");
+        for n in 1..=count {
+            let config = checked(&out.join(format!("h{n}/cairnd.toml"))).unwrap();
+            assert_eq!((config.cluster.name.as_str(), config.host.name), ("prod", format!("h{n}")));
+            assert_eq!((config.directory.members.len(), config.disk_group.len()), (members, 1));
+        }
+        let Ran(code, _, err) = cairn(&server, &line);
+        assert!(code == 1 && err.contains("is there already"), "{err}");
+    }
+    let Ran(code, _, err) = cairn(&server, "cluster init --name prod --host a=10.0.0.1 --host a=10.0.0.2");
+    assert!(code == 2 && err.contains("named twice"), "{err}");
+    let Ran(code, _, err) = cairn(&server, "cluster init --name prod --host a/b=10.0.0.1");
+    assert!(code == 2 && err.contains("a/b"), "{err}");
+}
+
+/// Goal: a host that joins gets a file that the daemon takes, and one that cannot join is told why. Method: the cluster in memory.
+#[test]
+fn a_host_that_joins_has_a_configuration_that_works() {
+    let server = TestServer::start(None);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cairnd.toml");
+    let join = |name: &str, address: &str, more: &str| {
+        cairn(&server, &format!("host join --name {name} --address {address} --config {} {more}", file.display()))
+    };
+    for (name, address, why) in
+        [("host-2", "10.0.0.9", "has a host host-2 already"), ("host-5", "10.0.0.2", "host host-2 of the cluster has")]
+    {
+        let Ran(code, _, err) = join(name, address, "");
+        assert!(code == 1 && err.contains(why), "{err}");
+    }
+    let Ran(code, dry, _) = join("host-5", "10.0.0.5", "--dry-run");
+    assert!(code == 0 && dry.contains("[directory]") && !file.exists(), "{dry}");
+    let Ran(code, told, err) = join("host-5", "10.0.0.5", "");
+    assert!(code == 0 && told.contains("systemctl enable --now cairnd"), "{told}{err}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), dry.trim_end());
+    let config = checked(&file).unwrap();
+    assert_eq!((config.cluster.name.as_str(), config.listen.peers.as_str()), ("memory", "10.0.0.5:9600"));
+    let hosts: Vec<&str> = config.directory.members.iter().map(|member| member.host.as_str()).collect();
+    assert_eq!(hosts, ["host-1", "host-2", "host-4"]);
+    let Ran(code, _, err) = join("host-5", "10.0.0.5", "");
+    assert!(code == 1 && err.contains("--overwrite"), "{err}");
+    let Ran(code, ..) = join("host-5", "10.0.0.6", "--overwrite --cache /dev/a --capacity /dev/b");
+    assert_eq!((code, checked(&file).unwrap().listen.peers.as_str()), (0, "10.0.0.6:9600"));
+    assert!(folder.path().join("cairnd.toml.old").exists());
 }
 
 /// Both doors, and what is said where there is none. That libvirt takes what is printed is for the tests of real processes.

@@ -36,6 +36,14 @@ macro_rules! management_calls {
             post "/api/v1/cluster/upgrade/finish" 200 admin "cluster"
             fn cluster_upgrade_finish[](request: $crate::v1::UpgradeFinish) -> $crate::v1::Upgrade;
 
+            /// The hosts that run the members of the directory, and how each member is.
+            get "/api/v1/cluster/members" 200 viewer "cluster"
+            fn cluster_members[]() -> $crate::v1::DirectoryMembers;
+            /// Has another host run a member of the directory, one no more, or one in the place of another. Returns when that is entered:
+            /// hosts follow afterwards, so look until it is settled.
+            post "/api/v1/cluster/members" 200 admin "cluster"
+            fn cluster_members_change[](request: $crate::v1::DirectoryMembersChange) -> $crate::v1::DirectoryMembers;
+
             /// Every host that the cluster knows, by name.
             get "/api/v1/hosts" 200 viewer "host"
             fn host_list[]() -> Vec<$crate::v1::Host>;

@@ -51,6 +51,7 @@ impl Etcd {
                 initial_cluster: initial_cluster.clone(),
                 others: (0..count).filter(|other| *other != i).map(|other| url(ports[other * 2])).collect(),
                 joined: false,
+                learner: false,
                 program: None,
             })
             .collect();

@@ -280,7 +280,7 @@ impl Directory for Embedded {
         async move {
             let problem = self.read_all(Scope::Kind(crate::Kind::Settings)).err();
             let problem = problem.map(|e| e.to_string());
-            Health { kind: "embedded", problem, members: Vec::new() }
+            Health { kind: "embedded", problem, members: Vec::new(), listed: Vec::new() }
         }
         .boxed()
     }

@@ -7,6 +7,7 @@
 //!                     host-intents/<host id>    HostIntent (what administrators want of it)
 //!                     host-names/<name>         HostNameEntry (which host has the name)
 //!                     gone-hosts/<host id>      GoneHostEntry (removed or forgotten; nobody talks to it)
+//!                     directory-members/cluster     DirectoryMembers (none: those of the configuration)
 //!                     disk-groups/<group id>    DiskGroupEntry
 //!                     slow-groups/cluster       SlowGroupsEntry (disk groups that are emptied because they are slow)
 //!                     policies/<name>           Policy
@@ -43,6 +44,8 @@ pub enum Kind {
     HostName,
     /// Hosts that are no part of the cluster any more, by id.
     GoneHost,
+    /// Who runs the members of the directory.
+    DirectoryMembers,
     /// Disk groups by id.
     DiskGroup,
     /// Disk groups that are emptied because they are slow.
@@ -63,7 +66,8 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the keys.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
+        Self::DirectoryMembers,
         Self::DiskGroup,
         Self::Disk,
         Self::GoneHost,
@@ -89,6 +93,7 @@ impl Kind {
             Self::HostIntent => "host-intents",
             Self::HostName => "host-names",
             Self::GoneHost => "gone-hosts",
+            Self::DirectoryMembers => "directory-members",
             Self::DiskGroup => "disk-groups",
             Self::SlowGroups => "slow-groups",
             Self::Policy => "policies",

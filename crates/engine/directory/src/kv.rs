@@ -230,8 +230,23 @@ pub struct MemberHealth {
     pub problem: Option<String>,
     /// Whether it leads.
     pub leader: bool,
+    /// Whether it takes in what the others have, and has no vote yet.
+    pub learner: bool,
     /// Bytes of its store.
     pub db_bytes: u64,
+}
+
+/// One server of the directory, as the directory itself lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct ListedMember {
+    /// Its name; empty where it has never run.
+    pub name: String,
+    /// Where the other members reach it.
+    pub peer_urls: Vec<String>,
+    /// Where clients reach it; none where it has never run.
+    pub client_urls: Vec<String>,
+    /// Whether it has no vote yet.
+    pub learner: bool,
 }
 
 /// How the directory is.
@@ -243,6 +258,8 @@ pub struct Health {
     pub problem: Option<String>,
     /// Its servers, where it has some.
     pub members: Vec<MemberHealth>,
+    /// Those that it lists itself; empty where it has none, or nobody answers.
+    pub listed: Vec<ListedMember>,
 }
 
 /// What a failure asks of the caller.

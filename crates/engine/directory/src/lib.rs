@@ -19,6 +19,7 @@ mod key;
 mod kv;
 mod level;
 mod local_copy;
+mod members;
 mod membership;
 pub mod names;
 mod registry;
@@ -36,10 +37,11 @@ pub use gate::Gate;
 pub use history::{EVENTS_MAX, Found, HealthEvent, HealthHistoryEntry};
 pub use key::{Key, Kind, Scope};
 pub use kv::{
-    BoxFuture, Change, Changes, Directory, DirectoryError, Health, Listing, MemberHealth, Op, Revision, Stored,
-    TXN_BYTES_MAX, TXN_OPS_MAX, Txn, VALUE_BYTES_MAX, Watch, WatchItem, decide,
+    BoxFuture, Change, Changes, Directory, DirectoryError, Health, ListedMember, Listing, MemberHealth, Op, Revision,
+    Stored, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, VALUE_BYTES_MAX, Watch, WatchItem, decide,
 };
 pub use local_copy::{Aged, LocalCopy};
+pub use members::{DirectoryMember, DirectoryMembers, MEMBERS_MAX};
 pub use names::Name;
 pub use registry::{Listed, Registry, Versioned};
 pub use slow_groups::{CalledOff, SlowGroup, SlowGroupsEntry};

@@ -48,6 +48,9 @@ fn entries_of_release_0_2_0_are_as_they_were() {
     same::<HostIntent>(json!({"maintenance": false, "draining": [ID]}));
     same::<GoneHostEntry>(json!({"name": "h1", "shard_of": ID, "how": "removed", "at_unix_ms": 5}));
     same::<GoneHostEntry>(json!({"name": "h1", "how": "forgotten", "at_unix_ms": 5}));
+    let member =
+        json!({"host": ID, "name": "h1", "peer_url": "http://10.0.0.1:2380", "client_url": "http://10.0.0.1:2379"});
+    same::<DirectoryMembers>(json!({"members": [member]}));
     same::<HostNameEntry>(json!({"host": ID}));
     same::<DiskGroupEntry>(json!({
         "host": ID, "capacity_bytes": 100,

@@ -54,6 +54,7 @@ impl<E: Env> Node<E> {
                 self.apply_settings();
                 self.apply_intents();
                 self.apply_gone();
+                self.apply_members();
                 self.connect_peers();
             }
             match &told {
@@ -153,6 +154,14 @@ impl<E: Env> Node<E> {
         if *self.inner.intents.borrow() != now {
             *self.inner.intents.borrow_mut() = now;
             self.inner.objects.wake_in_turn();
+        }
+    }
+
+    /// Who shall run members of the directory may have changed.
+    pub(crate) fn apply_members(&self) {
+        let wanted = self.inner.copy.borrow().directory_members();
+        if let Some(wanted) = wanted {
+            self.inner.outside.members_wanted(&wanted);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use cairn_directory::DirectoryMembers;
 use cairn_env::{BlockDevice, Env};
 use cairn_object::ObjectEvent;
 use cairn_types::{DeviceId, DiskGroupId, HostId};
@@ -71,6 +72,12 @@ pub trait Outside<E: Env>: 'static {
     fn save_local_copy(&self, json: Vec<u8>);
     /// Something happened that people read about.
     fn event(&self, event: ObjectEvent);
+    /// Whether the cluster runs the members of its directory itself, and this process can start one.
+    fn runs_directory(&self) -> bool {
+        false
+    }
+    /// These hosts shall run members of the directory; told at the start, and when anything in the directory has changed.
+    fn members_wanted(&self, _wanted: &DirectoryMembers) {}
     /// The guests' sessions of this host's front ends.
     fn sessions(&self) -> Vec<cairn_volume::Session> {
         Vec::new()

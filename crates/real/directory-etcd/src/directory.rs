@@ -6,21 +6,18 @@
 use std::{sync::Arc, time::Duration};
 
 use cairn_directory::{
-    BoxFuture, Directory, DirectoryError, Health, Key, Kind, Listing, MemberHealth, Revision, Scope, Stored, Txn, Watch,
+    BoxFuture, Directory, DirectoryError, Health, Key, Kind, ListedMember, Listing, MemberHealth, Revision, Scope,
+    Stored, Txn, Watch,
 };
 use cairn_types::ClusterId;
 use etcd_client::{AlarmAction, AlarmType};
 use futures::{FutureExt as _, future::join_all};
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
-use crate::{
-    calls,
-    endpoints::{ATTEMPT_MS_MAX, Endpoints, words},
-    watch,
-};
+use crate::{calls, cluster, endpoints::Endpoints, watch};
 
 /// The directory of one cluster on etcd.
 pub struct EtcdDirectory {
@@ -65,6 +62,11 @@ impl EtcdDirectory {
             }
         })
         .await
+    }
+
+    /// Connections, the runtime that they live on, and where the cluster's entries are.
+    pub(crate) fn parts(&self) -> (Handle, Arc<Endpoints>, String) {
+        (self.runtime.clone(), self.endpoints.clone(), self.prefix.clone())
     }
 
     /// Runs `work` on the runtime of the connections.
@@ -114,20 +116,23 @@ impl Directory for EtcdDirectory {
     fn health(&self) -> BoxFuture<'_, Health> {
         let (endpoints, prefix) = (self.endpoints.clone(), self.prefix.clone());
         let work = self.on_runtime(async move {
-            let members = join_all((0..endpoints.urls().len()).map(|i| member(&endpoints, i)));
-            let (members, read) =
-                futures::join!(members, calls::list(&endpoints, &prefix, Scope::Kind(Kind::Settings)));
+            let urls = endpoints.urls();
+            let members = join_all(urls.iter().map(|url| member(&endpoints, url)));
+            let read = calls::list(&endpoints, &prefix, Scope::Kind(Kind::Settings));
+            let (members, read, listed) = futures::join!(members, read, cluster::list(&endpoints));
             let problem = match read {
                 Err(error) => Some(error.to_string()),
                 Ok(_) => alarms(&endpoints).await,
             };
-            Ok(Health { kind: "etcd", problem, members })
+            let listed = listed.unwrap_or_default().iter().map(ListedMember::from).collect();
+            Ok(Health { kind: "etcd", problem, members, listed })
         });
         async move {
             work.await.unwrap_or_else(|error| Health {
                 kind: "etcd",
                 problem: Some(error.to_string()),
                 members: Vec::new(),
+                listed: Vec::new(),
             })
         }
         .boxed()
@@ -135,23 +140,22 @@ impl Directory for EtcdDirectory {
 }
 
 /// What one member says of itself.
-async fn member(endpoints: &Endpoints, index: usize) -> MemberHealth {
+async fn member(endpoints: &Endpoints, url: &str) -> MemberHealth {
     let mut health =
-        MemberHealth { endpoint: endpoints.urls()[index].clone(), problem: None, leader: false, db_bytes: 0 };
-    let status = async { endpoints.client(index).await?.status().await };
-    match timeout(Duration::from_millis(ATTEMPT_MS_MAX), status).await {
-        Ok(Ok(status)) => {
+        MemberHealth { endpoint: url.to_owned(), problem: None, leader: false, learner: false, db_bytes: 0 };
+    match cluster::status(endpoints, url).await {
+        Ok(status) => {
             health.db_bytes = u64::try_from(status.db_size()).unwrap_or(0);
-            health.leader = status.header().is_some_and(|h| h.member_id() == status.leader());
+            health.leader = cluster::leads(&status);
+            health.learner = status.is_learner();
             if status.leader() == 0 {
                 health.problem = Some("it knows no leader".into());
             }
         }
-        Ok(Err(error)) => health.problem = Some(words(&error)),
-        Err(_) => health.problem = Some(format!("no answer within {ATTEMPT_MS_MAX} ms")),
+        Err(why) => health.problem = Some(why),
     }
     if health.problem.is_some() {
-        endpoints.failed(index);
+        endpoints.failed(url);
     }
     health
 }

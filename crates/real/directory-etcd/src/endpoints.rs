@@ -2,9 +2,11 @@
 //!
 //! Promises    a call ends within [`CALL_MS_MAX`]; one that no member even accepts ends at once
 //!             a member that failed is connected anew at the next call, without a back-off that delays recovery
+//!             the members may change meanwhile: a call that is under way ends with those that it began with
 //! Why own     the client's balancer sends calls to dead members too, and does not say whether a call left this machine
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     sync::{Mutex, MutexGuard},
     time::Duration,
@@ -62,6 +64,8 @@ fn judge(error: Error) -> Attempt {
             INVALID_ARGUMENT | OUT_OF_RANGE | FAILED_PRECONDITION | PERMISSION_DENIED | UNAUTHENTICATED
             | RESOURCE_EXHAUSTED | UNIMPLEMENTED | NOT_FOUND => Attempt::Refused(error),
             _ if words(&error).contains("connect error") => Attempt::NotSent,
+            // It has no vote yet, and carries nothing out.
+            _ if status.message().contains("not supported for learner") => Attempt::NotSent,
             _ => Attempt::Lost,
         },
         Error::TransportError(_) | Error::IoError(_) => Attempt::Lost,
@@ -117,50 +121,64 @@ fn refusal(error: &Error) -> DirectoryError {
 }
 
 pub(crate) struct Endpoints {
-    urls: Vec<String>,
     state: Mutex<State>,
 }
 
 struct State {
+    urls: Vec<String>,
     /// The member that answered last.
     current: usize,
-    clients: Vec<Option<Client>>,
+    clients: BTreeMap<String, Client>,
+}
+
+/// Whether these can be used.
+fn check(urls: &[String]) -> Result<(), DirectoryError> {
+    if urls.is_empty() {
+        return Err(DirectoryError::Refused("no etcd URL is given: name one or more like http://10.0.0.1:2379".into()));
+    }
+    for url in urls {
+        let plain = url.strip_prefix("http://").is_some_and(|rest| rest.contains(':'));
+        if !plain {
+            return Err(DirectoryError::Refused(format!(
+                "{url:?} is not an etcd URL that this release can use: write http://host:port (TLS to etcd is \
+                 not in this release)"
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl Endpoints {
     /// The members at `urls`, each `http://host:port`.
     pub(crate) fn new(urls: &[String]) -> Result<Self, DirectoryError> {
-        if urls.is_empty() {
-            return Err(DirectoryError::Refused(
-                "no etcd URL is given: name one or more like http://10.0.0.1:2379".into(),
-            ));
-        }
-        for url in urls {
-            let plain = url.strip_prefix("http://").is_some_and(|rest| rest.contains(':'));
-            if !plain {
-                return Err(DirectoryError::Refused(format!(
-                    "{url:?} is not an etcd URL that this release can use: write http://host:port (TLS to etcd is \
-                     not in this release)"
-                )));
-            }
-        }
-        Ok(Self {
-            urls: urls.to_vec(),
-            state: Mutex::new(State { current: 0, clients: urls.iter().map(|_| None).collect() }),
-        })
+        check(urls)?;
+        Ok(Self { state: Mutex::new(State { urls: urls.to_vec(), current: 0, clients: BTreeMap::new() }) })
     }
 
-    pub(crate) fn urls(&self) -> &[String] {
-        &self.urls
+    /// From now on these are the members. Connections to those that stay, stay.
+    pub(crate) fn follow(&self, urls: &[String]) -> Result<(), DirectoryError> {
+        check(urls)?;
+        let mut state = self.state();
+        if state.urls != urls {
+            let current = state.urls[state.current].clone();
+            state.current = urls.iter().position(|url| *url == current).unwrap_or(0);
+            state.urls = urls.to_vec();
+            state.clients.retain(|url, _| urls.contains(url));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.state().urls.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock can panic")
     }
 
-    /// The client of member `index`; a new one where the last one failed.
-    pub(crate) async fn client(&self, index: usize) -> Result<Client, Error> {
-        if let Some(client) = &self.state().clients[index] {
+    /// The client of a member; a new one where the last one failed.
+    pub(crate) async fn client(&self, url: &str) -> Result<Client, Error> {
+        if let Some(client) = self.state().clients.get(url) {
             return Ok(client.clone());
         }
         let options = ConnectOptions::new()
@@ -168,23 +186,29 @@ impl Endpoints {
             .with_keep_alive(Duration::from_secs(2), Duration::from_secs(2))
             .with_keep_alive_while_idle(false)
             .with_require_leader(true);
-        let client = Client::connect([&self.urls[index]], Some(options)).await?;
-        self.state().clients[index] = Some(client.clone());
+        let client = Client::connect([url], Some(options)).await?;
+        let mut state = self.state();
+        if state.urls.iter().any(|known| known == url) {
+            state.clients.insert(url.to_owned(), client.clone());
+        }
         Ok(client)
     }
 
     /// Forgets the connection to a member that failed, and turns to the next.
-    pub(crate) fn failed(&self, index: usize) {
+    pub(crate) fn failed(&self, url: &str) {
         let mut state = self.state();
-        state.clients[index] = None;
-        if state.current == index {
-            state.current = (index + 1) % self.urls.len();
+        state.clients.remove(url);
+        if state.urls[state.current] == url {
+            state.current = (state.current + 1) % state.urls.len();
         }
     }
 
-    /// The member to ask first.
-    pub(crate) fn current(&self) -> usize {
-        self.state().current
+    /// The members, the one to ask first before the others.
+    pub(crate) fn in_turn(&self) -> Vec<String> {
+        let state = self.state();
+        let mut urls = state.urls.clone();
+        urls.rotate_left(state.current);
+        urls
     }
 
     /// Asks members until one answers. Returns also whether an attempt before it may have been carried out, its answer
@@ -198,17 +222,15 @@ impl Endpoints {
         let mut cause = String::new();
         loop {
             let mut nobody_home = true;
-            let first = self.current();
-            for step in 0..self.urls.len() {
-                let index = (first + step) % self.urls.len();
-                match self.attempt(index, end, &mut run).await {
+            for url in self.in_turn() {
+                match self.attempt(&url, end, &mut run).await {
                     Ok(value) => return (Ok(value), lost),
                     Err((Attempt::Refused(error), _)) => {
                         return (Err(Failed::Refused(error)), lost);
                     }
                     Err((attempt, text)) => {
-                        self.failed(index);
-                        cause = format!("{}: {text}", self.urls[index]);
+                        self.failed(&url);
+                        cause = format!("{url}: {text}");
                         if matches!(attempt, Attempt::Lost) {
                             lost = true;
                             nobody_home = false;
@@ -228,7 +250,7 @@ impl Endpoints {
 
     async fn attempt<T, F>(
         &self,
-        index: usize,
+        url: &str,
         end: Instant,
         run: &mut impl FnMut(Client) -> F,
     ) -> Result<T, (Attempt, String)>
@@ -239,7 +261,7 @@ impl Endpoints {
         let limit = Duration::from_millis(ATTEMPT_MS_MAX);
         // Too little left for two: let this one have it.
         let limit = if left < limit * 2 { left } else { limit };
-        let client = match self.client(index).await {
+        let client = match self.client(url).await {
             Ok(client) => client,
             Err(error) => return Err((Attempt::NotSent, words(&error))),
         };
@@ -269,5 +291,18 @@ mod tests {
             let error = Endpoints::new(&urls).err().expect(why).to_string();
             assert!(error.contains(why), "{error}");
         }
+    }
+    #[test]
+    fn members_that_change_are_asked_in_turn() {
+        let urls = |names: &[&str]| -> Vec<String> { names.iter().map(|name| format!("http://{name}:1")).collect() };
+        let endpoints = Endpoints::new(&urls(&["a", "b", "c"])).unwrap();
+        endpoints.failed("http://a:1");
+        assert_eq!(endpoints.in_turn(), urls(&["b", "c", "a"]));
+        endpoints.follow(&urls(&["d", "c", "b"])).unwrap();
+        assert_eq!(endpoints.in_turn(), urls(&["b", "d", "c"]), "the one that answered is asked first");
+        endpoints.follow(&urls(&["d"])).unwrap();
+        endpoints.failed("http://b:1");
+        assert_eq!(endpoints.in_turn(), urls(&["d"]), "one that is a member no more fails nobody");
+        assert!(endpoints.follow(&[]).is_err());
     }
 }

@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -32,6 +32,16 @@ pub fn open_embedded_file(path: &Path, cluster: ClusterId) -> Result<Arc<Embedde
         .map_err(|e| refuse(ACT, path, e))?;
     let backend = redb::backends::FileBackend::new(file).map_err(|e| refuse(ACT, path, e))?;
     Embedded::open(backend, cluster).map_err(|e| refuse(ACT, path, e))
+}
+
+/// Where a host keeps its local copy.
+pub fn local_copy_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("directory-copy.json")
+}
+
+/// Whether the local copy in this data directory says who runs the members. One that cannot be read is told of when it is loaded.
+pub fn local_copy_tells_members(data_dir: &Path) -> bool {
+    fs::read(local_copy_path(data_dir)).is_ok_and(|json| LocalCopy::tells_members(&json))
 }
 
 /// Stores the local copy in the file `path` by atomic replacement.

@@ -8,9 +8,12 @@
 #![deny(unsafe_code)]
 
 mod calls;
+mod change;
+mod cluster;
 mod directory;
 mod endpoints;
 mod files;
+mod keeper;
 mod member;
 mod rejoin;
 pub mod supervise;
@@ -18,4 +21,5 @@ mod watch;
 
 pub use directory::EtcdDirectory;
 pub use endpoints::{ATTEMPT_MS_MAX, CALL_MS_MAX};
-pub use files::{load_local_copy, open_embedded_file, store_local_copy};
+pub use files::{load_local_copy, local_copy_path, local_copy_tells_members, open_embedded_file, store_local_copy};
+pub use keeper::{Keeper, KeeperConfig, MembersTold};

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use cairn_directory::{DirectoryMember, DirectoryMembers};
 use cairn_types::ClusterId;
 
 /// One etcd member of the cluster.
@@ -27,6 +28,42 @@ pub struct MemberConfig {
     pub others: Vec<String>,
     /// This host was in the cluster before: where its data is lost, it makes no new cluster out of nothing.
     pub joined: bool,
+    /// The hosts give it a vote once it has caught up (`keeper`): until then it is a learner.
+    pub learner: bool,
     /// The etcd program; looked for when none is given.
     pub program: Option<PathBuf>,
+}
+
+/// What is the same for whatever member a host runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberPlace {
+    /// See [`MemberConfig::cluster`].
+    pub cluster: ClusterId,
+    /// See [`MemberConfig::data_dir`].
+    pub data_dir: PathBuf,
+    /// See [`MemberConfig::log_file`].
+    pub log_file: PathBuf,
+    /// See [`MemberConfig::program`].
+    pub program: Option<PathBuf>,
+}
+
+impl MemberPlace {
+    /// What the member `own` of the directory's list is told here.
+    pub fn member(&self, own: &DirectoryMember, wanted: &DirectoryMembers) -> MemberConfig {
+        let others = wanted.members.iter().filter(|member| member.peer_url != own.peer_url);
+        MemberConfig {
+            cluster: self.cluster,
+            name: own.name.to_string(),
+            data_dir: self.data_dir.clone(),
+            log_file: self.log_file.clone(),
+            client_url: own.client_url.clone(),
+            peer_url: own.peer_url.clone(),
+            initial_cluster: wanted.members.iter().map(|m| (m.name.to_string(), m.peer_url.clone())).collect(),
+            others: others.map(|member| member.client_url.clone()).collect(),
+            // The directory has a list: its cluster exists.
+            joined: true,
+            learner: true,
+            program: self.program.clone(),
+        }
+    }
 }

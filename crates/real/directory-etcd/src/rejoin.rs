@@ -8,7 +8,11 @@
 
 use cairn_directory::DirectoryError;
 
-use crate::{endpoints::Endpoints, member::MemberConfig};
+use crate::{
+    cluster::{self, Listed},
+    endpoints::Endpoints,
+    member::MemberConfig,
+};
 
 /// Steps from a list of members to a beginning: remove, add, begin; and twice that where others change it meanwhile.
 const STEPS_MAX: usize = 6;
@@ -20,15 +24,6 @@ pub(crate) enum Begin {
     AsConfigured,
     /// In the cluster of these members.
     Existing(Vec<(String, String)>),
-}
-
-/// A member as the others list it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Listed {
-    id: u64,
-    name: String,
-    peer_urls: Vec<String>,
-    has_run: bool,
 }
 
 /// What to do next.
@@ -51,7 +46,7 @@ fn decide(config: &MemberConfig, listed: Option<&[Listed]>) -> Step {
     let is_own = |member: &&Listed| member.peer_urls.contains(&config.peer_url) || member.name == config.name;
     match listed.iter().find(is_own) {
         None => Step::Add,
-        Some(own) if own.has_run => Step::Remove(own.id),
+        Some(own) if own.has_run() => Step::Remove(own.id),
         // All of a new cluster have their names from the beginning.
         Some(own) if !own.name.is_empty() => Step::Begin(Begin::AsConfigured),
         Some(_) => Step::Begin(Begin::Existing(members(config, listed))),
@@ -84,15 +79,15 @@ pub(crate) async fn begin(config: &MemberConfig) -> Result<Begin, String> {
     }
     let endpoints = Endpoints::new(&config.others).map_err(|error| error.to_string())?;
     for _ in 0..STEPS_MAX {
-        let listed = list(&endpoints).await;
+        let listed = cluster::list(&endpoints).await.ok();
         match decide(config, listed.as_deref()) {
             Step::Begin(begin) => return Ok(begin),
             Step::Wait(why) => return Err(why.into()),
             Step::Remove(id) => {
                 tracing::warn!(member = config.name, "its data is lost: it is removed, and added again without any");
-                changed("remove", remove(&endpoints, id).await)?;
+                changed("remove", cluster::remove(&endpoints, id).await)?;
             }
-            Step::Add => changed("add", add(&endpoints, &config.peer_url).await)?,
+            Step::Add => changed("add", cluster::add(&endpoints, &config.peer_url, config.learner).await)?,
         }
     }
     Err("the members change too fast: it is tried again".into())
@@ -100,40 +95,6 @@ pub(crate) async fn begin(config: &MemberConfig) -> Result<Begin, String> {
 
 fn changed(act: &str, done: Result<(), DirectoryError>) -> Result<(), String> {
     done.map_err(|error| format!("its data is lost, and the other members do not {act} it: {error}"))
-}
-
-/// None where nobody answers.
-async fn list(endpoints: &Endpoints) -> Option<Vec<Listed>> {
-    let asked = endpoints.call(|client| {
-        let mut cluster = client.cluster_client();
-        async move { cluster.member_list().await }
-    });
-    let (answer, _) = asked.await;
-    let listed = |member: &etcd_client::Member| Listed {
-        id: member.id(),
-        name: member.name().to_owned(),
-        peer_urls: member.peer_urls().to_vec(),
-        has_run: !member.client_urls().is_empty(),
-    };
-    Some(answer.ok()?.members().iter().map(listed).collect())
-}
-
-async fn remove(endpoints: &Endpoints, id: u64) -> Result<(), DirectoryError> {
-    let asked = endpoints.call(|client| {
-        let mut cluster = client.cluster_client();
-        async move { cluster.member_remove(id).await }
-    });
-    let (answer, lost) = asked.await;
-    answer.map(drop).map_err(|failed| failed.into_error(lost))
-}
-
-async fn add(endpoints: &Endpoints, peer_url: &str) -> Result<(), DirectoryError> {
-    let asked = endpoints.call(|client| {
-        let (mut cluster, url) = (client.cluster_client(), peer_url.to_owned());
-        async move { cluster.member_add([url], None).await }
-    });
-    let (answer, lost) = asked.await;
-    answer.map(drop).map_err(|failed| failed.into_error(lost))
 }
 
 #[cfg(test)]
@@ -153,6 +114,7 @@ mod tests {
             initial_cluster: ["1", "2", "3"].iter().zip(["a", "b", "c"]).map(|(n, m)| (m.into(), url(n))).collect(),
             others: vec!["http://1:1".into(), "http://2:1".into()],
             joined,
+            learner: false,
             program: None,
         }
     }
@@ -162,7 +124,8 @@ mod tests {
     }
 
     fn listed(id: u64, name: &str, host: &str, has_run: bool) -> Listed {
-        Listed { id, name: name.into(), peer_urls: vec![url(host)], has_run }
+        let client_urls = has_run.then(|| format!("http://{host}:1")).into_iter().collect();
+        Listed { id, name: name.into(), peer_urls: vec![url(host)], client_urls, learner: false }
     }
 
     /// Goal: whatever became of the member, it finds its way, and a cluster that forms is not disturbed. Method: each list that

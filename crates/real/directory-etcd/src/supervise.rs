@@ -4,8 +4,8 @@
 //!             it never outlives the daemon, whatever ends the daemon: the kernel kills it with the supervising thread
 //!             an etcd that is not installed, or that does not stay up, is said in words with the end of its log
 //! Assumes     etcd's own files are crash-safe: it is killed without ceremony
-//! Not here    who holds a member (placement of 1, 3 or 5 of them is the daemon's configuration); how a member without data
-//!             begins (`rejoin`)
+//! Not here    who runs a member (`keeper`; before there is a list in the directory, the daemon's configuration); how a member
+//!             without data begins (`rejoin`)
 
 use std::{
     env,
@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use crate::member::MemberConfig;
+pub use crate::member::{MemberConfig, MemberPlace};
 use crate::rejoin::{self, Begin};
 
 /// Transactions whose history etcd keeps for watches; older ones are compacted every five minutes.
@@ -86,6 +86,7 @@ pub enum SuperviseError {
 
 /// A supervised member. Dropping it stops the member.
 pub struct Member {
+    peer_url: String,
     status: Arc<Mutex<Status>>,
     stop: mpsc::Sender<()>,
     thread: Option<JoinHandle<()>>,
@@ -143,17 +144,23 @@ impl Member {
         let status = Arc::new(Mutex::new(Status { state: MemberState::Stopped, restarts: 0 }));
         let (stop, stopped) = mpsc::channel();
         let (started, first) = mpsc::channel();
+        let peer_url = config.peer_url.clone();
         let supervisor = Supervisor { config, program, status: status.clone() };
         let thread = thread::Builder::new()
             .name("etcd-supervisor".into())
             .spawn(move || supervisor.run(&stopped, &started))
             .map_err(|cause| SuperviseError::System { act: "start a thread".into(), cause })?;
-        let member = Self { status, stop, thread: Some(thread) };
+        let member = Self { peer_url, status, stop, thread: Some(thread) };
         match first.recv() {
             Ok(Ok(())) => Ok(member),
             Ok(Err(cause)) => Err(SuperviseError::System { act: "start etcd".into(), cause }),
             Err(_) => Err(SuperviseError::Refused("the supervising thread ended at once".into())),
         }
+    }
+
+    /// Where the other members reach it.
+    pub fn peer_url(&self) -> &str {
+        &self.peer_url
     }
 
     /// How the member is.
@@ -413,6 +420,7 @@ mod tests {
             initial_cluster: vec![("a".into(), "http://127.0.0.1:2".into())],
             others: Vec::new(),
             joined: false,
+            learner: false,
             program: None,
         }
     }

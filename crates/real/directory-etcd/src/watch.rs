@@ -28,10 +28,8 @@ type Item = Result<WatchItem, DirectoryError>;
 /// Begins a watch of everything below `prefix` after `after`.
 pub(crate) async fn open(endpoints: &Endpoints, prefix: String, after: Revision) -> Result<Watch, DirectoryError> {
     let mut cause = String::new();
-    let first = endpoints.current();
-    for step in 0..endpoints.urls().len() {
-        let index = (first + step) % endpoints.urls().len();
-        let begun = timeout(Duration::from_millis(ATTEMPT_MS_MAX), begin(endpoints, index, &prefix, after)).await;
+    for url in endpoints.in_turn() {
+        let begun = timeout(Duration::from_millis(ATTEMPT_MS_MAX), begin(endpoints, &url, &prefix, after)).await;
         match begun {
             Ok(Ok(None)) => return Ok(stream::iter([Ok(WatchItem::Gap)]).boxed()),
             Ok(Ok(Some(watch))) => {
@@ -39,12 +37,12 @@ pub(crate) async fn open(endpoints: &Endpoints, prefix: String, after: Revision)
                 tokio::spawn(pump(watch, prefix, after, sender));
                 return Ok(receiver.boxed());
             }
-            Ok(Err(error)) => cause = format!("{}: {}", endpoints.urls()[index], words(&error)),
+            Ok(Err(error)) => cause = format!("{url}: {}", words(&error)),
             Err(_) => {
-                cause = format!("{}: no answer within {ATTEMPT_MS_MAX} ms", endpoints.urls()[index]);
+                cause = format!("{url}: no answer within {ATTEMPT_MS_MAX} ms");
             }
         }
-        endpoints.failed(index);
+        endpoints.failed(&url);
     }
     Err(DirectoryError::away(cause))
 }
@@ -52,11 +50,11 @@ pub(crate) async fn open(endpoints: &Endpoints, prefix: String, after: Revision)
 /// Asks one member for a watch and waits until it stands; none when it cannot go back that far.
 async fn begin(
     endpoints: &Endpoints,
-    index: usize,
+    url: &str,
     prefix: &str,
     after: Revision,
 ) -> Result<Option<WatchStream>, etcd_client::Error> {
-    let client = endpoints.client(index).await?;
+    let client = endpoints.client(url).await?;
     let options = WatchOptions::new().with_prefix().with_start_revision(after.0 as i64 + 1);
     let mut watch =
         client.watch_client().max_decoding_message_size(MESSAGE_BYTES_MAX).watch(prefix, Some(options)).await?;

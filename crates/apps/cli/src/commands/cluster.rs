@@ -3,7 +3,7 @@
 use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, ClusterStatus, RepairPause, Severity};
 use cairn_types::format_bytes;
 
-use super::{Context, upgrade};
+use super::{Context, members, new_hosts, upgrade};
 use crate::{
     args::Cluster,
     fail::Fail,
@@ -41,6 +41,8 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
         Cluster::PauseRepair { for_s } => pause(context, for_s).await,
         Cluster::ResumeRepair => pause(context, 0).await,
         Cluster::Upgrade(verb) => upgrade::run(context, verb).await,
+        Cluster::Members { verb } => members::run(context, verb).await,
+        Cluster::Init(init) => new_hosts::init(context.format, &init),
     }
 }
 

@@ -3,7 +3,7 @@
 use cairn_api::v1::{Host, HostDevice, HostDeviceState};
 use cairn_types::format_bytes;
 
-use super::{Context, leaving, maintenance};
+use super::{Context, leaving, maintenance, new_hosts};
 use crate::{args::Host as Verb, fail::Fail, output};
 
 /// Carries out a verb.
@@ -35,6 +35,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             Ok(())
         }
         Verb::Maintenance(verb) => maintenance::run(context, verb).await,
+        Verb::Join(join) => new_hosts::join(context, &join).await,
     }
 }
 

@@ -48,6 +48,7 @@ pub async fn forget(context: &Context, host: String, (dry_run, force): (bool, bo
     let lost = context.client.host_forget(host, &HostForget { dry_run: false, force }).await?;
     let counts = format!("{} disks are rebuilt, {} are lost", lost.reduced.len(), lost.lost.len());
     output::note(context.format, &format!("host {} forgotten: {counts}", lost.host));
+    member_left(&lost).into_iter().for_each(|text| output::note(context.format, &text));
     Ok(())
 }
 
@@ -85,7 +86,16 @@ fn loss(of: &HostLoss) -> String {
         ("not served", named(&of.inaccessible)),
         ("lost", named(&of.lost)),
         ("nobody answers for", named(&of.unknown)),
+        ("directory", member_left(of).unwrap_or_default()),
     ])
+}
+
+/// What a host leaves behind in the directory.
+fn member_left(of: &HostLoss) -> Option<String> {
+    let host = &of.host;
+    of.directory_member.then(|| {
+        format!("its member of the directory stays listed: `cairn cluster members replace {host} HOST`, or remove it")
+    })
 }
 
 /// One a line; of many, some.

@@ -15,6 +15,8 @@ mod leaving;
 mod libvirt;
 mod maintenance;
 mod manual;
+mod members;
+mod new_hosts;
 mod policy;
 mod reference;
 mod resync;

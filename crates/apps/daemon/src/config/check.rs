@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use cairn_api::v1::{ClusterSettings, check_name};
+use cairn_directory_etcd::local_copy_tells_members;
 
 use super::{ClusterConfig, Config, ConfigError, DirectoryKind, DiskGroupConfig, ListenConfig};
 
@@ -128,6 +129,10 @@ impl Config {
     fn check_member(&self, named_by_machine: bool) -> Result<(), ConfigError> {
         let (members, name) = (&self.directory.members, &self.host.name);
         if members.is_empty() || members.iter().any(|member| member.host == *name) {
+            return Ok(());
+        }
+        // A host that the directory has told who runs its members goes by that.
+        if local_copy_tells_members(&self.host.data_dir) {
             return Ok(());
         }
         let names: Vec<&str> = members.iter().map(|member| member.host.as_str()).collect();

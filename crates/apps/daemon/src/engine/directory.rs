@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cairn_directory::{ClusterSettings, Directory, DirectoryError, Name, Registry};
+use cairn_directory::{ClusterSettings, Directory, DirectoryError, DirectoryMembers, Name, Registry, TheCluster};
 use cairn_directory_etcd::{
-    EtcdDirectory, open_embedded_file,
-    supervise::{Member, MemberConfig},
+    EtcdDirectory, Keeper, KeeperConfig, MembersTold, load_local_copy, local_copy_path, open_embedded_file,
+    supervise::{Member, MemberConfig, MemberPlace},
 };
 use cairn_types::{ClusterId, Level, Policy};
 use futures::{FutureExt as _, future::LocalBoxFuture};
@@ -38,13 +38,21 @@ pub struct ClusterDirectory {
     pub registry: Registry,
     /// "embedded" or "etcd".
     pub kind: &'static str,
-    member: Option<Member>,
+    /// Who keeps its members as they are wanted, where the cluster runs them itself.
+    keeper: Option<Keeper>,
     runtime: Option<Runtime>,
+}
+
+impl ClusterDirectory {
+    /// Who is to be told who shall run its members; none: the cluster runs none itself.
+    pub fn members_told(&self) -> Option<MembersTold> {
+        self.keeper.as_ref().map(Keeper::told)
+    }
 }
 
 impl Drop for ClusterDirectory {
     fn drop(&mut self) {
-        drop(self.member.take());
+        drop(self.keeper.take());
         if let Some(runtime) = self.runtime.take() {
             // Never from within async code: the calls under way are given up.
             runtime.shutdown_background();
@@ -115,12 +123,13 @@ async fn open_known(
                 level: None,
                 registry,
                 kind: "embedded",
-                member: None,
+                keeper: None,
                 runtime: None,
             }
         }
         DirectoryPlan::Etcd { endpoints, run_member, config } => {
-            etcd(plan, known, new_cluster(identities), endpoints, *run_member, config).await?
+            let place = EtcdPlace { plan, identities, config, endpoints, run_member: *run_member };
+            etcd(place, known).await?
         }
     })
 }
@@ -140,20 +149,21 @@ fn new_cluster(identities: &[Identity]) -> ClusterId {
     ClusterId(identities[0].host().0.rotate_left(64) ^ 0x6361_6972_6e00)
 }
 
-async fn etcd(
-    plan: &Plan,
-    known: Option<ClusterId>,
-    fresh: ClusterId,
-    endpoints: &[String],
+/// What the plan says of an etcd.
+#[derive(Clone, Copy)]
+struct EtcdPlace<'a> {
+    plan: &'a Plan,
+    identities: &'a [Identity],
+    config: &'a DirectoryConfig,
+    endpoints: &'a [String],
     run_member: Option<usize>,
-    config: &DirectoryConfig,
-) -> Result<ClusterDirectory, StartError> {
+}
+
+async fn etcd(place: EtcdPlace<'_>, known: Option<ClusterId>) -> Result<ClusterDirectory, StartError> {
+    let EtcdPlace { plan, config, .. } = place;
+    let runs_members = !config.members.is_empty();
     // Cluster ids of etcd members only keep strangers apart: the name is what all hosts know before they join.
     let by_name = cluster_of_name(&plan.cluster_name);
-    let member = match run_member {
-        Some(index) => Some(start_member(plan, by_name, known.is_some(), index, config)?),
-        None => None,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("cairn-etcd")
@@ -161,23 +171,90 @@ async fn etcd(
         .build()
         .map_err(|e| StartError::refused(format!("cannot make a runtime for etcd: {e}")))?;
     let handle = runtime.handle().clone();
+    let connect = |cluster: ClusterId, urls: &[String]| {
+        EtcdDirectory::new(handle.clone(), cluster, urls).map_err(StartError::refused)
+    };
+    let wanted = match known {
+        _ if !runs_members => None,
+        // Who runs members may have changed since the configuration was written.
+        Some(cluster) => {
+            let path = local_copy_path(&plan.hosts[0].data_dir);
+            load_local_copy(&path, cluster).map_err(StartError::refused)?.directory_members()
+        }
+        None => members_of_now(place, by_name, &connect).await,
+    };
+    let member = match &wanted {
+        Some(wanted) => start_wanted(place, by_name, wanted),
+        None => place.run_member.map(|index| start_member(place, by_name, known.is_some(), index)).transpose()?,
+    };
+    let endpoints = wanted.as_ref().map_or_else(|| place.endpoints.to_vec(), DirectoryMembers::client_urls);
     let cluster = match known {
         Some(cluster) => cluster,
         None => {
-            let rendezvous = EtcdDirectory::new(handle.clone(), by_name, endpoints).map_err(StartError::refused)?;
-            let asked = endpoints.join(", ");
-            let joined = tell_while(&asked, meet(plan, rendezvous, fresh)).await;
+            let rendezvous = connect(by_name, &endpoints)?;
+            let fresh = new_cluster(place.identities);
+            let joined = tell_while(&endpoints.join(", "), meet(plan, rendezvous, fresh)).await;
             joined.map_err(StartError::refused)?
         }
     };
-    let directory = EtcdDirectory::new(handle, cluster, endpoints).map_err(StartError::refused)?;
-    let registry = Registry::new(directory);
+    let directory = connect(cluster, &endpoints)?;
+    let registry = Registry::new(directory.clone());
     if known.is_none() {
         init(&registry, plan, cluster).await.map_err(StartError::refused)?;
     }
+    let keeper = match runs_members {
+        true => Some(keep(place, by_name, directory, (wanted, member))?),
+        false => None,
+    };
     let (lease_ms, lease_is_told) = (plan.settings.lease_ms, false);
     let (kind, runtime) = ("etcd", Some(runtime));
-    Ok(ClusterDirectory { cluster, lease_ms, lease_is_told, level: None, registry, kind, member, runtime })
+    Ok(ClusterDirectory { cluster, lease_ms, lease_is_told, level: None, registry, kind, keeper, runtime })
+}
+
+/// Who runs members of the cluster that a host is about to join, where that cluster is there already and says so. One that is being made
+/// says nothing, at once.
+async fn members_of_now(
+    place: EtcdPlace<'_>,
+    by_name: ClusterId,
+    connect: &impl Fn(ClusterId, &[String]) -> Result<Arc<EtcdDirectory>, StartError>,
+) -> Option<DirectoryMembers> {
+    let rendezvous = Registry::new(connect(by_name, place.endpoints).ok()?);
+    let cluster = rendezvous.settings().await.ok()?.cluster;
+    let registry = Registry::new(connect(cluster, place.endpoints).ok()?);
+    let found = registry.get::<DirectoryMembers>(&TheCluster).await.ok()??;
+    Some(found.entry)
+}
+
+fn member_place(place: EtcdPlace<'_>, cluster: ClusterId) -> MemberPlace {
+    let data_dir = &place.plan.hosts[0].data_dir;
+    let program = &place.config.etcd_program;
+    MemberPlace {
+        cluster,
+        data_dir: data_dir.join("etcd"),
+        log_file: data_dir.join("etcd.log"),
+        // A bare name is looked for where programs are; only what names a folder is taken by the letter.
+        program: (program.components().count() > 1).then(|| program.clone()),
+    }
+}
+
+/// The member that the directory's list has for this host. Where it cannot be started, the host starts all the same, and tries again: it
+/// has disks to serve.
+fn start_wanted(place: EtcdPlace<'_>, cluster: ClusterId, wanted: &DirectoryMembers) -> Option<Member> {
+    let own = wanted.of(place.identities[0].host(), &place.plan.hosts[0].name)?;
+    let started = Member::start(member_place(place, cluster).member(own, wanted));
+    started.inspect_err(|error| tracing::warn!("this host's member of the directory cannot be started: {error}")).ok()
+}
+
+fn keep(
+    place: EtcdPlace<'_>,
+    cluster: ClusterId,
+    directory: Arc<EtcdDirectory>,
+    (wanted, member): (Option<DirectoryMembers>, Option<Member>),
+) -> Result<Keeper, StartError> {
+    let name = Name::new(place.plan.hosts[0].name.as_str()).map_err(|e| StartError::refused(e.to_string()))?;
+    let (host, place) = (place.identities[0].host(), member_place(place, cluster));
+    let keeper = Keeper::start(KeeperConfig { host, name, place, directory, wanted, member });
+    keeper.map_err(|e| StartError::refused(format!("cannot start a thread: {e}")))
 }
 
 /// The meeting place of hosts that know only the cluster's name: settings there name the cluster's id.
@@ -228,27 +305,22 @@ async fn init(registry: &Registry, plan: &Plan, cluster: ClusterId) -> Result<()
     }
 }
 
-fn start_member(
-    plan: &Plan,
-    cluster: ClusterId,
-    joined: bool,
-    index: usize,
-    config: &DirectoryConfig,
-) -> Result<Member, StartError> {
-    let own = &config.members[index];
-    let data_dir = &plan.hosts[0].data_dir;
-    // A bare name is looked for where programs are; only what names a folder is taken by the letter.
-    let program = (config.etcd_program.components().count() > 1).then(|| config.etcd_program.clone());
+/// The member that the configuration has for this host.
+fn start_member(place: EtcdPlace<'_>, cluster: ClusterId, joined: bool, index: usize) -> Result<Member, StartError> {
+    let members = &place.config.members;
+    let own = &members[index];
+    let MemberPlace { cluster, data_dir, log_file, program } = member_place(place, cluster);
     let member = MemberConfig {
         cluster,
         name: own.host.clone(),
-        data_dir: data_dir.join("etcd"),
-        log_file: data_dir.join("etcd.log"),
+        data_dir,
+        log_file,
         client_url: own.client_url.clone(),
         peer_url: own.peer_url.clone(),
-        initial_cluster: config.members.iter().map(|m| (m.host.clone(), m.peer_url.clone())).collect(),
-        others: config.members.iter().filter(|m| m.host != own.host).map(|m| m.client_url.clone()).collect(),
+        initial_cluster: members.iter().map(|m| (m.host.clone(), m.peer_url.clone())).collect(),
+        others: members.iter().filter(|m| m.host != own.host).map(|m| m.client_url.clone()).collect(),
         joined,
+        learner: false,
         program,
     };
     Member::start(member).map_err(StartError::refused)

@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use cairn_api::{Management, v1};
 use cairn_directory::{HostEntry, Name};
-use cairn_directory_etcd::load_local_copy;
+use cairn_directory_etcd::{MembersTold, load_local_copy, local_copy_path};
 use cairn_env_linux::{Executor, Fabric, Host, HostConfig, HostEnd, LinuxEnv, Machine};
 use cairn_node::{Node, NodeExports, NodeOptions};
 use cairn_object::{LeaseOptions, ObjectOptions};
@@ -19,7 +19,7 @@ use crate::{
     engine::{
         directory::ClusterDirectory,
         fronts::{Fronts, Passage},
-        outside::{Copies, Process, copy_path, load_groups},
+        outside::{Copies, Process, load_groups},
         shards::Siblings,
     },
     identity::Identity,
@@ -105,7 +105,8 @@ async fn start_one(
     siblings: Siblings,
 ) -> Result<RunningHost, StartError> {
     let HostParts { host: host_plan, directory, executor, fabric, .. } = parts;
-    let copy = load_local_copy(&copy_path(&host_plan.data_dir), directory.cluster).map_err(StartError::refused)?;
+    let copy =
+        load_local_copy(&local_copy_path(&host_plan.data_dir), directory.cluster).map_err(StartError::refused)?;
     let known = directory.level.into_iter().chain(copy.level()).max();
     let level = may_start(&this_build(), known).map_err(StartError::refused)?;
     let host = Host::new(HostConfig {
@@ -129,6 +130,8 @@ async fn start_one(
         groups,
         copy,
         registry: directory.registry.clone(),
+        // One voice: a shard that lags behind would tell what was.
+        members: directory.members_told().filter(|_| siblings.ids.first() == Some(&host.id())),
         host: host.clone(),
         siblings,
         end,
@@ -211,6 +214,7 @@ struct ShardStart {
     groups: Vec<cairn_node::GroupPaths>,
     copy: cairn_directory::LocalCopy,
     registry: cairn_directory::Registry,
+    members: Option<MembersTold>,
     host: Host,
     siblings: Siblings,
     end: BridgeEnd<Node<LinuxEnv>>,
@@ -230,6 +234,7 @@ impl ShardStart {
             media: self.plan.media.clone(),
             machine: Machine::at(&self.plan.machine_root),
             siblings: self.siblings.ids.clone(),
+            members: self.members,
             copies: Copies::default(),
             fronts: Fronts::default(),
         };

@@ -9,6 +9,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use cairn_directory::DirectoryMembers;
+use cairn_directory_etcd::{MembersTold, local_copy_path};
 use cairn_env::BlockDevice;
 use cairn_env_linux::{
     DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Machine, Medium, OpenError, create_disk_file, signature_of,
@@ -22,8 +24,6 @@ use crate::engine::fronts::Fronts;
 
 /// The file with the paths of the host's disk groups.
 const GROUPS: &str = "disk-groups.json";
-/// The file with the local copy of the directory.
-const COPY: &str = "directory-copy.json";
 
 /// The process around one node.
 pub(super) struct Process {
@@ -36,6 +36,8 @@ pub(super) struct Process {
     /// Files that model a medium.
     pub(super) media: Vec<(PathBuf, Medium)>,
     pub(super) machine: Machine,
+    /// Who keeps the directory's members, where this is the shard that tells it.
+    pub(super) members: Option<MembersTold>,
     pub(super) copies: Copies,
     pub(super) fronts: Fronts,
 }
@@ -55,11 +57,6 @@ pub(super) fn load_groups(data_dir: &Path) -> Result<Vec<GroupPaths>, String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(format!("{}: {error}", path.display())),
     }
-}
-
-/// Where the local copy is.
-pub(super) fn copy_path(data_dir: &Path) -> PathBuf {
-    data_dir.join(COPY)
 }
 
 /// New file, synced, renamed over the old one, folder synced.
@@ -141,7 +138,7 @@ impl Outside<LinuxEnv> for Process {
     }
 
     fn save_local_copy(&self, json: Vec<u8>) {
-        let path = copy_path(&self.data_dir);
+        let path = local_copy_path(&self.data_dir);
         let number = self.copies.begun.get() + 1;
         self.copies.begun.set(number);
         let last = self.copies.last.clone();
@@ -222,6 +219,16 @@ impl Outside<LinuxEnv> for Process {
             ObjectEvent::Repaired { object, component, blocks } => {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }
+        }
+    }
+
+    fn runs_directory(&self) -> bool {
+        self.members.is_some()
+    }
+
+    fn members_wanted(&self, wanted: &DirectoryMembers) {
+        if let Some(members) = &self.members {
+            members.told(wanted);
         }
     }
 

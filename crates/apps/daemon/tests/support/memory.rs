@@ -12,6 +12,7 @@ use super::{
     devices::{changed, host_devices},
     health::{health, health_with, history},
     latencies::host_latencies,
+    members::{members, members_changed},
 };
 
 /// The cluster.
@@ -382,6 +383,13 @@ impl MemoryCluster {
         Err(ApiError::refused(format!("the upgrade to 13 cannot be finished: {why}"))
             .remedy("`cairn cluster upgrade status` shows every host"))
     }
+    async fn cluster_members(&self) -> ApiResult<DirectoryMembers> {
+        Ok(members())
+    }
+    async fn cluster_members_change(&self, request: DirectoryMembersChange) -> ApiResult<DirectoryMembers> {
+        let added = request.add.as_ref().map(|add| self.0.borrow().host(&add.host).cloned()).transpose()?;
+        members_changed(&request, added.as_ref())
+    }
     async fn host_list(&self) -> ApiResult<Vec<Host>> {
         Ok(self.0.borrow().hosts.clone())
     }
@@ -462,6 +470,7 @@ impl MemoryCluster {
             reduced: vec!["vm-1".to_owned()],
             not_rebuilt: vec!["disk vm-1: mirror with FTT=1 needs 3 fault domains, 2 are up".to_owned()],
             lost: vec!["wounded".to_owned()],
+            directory_member: found.name == "host-4",
             ..HostLoss::default()
         };
         match (request.dry_run, loss.heard_by.is_empty(), request.force) {

@@ -4,6 +4,7 @@ mod changes;
 mod devices;
 mod health;
 mod latencies;
+mod members;
 pub mod memory;
 
 use std::{rc::Rc, sync::Arc, thread::JoinHandle};

@@ -186,6 +186,9 @@ pub struct HostLoss {
     pub lost: Vec<String>,
     /// Disks that no host answers for: they may have had their last copy there.
     pub unknown: Vec<String>,
+    /// It runs a member of the directory, which stays listed until it is replaced or removed (`cluster_members_change`).
+    #[serde(default)]
+    pub directory_member: bool,
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod explain;
 mod health;
 mod host;
 mod latency;
+mod members;
 mod name;
 mod policy;
 mod record;
@@ -26,5 +27,5 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*,
-    name::*, policy::*, record::*, resync::*, scrub::*, session::*, upgrade::*, what_if::*,
+    members::*, name::*, policy::*, record::*, resync::*, scrub::*, session::*, upgrade::*, what_if::*,
 };

@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         initial_cluster: vec![("held".into(), peer_url)],
         others: Vec::new(),
         joined: false,
+        learner: false,
         program: None,
     })?;
     let MemberState::Running { pid } = member.state() else {

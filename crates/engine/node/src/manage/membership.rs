@@ -136,7 +136,7 @@ impl<E: Env> Node<E> {
     }
 
     /// Whoever lists hosts next, here, is not to find what was just changed as it was.
-    async fn until_known(&self, known: impl Fn(&Self) -> bool) {
+    pub(crate) async fn until_known(&self, known: impl Fn(&Self) -> bool) {
         let env = &self.inner.env;
         let until = env.now() + KNOWN_WITHIN;
         while !known(self) && env.now() < until {
@@ -173,6 +173,11 @@ impl<E: Env> Node<E> {
             obstacles.push(format!("{components} components of {disks} disks are there"));
         } else if told > 0 {
             obstacles.push(format!("{told} components that no disk names any more are there: they go within minutes"));
+        }
+        if let Some(name) = self.member_at(server).await {
+            obstacles.push(format!(
+                "it runs a member of the directory: `cairn cluster members replace {name} HOST`, or `cairn cluster members remove {name}`"
+            ));
         }
         let sessions = self.sessions(None).await.sessions.into_iter().filter(|session| session.host == server);
         let sessions: Vec<String> = sessions.map(|session| session.disk).collect();
@@ -261,6 +266,7 @@ impl<E: Env> Node<E> {
             host: self.host_name(server),
             heard_by: self.heard_by(&shards).await,
             disk_groups: self.groups_of(&shards),
+            directory_member: self.member_at(server).await.is_some(),
             ..v1::HostLoss::default()
         };
         let others = self.servers().into_iter().filter(|other| other.id != server);

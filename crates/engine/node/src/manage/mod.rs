@@ -13,6 +13,7 @@ mod health;
 mod hosts;
 mod latency;
 mod maintenance;
+mod members;
 mod membership;
 mod policies;
 mod records;

@@ -51,7 +51,8 @@ fn look_at_members(picture: &Picture) -> Looked {
             Severity::Warning,
             format!("the member of the directory at {endpoint} does not work: {problem}"),
             consequence.clone(),
-            "start the daemon of its host; the end of its log (etcd.log in the data directory) says more",
+            "start the daemon of its host; the end of its log (etcd.log in the data directory) says more. If that host is gone for good, \
+             have another run the member: `cairn cluster members replace HOST OTHER`",
         )
     };
     let well = match members.len() {
@@ -90,6 +91,7 @@ mod tests {
             endpoint: format!("http://10.0.0.{n}:2379"),
             problem: problem.map(str::to_owned),
             leader: false,
+            learner: false,
             db_bytes: 0,
         };
         let members = vec![member(1, None), member(2, Some("connection refused")), member(3, None)];
