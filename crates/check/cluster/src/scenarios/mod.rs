@@ -20,6 +20,7 @@ mod refusals;
 mod resyncs;
 mod scrubs;
 mod servers;
+mod slow;
 mod space;
 mod stage;
 mod upgrades;
@@ -161,6 +162,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         devices::all(),
         policies::all(),
         scrubs::all(),
+        slow::all(),
         membership::all(),
         clones::all(),
         servers::all(),
