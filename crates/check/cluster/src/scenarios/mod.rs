@@ -21,6 +21,7 @@ mod refusals;
 mod resyncs;
 mod scrubs;
 mod servers;
+mod slow;
 mod space;
 mod stage;
 mod upgrades;
@@ -165,6 +166,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         what_if::all(),
         scrubs::all(),
         bad_marks::all(),
+        slow::all(),
         membership::all(),
         clones::all(),
         servers::all(),

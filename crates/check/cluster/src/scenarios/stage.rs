@@ -157,7 +157,8 @@ impl Stage {
         (0..self.hosts()).for_each(|n| self.slow(n, 1));
     }
 
-    fn slow(&self, n: usize, times: u32) {
+    /// Devices of a host take so many times as long from now on.
+    pub fn slow(&self, n: usize, times: u32) {
         let host = self.host(n);
         host.disk_names().iter().for_each(|name| host.disk(name).inject(Fault::Slow { times }));
     }
