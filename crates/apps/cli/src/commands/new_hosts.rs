@@ -25,6 +25,9 @@ use crate::{
 /// Ports of a member of the directory: for the other members, and for hosts.
 const MEMBER_PORTS: (u16, u16) = (2380, 2379);
 
+/// The port of NBD.
+const NBD_PORT: u16 = 10809;
+
 /// One host's configuration.
 struct Configuration<'a> {
     cluster: &'a str,
@@ -71,7 +74,8 @@ impl Configuration<'_> {
         };
         format!(
             "# Host {host} of cluster {cluster}. `cairnd --print-config` shows every key with its default.\n\n\
-             [cluster]\nname = {cluster_quoted}\n\n[host]\nname = {host_quoted}\n\n[listen]\npeers = \"{address}\"\n\n\
+             [cluster]\nname = {cluster_quoted}\n\n[host]\nname = {host_quoted}\n\n[listen]\npeers = \"{address}\"\n\
+             # Guests on other machines: only where the network is trusted.\n# nbd = \"{nbd}\"\n\n\
              # Where the directory was when this was written. Once the host has joined, it follows the changes of that.\n\
              [directory]\nkind = \"etcd\"\n{directory}\n\n{disk_group}",
             host = self.host,
@@ -79,6 +83,7 @@ impl Configuration<'_> {
             cluster_quoted = quoted(self.cluster),
             host_quoted = quoted(self.host),
             address = self.address,
+            nbd = SocketAddr::new(self.address.ip(), NBD_PORT),
         )
     }
 }

@@ -101,7 +101,8 @@ pub struct DirectoryConfig {
     pub kind: DirectoryKind,
     /// An etcd that somebody else runs: its client URLs.
     pub endpoints: Vec<String>,
-    /// The etcd members that this cluster runs itself: 1, 3 or 5. The daemon whose host name equals a member's starts it.
+    /// The etcd members that this cluster runs itself: 1, 3 or 5. The daemon whose host name equals a member's starts it. Once the directory
+    /// has a list of its own, a host that has heard of that goes by it.
     pub members: Vec<EtcdMember>,
     /// The etcd program for members.
     pub etcd_program: PathBuf,

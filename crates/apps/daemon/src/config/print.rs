@@ -25,7 +25,10 @@ const NOTES: &[(&str, &str)] = &[
     ("listen.socket_group", "the group of nbd_socket and of what is in vhost_user_dir; \"\": the daemon's"),
     ("directory.kind", "embedded (one process) or etcd"),
     ("directory.endpoints", "client URLs of an etcd that exists"),
-    ("directory.members", "etcd members that the cluster runs: [{ host, peer_url, client_url }]"),
+    (
+        "directory.members",
+        "etcd members of a new cluster: [{ host, peer_url, client_url }]; later `cairn cluster members`",
+    ),
     ("directory.etcd_program", "the etcd to start for members"),
     ("tuning.read_cache", "memory for cached reads, per disk group"),
     ("tuning.log", "of a disk group that is being made, at least 32MiB; 0: chosen from the devices' sizes"),
