@@ -118,7 +118,7 @@ impl Seen {
     pub fn marks(&self) -> BTreeSet<(ComponentId, u64)> {
         let is_mark = |tag: &Option<u64>| tag.is_some_and(|tag| tag != FOREIGN && tag & MARKED != 0);
         let of = |(id, component): (&ComponentId, &SeenComponent)| {
-            let blocks = (0u64..).zip(&component.blocks).filter(|(_, tag)| is_mark(tag));
+            let blocks = (0u64..).zip(&component.blocks).filter(|(_, tag)| is_mark(*tag));
             blocks.map(|(block, _)| (*id, block)).collect::<Vec<_>>()
         };
         self.components.iter().flat_map(of).collect()
