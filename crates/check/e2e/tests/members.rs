@@ -28,6 +28,48 @@ fn members_of_the_directory_change_under_load() {
     play("members", &shape, scenario);
 }
 
+/// Goal: a change goes on whoever dies in the middle, and a host that was away while its member was removed finds that out. Method: the
+/// host that changes etcd's list and the newcomer are killed right after the change was asked for; then a member is removed while its host is
+/// off, and added again.
+#[test]
+fn changes_go_on_whoever_dies() {
+    let shape = Shape { hosts: 5, hosts_with_disks: 5, ..Shape::default() };
+    play("members-interrupted", &shape, |cluster| {
+        cluster.create_disk(DISK, 64, 2)?;
+        are_members(cluster, &[1, 2, 3])?;
+        cluster.host(2).api().call(&["cluster", "members", "replace", "h3", "h4"])?;
+        cluster.kill(1)?;
+        cluster.kill(4)?;
+        cluster.restart(4)?;
+        cluster.restart(1)?;
+        are_members(cluster, &[1, 2, 4])?;
+        works(cluster, 3, "after-two-deaths")?;
+        runs_none(cluster, 3)?;
+
+        cluster.stop(4)?;
+        wait_until("the member is seen to be away", UP_WITHIN, || {
+            let found = members(cluster)?.into_iter().find(|(host, _)| host == "h4");
+            check(found.as_ref().is_some_and(|(_, state)| state == "away"), || format!("{found:?}"))
+        })?;
+        // Of two that are left one would answer.
+        refused(cluster, &["cluster", "members", "remove", "h2", "--yes"], "too few to decide")?;
+        cluster.host(1).api().call(&["cluster", "members", "remove", "h4", "--yes", "--wait"])?;
+        cluster.restart(4)?;
+        runs_none(cluster, 4)?;
+        cluster.host(4).api().call(&["cluster", "members", "add", "h4", "--wait"])?;
+        are_members(cluster, &[1, 2, 4])?;
+        works(cluster, 4, "after-it-came-back")?;
+
+        // All hosts lose power: members begin without anybody's word, those of the list and no others.
+        cluster.kill_all()?;
+        cluster.start_all()?;
+        are_members(cluster, &[1, 2, 4])?;
+        works(cluster, 3, "after-the-power-cut")?;
+        runs_none(cluster, 3)?;
+        cluster.wait_healthy(ASKED, DISK, Duration::from_secs(60))
+    });
+}
+
 fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     let scene = Scene::begin(cluster, ASKED, &[1, 2])?;
     let begun = Instant::now();

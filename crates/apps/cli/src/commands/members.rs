@@ -29,11 +29,16 @@ pub async fn run(context: &Context, verb: Option<Verb>) -> Result<(), Fail> {
                 .await
         }
         Some(Verb::Remove { host, how, yes }) => {
-            let question = format!("Remove the member of the directory at host {host}?");
-            if !how.dry_run {
-                confirm(&question, yes)?;
+            let request = DirectoryMembersChange { remove: Some(host.clone()), ..Default::default() };
+            if !how.dry_run && !yes {
+                // A refusal comes before the question.
+                context
+                    .client
+                    .cluster_members_change(&DirectoryMembersChange { dry_run: true, ..request.clone() })
+                    .await?;
+                confirm(&format!("Remove the member of the directory at host {host}?"), yes)?;
             }
-            change(context, DirectoryMembersChange { remove: Some(host), ..Default::default() }, how).await
+            change(context, request, how).await
         }
         Some(Verb::Replace { old, new, peer_url, client_url, how }) => {
             let request = DirectoryMembersChange {
@@ -49,9 +54,11 @@ pub async fn run(context: &Context, verb: Option<Verb>) -> Result<(), Fail> {
 async fn change(context: &Context, request: DirectoryMembersChange, how: MembersHow) -> Result<(), Fail> {
     let request = DirectoryMembersChange { dry_run: how.dry_run, ..request };
     let mut members = context.client.cluster_members_change(&request).await?;
-    if how.wait && !how.dry_run {
+    if how.dry_run {
+        output::note(context.format, "nothing was done; it would be possible");
+    } else if how.wait {
         members = progress::while_waiting(settled(context)).await?;
-    } else if !how.dry_run {
+    } else {
         output::note(context.format, "the hosts follow by themselves; `cairn cluster members` shows how far they are");
     }
     output::show(context.format, &members, table)
