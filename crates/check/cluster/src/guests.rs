@@ -449,20 +449,27 @@ impl Guests {
         Ok(touched)
     }
 
-    /// Writes over every block that no copy can give, or trims it; with `all`, every one that was spoiled. How many these were.
-    pub async fn restore(&self, at: usize, all: bool) -> Result<u64, String> {
-        let (end, mut bad) = (self.known_sectors(), Vec::new());
+    /// Blocks that no copy can give: reading them is refused.
+    pub async fn refused(&self, at: usize) -> Result<BTreeSet<u64>, String> {
+        let (end, mut bad) = (self.known_sectors(), BTreeSet::new());
         let client = self.connect_anew(at).await?;
         for first in (0..end).step_by(512) {
             let last = (first + 512).min(end);
             if !self.can_read(at, &client, first, last - first).await? {
                 for block in (first..last).step_by(8) {
                     if !self.can_read(at, &client, block, (last - block).min(8)).await? {
-                        bad.push(block);
+                        bad.insert(block / 8);
                     }
                 }
             }
         }
+        Ok(bad)
+    }
+
+    /// Writes over every block that no copy can give, or trims it; with `all`, every one that was spoiled. How many these were.
+    pub async fn restore(&self, at: usize, all: bool) -> Result<u64, String> {
+        let (end, client) = (self.known_sectors(), self.connect_anew(at).await?);
+        let mut bad: Vec<u64> = self.refused(at).await?.into_iter().map(|block| block * 8).collect();
         if all {
             bad.extend(self.model.borrow().spoiled_now().iter().map(|block| block * 8));
             bad.sort_unstable();

@@ -207,8 +207,8 @@ fn replace_devices(cluster: &mut Cluster, week: &mut Week) -> Outcome<()> {
         cluster.host(ASKED).api().call(&[&words[..], &["--yes"]].concat())?;
         wait_until("the disk is whole again", MOVED_WITHIN, || {
             let disk = cluster.disk(ASKED, DISK)?;
-            let lists = group_of(cluster, host)?["devices"].to_string();
-            check(disk["health"] == "healthy" && lists.contains(&new), || format!("{disk} {lists}"))
+            let group = group_of(cluster, host)?.to_string();
+            check(disk["health"] == "healthy" && group.contains(&new), || format!("{disk} {group}"))
         })?;
         let name = cluster.host(host).name();
         week.step(&format!("a {role} device of {name} is replaced"), began, told["bytes_lost"].as_u64(), None);
