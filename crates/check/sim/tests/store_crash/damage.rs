@@ -10,7 +10,7 @@ use cairn_types::BlockRange;
 use crate::{
     model::Model,
     recording::{Recording, record, record_with},
-    seen::{expected, look_at_blocks},
+    seen::{expected, is_bad, look_at_blocks},
     shape::{CAPACITY, Group, devices, open},
 };
 
@@ -73,6 +73,7 @@ async fn compare(group: &Group, model: &Model) -> Result<Outcome, String> {
             let want = want.blocks[block as usize];
             match look_at_blocks(group, id, BlockRange::new(block, 1)).await {
                 Ok(seen) if seen == [want] => {}
+                Ok(seen) if seen.iter().all(|tag| is_bad(*tag)) => outcome = Outcome::Reported,
                 Ok(seen) => return Err(format!("{id:?} block {block}: {seen:?}, not {want:?}")),
                 Err(error) if is_damage(&error) => outcome = Outcome::Reported,
                 Err(error) => return Err(format!("{id:?} block {block}: {error:?}")),

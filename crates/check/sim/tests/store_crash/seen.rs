@@ -113,12 +113,16 @@ pub async fn look_at_blocks(
     Ok((range.first..).zip(blocks.chunks(4096)).map(|(block, bytes)| shown(bytes, component, block)).collect())
 }
 
+/// Whether a block is a mark, or cannot be read.
+pub fn is_bad(tag: Option<u64>) -> bool {
+    tag.is_some_and(|tag| tag != FOREIGN && tag & MARKED != 0)
+}
+
 impl Seen {
     /// Blocks that are marks.
     pub fn marks(&self) -> BTreeSet<(ComponentId, u64)> {
-        let is_mark = |tag: &Option<u64>| tag.is_some_and(|tag| tag != FOREIGN && tag & MARKED != 0);
         let of = |(id, component): (&ComponentId, &SeenComponent)| {
-            let blocks = (0u64..).zip(&component.blocks).filter(|(_, tag)| is_mark(*tag));
+            let blocks = (0u64..).zip(&component.blocks).filter(|(_, tag)| is_bad(**tag));
             blocks.map(|(block, _)| (*id, block)).collect::<Vec<_>>()
         };
         self.components.iter().flat_map(of).collect()

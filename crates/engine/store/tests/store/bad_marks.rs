@@ -1,6 +1,6 @@
 //! Marks: blocks whose bytes are lost stay errors, with their checksums, whatever becomes of the place that they had or never had.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use cairn_format::crc32c;
 use cairn_sim::{Fault, SimDisk};
@@ -55,6 +55,18 @@ fn look_again(rig: &Rig, group: &Group) -> BTreeSet<u64> {
     listed(group)
 }
 
+/// Writes blocks from the twentieth on, anywhere: segments stay in use by a part, so that some are cleaned.
+fn write_beside(rig: &Rig, group: &Group, ops: Range<u64>) {
+    for seq in ops {
+        let first = 20 + rig.world.random_below(177);
+        rig.append(group, write(1, seq, seq - 1, first, 3)).unwrap();
+        if seq % 30 == 0 {
+            rig.drain(group);
+        }
+    }
+    rig.drain(group);
+}
+
 /// Goal: M1, M2. Method: marks come with a copy; the group is opened anew while they are in the log, destaged unsettled, settled, folded,
 /// opened anew, cleaned around; then they are written, trimmed, and brought back by an undo; with the map in rows and in pages.
 #[test]
@@ -63,7 +75,7 @@ fn a_mark_is_an_error_until_it_is_written() {
         let rig = Rig::new(seed, 12);
         let group = open(&rig, allowed);
         rig.append(&group, create(1, 200, 0)).unwrap();
-        rig.append(&group, write(1, 1, 0, 0, 8)).unwrap();
+        rig.append(&group, write(1, 1, 0, 0, 4)).unwrap();
         assert_eq!(group.needs(), allowed.at_once(), "nothing is marked yet");
         let runs = vec![run_of(2, 2), marks(&[70, 71]), Run::Hole { blocks: 2 }, marks(&[72])];
         rig.append(&group, copy(1, 2, 1, 2, runs)).unwrap();
@@ -87,13 +99,7 @@ fn a_mark_is_an_error_until_it_is_written() {
         rig.drain(&group);
         rig.check(&group);
         let mut group = reopen(group);
-        for round in 0..30 {
-            for block in 100..130 {
-                let seq = 3 + round * 30 + block - 100;
-                rig.append(&group, write(1, seq, seq - 1, block, 1)).unwrap();
-            }
-            rig.drain(&group);
-        }
+        write_beside(&rig, &group, 3..903);
         assert!(group.stats().counters.cleaned_segments > 0);
         rig.check(&group);
         group = reopen(group);
@@ -156,13 +162,7 @@ fn what_cannot_be_moved_becomes_a_mark() {
         holder.inject(Fault::LatentSectorError { offset: at, len_bytes: PAGE });
         let before = group.stats().counters.cleaned_segments;
         // All that stands beside it is written over, until its segment is cleaned.
-        for round in 0..60 {
-            for block in 20..50 {
-                let seq = 11 + round * 30 + block - 20;
-                rig.append(&group, write(1, seq, seq - 1, block, 1)).unwrap();
-            }
-            rig.drain(&group);
-        }
+        write_beside(&rig, &group, 11..1811);
         assert!(group.stats().counters.cleaned_segments > before);
         holder.heal();
         cache.heal();
