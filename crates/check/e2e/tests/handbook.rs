@@ -101,8 +101,10 @@ fn carry_out(cluster: &mut Cluster, page: &str, called: &dyn Fn(&str) -> Option<
     let commands = page::commands(page);
     check(!commands.is_empty(), || "a page without commands".into())?;
     for command in commands {
-        let words: Vec<String> =
-            command.split_whitespace().map(|word| called(word).unwrap_or_else(|| word.replace("host-", "h"))).collect();
+        let words: Vec<String> = command
+            .split_whitespace()
+            .map(|word| called(word).unwrap_or_else(|| word.replace("host-2", "h2")))
+            .collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
             // Hosts of tests run without systemd.

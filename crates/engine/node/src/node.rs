@@ -191,12 +191,17 @@ impl<E: Env> Node<E> {
             return node;
         }
         node.open_groups(groups).await;
-        node.apply_settings();
-        node.apply_intents();
-        node.apply_gone();
-        node.connect_peers();
-        node.spawn_tasks();
+        node.begin_work();
         node
+    }
+
+    /// What the local copy says is so from now on, and all that goes on while the node lives begins.
+    fn begin_work(&self) {
+        self.apply_settings();
+        self.apply_intents();
+        self.apply_gone();
+        self.connect_peers();
+        self.spawn_tasks();
     }
 
     fn wire_up(&self) {

@@ -5,7 +5,7 @@
 //! Assumes     what moves lay on the fullest device of its group: no host tells of each component's device
 //! Not here    bytes and minutes (engine/node asks the stores), the moves themselves (engine/object)
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use cairn_types::{ComponentId, ComponentState, DeviceRoom, DiskGroupId, HostId, Member, ObjectConfig, ObjectId, Seat};
 
@@ -97,9 +97,9 @@ pub struct GrowthPreview {
     before: ClusterPicture,
     picture: ClusterPicture,
     last_id: u128,
-    disks: HashMap<ObjectId, ObjectConfig>,
+    disks: BTreeMap<ObjectId, ObjectConfig>,
     residents: BTreeMap<Seat, Vec<Resident>>,
-    owners: HashMap<ComponentId, ObjectId>,
+    owners: BTreeMap<ComponentId, ObjectId>,
     moved: BTreeMap<HostId, u64>,
     total: Moved,
     /// Disks that lack copies now and get them.
@@ -119,9 +119,9 @@ impl GrowthPreview {
             before,
             picture,
             last_id: 0,
-            disks: HashMap::new(),
+            disks: BTreeMap::new(),
             residents: BTreeMap::new(),
-            owners: HashMap::new(),
+            owners: BTreeMap::new(),
             moved: BTreeMap::new(),
             total: Moved::default(),
             completed: Vec::new(),

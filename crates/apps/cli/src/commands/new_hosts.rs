@@ -134,7 +134,7 @@ pub fn init(format: Format, init: &Init) -> Result<(), Fail> {
         write(file, &Configuration { cluster, host, address: *address, directory, devices }.text())?;
     }
     let written = Written { files, members: members.into_iter().map(|(host, ..)| host).collect() };
-    output::show(format, &written, |written| next_steps(written))
+    output::show(format, &written, next_steps)
 }
 
 fn next_steps(written: &Written) -> String {

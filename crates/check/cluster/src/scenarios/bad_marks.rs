@@ -117,7 +117,9 @@ async fn rebuilt(stage: Stage) -> Result<(), String> {
     let up: Vec<usize> = (0..stage.hosts()).filter(|n| *n != dies).collect();
     up.iter().for_each(|n| stage.crash(*n));
     up.iter().for_each(|n| stage.start(*n));
-    stage.told(Moment::Owned, 20_000).await?;
+    // Nobody asks for the disk, and nothing ails it: it has no owner until somebody does.
+    stage.ms(5000).await;
+    stage.attach(source).await?;
     stage.ms(3000).await;
     are_reported(&stage, source, &spoiled, "behind a start").await?;
     stage.guests[0].verify_what_is_left().await?;

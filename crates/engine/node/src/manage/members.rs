@@ -344,7 +344,7 @@ fn away<'a>(seen: impl Iterator<Item = &'a Seen>) -> String {
 
 /// What is to be said of so many members.
 fn note(count: usize) -> Option<String> {
-    (count > 0 && count % 2 == 0).then(|| {
+    (count > 0 && count.is_multiple_of(2)).then(|| {
         let less = count - 1;
         format!("{count} members survive the loss of no more than {less} do, and cost more: add one or remove one")
     })

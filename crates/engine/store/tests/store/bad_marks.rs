@@ -58,7 +58,7 @@ fn look_again(rig: &Rig, group: &Group) -> BTreeSet<u64> {
 /// Writes blocks from the twentieth on, anywhere: segments stay in use by a part, so that some are cleaned.
 fn write_beside(rig: &Rig, group: &Group, ops: Range<u64>) {
     for seq in ops {
-        let first = 20 + rig.world.random_below(177);
+        let first = 20 + rig.world.random_below(97);
         rig.append(group, write(1, seq, seq - 1, first, 3)).unwrap();
         if seq % 30 == 0 {
             rig.drain(group);
