@@ -78,7 +78,7 @@ pub fn all() -> Vec<Scenario> {
         ),
         told(
             "33. what if a host came",
-            "three of four hosts are half full, the fourth was kept empty; it is taken into use",
+            "three of four hosts are two thirds full, the fourth was kept empty; it is taken into use",
             (full(), a_host_comes),
         ),
         told(
@@ -108,10 +108,11 @@ fn disks(hosts: usize, ftts: &[u8]) -> Shape {
     shape
 }
 
-/// Disks that fill three hosts' devices to about the half. No move leaves two hosts just at the points from which on components move.
+/// Disks that fill three hosts' devices to about two thirds. Hosts decide side by side or one after the other, as it happens: each gives one
+/// component, and no two are near the points from which on components move, before or after.
 fn full() -> Shape {
-    let mut shape = disks(4, &[1; 6]);
-    shape.disks.iter_mut().for_each(|disk| disk.size_bytes = 11 << 20);
+    let mut shape = disks(4, &[1; 9]);
+    shape.disks.iter_mut().for_each(|disk| disk.size_bytes = 9 << 20);
     (shape.capacity_devices, shape.capacity_bytes) = (1, (1 + 24 * 4) << 20);
     (shape.destage_percent, shape.idle_destage_ms) = (20, 500);
     shape
