@@ -59,8 +59,8 @@ last-batches: setup
 	CAIRN_E2E_TRIALS=2000 $(CARGO) test --release --locked -p cairn-e2e --test last_batches -- --nocapture
 
 bench-changes: setup
-	$(CARGO) build --release --locked -p cairnd -p cairn-cli
-	CAIRN_E2E_FILL_MIB=$(or $(MIB),2048) $(CARGO) test --release --locked -p cairn-e2e --test week -- --nocapture
+	$(CARGO) build --release --locked --workspace --bins
+	CAIRN_E2E_FILL_MIB=$(or $(MIB),2048) $(CARGO) test --release --locked --workspace --test week -- --nocapture
 
 demo: setup
 	@scripts/demo.sh

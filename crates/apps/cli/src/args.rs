@@ -4,7 +4,7 @@ mod bench;
 mod cluster;
 
 pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, Tco, Words};
-pub use cluster::{Cluster, Devices, Init, Join, Members, MembersHow, Upgrade};
+pub use cluster::{Cluster, Devices, Init, Join, MemberUrls, Members, MembersHow, Upgrade};
 
 use std::path::PathBuf;
 

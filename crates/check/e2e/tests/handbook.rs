@@ -146,7 +146,14 @@ fn fits(words: &[&str], answer: &Value) -> bool {
         ["what-if", "grow", ..] => more_room(answer),
         ["disk", "create", ..] => answer["name"] == FIRST,
         ["disk", "xml", ..] => answer.to_string().contains(FIRST),
-        ["disk", ..] | ["policy", "create", ..] | ["disk-group", "add-capacity", ..] => !answer["error"].is_object(),
+        ["disk", "show", _] => answer["health"] == "healthy",
+        ["disk", "attach", ..] => answer["owner"] == "h2",
+        // What is deleted is seen to be gone by the room that it gives back.
+        ["disk", "delete", ..] => answer.is_null(),
+        ["policy", "create", ..] => answer["name"] == "important" && answer["rules"]["reservation_percent"] == 100,
+        ["disk-group", "add-capacity", ..] => {
+            answer["usable_bytes"].as_u64() > Some(0) && answer["components_lost"] == 0
+        }
         ["resync", "list"] | ["scrub", "status"] => rows(0),
         ["counters"] => answer["hosts"].as_array().is_some_and(|hosts| hosts.len() == 4),
         ["top", "--once"] => !answer.is_null(),

@@ -85,23 +85,16 @@ impl<E: Env> Node<E> {
             return Some(refusal.message);
         }
         let mut preview = MaintenancePreview::new(picture, Leaving::DiskGroup(disk_group));
-        let (mut lacking, mut unknown) = (None, None);
-        let owned = self.owned_everywhere().await;
-        self.each_record(
-            &owned,
-            |_| true,
-            |_, entry, config| match config {
-                Some(config) => {
-                    if lacks_a_copy(&config) {
-                        lacking = Some(config.name.clone());
-                    }
-                    preview.add(&config);
+        let mut lacking = None;
+        let unknown = self
+            .each_known(|config| {
+                if lacks_a_copy(&config) {
+                    lacking = Some(config.name.clone());
                 }
-                None => unknown = Some(entry.name.clone()),
-            },
-        )
-        .await;
-        let unknown = unknown.map(|name| format!("nobody tells of disk {name}"));
+                preview.add(&config);
+            })
+            .await;
+        let unknown = unknown.first().map(|name| format!("nobody tells of disk {name}"));
         unknown.or_else(|| slow_group_cannot_go(&preview, lacking.as_deref()))
     }
 

@@ -61,12 +61,8 @@ pub enum Members {
     Add {
         /// The host, by name or id
         host: String,
-        /// Where the other members reach it [default: the host's address, at the other members' port]
-        #[arg(long, value_name = "URL")]
-        peer_url: Option<String>,
-        /// Where hosts reach it [default: the host's address, at the other members' port]
-        #[arg(long, value_name = "URL")]
-        client_url: Option<String>,
+        #[command(flatten)]
+        urls: MemberUrls,
         #[command(flatten)]
         how: MembersHow,
     },
@@ -86,15 +82,22 @@ pub enum Members {
         old: String,
         /// The host that comes, by name or id
         new: String,
-        /// Where the other members reach it [default: the host's address, at the other members' port]
-        #[arg(long, value_name = "URL")]
-        peer_url: Option<String>,
-        /// Where hosts reach it [default: the host's address, at the other members' port]
-        #[arg(long, value_name = "URL")]
-        client_url: Option<String>,
+        #[command(flatten)]
+        urls: MemberUrls,
         #[command(flatten)]
         how: MembersHow,
     },
+}
+
+/// Where a new member is reached.
+#[derive(Debug, Clone, clap::Args)]
+pub struct MemberUrls {
+    /// Where the other members reach it [default: the host's address, at the other members' port]
+    #[arg(long, value_name = "URL")]
+    pub peer_url: Option<String>,
+    /// Where hosts reach it [default: the host's address, at the other members' port]
+    #[arg(long, value_name = "URL")]
+    pub client_url: Option<String>,
 }
 
 /// How the members are changed.

@@ -7,7 +7,7 @@ use cairn_types::format_bytes;
 
 use super::Context;
 use crate::{
-    args::{Members as Verb, MembersHow},
+    args::{MemberUrls, Members as Verb, MembersHow},
     confirm::confirm,
     fail::Fail,
     output, progress,
@@ -18,15 +18,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Option<Verb>) -> Result<(), Fail> {
-    let add = |host: String, peer_url, client_url| Some(DirectoryMemberAdd { host, peer_url, client_url });
+    let add =
+        |host: String, MemberUrls { peer_url, client_url }| Some(DirectoryMemberAdd { host, peer_url, client_url });
     match verb {
         None => {
             let members = context.client.cluster_members().await?;
             output::show(context.format, &members, table)
         }
-        Some(Verb::Add { host, peer_url, client_url, how }) => {
-            change(context, DirectoryMembersChange { add: add(host, peer_url, client_url), ..Default::default() }, how)
-                .await
+        Some(Verb::Add { host, urls, how }) => {
+            change(context, DirectoryMembersChange { add: add(host, urls), ..Default::default() }, how).await
         }
         Some(Verb::Remove { host, how, yes }) => {
             let request = DirectoryMembersChange { remove: Some(host.clone()), ..Default::default() };
@@ -40,12 +40,9 @@ pub async fn run(context: &Context, verb: Option<Verb>) -> Result<(), Fail> {
             }
             change(context, request, how).await
         }
-        Some(Verb::Replace { old, new, peer_url, client_url, how }) => {
-            let request = DirectoryMembersChange {
-                add: add(new, peer_url, client_url),
-                remove: Some(old),
-                ..DirectoryMembersChange::default()
-            };
+        Some(Verb::Replace { old, new, urls, how }) => {
+            let request =
+                DirectoryMembersChange { add: add(new, urls), remove: Some(old), ..DirectoryMembersChange::default() };
             change(context, request, how).await
         }
     }

@@ -185,8 +185,7 @@ impl<E: Env> Node<E> {
         }
         let server = self.servers().into_iter().find(|server| server.id == host);
         let server = server.ok_or_else(|| ApiError::not_found(format!("there is no host {:?}", add.host)))?;
-        let up = |shard: &HostId| *shard == self.me() || self.inner.rpc.is_up(*shard);
-        if !server.shards.iter().all(up) {
+        if !server.shards.iter().all(|shard| self.inner.rpc.is_up(*shard)) {
             return Err(ApiError::refused(format!("host {name} does not answer"))
                 .remedy("Start its daemon first, or name another host"));
         }
@@ -248,8 +247,7 @@ impl<E: Env> Node<E> {
     }
 
     fn show_members(&self, health: &Health, seen: Vec<Seen>) -> v1::DirectoryMembers {
-        let up =
-            |host: HostId| self.shards_of(host).iter().all(|shard| *shard == self.me() || self.inner.rpc.is_up(*shard));
+        let up = |host: HostId| self.shards_of(host).iter().all(|shard| self.inner.rpc.is_up(*shard));
         let stay = seen.iter().filter(|seen| seen.state != State::Leaves).count();
         let moves = |seen: &Seen| matches!(seen.state, State::Joins | State::Leaves);
         let settled = !health.listed.is_empty() && !seen.iter().any(moves);

@@ -15,6 +15,21 @@ use crate::node::Node;
 const DISKS_TOGETHER: usize = 8;
 
 impl<E: Env> Node<E> {
+    /// Shows `look` the record of every disk that somebody answers for. Returns the names of the others.
+    pub(crate) async fn each_known(&self, mut look: impl FnMut(ObjectConfig)) -> Vec<String> {
+        let (owned, mut unknown) = (self.owned_everywhere().await, Vec::new());
+        self.each_record(
+            &owned,
+            |_| true,
+            |_, entry, config| match config {
+                Some(config) => look(config),
+                None => unknown.push(entry.name.as_str().to_owned()),
+            },
+        )
+        .await;
+        unknown
+    }
+
     /// Shows `look` each disk of the catalogue that it `concerns`, with its record as the owner has it, or as the seats that answer do; none
     /// where nobody answers. Disks that are deleted already are left out. `owned`: what all owners told.
     pub(crate) async fn each_record(

@@ -30,17 +30,7 @@ impl<E: Env> Node<E> {
         request.validate()?;
         let loss = self.loss_of(&request).await?;
         let mut preview = LossPreview::new(self.picture(), loss.lost);
-        let mut unknown = Vec::new();
-        let owned = self.owned_everywhere().await;
-        self.each_record(
-            &owned,
-            |_| true,
-            |_, entry, config| match config {
-                Some(config) => preview.add(&config),
-                None => unknown.push(entry.name.as_str().to_owned()),
-            },
-        )
-        .await;
+        let unknown = self.each_known(|config| preview.add(&config)).await;
         let (held, all_said) = self.usage_of(&loss.held_by, None).await;
         let bytes: u64 = preview.rebuilt.iter().filter_map(|id| held.get(id)).sum();
         let rate = self.copy_rate().await;
@@ -67,17 +57,8 @@ impl<E: Env> Node<E> {
         let all: Vec<HostId> = self.peers_up().into_iter().chain([self.me()]).collect();
         let (held, all_said) = self.usage_of(&all, None).await;
         let mut preview = GrowthPreview::new(self.picture(), &addition);
-        let mut unknown = Vec::new();
-        let owned = self.owned_everywhere().await;
-        self.each_record(
-            &owned,
-            |_| true,
-            |_, entry, config| match config {
-                Some(config) => preview.add(config, &|component| held.get(&component).copied()),
-                None => unknown.push(entry.name.as_str().to_owned()),
-            },
-        )
-        .await;
+        let bytes_of = |component| held.get(&component).copied();
+        let unknown = self.each_known(|config| preview.add(config, &bytes_of)).await;
         let points = self.settings().and_then(|settings| settings.rebalance_points).unwrap_or(REBALANCE_POINTS);
         while preview.rebalance_round(points) {
             self.inner.env.give_way().await;

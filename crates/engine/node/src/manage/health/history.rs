@@ -44,7 +44,7 @@ impl<E: Env> Node<E> {
                 v1::Severity::Warning => Some((Found::Warning, check.text.as_str())),
                 v1::Severity::Error => Some((Found::Error, check.text.as_str())),
             };
-            let Ok(name) = Name::new(&check.name) else { continue };
+            let name = key_of(&check.name);
             // The local copy tells in nearly all looks that there is nothing to write.
             if self.history_of(&name).after(found, now).is_some() {
                 let update = self.inner.registry.update::<HealthHistoryEntry>(&name, |known| {
@@ -63,8 +63,7 @@ impl<E: Env> Node<E> {
     pub(crate) async fn health_history(&self) -> ApiResult<v1::HealthHistory> {
         let mut events = Vec::new();
         for check in CHECKS {
-            let name = Name::new(check.name).expect("checks are named as keys are");
-            events.extend(self.history_of(&name).events.into_iter().map(|event| v1::HealthEvent {
+            events.extend(self.history_of(&key_of(check.name)).events.into_iter().map(|event| v1::HealthEvent {
                 check: check.name.into(),
                 severity: match event.found {
                     Found::Warning => v1::Severity::Warning,
@@ -78,4 +77,8 @@ impl<E: Env> Node<E> {
         events.sort_by(|a, b| (b.began_unix_ms, &a.check).cmp(&(a.began_unix_ms, &b.check)));
         Ok(v1::HealthHistory { events })
     }
+}
+
+fn key_of(check: &str) -> Name {
+    Name::new(check).expect("checks are named as keys are")
 }
