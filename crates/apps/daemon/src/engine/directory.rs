@@ -9,7 +9,7 @@ use cairn_directory_etcd::{
 };
 use cairn_types::{ClusterId, Level, Policy};
 use futures::{FutureExt as _, future::LocalBoxFuture};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::{
     config::DirectoryConfig,
@@ -40,23 +40,42 @@ pub struct ClusterDirectory {
     pub kind: &'static str,
     /// Who keeps its members as they are wanted, where the cluster runs them itself.
     keeper: Option<Keeper>,
-    runtime: Option<Runtime>,
+    /// What its calls run on.
+    _threads: Option<Threads>,
+}
+
+/// A runtime of its own for etcd's calls. It may be dropped within async code, which a `Runtime` may not: a start that is refused does.
+struct Threads(Option<Runtime>);
+
+impl Threads {
+    fn start() -> Result<Self, StartError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("cairn-etcd")
+            .enable_all()
+            .build()
+            .map_err(|e| StartError::refused(format!("cannot make a runtime for etcd: {e}")))?;
+        Ok(Self(Some(runtime)))
+    }
+
+    fn handle(&self) -> Handle {
+        self.0.as_ref().expect("only a drop takes it").handle().clone()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // The calls under way are given up.
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl ClusterDirectory {
     /// Who is to be told who shall run its members; none: the cluster runs none itself.
     pub fn members_told(&self) -> Option<MembersTold> {
         self.keeper.as_ref().map(Keeper::told)
-    }
-}
-
-impl Drop for ClusterDirectory {
-    fn drop(&mut self) {
-        drop(self.keeper.take());
-        if let Some(runtime) = self.runtime.take() {
-            // Never from within async code: the calls under way are given up.
-            runtime.shutdown_background();
-        }
     }
 }
 
@@ -124,7 +143,7 @@ async fn open_known(
                 registry,
                 kind: "embedded",
                 keeper: None,
-                runtime: None,
+                _threads: None,
             }
         }
         DirectoryPlan::Etcd { endpoints, run_member, config } => {
@@ -164,13 +183,8 @@ async fn etcd(place: EtcdPlace<'_>, known: Option<ClusterId>) -> Result<ClusterD
     let runs_members = !config.members.is_empty();
     // Cluster ids of etcd members only keep strangers apart: the name is what all hosts know before they join.
     let by_name = cluster_of_name(&plan.cluster_name);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("cairn-etcd")
-        .enable_all()
-        .build()
-        .map_err(|e| StartError::refused(format!("cannot make a runtime for etcd: {e}")))?;
-    let handle = runtime.handle().clone();
+    let threads = Threads::start()?;
+    let handle = threads.handle();
     let connect = |cluster: ClusterId, urls: &[String]| {
         EtcdDirectory::new(handle.clone(), cluster, urls).map_err(StartError::refused)
     };
@@ -207,8 +221,8 @@ async fn etcd(place: EtcdPlace<'_>, known: Option<ClusterId>) -> Result<ClusterD
         false => None,
     };
     let (lease_ms, lease_is_told) = (plan.settings.lease_ms, false);
-    let (kind, runtime) = ("etcd", Some(runtime));
-    Ok(ClusterDirectory { cluster, lease_ms, lease_is_told, level: None, registry, kind, keeper, runtime })
+    let (kind, level, _threads) = ("etcd", None, Some(threads));
+    Ok(ClusterDirectory { cluster, lease_ms, lease_is_told, level, registry, kind, keeper, _threads })
 }
 
 /// Who runs members of the cluster that a host is about to join, where that cluster is there already and says so. One that is being made
