@@ -320,6 +320,8 @@ pub struct Cluster {
     pub members: Rc<Vec<Member>>,
     /// Disks beside those of the shape that may be there.
     pub extra_disks: Rc<RefCell<BTreeSet<String>>>,
+    /// Hosts that were forgotten, whether or not they were taken in again.
+    pub forgotten: Rc<RefCell<BTreeSet<usize>>>,
     /// The block of every disk whose story is told (`CAIRN_SIM_WATCH`).
     pub watched: Rc<Cell<Option<u64>>>,
     /// What the shape's disks may hold, by number, as far as they have guests.
@@ -375,6 +377,7 @@ impl Cluster {
             log,
             members: Rc::new(members),
             extra_disks: Rc::default(),
+            forgotten: Rc::default(),
             watched: Rc::new(Cell::new(std::env::var("CAIRN_SIM_WATCH").ok().and_then(|text| text.parse().ok()))),
             models: Rc::default(),
             sizes: Rc::new(RefCell::new(sizes)),

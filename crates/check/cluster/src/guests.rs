@@ -476,11 +476,9 @@ impl Guests {
             bad.dedup();
         }
         for block in &bad {
-            let (act, before) = (if block / 8 % 2 == 0 { Act::Write } else { Act::Trim }, self.errors.get());
-            let changed = self.change(at, &client, *block, (end - block).min(8), act).await;
-            if changed.is_err() || self.errors.get() > before {
-                return Err(format!("P5: h{at} cannot restore sectors {block}..: {changed:?}"));
-            }
+            let act = if block / 8 % 2 == 0 { Act::Write } else { Act::Trim };
+            let changed = self.change_surely(at, &client, (*block, (end - block).min(8)), act).await;
+            changed.map_err(|why| format!("P5: h{at} cannot restore sectors {block}..: {why}"))?;
         }
         Ok(bad.len() as u64)
     }
@@ -513,11 +511,26 @@ impl Guests {
     pub async fn trim_all(&self, at: usize) -> Result<(), String> {
         let all = self.known_sectors();
         let client = self.connect_anew(at).await?;
-        let before = self.errors.get();
-        let changed = self.change(at, &client, 0, all, Act::Trim).await;
-        match changed.is_err() || self.errors.get() > before {
-            true => Err(format!("h{at} does not trim the disk: {changed:?}")),
-            false => Ok(()),
+        let changed = self.change_surely(at, &client, (0, all), Act::Trim).await;
+        changed.map_err(|why| format!("h{at} does not trim the disk: {why}"))
+    }
+
+    /// A change that is begun anew as often as the guest gives up on it.
+    async fn change_surely(
+        &self,
+        at: usize,
+        client: &Client,
+        (first, count): (u64, u64),
+        act: Act,
+    ) -> Result<(), String> {
+        loop {
+            let before = self.errors.get();
+            let changed = self.change(at, client, first, count, act).await;
+            match changed {
+                Ok(true) => return Ok(()),
+                Ok(false) if self.errors.get() == before => {}
+                other => return Err(format!("{other:?}")),
+            }
         }
     }
 

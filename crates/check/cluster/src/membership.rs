@@ -34,6 +34,7 @@ impl Cluster {
     /// Asks another host to forget a host, or what would be lost with it.
     pub async fn forget_host(&self, host: usize, how: v1::HostForget) -> Result<v1::HostLoss, String> {
         let (asked, name) = (self.asked_of(host)?, self.members[host].host.spoken_id().to_string());
+        self.forgotten.borrow_mut().insert(host);
         self.manage(asked, async move |node| node.host_forget(name, how).await).await.map_err(|error| error.to_string())
     }
 

@@ -108,7 +108,8 @@ async fn nothing_in_flight(cluster: &Cluster) -> Result<(), String> {
 /// What was replaced or deleted is removed, a little later: no component is left that `configs` do not name.
 ///
 /// `spoiled`: a device that was rolled back may hold a part of a disk that was deleted, and whose tombstone went with the last
-/// confirmation. Nobody knows it any more, and what nobody knows is never removed.
+/// confirmation. Nobody knows it any more, and what nobody knows is never removed. So may a host that was forgotten: no deletion waits for
+/// it, and what it held is replaced by then.
 pub async fn no_orphans(cluster: &Cluster, configs: &[ObjectConfig], spoiled: bool) -> Result<(), String> {
     let mut left = String::new();
     // What a creation left that never came to its end is kept for some minutes: its maker may only be slow.
@@ -116,6 +117,7 @@ pub async fn no_orphans(cluster: &Cluster, configs: &[ObjectConfig], spoiled: bo
         left.clear();
         for n in 0..cluster.members.len() {
             for store in cluster.node(n).ok_or("a host is down")?.stores() {
+                let spoiled = spoiled || cluster.forgotten.borrow().contains(&n);
                 for component in store.group().components() {
                     let unknown = configs.iter().all(|c| c.object != component.object);
                     if configs.iter().all(|c| c.member(component.id).is_none()) && !(spoiled && unknown) {

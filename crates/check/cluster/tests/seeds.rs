@@ -162,6 +162,10 @@ const PLANS: &[(&str, &str)] = &[
         include_str!("plans/command-left-behind.json"),
         "an administrator's command that came while its owner ended was never answered",
     ),
+    (
+        include_str!("plans/component-made-in-vain.json"),
+        "a component that an owner had made at a seat from before, and never named, stayed there for ever",
+    ),
 ];
 
 #[test]

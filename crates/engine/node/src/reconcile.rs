@@ -93,7 +93,8 @@ impl<E: Env> Node<E> {
             return true;
         }
         match self.owner_of(disk_group, record.object) {
-            None => self.is_ailing(disk_group, own),
+            // A component may have come since: made by an owner that named none here, and did not come to that.
+            None => self.is_ailing(disk_group, own) || !self.unnamed(disk_group, own).is_empty(),
             // An open record at rest is one whose end this seat has not heard of: it may have been left out.
             Some(_) => own.base.is_some() || !self.unnamed(disk_group, own).is_empty(),
         }
@@ -263,14 +264,18 @@ impl<E: Env> Node<E> {
         owner: Option<HostId>,
     ) -> bool {
         let Some(store) = self.inner.seats.store(disk_group) else { return true };
-        let mut gone = false;
-        for component in LocalStore::components_of(&store, record.object) {
-            let named = known.config.member(component.component).is_some();
-            let gone_now = known.config.deleted || (known.base.is_none() && !named);
-            if !gone_now {
-                continue;
-            }
-            gone = true;
+        let named = |component: ComponentId| known.config.member(component).is_some();
+        let is_gone = |component: ComponentId| known.config.deleted || (known.base.is_none() && !named(component));
+        let mut here = LocalStore::components_of(&store, record.object);
+        let all = here.len();
+        here.retain(|component| is_gone(component.component));
+        // An owner may be about to name what it has just made here. If it does not answer, it is asked once more later.
+        if let Some(owner) = owner.filter(|_| !here.is_empty() && !known.config.deleted) {
+            let Some(status) = self.ask_owner(record.object, owner).await else { return true };
+            here.retain(|component| !status.wants(component.component));
+        }
+        let (gone, nothing_stays) = (!here.is_empty(), here.len() == all);
+        for component in here {
             // The seat has to see the record that allows the removal.
             if self.accept_here(disk_group, known).await.is_err() {
                 if let Some(owner) = owner
@@ -282,7 +287,7 @@ impl<E: Env> Node<E> {
             }
             self.delete_here(disk_group, component.component, record.object).await;
         }
-        if gone && !known.config.deleted {
+        if gone && nothing_stays && !known.config.deleted {
             let _ = self.inner.seats.forget(disk_group, record.object).await;
         }
         gone

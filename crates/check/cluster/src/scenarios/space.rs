@@ -93,6 +93,15 @@ fn names() -> Vec<Scenario> {
             deleted_while_away,
         ),
         Scenario::new(
+            "24. replaced and then deleted while a host was away",
+            (
+                "what it has of the disk goes, although nobody knows the disk any more but its deletion",
+                "a host with a copy dies; the copy is replaced; the disk is deleted; the host comes back",
+            ),
+            (plain(5), 4),
+            deleted_after_it_was_replaced,
+        ),
+        Scenario::new(
             "24. a deletion that the directory cuts in two",
             (
                 "what was begun can be finished: the name goes too",
@@ -295,6 +304,27 @@ async fn deleted_while_away(stage: Stage) -> Result<(), String> {
     delete(&stage, at).await?;
     stage.say("deleted");
     stage.ms(2000).await;
+    stage.cluster.heal_everything();
+    stage.ms(3000).await;
+    rest::no_orphans(&stage.cluster, &[], false).await
+}
+
+async fn deleted_after_it_was_replaced(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    stage.guests[0].stop().await;
+    let all = stage.hosts_of(0).await?;
+    let away = all[stage.below(all.len() as u64) as usize];
+    let at = (0..5).find(|n| *n != away).expect("four are up");
+    stage.crash(away);
+    // It goes on without it, and then with another one.
+    stage.ms(2000).await;
+    stage.healthy_at(at).await?;
+    if stage.hosts_of(0).await?.contains(&away) {
+        return Err("what died was not replaced".into());
+    }
+    delete(&stage, at).await?;
+    stage.say("deleted");
+    stage.ms(8000).await;
     stage.cluster.heal_everything();
     stage.ms(3000).await;
     rest::no_orphans(&stage.cluster, &[], false).await

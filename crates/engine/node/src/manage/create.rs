@@ -5,9 +5,13 @@
 use std::time::Duration;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::{CatalogueEntry, ComponentPlace, DirectoryError, DiskState, NewDisk, names::Name};
+use cairn_directory::{
+    CatalogueEntry, ComponentPlace, DirectoryError, DiskGroupEntry, DiskState, NewDisk, names::Name,
+};
 use cairn_env::Env;
-use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
+use cairn_types::{
+    Accepted, ComponentId, Csn, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy,
+};
 use cairn_wire::{OwnerCommand, Request};
 use futures::future::join_all;
 
@@ -181,12 +185,25 @@ impl<E: Env> Node<E> {
     pub(crate) async fn go_on_deleting(&self, object: ObjectId, hints: &[HostId]) -> ApiResult<()> {
         let config = self.delete_object(object, hints).await?;
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
-        let components: Vec<ComponentPlace> = config.members.iter().map(place).collect();
+        let mut components: Vec<ComponentPlace> = config.members.iter().map(place).collect();
+        components.extend(self.groups_away());
         match self.inner.registry.mark_deleted(object, &components).await {
             // Somebody else has come to the end of it meanwhile.
             Err(DirectoryError::Refused(_)) if self.is_forgotten(object).await => Ok(()),
             marked => marked.map_err(directory_error),
         }
+    }
+
+    /// Disk groups that may hold what a disk had there before it was replaced: they are away, so that nobody could tell them. Each has to
+    /// confirm a deletion, as if it had a component; hosts that were forgotten have not.
+    fn groups_away(&self) -> Vec<ComponentPlace> {
+        let groups = self.inner.copy.borrow().disk_groups().into_iter();
+        let away = groups.filter(|(_, group)| group.host != self.me() && !self.inner.rpc.is_up(group.host));
+        let place = |(disk_group, group): (DiskGroupId, DiskGroupEntry)| {
+            // Ids are random: this one is no component's.
+            ComponentPlace { component: ComponentId(disk_group.0), host: group.host, disk_group }
+        };
+        away.map(place).collect()
     }
 
     async fn is_forgotten(&self, object: ObjectId) -> bool {
