@@ -25,6 +25,7 @@ mod medium;
 mod net;
 mod occupant;
 mod patience;
+mod program;
 mod ring;
 mod threads;
 mod timer;
