@@ -60,7 +60,7 @@ last-batches: setup
 
 bench-changes: setup
 	$(CARGO) build --release --locked --workspace --bins
-	CAIRN_E2E_FILL_MIB=$(or $(MIB),2048) $(CARGO) test --release --locked --workspace --test week -- --nocapture
+	CAIRN_E2E_FILL_MIB=$(or $(MIB),2048) CAIRN_E2E_TURNS=$(or $(TURNS),21) $(CARGO) test --release --locked --workspace --test week -- --nocapture
 
 demo: setup
 	@scripts/demo.sh

@@ -211,6 +211,20 @@ pub enum Host {
         /// Name or id [default: the host that answers]
         host: Option<String>,
     },
+    /// Light the locate LED of a device, so that it is found at the rack, or put it out
+    ///
+    /// The host does it with `ledctl` (Debian: ledmon), for devices in enclosures that this knows; it must run as root. Nothing keeps
+    /// which LEDs are lit but the enclosure: put each out with --off.
+    Locate {
+        /// Its path or stable name, as `host devices` shows them
+        device: String,
+        /// The device's host, by name or id [default: the host that answers]
+        #[arg(long)]
+        host: Option<String>,
+        /// Put the LED out
+        #[arg(long)]
+        off: bool,
+    },
     /// Take a host that is empty out of the cluster; refused while a disk has anything there
     Remove {
         /// Name or id

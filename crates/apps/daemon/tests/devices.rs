@@ -364,6 +364,19 @@ fn describe(place: &Place, name: &str, link: Option<&str>, bytes: u64) {
     }
 }
 
+/// A machine of files with three blank devices and a link for each.
+fn machine() -> Place {
+    let place = Place::new("");
+    let config = fs::read_to_string(place.path("cairnd.toml")).unwrap();
+    let root = format!("machine_root = \"{}\"\ndata_dir", place.path("machine").display());
+    fs::write(place.path("cairnd.toml"), config.replace("data_dir", &root)).unwrap();
+    for (name, bytes) in [("sda", CACHE_BYTES), ("sdb", CAPACITY_BYTES), ("sdc", CAPACITY_BYTES)] {
+        describe(&place, name, Some(&format!("wwn-{name}")), bytes);
+        blank(&place.path(&format!("machine/dev/{name}")), bytes);
+    }
+    place
+}
+
 /// One device is not there any more.
 fn take_away(place: &Place, name: &str, link: &str) {
     fs::remove_file(place.path(&format!("machine/sys/class/block/{name}"))).unwrap();
@@ -382,14 +395,7 @@ fn listed(place: &Place, name: &str) -> Value {
 /// change, then names are exchanged, then a device comes back under a name of which nobody knew.
 #[test]
 fn devices_are_remembered_by_names_that_stay() {
-    let place = Place::new("");
-    let config = fs::read_to_string(place.path("cairnd.toml")).unwrap();
-    let root = format!("machine_root = \"{}\"\ndata_dir", place.path("machine").display());
-    fs::write(place.path("cairnd.toml"), config.replace("data_dir", &root)).unwrap();
-    for (name, bytes) in [("sda", CACHE_BYTES), ("sdb", CAPACITY_BYTES), ("sdc", CAPACITY_BYTES)] {
-        describe(&place, name, Some(&format!("wwn-{name}")), bytes);
-        blank(&place.path(&format!("machine/dev/{name}")), bytes);
-    }
+    let place = machine();
     let daemon = place.start();
     assert_eq!((&listed(&place, "sdb")["state"], &listed(&place, "sdc")["state"]), (&json!("free"), &json!("free")));
     let dev = |name: &str| place.path(&format!("machine/dev/{name}"));
@@ -496,4 +502,94 @@ fn a_dead_cache_device_is_replaced() {
     assert!(made["made_anew"] == true && made["disk_group"] != id.as_str(), "{made}");
     let names = [("new", true), ("a", true), ("b", true)].map(|(name, ok)| (name.to_owned(), ok));
     assert_eq!(devices(&place), names);
+}
+
+/// A program in the place of `ledctl` (ledmon), which lights nothing without an enclosure, and no test machine has one: it notes what it was
+/// given, then does `then`. Option, pattern and exit codes are those of its manual and of release 0.95.
+fn ledctl(place: &Place, then: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::create_dir_all(place.path("bin")).unwrap();
+    let (program, draft) = (place.path("bin/ledctl"), place.path("bin/draft"));
+    let noted = place.path("ledctl.noted");
+    fs::write(&draft, format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >>'{}'\n{then}\n", noted.display())).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(draft, program).unwrap();
+}
+
+/// What it was given since the last time.
+fn noted(place: &Place) -> Vec<String> {
+    let noted = fs::read_to_string(place.path("ledctl.noted")).unwrap_or_default();
+    let _ = fs::remove_file(place.path("ledctl.noted"));
+    noted.lines().map(str::to_owned).collect()
+}
+
+fn locate(place: &Place, device: &str, off: bool) -> (u16, Value) {
+    place.post("/api/v1/hosts/h1/devices/locate", &json!({ "device": device, "off": off }))
+}
+
+/// Goal: the LED of the device that was named is lit and put out, by a real program and no shell; what stands in the way is told; nothing but
+/// a listed device reaches the program. Method: a machine of files; a program that notes its arguments, then one that refuses.
+#[test]
+fn locate_leds_are_lit_by_ledctl() {
+    let place = machine();
+    let _daemon = place.start();
+    let dev = |name: &str| place.path(&format!("machine/dev/{name}")).display().to_string();
+    // Where this machine has the real one its own word is told, not this one.
+    if !["/usr/sbin/ledctl", "/usr/bin/ledctl", "/sbin/ledctl"].iter().any(|program| Path::new(program).exists()) {
+        let (code, answer) = locate(&place, "wwn-sdb", false);
+        assert!(code == 422 && answer.to_string().contains("apt install ledmon"), "{code} {answer}");
+    }
+    ledctl(&place, "exit 0");
+    for name in [dev("sdb"), "wwn-sdb".into(), place.path("machine/dev/disk/by-id/wwn-sdb").display().to_string()] {
+        let (code, answer) = locate(&place, &name, false);
+        assert!(code == 200 && answer["lit"] == true && answer["path"] == dev("sdb").as_str(), "{name}: {answer}");
+        assert_eq!(noted(&place), ["--listed-only".to_owned(), format!("locate={}", dev("sdb"))], "{name}");
+    }
+    let (code, answer) = locate(&place, "wwn-sdb", true);
+    assert!(code == 200 && answer["lit"] == false, "{answer}");
+    assert_eq!(noted(&place), ["--listed-only".to_owned(), format!("locate_off={}", dev("sdb"))]);
+    let two = format!("{},{}", dev("sdb"), dev("sdc"));
+    for name in ["/etc/passwd", "sdb", "--help", "", "wwn-sdb;reboot", "/dev/null", two.as_str()] {
+        let (code, answer) = locate(&place, name, false);
+        assert!(code == 404 && answer.to_string().contains("cairn host devices h1"), "{name}: {answer}");
+    }
+    assert_eq!(noted(&place), [""; 0], "nothing that is not listed is handed on");
+    for (end, words) in [("exit 33", "no enclosure"), ("exit 36", "As root"), ("echo so it is >&2; exit 7", "so it is")]
+    {
+        ledctl(&place, end);
+        let (code, answer) = locate(&place, "wwn-sdb", false);
+        assert!(code == 422 && answer.to_string().contains(words), "{end}: {code} {answer}");
+    }
+}
+
+/// Goal: the host serves while the program runs. Method: it runs until another call was answered.
+#[test]
+fn a_slow_ledctl_holds_nothing_up() {
+    let place = machine();
+    let _daemon = place.start();
+    let go = place.path("go");
+    ledctl(&place, &format!("while [ ! -e '{}' ]; do sleep 0.05; done", go.display()));
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| locate(&place, "wwn-sdb", false));
+        place.wait("the program runs", |place| place.path("ledctl.noted").exists());
+        assert_eq!(place.get("/api/v1/hosts/h1/devices").as_array().map(Vec::len), Some(3));
+        assert!(!asked.is_finished(), "it waits for the program");
+        fs::write(&go, "").unwrap();
+        let (code, answer) = asked.join().unwrap();
+        assert!(code == 200 && answer["lit"] == true, "{code} {answer}");
+    });
+}
+
+/// Goal: of a device of a disk group that is a file, or gone, it is told why it has no LED. Method: a group of files; one goes.
+#[test]
+fn what_is_no_block_device_has_no_led() {
+    let (place, _daemon, _) = with_group(&["a"]);
+    ledctl(&place, "exit 0");
+    let path = place.path("a").display().to_string();
+    let (code, answer) = locate(&place, &path, false);
+    assert!(code == 422 && answer.to_string().contains("a file has no LED"), "{code} {answer}");
+    fs::rename(place.path("a"), place.path("aside")).unwrap();
+    let (code, answer) = locate(&place, &path, false);
+    assert!(code == 422 && answer.to_string().contains("is gone"), "{code} {answer}");
+    assert_eq!(noted(&place), [""; 0]);
 }

@@ -53,6 +53,10 @@ macro_rules! management_calls {
             /// Every block device of a host: whether it is free, what uses it, or why it cannot be used.
             get "/api/v1/hosts/{host}/devices" 200 viewer "host"
             fn host_devices[host: String]() -> Vec<$crate::v1::HostDevice>;
+            /// Lights the locate LED of a block device, or puts it out, by `ledctl` at its host. What is lit is known to the enclosure alone:
+            /// nothing here keeps it.
+            post "/api/v1/hosts/{host}/devices/locate" 200 operator "host"
+            fn host_locate[host: String](request: $crate::v1::DeviceLocate) -> $crate::v1::DeviceLocated;
             /// Whether a host is in maintenance, and what has to be moved away before it is.
             get "/api/v1/hosts/{host}/maintenance" 200 viewer "host"
             fn host_maintenance_show[host: String]() -> $crate::v1::Maintenance;

@@ -26,3 +26,21 @@ pub struct BlockDevice {
     /// How much of its life it has used up, as it says itself; above 100 where it lives longer than its maker promised.
     pub wear_percent: Option<u8>,
 }
+
+/// Why the locate LED of a device was neither lit nor put out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocateError {
+    /// The program that speaks with enclosures is not on this machine.
+    NoProgram,
+    /// Only root may do it, and this process is not root.
+    NotRoot,
+    /// No enclosure or controller that the program knows has the device.
+    NoEnclosure,
+    /// The program did not end within so many seconds.
+    Silent {
+        /// How long it was waited for.
+        waited_s: u64,
+    },
+    /// Something else: what the program said.
+    Other(String),
+}

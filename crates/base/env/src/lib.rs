@@ -17,7 +17,7 @@ use std::{
 };
 
 pub use buffer::{BUFFER_ALIGN, PageBuf};
-pub use device::BlockDevice;
+pub use device::{BlockDevice, LocateError};
 pub use disk::{BlockingDisk, Disk, DiskError, DiskErrorKind, Durability};
 pub use futures::future::LocalBoxFuture;
 pub use net::{InMessage, NetEvent, OutMessage};

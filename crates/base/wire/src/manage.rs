@@ -173,6 +173,8 @@ pub enum HostCommand {
         /// What is asked for.
         order: Api<v1::DeviceOrder>,
     },
+    /// Light the locate LED of a device, or put it out. Not before level 13.
+    Locate(Api<v1::DeviceLocate>),
 }
 
 /// What a host answers to a command.
@@ -219,6 +221,8 @@ pub enum HostAnswer {
     Scrubs(Api<Vec<v1::Scrub>>),
     /// To `ChangeDevices`.
     DevicesChanged(Api<v1::DeviceChange>),
+    /// To `Locate`.
+    Located(Api<v1::DeviceLocated>),
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

@@ -128,6 +128,11 @@ impl Host {
         self.folder.join("cairnd.toml")
     }
 
+    /// The folder of programs that its daemon finds before the system's.
+    pub fn own_programs(&self) -> PathBuf {
+        self.folder.join("bin")
+    }
+
     /// The unix socket of its NBD server.
     pub fn nbd_socket(&self) -> PathBuf {
         self.sockets.join("nbd.sock")
@@ -155,7 +160,9 @@ impl Host {
     pub fn start(&mut self, network: &Network) -> Outcome<()> {
         let program = self.programs.as_ref().map_or_else(|| program("cairnd"), |folder| folder.join("cairnd"));
         let mut command = network.command(self.number, &program);
+        let path = std::env::var("PATH").unwrap_or_default();
         command.arg("--config").arg(self.config()).env("NO_COLOR", "1");
+        command.env("PATH", format!("{}:{path}", self.own_programs().display()));
         self.process = Some(Process::start(&command, &self.log)?);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use cairn_directory::DirectoryMembers;
-use cairn_env::{BlockDevice, Env};
+use cairn_env::{BlockDevice, Env, LocateError};
 use cairn_object::ObjectEvent;
 use cairn_types::{DeviceId, DiskGroupId, HostId};
 use futures::future::LocalBoxFuture;
@@ -64,6 +64,11 @@ pub trait Outside<E: Env>: 'static {
     fn block_devices(&self) -> LocalBoxFuture<'static, Result<Vec<BlockDevice>, String>>;
     /// What others have put on a device, in words; none where nothing is known to stand there. An error: it cannot be found out.
     fn signature(&self, path: String) -> LocalBoxFuture<'static, Result<Option<String>, String>>;
+    /// Lights the locate LED of a block device of this machine, or puts it out; the path is one that [`Outside::block_devices`] has told. A
+    /// world without enclosures has no program for it either.
+    fn locate(&self, _path: String, _lit: bool) -> LocalBoxFuture<'static, Result<(), LocateError>> {
+        Box::pin(async { Err(LocateError::NoProgram) })
+    }
     /// Takes back a device file that `make_file` has just made.
     fn remove_file(&self, path: &str);
     /// Keeps the list of this host's disk groups for the next start, durably.

@@ -6,15 +6,17 @@
 //! Not here    Cairn's own superblocks (`format`), what else the kernel tells of a device (`machine`)
 
 use std::{
+    ffi::OsStr,
     fs,
-    io::Read as _,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::machine::Machine;
+use crate::{
+    machine::Machine,
+    program::{self, Unanswered},
+};
 
 /// A sound device answers in milliseconds; one that hangs must not hang a host.
 const ASK_MAX: Duration = Duration::from_secs(10);
@@ -34,36 +36,18 @@ pub fn signature_of(path: &Path) -> Result<Option<String>, String> {
 }
 
 fn ask(programs: &[&str], path: &Path) -> Result<Option<String>, String> {
-    let start = |program: &&str| {
-        let mut command = Command::new(program);
-        command.args(["-p", "-o", "export", "--"]).arg(path).env("LC_ALL", "C");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
-    };
-    let mut child = programs.iter().find_map(|program| start(program).ok()).ok_or("blkid is not installed")?;
-    let begun = Instant::now();
-    let code = loop {
-        match child.try_wait().map_err(|e| e.to_string())? {
-            Some(status) => break status.code(),
-            None if begun.elapsed() > ASK_MAX => {
-                // Not waited for: a process that waits for a dead device does not end.
-                let _ = child.kill();
-                return Err(format!("blkid did not answer in {} s", ASK_MAX.as_secs()));
-            }
-            None => std::thread::sleep(Duration::from_millis(5)),
-        }
-    };
-    // Some hundred bytes: they fit into a pipe that nobody reads.
-    let (mut said, mut complaint) = (String::new(), String::new());
-    if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
-        let _ = out.read_to_string(&mut said);
-        let _ = err.read_to_string(&mut complaint);
-    }
-    match code {
-        Some(0) => Ok(Some(words(&said))),
-        Some(2) if complaint.trim().is_empty() => Ok(None),
+    let arguments = [OsStr::new("-p"), OsStr::new("-o"), OsStr::new("export"), OsStr::new("--"), path.as_os_str()];
+    let said = program::ask(programs, &arguments, ASK_MAX).map_err(|why| match why {
+        Unanswered::NotInstalled => "blkid is not installed".to_owned(),
+        Unanswered::TooLong => format!("blkid did not answer in {} s", ASK_MAX.as_secs()),
+        Unanswered::Failed(why) => why,
+    })?;
+    match said.code {
+        Some(0) => Ok(Some(words(&said.out))),
+        Some(2) if said.err.trim().is_empty() => Ok(None),
         // It sees several things at once, and cannot say which of them is in use.
         Some(8) => Ok(Some("signatures of several file systems or partition tables".into())),
-        _ => Err(format!("blkid says: {}", complaint.trim())),
+        _ => Err(format!("blkid says: {}", said.err.trim())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `cairn host`.
 
-use cairn_api::v1::{Host, HostDevice, HostDeviceState};
+use cairn_api::v1::{DeviceLocate, DeviceLocated, Host, HostDevice, HostDeviceState};
 use cairn_types::format_bytes;
 
 use super::{Context, leaving, maintenance, new_hosts};
@@ -18,12 +18,13 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             output::show(context.format, &host, show)
         }
         Verb::Devices { host } => {
-            let host = match host {
-                Some(host) => host,
-                None => context.client.cluster_status().await?.answered_by,
-            };
-            let devices = context.client.host_devices(host).await?;
+            let devices = context.client.host_devices(named_or_answering(context, host).await?).await?;
             output::show(context.format, &devices, |devices| list_devices(devices))
+        }
+        Verb::Locate { device, host, off } => {
+            let host = named_or_answering(context, host).await?;
+            let located = context.client.host_locate(host, &DeviceLocate { device, off }).await?;
+            output::show(context.format, &located, show_located)
         }
         Verb::Remove { host, dry_run, wait, yes } => {
             leaving::remove(context, host, leaving::How { dry_run, wait, yes }).await
@@ -36,6 +37,13 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         }
         Verb::Maintenance(verb) => maintenance::run(context, verb).await,
         Verb::Join(join) => new_hosts::join(context, &join).await,
+    }
+}
+
+async fn named_or_answering(context: &Context, host: Option<String>) -> Result<String, Fail> {
+    match host {
+        Some(host) => Ok(host),
+        None => Ok(context.client.cluster_status().await?.answered_by),
     }
 }
 
@@ -80,6 +88,18 @@ fn list_devices(devices: &[HostDevice]) -> String {
             ]
         }),
     )
+}
+
+fn show_located(located: &DeviceLocated) -> String {
+    let stable = located.stable_path.as_ref().and_then(|path| path.rsplit('/').next());
+    output::pairs([
+        ("host", located.host.clone()),
+        ("device", located.path.clone()),
+        ("stable name", stable.unwrap_or_default().to_owned()),
+        ("model", located.model.clone().unwrap_or_default()),
+        ("serial", located.serial.clone().unwrap_or_default()),
+        ("locate LED", if located.lit { "lit, until --off puts it out" } else { "out" }.into()),
+    ])
 }
 
 fn device_state(device: &HostDevice) -> String {

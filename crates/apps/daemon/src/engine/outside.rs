@@ -11,9 +11,9 @@ use std::{
 
 use cairn_directory::DirectoryMembers;
 use cairn_directory_etcd::{MembersTold, local_copy_path};
-use cairn_env::BlockDevice;
+use cairn_env::{BlockDevice, LocateError};
 use cairn_env_linux::{
-    DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Machine, Medium, OpenError, create_disk_file, signature_of,
+    DiskOptions, Fill, Host, LinuxDisk, LinuxEnv, Machine, Medium, OpenError, create_disk_file, locate, signature_of,
 };
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, Outside};
 use cairn_object::ObjectEvent;
@@ -124,6 +124,10 @@ impl Outside<LinuxEnv> for Process {
 
     fn signature(&self, path: String) -> LocalBoxFuture<'static, Result<Option<String>, String>> {
         cairn_env::Env::run_blocking(&self.env, move || signature_of(Path::new(&path)))
+    }
+
+    fn locate(&self, path: String, lit: bool) -> LocalBoxFuture<'static, Result<(), LocateError>> {
+        cairn_env::Env::run_blocking(&self.env, move || locate(Path::new(&path), lit))
     }
 
     fn remove_file(&self, path: &str) {

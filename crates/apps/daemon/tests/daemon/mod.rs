@@ -33,7 +33,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The folder: its configuration, its data, its devices.
+/// The folder: its configuration, its data, its devices, and in `bin` programs that its daemon is to find before the system's.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -69,6 +69,8 @@ impl Place {
         let log = fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_cairnd"));
         command.arg("--config").arg(self.path("cairnd.toml")).stdout(Stdio::null()).stderr(log);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.path("bin").display()));
         let mut daemon = Daemon(command.spawn().unwrap());
         let begun = Instant::now();
         while self.call("GET", "/api/v1/cluster", None).is_none_or(|(code, _)| code != 200) {

@@ -1,6 +1,6 @@
 //! Devices of the hosts in memory: those of the host's disk group, a free one, one with partitions, one that hardly answers.
 
-use cairn_api::v1::*;
+use cairn_api::{ApiError, ApiResult, v1::*};
 
 fn device(path: &str, state: HostDeviceState) -> HostDevice {
     HostDevice {
@@ -45,6 +45,32 @@ pub fn host_devices(group: &DiskGroup) -> Vec<HostDevice> {
         ..device("/dev/sdc", HostDeviceState::Unusable)
     };
     cache.chain(capacity).chain([free, used]).collect()
+}
+
+/// The LED of one of them; those of capacity devices are in no enclosure.
+pub fn located(host: String, devices: &[HostDevice], request: &DeviceLocate) -> ApiResult<DeviceLocated> {
+    let name = request.device.as_str();
+    let is_meant = |device: &&HostDevice| {
+        device.path == name || device.stable_path.as_ref().is_some_and(|path| path.rsplit('/').next() == Some(name))
+    };
+    let Some(found) = devices.iter().find(is_meant) else {
+        return Err(ApiError::not_found(format!("host {host} has no block device {name:?}"))
+            .remedy(format!("`cairn host devices {host}` lists them")));
+    };
+    if found.role == Some(HostDeviceRole::Capacity) {
+        return Err(ApiError::refused(format!(
+            "{name} of host {host} is in no enclosure and at no controller whose LEDs ledctl knows"
+        ))
+        .remedy("`ledctl --list-controllers` at that host lists those; find the device by its slot"));
+    }
+    Ok(DeviceLocated {
+        host,
+        path: found.path.clone(),
+        stable_path: found.stable_path.clone(),
+        model: found.model.clone(),
+        serial: found.serial.clone(),
+        lit: !request.off,
+    })
 }
 
 /// A device more, or in the place of another, which has a disk's component.

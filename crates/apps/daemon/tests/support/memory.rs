@@ -9,7 +9,7 @@ use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Mainten
 
 use super::{
     changes::{growth, moved, policy_change, what_if},
-    devices::{changed, host_devices},
+    devices::{changed, host_devices, located},
     health::{health, health_with, history},
     latencies::host_latencies,
     members::{members, members_changed},
@@ -401,6 +401,10 @@ impl MemoryCluster {
         let id = state.host(&host)?.id;
         let group = state.groups.iter().find(|group| group.host == id);
         Ok(group.map_or_else(Vec::new, host_devices))
+    }
+    async fn host_locate(&self, host: String, request: DeviceLocate) -> ApiResult<DeviceLocated> {
+        let name = self.0.borrow().host(&host)?.name.clone();
+        located(name, &self.host_devices(host).await?, &request)
     }
     async fn host_maintenance_show(&self, host: String) -> ApiResult<Maintenance> {
         let host = self.0.borrow().host(&host)?.clone();

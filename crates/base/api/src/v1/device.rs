@@ -75,6 +75,39 @@ pub struct HostDevice {
     pub wear_percent: Option<u8>,
 }
 
+/// Lights the locate LED of a block device, or puts it out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceLocate {
+    /// The device: its path, its link below `/dev/disk/by-id`, or the name of that link.
+    pub device: String,
+    /// Put it out.
+    #[serde(default)]
+    pub off: bool,
+}
+
+impl crate::Request for DeviceLocate {}
+
+/// The device whose locate LED was lit or put out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeviceLocated {
+    /// The host's name.
+    pub host: String,
+    /// What the device is called now; of a partition: its disk, which has the LED.
+    pub path: String,
+    /// What it is always called, below `/dev/disk/by-id`. None where the system has no such name.
+    #[serde(default)]
+    pub stable_path: Option<String>,
+    /// What its maker calls it.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Its maker's number for it: it stands on the device.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// Whether the LED was lit; else it was put out.
+    pub lit: bool,
+}
+
 /// Adds a capacity device to a disk group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

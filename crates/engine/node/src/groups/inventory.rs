@@ -32,11 +32,11 @@ const LOOKS: usize = 8;
 
 /// A device that a disk group of this server has, by what is remembered of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Claim {
-    disk_group: DiskGroupId,
+pub(super) struct Claim {
+    pub(super) disk_group: DiskGroupId,
     role: HostDeviceRole,
     device: DeviceId,
-    path: String,
+    pub(super) path: String,
     bytes: u64,
 }
 
@@ -197,7 +197,7 @@ impl<E: Env> Node<E> {
     }
 
     /// What the disk groups of this server have, by what they remember.
-    fn claims(&self, shards: &[HostId]) -> Vec<Claim> {
+    pub(super) fn claims(&self, shards: &[HostId]) -> Vec<Claim> {
         let entries = self.inner.copy.borrow().list::<DiskGroupEntry>();
         let mut claims = Vec::new();
         for (disk_group, entry) in entries.into_iter().filter(|(_, entry)| shards.contains(&entry.host)) {

@@ -10,6 +10,7 @@ mod closed;
 mod create;
 mod devices;
 mod inventory;
+mod locate;
 mod names;
 mod remove;
 

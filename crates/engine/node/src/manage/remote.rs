@@ -94,6 +94,7 @@ impl<E: Env> Node<E> {
                 HostAnswer::DevicesChanged(Api(self.change_devices_here(disk_group, order).await?))
             }
             HostCommand::Devices => HostAnswer::Devices(Api(self.devices_here().await?)),
+            HostCommand::Locate(Api(request)) => HostAnswer::Located(Api(self.locate_here(request).await?)),
             HostCommand::Scrub { only, verb } => {
                 HostAnswer::Scrubs(Api(self.scrub_here(only, verb.map(|Api(verb)| verb))))
             }

@@ -147,6 +147,14 @@ pub(crate) fn finding(
     v1::Finding { severity, cause: cause.into(), consequence: consequence.into(), remedy: remedy.into() }
 }
 
+/// How a device is found at the rack, behind a remedy; nothing of a file.
+pub(crate) fn lights(device: &str, host: &str) -> String {
+    match device.starts_with("/dev/") {
+        true => format!("; `cairn host locate {device} --host {host}` lights its LED"),
+        false => String::new(),
+    }
+}
+
 impl Check {
     /// What is told of the picture.
     pub(crate) fn report(&self, picture: &Picture) -> v1::Check {

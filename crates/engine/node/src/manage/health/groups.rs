@@ -2,7 +2,7 @@
 
 use cairn_api::v1::{self, DeviceState, DiskGroupState, Severity};
 
-use super::check::{Check, Looked, Picture, finding};
+use super::check::{Check, Looked, Picture, finding, lights};
 
 /// Every disk group is open.
 pub(crate) const GROUPS: Check = Check {
@@ -95,8 +95,8 @@ fn look_at_groups(picture: &Picture) -> Looked {
                 "its copies are away; a disk with all its copies there answers its guest with errors",
                 format!(
                     "make its devices available again, or replace the one that is dead: `cairn disk-group replace-device {} --device OLD \
-                     --with NEW`; after the repair delay its copies are rebuilt elsewhere",
-                    group.id
+                     --with NEW` (`cairn host locate OLD --host {}` lights its LED); after the repair delay its copies are rebuilt elsewhere",
+                    group.id, group.host_name
                 ),
             )),
         }
@@ -149,8 +149,10 @@ fn found(group: &v1::DiskGroup, device: &v1::Device) -> Option<v1::Finding> {
             "its components are lost and rebuilt elsewhere where there is room",
             format!(
                 "replace it: `cairn disk-group replace-device {} --device {} --with NEW` (--dry-run tells what that means); `cairn \
-                 resync list` shows how far the rebuilds are",
-                group.id, device.path
+                 resync list` shows how far the rebuilds are{}",
+                group.id,
+                device.path,
+                lights(&device.path, &group.host_name)
             ),
         )),
     }
@@ -234,11 +236,15 @@ mod tests {
             ("/a", DeviceState::Ok, None),
             ("/b", DeviceState::NoSpace, Some("write at 4096: No space left on device (os error 28)")),
             ("/c", DeviceState::Failed, Some("flush at 0: Input/output error (os error 5)")),
+            ("/dev/d", DeviceState::Failed, None),
         ];
         let picture = Picture { groups: vec![group(1, DiskGroupState::Mounted, &devices)], ..Default::default() };
         let found = causes(&DEVICES, &picture);
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("device /b of host h1 has no room") && found[0].contains("os error 28"), "{found:?}");
         assert!(found[1].contains("device /c of host h1 failed") && found[1].contains("os error 5"), "{found:?}");
+        let remedies = look_at_devices(&picture).findings.into_iter().map(|found| found.remedy);
+        let lit: Vec<bool> = remedies.map(|text| text.contains("`cairn host locate /dev/d --host h1`")).collect();
+        assert_eq!(lit, [false, false, true], "a file has no LED");
     }
 }

@@ -2,7 +2,7 @@
 
 use cairn_api::v1::{self, Severity};
 
-use super::check::{Check, Looked, Picture, finding};
+use super::check::{Check, Looked, Picture, finding, lights};
 
 /// Every device is about as fast as others of its kind.
 pub(crate) const SLOW: Check = Check {
@@ -53,7 +53,8 @@ fn one(group: &v1::DiskGroup, device: &v1::Device, now_unix_ms: u64) -> Option<v
     );
     let done = group.slow.as_ref().map_or(String::new(), |done| format!("; {}", done.text));
     let consequence = format!("guests with a copy there wait for it with each write, and with some reads{done}");
-    Some(finding(Severity::Warning, cause, consequence, remedy(group)))
+    let remedy = remedy(group) + &lights(&device.path, &group.host_name);
+    Some(finding(Severity::Warning, cause, consequence, remedy))
 }
 
 fn whole_group(group: &v1::DiskGroup) -> v1::Finding {
@@ -132,5 +133,6 @@ mod tests {
         assert!(found[4].contains("h4 had a slow device: it was emptied"), "{found:?}");
         let findings = (SLOW.look)(&picture).findings;
         assert!(findings[0].consequence.ends_with("; it is being emptied"), "{findings:?}");
+        assert!(findings[0].remedy.ends_with("`cairn host locate /dev/22 --host h2` lights its LED"), "{findings:?}");
     }
 }
