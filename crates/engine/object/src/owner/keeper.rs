@@ -24,6 +24,7 @@
 use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
 use cairn_env::Env;
+use cairn_owner::{Admitted, Leg};
 use cairn_types::{
     Accepted, Canary, ComponentId, ComponentOp, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
 };
@@ -36,7 +37,6 @@ use crate::{
     owner::{
         Ended, Owned, looks,
         policy::reserved_blocks,
-        state::{Admitted, Leg},
         takeover::{ChangeError, change_config, only_known},
     },
     placer::MemberChange,
@@ -60,11 +60,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.start_resync(component);
         }
         let mut since = self.context.env.now();
-        while self.state.borrow().ended.is_none() {
+        while self.state.borrow().ended().is_none() {
             let woken = select(self.work.wait(), self.context.changed.wait());
             let (began, csn) = (self.context.env.now(), self.csn());
             self.keep_once().await;
-            if self.state.borrow().ended.is_some() {
+            if self.state.borrow().ended().is_some() {
                 return;
             }
             if self.csn() != csn {
@@ -80,7 +80,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Resolves when operations that have ended are to be told as settled, at an object that is not looked at for that anyway.
     async fn unsettled(&self) {
-        if self.state.borrow().wrote {
+        if self.state.borrow().wrote() {
             return pending().await;
         }
         let _ = self.progressed.wait().await;
@@ -97,15 +97,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// None: the object is at rest.
     fn pause(&self, lasted: Duration) -> Option<Duration> {
         let (context, state) = (&self.context, self.state.borrow());
-        if !state.failed.is_empty() || !self.commands.borrow().is_empty() {
+        if state.has_failures() || !self.commands.borrow().is_empty() {
             return Some(Duration::from_millis(20));
         }
-        if state.wrote {
+        if state.wrote() {
             return Some(SETTLE_IDLE);
         }
         let ails = |m: &Member| !m.state.in_sync() || self.context.is_long_away(m.seat());
         let waits = self.move_waits.get() || self.policy_waits.get();
-        if waits || state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
+        if waits || state.config().members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
         // Not confirmed for now: once more well before the lease ends. A seat that is away is asked when it comes.
@@ -115,7 +115,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     async fn keep_once(self: &Rc<Self>) {
         self.note_long_away();
-        if !self.state.borrow().failed.is_empty() {
+        if self.state.borrow().has_failures() {
             self.record_failures().await;
             return;
         }
@@ -132,17 +132,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Records failed components absent or degraded; writes that wait for it go on.
     pub(crate) async fn record_failures(self: &Rc<Self>) {
-        let (next, taken) = self.state.borrow().config_with_failures();
+        let next = self.state.borrow().config_with_failures();
         // The only thing that recording a failure can break: a set would be left without an in-sync copy.
         if let Err(missing) = cairn_votes::check_change(&self.config(), &next) {
             self.finish_owner(Ended::Inaccessible(missing.to_string()));
             return;
         }
         if self.change(next).await {
-            let mut state = self.state.borrow_mut();
-            // Whatever failed again since is still in `failed` only if it still takes writes (`adopt`).
-            state.failed.retain(|component, _| !taken.contains_key(component));
-            drop(state);
             self.progressed.notify();
         }
     }
@@ -156,7 +152,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn change_admitting(self: &Rc<Self>, next: ObjectConfig, admitted: &Admitted) -> bool {
         let (base, csn, epoch) = {
             let state = self.state.borrow();
-            (state.config.clone(), state.csn, state.epoch)
+            (state.config().clone(), state.csn(), state.epoch())
         };
         let effective = |config: ObjectConfig, csn| {
             self.tell_changes(&base, &config);
@@ -169,7 +165,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         match change_config(&self.context, epoch, csn, &base, next, effective).await {
             Ok(csn) => {
-                self.state.borrow_mut().csn = csn;
+                self.state.borrow_mut().closed(csn);
                 true
             }
             Err(ChangeError::Superseded(promised)) => {
@@ -260,7 +256,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for member in config.members.iter().filter(|m| m.seat() == seat && m.set().is_some() && m.state.in_sync()) {
             let (link, upto) = {
                 let state = self.state.borrow();
-                let link = state.link_of(member.component).filter(|_| !state.failed.contains_key(&member.component));
+                let link = state.link_of(member.component).filter(|_| !state.has_failed(member.component));
                 (link, state.settled())
             };
             let Some(link) = link else { continue };
@@ -325,8 +321,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let answer = components.into_iter().find(|answer| answer.component == component);
         let mut state = self.state.borrow_mut();
-        let untouched = !state.failed.contains_key(&component)
-            && state.link_of(component).is_some_and(|link| link.target.session == session);
+        let untouched =
+            !state.has_failed(component) && state.link_of(component).is_some_and(|link| link.target.session == session);
         if !untouched {
             return;
         }
@@ -417,7 +413,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if !matches!(member.state, ComponentState::Absent { .. }) || !self.context.rpc.is_up(member.host) {
                 continue;
             }
-            if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
+            if self.state.borrow().ended().is_some() || self.state.borrow().has_failures() {
                 return;
             }
             if !self.state.borrow().may_come(member.component, self.context.env.now()) {
@@ -521,7 +517,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Blocks to set aside for a component of this size, by the policy.
     pub(crate) fn reserved_blocks(&self, blocks: u64) -> u64 {
-        reserved_blocks(&self.state.borrow().config.policy, blocks)
+        reserved_blocks(&self.state.borrow().config().policy, blocks)
     }
 
     /// Replaces what was absent for longer than the repair delay; at once what is degraded, or on a host that was forgotten.
@@ -553,7 +549,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         // One that cannot be placed keeps no other from it.
         for lost in looks::in_turn(due, self.repaired_last.get()).into_iter().take(REPAIRS_TRIED_MAX) {
-            if self.state.borrow().ended.is_some() {
+            if self.state.borrow().ended().is_some() {
                 return;
             }
             self.repaired_last.set(Some(lost));
@@ -583,7 +579,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let before = self.config();
         let in_sync = |m: &&Member| m.set().is_some() && m.state.in_sync() && change.removed.contains(&m.component);
-        if before.members.iter().any(|m| in_sync(&m)) && !self.state.borrow().failed.is_empty() {
+        if before.members.iter().any(|m| in_sync(&m)) && self.state.borrow().has_failures() {
             return Err("a component failed meanwhile: that is recorded first".into());
         }
         let mut next = (*before).clone();
@@ -626,18 +622,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     fn settle_when_idle(&self) {
-        let mut state = self.state.borrow_mut();
-        let settled = state.settled();
-        if !state.wrote || settled != state.last() {
-            return;
-        }
-        if state.settled_told == settled {
-            state.wrote = false;
-            return;
-        }
-        state.settled_told = settled;
-        let links = state.links();
-        drop(state);
+        let (settled, links) = {
+            let mut state = self.state.borrow_mut();
+            let Some(settled) = state.settled_to_tell() else { return };
+            (settled, state.links())
+        };
         for leg in links {
             let (to, host) = (leg.link.target, leg.link.host);
             if host == self.context.env.host() && self.context.seats.has(to.disk_group) {
@@ -650,7 +639,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     fn resyncing(&self) -> Vec<cairn_types::ComponentId> {
         let state = self.state.borrow();
-        let resyncing = state.config.members.iter().filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
+        let resyncing = state.config().members.iter().filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
         resyncing.map(|m| m.component).collect()
     }
 }

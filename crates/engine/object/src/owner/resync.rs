@@ -17,6 +17,7 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
+use cairn_owner::Leg;
 use cairn_pace::{CopyMeter, PIECE_BYTES};
 use cairn_types::{
     BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, Contents, HostId, OpId, REGION_BLOCKS,
@@ -32,7 +33,6 @@ use crate::{
     owner::{
         Owned,
         command::Queued,
-        state::Leg,
         write::{Body, Lock, OpError},
     },
 };
@@ -176,10 +176,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// The set and the mark of a component that is still in this resync.
     fn stage(&self, component: ComponentId, session: SessionId) -> Option<(ReplicaSetIndex, OpId)> {
         let state = self.state.borrow();
-        if state.ended.is_some() || state.failed.contains_key(&component) {
+        if state.ended().is_some() || state.has_failed(component) {
             return None;
         }
-        let member = state.config.member(component)?;
+        let member = state.config().member(component)?;
         let ComponentState::Resyncing { stale_since } = member.state else {
             return None;
         };
@@ -365,7 +365,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.progressed
             .until(|| {
                 let state = self.state.borrow();
-                if state.config.member(component).is_some_and(|m| m.state.in_sync()) {
+                if state.config().member(component).is_some_and(|m| m.state.in_sync()) {
                     return Some(Some(()));
                 }
                 drop(state);

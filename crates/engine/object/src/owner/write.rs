@@ -16,6 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
+use cairn_owner::Leg;
 use cairn_types::{BlockOp, BlockRange, Canary, ClientTag, ComponentId, ComponentOp, Contents, OpId, ReplicaSetIndex};
 use cairn_wire::{Refusal, Request};
 use futures::future::LocalBoxFuture;
@@ -24,7 +25,7 @@ use crate::{
     context::PartsReply,
     local_store::LocalStore,
     locks::Guard,
-    owner::{Ended, Owned, state::Leg, unreadable::Lost},
+    owner::{Ended, Owned, unreadable::Lost},
     stages::{CopyWatch, Watch},
 };
 
@@ -333,10 +334,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.progressed
             .until(|| {
                 let state = self.state.borrow();
-                if let Some(ended) = &state.ended {
+                if let Some(ended) = state.ended() {
                     return Some(Err(ended.clone()));
                 }
-                components.iter().all(|c| !state.failed.contains_key(c)).then_some(Ok(()))
+                components.iter().all(|c| !state.has_failed(*c)).then_some(Ok(()))
             })
             .await
     }
