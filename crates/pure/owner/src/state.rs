@@ -363,7 +363,7 @@ impl State {
     }
 
     /// The next configuration: failures recorded.
-    pub fn config_with_failures(&self) -> ObjectConfig {
+    pub(crate) fn config_with_failures(&self) -> ObjectConfig {
         let mut config = (*self.config).clone();
         let settled = self.settled();
         for (component, for_good) in &self.failed {

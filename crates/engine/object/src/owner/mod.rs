@@ -6,7 +6,6 @@
 //!
 //! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
 
-mod absences;
 mod command;
 mod forwarded;
 mod guest;
@@ -32,7 +31,7 @@ use std::{
 
 use cairn_env::Env;
 pub use cairn_owner::Ended;
-use cairn_owner::State;
+use cairn_owner::{Absences, State};
 use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
 
 use crate::{
@@ -81,7 +80,7 @@ pub struct Owned<E: Env, S: LocalStore> {
     /// How long the stages of its requests took.
     pub(crate) stages: StagesCell,
     /// For how long its components have been absent.
-    absences: RefCell<absences::Absences>,
+    absences: RefCell<Absences>,
     /// Something of it is to be moved, and is not yet.
     move_waits: Cell<bool>,
     /// Copies were to come or go, and could not.
