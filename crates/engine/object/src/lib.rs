@@ -2,7 +2,7 @@
 //!
 //! Promises    P1..P6 of SPECIFICATION.md, for mirrors
 //! Assumes     `env` carries messages in order per connection; `LocalStore` makes appends durable in order
-//! Not here    the decisions (`record`, `votes`, `geometry`), the log (`store`), where components go (`placement`)
+//! Not here    the decisions (`owner`, `record`, `votes`, `geometry`), the log (`store`), where components go (`placement`)
 //!
 //! Who holds whom, from the top. What is below does not know what is above it:
 //!

@@ -1,7 +1,7 @@
 //! An owned object: the one process that coordinates all I/O of an object at an epoch.
 //!
 //! Promises    O1  it answers only while it holds leases from more than half of the votes             (I1, P3)
-//!             O2  protocol state changes in plain functions (`state`); tasks fetch inputs and carry out effects
+//!             O2  protocol state changes in plain functions (`cairn-owner`); tasks fetch inputs and carry out effects
 //! Not here    how it became owner (`takeover`), which host should (`client`)
 //!
 //! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
