@@ -67,10 +67,10 @@ impl State {
         missed
     }
 
-    /// Whether an absent component is asked back now. Failures are recorded first.
-    pub fn is_asked_back(&self, member: &Member, is_up: bool, now: Time) -> bool {
+    /// Whether an absent component is asked back now, if its host is up. Failures are recorded first.
+    pub fn is_asked_back(&self, member: &Member, now: Time) -> bool {
         let absent = matches!(member.state, ComponentState::Absent { .. });
-        absent && is_up && self.ended().is_none() && !self.has_failures() && self.may_come(member.component, now)
+        absent && self.ended().is_none() && !self.has_failures() && self.may_come(member.component, now)
     }
 
     /// What its answer means for an absent member; none where it gave no answer.

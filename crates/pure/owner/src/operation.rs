@@ -55,10 +55,9 @@ pub enum AnswerEffect {
 }
 
 impl State {
-    /// What an answer means. Failures are noted at once.
-    pub fn on_answer(&mut self, answered: Answered, now: Time) -> (Verdict, Option<AnswerEffect>) {
+    /// What an answer means. Failures are noted at once. `now` is called where a clock is needed: most answers come without.
+    pub fn on_answer(&mut self, answered: Answered, now: impl FnOnce() -> Time) -> (Verdict, Option<AnswerEffect>) {
         let Answered { op, component, session, reply } = answered;
-        let link = self.link_of(component);
         let refusal = match reply {
             Ok(()) => {
                 self.on_acked(component, op);
@@ -66,7 +65,7 @@ impl State {
             }
             Err(refusal) => refusal,
         };
-        let same = link.is_some_and(|link| link.target.session == session);
+        let same = self.link_of(component).is_some_and(|link| link.target.session == session);
         let for_good = match refusal {
             Refusal::Fenced { promised } => return (Verdict::Failed, Some(AnswerEffect::Fenced(promised))),
             // Recorded absent since, perhaps admitted anew: it is not that admission that failed, and its resync
@@ -74,7 +73,7 @@ impl State {
             _ if !same => return (Verdict::Failed, None),
             // What is being filled and does not take it is no copy: neither the guest nor the resync may go on as if it were.
             Refusal::NoSpace if !self.requires(component) => {
-                self.keep_out(component, now + NO_SPACE_PAUSE);
+                self.keep_out(component, now() + NO_SPACE_PAUSE);
                 false
             }
             Refusal::NoSpace => return (Verdict::NoSpace, None),
@@ -87,7 +86,7 @@ impl State {
     }
 
     /// What an answer to an undo means: one that cannot is recorded absent. True: it is undone.
-    pub fn on_undo_answer(&mut self, answered: Answered, now: Time) -> (bool, Option<AnswerEffect>) {
+    pub fn on_undo_answer(&mut self, answered: Answered, now: impl FnOnce() -> Time) -> (bool, Option<AnswerEffect>) {
         let component = answered.component;
         let (verdict, effect) = self.on_answer(answered, now);
         if verdict == Verdict::Done {

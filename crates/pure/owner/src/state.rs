@@ -409,3 +409,6 @@ impl State {
         self.csn = csn;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -389,9 +389,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn readmit_returned(self: &Rc<Self>) {
         let config = self.config();
         for member in &config.members {
-            let (is_up, now) = (self.context.rpc.is_up(member.host), self.context.env.now());
-            let asked_back = self.state.borrow().is_asked_back(member, is_up, now);
-            if asked_back {
+            let asked_back = self.state.borrow().is_asked_back(member, self.context.env.now());
+            if asked_back && self.context.rpc.is_up(member.host) {
                 self.readmit(*member).await;
             }
         }

@@ -282,7 +282,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// What an answer means for the operation and for the component; failures are noted at once.
     fn judge(&self, op: OpId, leg: Leg, reply: PartsReply) -> Verdict {
-        let (verdict, effect) = self.state.borrow_mut().on_answer(answered(op, leg, reply), self.context.env.now());
+        let (verdict, effect) = self.state.borrow_mut().on_answer(answered(op, leg, reply), || self.context.env.now());
         self.carry_out(effect);
         verdict
     }
@@ -312,7 +312,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut failed = Vec::new();
         for (leg, answer) in asked {
             let answer = answered(op, leg, answer.await);
-            let (undone, effect) = self.state.borrow_mut().on_undo_answer(answer, self.context.env.now());
+            let (undone, effect) = self.state.borrow_mut().on_undo_answer(answer, || self.context.env.now());
             self.carry_out(effect);
             if !undone {
                 failed.push(leg.component);

@@ -30,13 +30,13 @@ fn what_is_away_is_missed_as_long_as_another_copy_answers() {
 #[test]
 fn an_absent_component_is_asked_back_when_failures_are_recorded() {
     let mut state = owner();
-    assert!(state.is_asked_back(&absent_d(), true, NOW) && !state.is_asked_back(&absent_d(), false, NOW));
-    assert!(!state.is_asked_back(&member(C, ComponentState::Active), true, NOW));
+    assert!(state.is_asked_back(&absent_d(), NOW));
+    assert!(!state.is_asked_back(&member(C, ComponentState::Active), NOW));
     state.keep_out(D, NOW + Duration::from_secs(1));
-    assert!(!state.is_asked_back(&absent_d(), true, NOW));
-    assert!(state.is_asked_back(&absent_d(), true, NOW + Duration::from_secs(1)));
+    assert!(!state.is_asked_back(&absent_d(), NOW));
+    assert!(state.is_asked_back(&absent_d(), NOW + Duration::from_secs(1)));
     state.fail(A, false);
-    assert!(!state.is_asked_back(&absent_d(), true, NOW + Duration::from_secs(2)));
+    assert!(!state.is_asked_back(&absent_d(), NOW + Duration::from_secs(2)));
 }
 
 /// Goal: it is filled from where it left, and what it holds above that is undone first, newest first.

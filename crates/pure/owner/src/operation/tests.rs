@@ -3,6 +3,10 @@ use crate::testing::{A, B, C, D, EPOCH, NEWER, op, owner, session};
 
 const NOW: Time = Time(1_000_000_000);
 
+fn now() -> Time {
+    NOW
+}
+
 fn answered(component: ComponentId, reply: Result<(), Refusal>) -> Answered {
     Answered { op: op(1), component, session: session(component), reply }
 }
@@ -10,7 +14,7 @@ fn answered(component: ComponentId, reply: Result<(), Refusal>) -> Answered {
 /// What a refusal of a component means to an owner of which nothing has failed.
 fn refused(component: ComponentId, refusal: Refusal) -> (State, Verdict, Option<AnswerEffect>) {
     let mut state = owner();
-    let (verdict, effect) = state.on_answer(answered(component, Err(refusal)), NOW);
+    let (verdict, effect) = state.on_answer(answered(component, Err(refusal)), now);
     (state, verdict, effect)
 }
 
@@ -28,7 +32,7 @@ fn recorded_as(state: &State, component: ComponentId) -> &'static str {
 #[test]
 fn what_is_done_is_acknowledged_by_the_component() {
     let mut state = owner();
-    assert_eq!(state.on_answer(answered(A, Ok(())), NOW), (Verdict::Done, None));
+    assert_eq!(state.on_answer(answered(A, Ok(())), now), (Verdict::Done, None));
     assert_eq!((state.acked(A), state.acked(B)), (op(1), OpId::ZERO));
     assert!(!state.has_failures());
 }
@@ -53,7 +57,7 @@ fn a_component_that_is_not_there_is_degraded() {
 fn a_newer_epoch_ends_the_owner_whatever_became_of_the_admission() {
     let mut state = owner();
     let late = Answered { session: SessionId(1), ..answered(A, Err(Refusal::Fenced { promised: NEWER })) };
-    assert_eq!(state.on_answer(late, NOW), (Verdict::Failed, Some(AnswerEffect::Fenced(NEWER))));
+    assert_eq!(state.on_answer(late, now), (Verdict::Failed, Some(AnswerEffect::Fenced(NEWER))));
     assert!(!state.has_failures(), "nothing is recorded any more");
 }
 
@@ -63,7 +67,7 @@ fn a_refusal_of_an_earlier_admission_fails_nobody() {
     for refusal in [Refusal::Session, Refusal::NotFound, Refusal::NoSpace, Refusal::Invalid("odd".into())] {
         let mut state = owner();
         let late = Answered { session: SessionId(1), ..answered(A, Err(refusal)) };
-        assert_eq!(state.on_answer(late, NOW), (Verdict::Failed, None));
+        assert_eq!(state.on_answer(late, now), (Verdict::Failed, None));
         assert!(!state.has_failures());
     }
     // One that takes writes no more has no admission.
@@ -94,7 +98,7 @@ fn a_copy_that_is_being_filled_and_refuses_fails_itself() {
 fn a_copy_past_the_barrier_counts_as_one_in_sync() {
     let mut state = owner();
     state.begin_barrier(C);
-    assert_eq!(state.on_answer(answered(C, Err(Refusal::NoSpace)), NOW), (Verdict::NoSpace, None));
+    assert_eq!(state.on_answer(answered(C, Err(Refusal::NoSpace)), now), (Verdict::NoSpace, None));
     assert!(state.may_come(C, NOW));
 }
 
@@ -102,11 +106,11 @@ fn a_copy_past_the_barrier_counts_as_one_in_sync() {
 fn a_component_that_cannot_undo_is_recorded_absent() {
     for refusal in [Refusal::NoSpace, Refusal::Lost, Refusal::Invalid("odd".into())] {
         let mut state = owner();
-        let (undone, effect) = state.on_undo_answer(answered(A, Err(refusal)), NOW);
+        let (undone, effect) = state.on_undo_answer(answered(A, Err(refusal)), now);
         assert_eq!((undone, effect, recorded_as(&state, A)), (false, Some(AnswerEffect::Record), "absent"));
     }
-    assert_eq!(owner().on_undo_answer(answered(A, Ok(())), NOW), (true, None));
-    let fenced = owner().on_undo_answer(answered(A, Err(Refusal::Fenced { promised: NEWER })), NOW);
+    assert_eq!(owner().on_undo_answer(answered(A, Ok(())), now), (true, None));
+    let fenced = owner().on_undo_answer(answered(A, Err(Refusal::Fenced { promised: NEWER })), now);
     assert_eq!(fenced, (false, Some(AnswerEffect::Fenced(NEWER))));
 }
 
@@ -127,7 +131,7 @@ impl Written {
 
     fn answer(&mut self, component: ComponentId, reply: Result<(), Refusal>) -> Step {
         self.missing.retain(|c| *c != component);
-        let (verdict, _) = self.state.on_answer(answered(component, reply), NOW);
+        let (verdict, _) = self.state.on_answer(answered(component, reply), now);
         self.outcome.take(verdict, component);
         self.step()
     }

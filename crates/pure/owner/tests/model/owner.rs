@@ -425,7 +425,7 @@ impl OwnerNode {
         let (state, config) = (&serving.state, serving.state.config());
         let member = config.member(component_of(letter));
         let fits = match instead_of {
-            None => member.is_some_and(|m| state.is_asked_back(m, true, Time(0))),
+            None => member.is_some_and(|m| state.is_asked_back(m, Time(0))),
             Some(old) => member.is_none() && config.member(component_of(old)).is_some() && !state.has_failures(),
         };
         if !fits || serving.is_busy() {

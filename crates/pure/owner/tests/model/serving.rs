@@ -112,7 +112,7 @@ impl Serving {
         let write = self.writes.get_mut(&op.seq)?;
         let session = write.missing.remove(&letter)?;
         let component = component_of(letter);
-        let (verdict, effect) = self.state.on_answer(Answered { op, component, session, reply }, Time(0));
+        let (verdict, effect) = self.state.on_answer(Answered { op, component, session, reply }, || Time(0));
         match write.acked {
             false => write.outcome.take(verdict, component),
             true if verdict != Verdict::Done => write.late.push(component),
