@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Writes go to the member from now on.
-    pub fn link(&mut self, member: &Member, session: SessionId) {
+    pub(crate) fn link(&mut self, member: &Member, session: SessionId) {
         self.set_link(member, session);
         self.rebuild_legs();
     }
@@ -203,7 +203,7 @@ impl State {
     }
 
     /// Writes go to these members from now on, as far as they hold data and take writes.
-    pub fn admit(&mut self, admitted: &Admitted) {
+    fn admit(&mut self, admitted: &Admitted) {
         let config = self.config.clone();
         for member in config.members.iter().filter(|m| m.set().is_some() && m.state.takes_writes()) {
             if let Some(&session) = admitted.get(&member.component) {
@@ -238,7 +238,7 @@ impl State {
     }
 
     /// Components of a replica set whose stable media an acknowledged operation is on.
-    pub fn in_sync(&self, set: ReplicaSetIndex) -> Rc<[ComponentId]> {
+    pub(crate) fn in_sync(&self, set: ReplicaSetIndex) -> Rc<[ComponentId]> {
         self.sets.get(set as usize).map(|set| set.in_sync.clone()).unwrap_or_default()
     }
 
@@ -275,33 +275,33 @@ impl State {
     }
 
     /// The component has it on stable media.
-    pub fn on_acked(&mut self, component: ComponentId, op: OpId) {
+    pub(crate) fn on_acked(&mut self, component: ComponentId, op: OpId) {
         let last = self.acked.entry(component).or_insert(OpId::ZERO);
         *last = op.max(*last);
     }
 
     /// The last operation that the component acknowledged; zero where none was.
-    pub fn acked(&self, component: ComponentId) -> OpId {
+    pub(crate) fn acked(&self, component: ComponentId) -> OpId {
         self.acked.get(&component).copied().unwrap_or(OpId::ZERO)
     }
 
     /// It is to be filled from the beginning: what it acknowledged before matters no more.
-    pub fn forget_acked(&mut self, component: ComponentId) {
+    pub(crate) fn forget_acked(&mut self, component: ComponentId) {
         self.acked.remove(&component);
     }
 
     /// It is not to be admitted again before `until`.
-    pub fn keep_out(&mut self, component: ComponentId, until: Time) {
+    pub(crate) fn keep_out(&mut self, component: ComponentId, until: Time) {
         self.kept_out.insert(component, until);
     }
 
     /// Whether it may be admitted again.
-    pub fn may_come(&self, component: ComponentId, now: Time) -> bool {
+    pub(crate) fn may_come(&self, component: ComponentId, now: Time) -> bool {
         self.kept_out.get(&component).is_none_or(|until| now >= *until)
     }
 
     /// Whether no operation has begun that has not ended.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
 
@@ -330,12 +330,12 @@ impl State {
     }
 
     /// Whether an acknowledgement still waits for the component.
-    pub fn requires(&self, component: ComponentId) -> bool {
+    pub(crate) fn requires(&self, component: ComponentId) -> bool {
         self.links.get(&component).is_some_and(|l| l.required)
     }
 
     /// From now on acknowledgements wait for the resyncing component too: the barrier before its activation.
-    pub fn require(&mut self, component: ComponentId) {
+    pub(crate) fn require(&mut self, component: ComponentId) {
         if let Some(link) = self.links.get_mut(&component) {
             link.required = true;
         }
