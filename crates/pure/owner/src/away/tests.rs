@@ -102,14 +102,16 @@ fn a_copy_at_rest_whose_host_started_anew_stays_in_sync() {
     assert!(!state.on_started_anew(&a, session(A), None));
     assert!(!state.has_failures());
     // It lacks what it acknowledged; or nobody knows; or something is on its way.
-    let lacks = |state: &mut State| state.on_acked(A, op(3));
-    let writes = |state: &mut State| drop(state.begin(0));
-    let cases: [(&dyn Fn(&mut State), bool); 3] = [(&lacks, true), (&|_| (), false), (&writes, true)];
-    for (before, answers) in cases {
+    let told = answer(A, OpId::ZERO);
+    for (acked, writes, answer) in
+        [(op(3), false, Some(&told)), (OpId::ZERO, true, Some(&told)), (OpId::ZERO, false, None)]
+    {
         let mut state = owner();
-        before(&mut state);
-        let told = answer(A, OpId::ZERO);
-        assert!(state.on_started_anew(&a, session(A), answers.then_some(&told)));
+        state.on_acked(A, acked);
+        if writes {
+            state.begin(0);
+        }
+        assert!(state.on_started_anew(&a, session(A), answer));
         assert!(state.has_failed(A) && link(&state) == Some(session(A)));
     }
 }
