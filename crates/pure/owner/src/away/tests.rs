@@ -1,3 +1,5 @@
+//! What is missed, what comes back and with what, what is replaced.
+
 use cairn_types::{BlockRange, UnsettledOp};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Which configuration is asked for, and when a filled copy may be in sync.
+
 use cairn_types::Csn;
 
 use super::*;

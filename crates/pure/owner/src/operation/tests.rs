@@ -1,3 +1,5 @@
+//! Each answer that a copy can give, and the steps of an operation that follow.
+
 use super::*;
 use crate::testing::{A, B, C, D, EPOCH, NEWER, op, owner, session};
 

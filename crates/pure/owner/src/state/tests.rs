@@ -1,3 +1,5 @@
+//! What an owner knows after each thing that happens to it.
+
 use super::*;
 use crate::testing::{A, B, C, D, EPOCH, config, member, old_op, op, owner, session};
 
