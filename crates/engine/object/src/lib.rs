@@ -2,14 +2,14 @@
 //!
 //! Promises    P1..P6 of SPECIFICATION.md, for mirrors
 //! Assumes     `env` carries messages in order per connection; `LocalStore` makes appends durable in order
-//! Not here    the decisions (`record`, `votes`, `geometry`), the log (`store`), where components go (`placement`)
+//! Not here    the decisions (`owner`, `record`, `votes`, `geometry`), the log (`store`), where components go (`placement`)
 //!
 //! Who holds whom, from the top. What is below does not know what is above it:
 //!
 //! - a node holds [`Objects`]: one of a host, and so of a thread (`serve` and `client` are written against it);
 //! - `Objects` holds the table of what is owned here, and the guests, seizures and waits of its host;
 //! - [`Owned`] is one object at one epoch: its tasks (keeper, resyncs, operations) hold it, the table does until it ends;
-//! - `State` within it is what the owner knows; it changes in plain functions only;
+//! - `State` within it is what the owner knows and decides by; it changes in plain functions only (`cairn-owner`);
 //! - `Context` is what owners share: calls, seats, leases, options, budgets. `Objects` and each `Owned` hold it;
 //! - [`Seats`] hold [`Leases`], [`Leases`] hold [`Rpc`]; none of them knows an owner.
 //!
@@ -31,7 +31,6 @@ mod guests;
 mod leases;
 mod local_store;
 mod locks;
-mod numbered;
 mod objects;
 mod options;
 mod owner;

@@ -16,11 +16,10 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, OutMessage};
+use cairn_owner::Numbered;
 use cairn_types::{Canary, HostId, Incarnation, Time};
 use cairn_wire::{Answer, Message, Refusal, Request, encode};
 use futures::{FutureExt, channel::oneshot};
-
-use crate::numbered::Numbered;
 
 /// Seconds after which a call is given up although its peer is alive: a device that hangs behind a live process.
 ///

@@ -3,7 +3,7 @@
 //! Promises    R1  at most one owner serves an object at a time; older ones are refused             (I1)
 //!             R2  effective configurations form one chain                                          (I2)
 //!             R3  an acknowledged operation is on every in-sync component of every later owner     (I3, I4)
-//!             (the model in tests/: every schedule of a small cluster, random ones of a larger)
+//!             (the model in the tests of `owner`: every schedule of a small cluster, random ones of a larger)
 //! Assumes     a changed [`SeatRecord`](cairn_types::SeatRecord) is durable before its answer leaves
 //!             ([`BeforeSend`]); an epoch is used by one [`Seizure`] only ([`next_epoch`])
 //! Not here    messages' way, timers, the data itself (`object`), where components go (`placement`)

@@ -7,7 +7,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // measures; visited states are looked up, never walked
 
-mod model;
+mod names;
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
@@ -18,9 +18,22 @@ use cairn_record::{Grants, PeerLeases, PendingConfirm};
 use cairn_types::{Epoch, Incarnation, ObjectConfig, SeatRecord, Time};
 use cairn_votes::has_majority_by;
 use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession};
-use model::{Canary, OBJECT, config_of, epoch, letter_of, seat_of, world::LEASE};
+use names::{LEASE, OBJECT, config_of, epoch, letter_of, seat_of};
 
 const LETTERS: [char; 3] = ['A', 'B', 'w'];
+
+/// A careless variant of the design.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Canary {
+    /// As designed.
+    None,
+    /// The grantor revives a lapsed session.
+    ReviveSession,
+    /// A restarted grantor promises at once.
+    NoGrace,
+    /// The owner does not look at its leases.
+    NoLease,
+}
 
 /// What may still happen.
 #[derive(Debug, Clone, Copy, Hash)]

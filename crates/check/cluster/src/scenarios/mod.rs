@@ -1,7 +1,7 @@
 //! Scripted misfortunes: each tells one story that a careless design would not survive, with the guests and checks of random runs.
 //!
 //! Promises    a story run twice with one seed is the same run; each has its goal and its method on top
-//! Not here    what is told of undo, replay and the log alone: `store_crash` (`cairn-sim`), `register` and `leases` (`cairn-record`)
+//! Not here    what is told of undo, replay and the log alone: `store_crash` (`cairn-sim`), `register` (`cairn-owner`)
 
 mod bad_marks;
 mod caches;

@@ -318,7 +318,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Ok((Answer::WasDone(true), _)) => {
                     // We hold the lock, so the first try is over. If this owner still serves, it succeeded. If not, this copy may
                     // hold a write that the next owner will undo.
-                    if let Some(ended) = self.state.borrow().ended.clone() {
+                    if let Some(ended) = self.state.borrow().ended().cloned() {
                         return Err(OpError::Ended(ended));
                     }
                     self.context.tell(ObjectEvent::DoneBefore { object: self.id });
@@ -342,7 +342,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Delays requests above the disk's limits. Who waits looks now and then whether they have changed.
     async fn pace(&self, bytes: u64) {
         let env = &self.context.env;
-        let limits = || Limits::of(&self.state.borrow().config.policy);
+        let limits = || Limits::of(&self.state.borrow().config().policy);
         let mut paced = limits();
         if paced == Limits::default() {
             return;
@@ -354,7 +354,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             due
         };
         let mut due = begin(paced);
-        while env.now() < due && self.state.borrow().ended.is_none() {
+        while env.now() < due && self.state.borrow().ended().is_none() {
             env.sleep_until(due.min(env.now() + LIMIT_LOOK_EVERY)).await;
             if limits() != paced {
                 paced = limits();

@@ -24,10 +24,12 @@
 use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
 use cairn_env::Env;
+use cairn_owner::{Admitted, FailureFirst, Leg, RepairRules, Returned};
+use cairn_record::Rejoin;
 use cairn_types::{
-    Accepted, Canary, ComponentId, ComponentOp, ComponentState, Member, ObjectConfig, OpId, Role, Seat, SessionId, Time,
+    Accepted, Canary, ComponentId, ComponentOp, ComponentState, Member, ObjectConfig, Seat, SessionId, Time,
 };
-use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer};
+use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{Either, join_all, select};
 
 use crate::{
@@ -36,7 +38,6 @@ use crate::{
     owner::{
         Ended, Owned, looks,
         policy::reserved_blocks,
-        state::{Admitted, Leg},
         takeover::{ChangeError, change_config, only_known},
     },
     placer::MemberChange,
@@ -60,11 +61,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.start_resync(component);
         }
         let mut since = self.context.env.now();
-        while self.state.borrow().ended.is_none() {
+        while self.state.borrow().ended().is_none() {
             let woken = select(self.work.wait(), self.context.changed.wait());
             let (began, csn) = (self.context.env.now(), self.csn());
             self.keep_once().await;
-            if self.state.borrow().ended.is_some() {
+            if self.state.borrow().ended().is_some() {
                 return;
             }
             if self.csn() != csn {
@@ -80,7 +81,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Resolves when operations that have ended are to be told as settled, at an object that is not looked at for that anyway.
     async fn unsettled(&self) {
-        if self.state.borrow().wrote {
+        if self.state.borrow().wrote() {
             return pending().await;
         }
         let _ = self.progressed.wait().await;
@@ -97,15 +98,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// None: the object is at rest.
     fn pause(&self, lasted: Duration) -> Option<Duration> {
         let (context, state) = (&self.context, self.state.borrow());
-        if !state.failed.is_empty() || !self.commands.borrow().is_empty() {
+        if state.has_failures() || !self.commands.borrow().is_empty() {
             return Some(Duration::from_millis(20));
         }
-        if state.wrote {
+        if state.wrote() {
             return Some(SETTLE_IDLE);
         }
         let ails = |m: &Member| !m.state.in_sync() || self.context.is_long_away(m.seat());
         let waits = self.move_waits.get() || self.policy_waits.get();
-        if waits || state.config.members.iter().any(ails) || !self.doubted.borrow().is_empty() {
+        if waits || state.config().members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
         // Not confirmed for now: once more well before the lease ends. A seat that is away is asked when it comes.
@@ -115,7 +116,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     async fn keep_once(self: &Rc<Self>) {
         self.note_long_away();
-        if !self.state.borrow().failed.is_empty() {
+        if self.state.borrow().has_failures() {
             self.record_failures().await;
             return;
         }
@@ -132,18 +133,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Records failed components absent or degraded; writes that wait for it go on.
     pub(crate) async fn record_failures(self: &Rc<Self>) {
-        let (next, taken) = self.state.borrow().config_with_failures();
-        // The only thing that recording a failure can break: a set would be left without an in-sync copy.
-        if let Err(missing) = cairn_votes::check_change(&self.config(), &next) {
-            self.finish_owner(Ended::Inaccessible(missing.to_string()));
-            return;
-        }
-        if self.change(next).await {
-            let mut state = self.state.borrow_mut();
-            // Whatever failed again since is still in `failed` only if it still takes writes (`adopt`).
-            state.failed.retain(|component, _| !taken.contains_key(component));
-            drop(state);
-            self.progressed.notify();
+        let next = self.state.borrow().failures_to_record();
+        match next {
+            Err(why) => self.finish_owner(why),
+            Ok(next) => {
+                if self.change(next).await {
+                    self.progressed.notify();
+                }
+            }
         }
     }
 
@@ -156,7 +153,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn change_admitting(self: &Rc<Self>, next: ObjectConfig, admitted: &Admitted) -> bool {
         let (base, csn, epoch) = {
             let state = self.state.borrow();
-            (state.config.clone(), state.csn, state.epoch)
+            (state.config().clone(), state.csn(), state.epoch())
         };
         let effective = |config: ObjectConfig, csn| {
             self.tell_changes(&base, &config);
@@ -169,7 +166,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         match change_config(&self.context, epoch, csn, &base, next, effective).await {
             Ok(csn) => {
-                self.state.borrow_mut().csn = csn;
+                self.state.borrow_mut().closed(csn);
                 true
             }
             Err(ChangeError::Superseded(promised)) => {
@@ -260,7 +257,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for member in config.members.iter().filter(|m| m.seat() == seat && m.set().is_some() && m.state.in_sync()) {
             let (link, upto) = {
                 let state = self.state.borrow();
-                let link = state.link_of(member.component).filter(|_| !state.failed.contains_key(&member.component));
+                let link = state.link_of(member.component).filter(|_| !state.has_failed(member.component));
                 (link, state.settled())
             };
             let Some(link) = link else { continue };
@@ -278,18 +275,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// What is away for long is recorded absent though nobody has missed it; never the last copy that answers.
     fn note_long_away(&self) {
-        let config = self.config();
-        let away = |m: &&Member| m.state.in_sync() && self.context.is_long_away(m.seat());
-        let away: Vec<Member> = config.members.iter().filter(away).copied().collect();
-        if away.is_empty() || Canary::RestUnseen.sings() || !self.context.leases.holds(&config, self.epoch()) {
+        let mut state = self.state.borrow_mut();
+        let away = state.long_away(|seat| self.context.is_long_away(seat));
+        if away.is_empty() || Canary::RestUnseen.sings() || !self.context.leases.holds(state.config(), state.epoch()) {
             return;
         }
-        for member in away {
-            let mut state = self.state.borrow_mut();
-            let others = |set| state.readable(set).iter().any(|l| l.component != member.component && self.answers(l));
-            if member.set().is_none_or(others) {
-                state.fail(member.component, false);
-            }
+        for member in &away {
+            state.miss(member, |leg| self.answers(leg));
         }
     }
 
@@ -324,18 +316,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             _ => Vec::new(),
         };
         let answer = components.into_iter().find(|answer| answer.component == component);
-        let mut state = self.state.borrow_mut();
-        let untouched = !state.failed.contains_key(&component)
-            && state.link_of(component).is_some_and(|link| link.target.session == session);
-        if !untouched {
-            return;
+        if self.state.borrow_mut().on_started_anew(&member, session, answer.as_ref()) {
+            self.work.notify();
         }
-        match answer.filter(|answer| state.is_idle() && cairn_record::still_holds(answer, state.acked(component))) {
-            Some(answer) => state.link(&member, answer.session),
-            None => state.fail(component, false),
-        }
-        drop(state);
-        self.work.notify();
     }
 
     /// A seat with copies in sync has promised our epoch. One that says otherwise has forgotten it, or may have: what its copies held may be
@@ -345,13 +328,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let copies = config.members.iter().filter(|m| m.seat() == seat && m.set().is_some() && m.state.in_sync());
         let untold = self.untold.borrow();
         for member in copies.filter(|m| !untold.contains(&m.component)) {
-            let mut state = self.state.borrow_mut();
-            if state
-                .readable(member.set().expect("a copy"))
-                .iter()
-                .any(|l| l.component != member.component && self.answers(l))
-            {
-                state.fail(member.component, false);
+            if self.state.borrow_mut().miss(member, |leg| self.answers(leg)) {
                 self.work.notify();
             }
         }
@@ -375,9 +352,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             _ => return,
         };
-        let is_witness = |c: &ComponentId| config.member(*c).is_some_and(|m| m.set().is_none());
-        let forgetful = components.iter().filter(|c| c.log_damaged).map(|c| c.component).filter(is_witness);
-        let forgetful: Vec<ComponentId> = forgetful.collect();
+        let forgetful = self.state.borrow().forgetful_witnesses(&components);
         if forgetful.is_empty() {
             let accepted = Box::new(Accepted { epoch, csn, base: None, config: (*config).clone() });
             let _ = self.context.request(seat.host, disk_group, Request::Accept { disk_group, accepted }, None).await;
@@ -414,16 +389,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn readmit_returned(self: &Rc<Self>) {
         let config = self.config();
         for member in &config.members {
-            if !matches!(member.state, ComponentState::Absent { .. }) || !self.context.rpc.is_up(member.host) {
-                continue;
+            let asked_back = self.state.borrow().is_asked_back(member, self.context.env.now());
+            if asked_back && self.context.rpc.is_up(member.host) {
+                self.readmit(*member).await;
             }
-            if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
-                return;
-            }
-            if !self.state.borrow().may_come(member.component, self.context.env.now()) {
-                continue;
-            }
-            self.readmit(*member).await;
         }
     }
 
@@ -437,62 +406,44 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             overrule: true,
         };
         let reply = self.context.request(member.host, member.disk_group, request, None).await;
-        let components = match reply {
-            Ok((Answer::Seize(SeizeAnswer::Promised { components, .. }), _)) => components,
-            Ok((Answer::Seize(SeizeAnswer::Promisee { promised }), _)) => {
-                self.finish_owner(Ended::Fenced(promised));
-                return;
-            }
-            // Its disk group answers and does not know the object: an empty disk under an old name. It has no vote.
-            Ok((Answer::Seize(SeizeAnswer::NoSeat), _)) => {
-                return self.degrade(member).await;
-            }
-            _ => return,
+        let answer = match reply {
+            Ok((Answer::Seize(answer), _)) => Some(answer),
+            _ => None,
         };
-        let answer = components.into_iter().find(|c| c.component == member.component && c.present && !c.lost);
-        let Some(answer) = answer else {
-            return self.degrade(member).await;
-        };
-        let mut next = (*self.config()).clone();
-        let back = next.member_mut(member.component).expect("a member of its config");
-        if member.role == Role::Witness {
-            // A witness has nothing to catch up with but the record, which this change brings.
-            back.state = ComponentState::Active;
-            if self.change(next).await && answer.log_damaged {
-                self.untold.borrow_mut().insert(member.component);
-                self.tell_untold().await;
+        let component = member.component;
+        let returned = self.state.borrow_mut().on_returned(&member, answer);
+        match returned {
+            Returned::No => {}
+            Returned::Fenced(promised) => self.finish_owner(Ended::Fenced(promised)),
+            Returned::Degrade => {
+                self.change_state(component, ComponentState::Degraded).await;
             }
-            return;
-        }
-        let acked = self.state.borrow().acked(member.component);
-        let Some(rejoin) = cairn_record::rejoin(&member, &answer, acked) else {
-            return;
-        };
-        if rejoin.state == (ComponentState::Resyncing { stale_since: OpId::ZERO }) {
-            self.state.borrow_mut().forget_acked(member.component);
-        }
-        back.state = rejoin.state;
-        if !self.take_back(member, &answer, rejoin).await {
-            return;
-        }
-        if self.change_admitting(next, &Admitted::from([(member.component, answer.session)])).await {
-            self.start_resync(member.component);
+            Returned::Witness { forgetful } => {
+                if self.change_state(component, ComponentState::Active).await && forgetful {
+                    self.untold.borrow_mut().insert(component);
+                    self.tell_untold().await;
+                }
+            }
+            Returned::Fill { rejoin, session } => {
+                let next = self.state.borrow().config_with(component, rejoin.state);
+                if self.take_back(member, session, rejoin).await
+                    && self.change_admitting(next, &Admitted::from([(component, session)])).await
+                {
+                    self.start_resync(component);
+                }
+            }
         }
     }
 
+    async fn change_state(self: &Rc<Self>, component: ComponentId, state: ComponentState) -> bool {
+        let next = self.state.borrow().config_with(component, state);
+        self.change(next).await
+    }
+
     /// Undoes on a returned component what is not known to be decided; its regions are copied again in any case.
-    async fn take_back(
-        &self,
-        member: Member,
-        answer: &cairn_wire::ComponentAnswer,
-        rejoin: cairn_record::Rejoin,
-    ) -> bool {
-        let to = cairn_wire::Target {
-            disk_group: member.disk_group,
-            component: member.component,
-            epoch: self.epoch(),
-            session: answer.session,
-        };
+    async fn take_back(&self, member: Member, session: SessionId, rejoin: Rejoin) -> bool {
+        let (disk_group, component) = (member.disk_group, member.component);
+        let to = Target { disk_group, component, epoch: self.epoch(), session };
         let ComponentState::Resyncing { stale_since } = rejoin.state else {
             return false;
         };
@@ -513,15 +464,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         good
     }
 
-    async fn degrade(self: &Rc<Self>, member: Member) {
-        let mut next = (*self.config()).clone();
-        next.member_mut(member.component).expect("a member of its config").state = ComponentState::Degraded;
-        self.change(next).await;
-    }
-
     /// Blocks to set aside for a component of this size, by the policy.
     pub(crate) fn reserved_blocks(&self, blocks: u64) -> u64 {
-        reserved_blocks(&self.state.borrow().config.policy, blocks)
+        reserved_blocks(&self.state.borrow().config().policy, blocks)
     }
 
     /// Replaces what was absent for longer than the repair delay; at once what is degraded, or on a host that was forgotten.
@@ -535,25 +480,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let Some(placer) = context.placer.borrow().clone() else {
             return;
         };
-        let (config, now) = (self.config(), context.env.now());
-        self.absences.borrow_mut().look(&config, now);
+        let now = context.env.now();
+        self.absences.borrow_mut().look(&self.config(), now);
         let delay = context.options.borrow().repair_delay;
         let paused = context.options.borrow().repair_paused_until.is_some_and(|until| now < until);
         let many_hosts_gone = placer.many_hosts_gone();
-        let due = config.members.iter().filter(|m| match m.state {
-            ComponentState::Absent { .. } if placer.is_forgotten(m.host) => true,
-            _ if many_hosts_gone || paused => false,
-            ComponentState::Absent { .. } => self.absences.borrow().lasted(m.component, now) >= delay,
-            ComponentState::Degraded => true,
-            _ => false,
-        });
-        let due: Vec<ComponentId> = due.map(|m| m.component).collect();
+        let rules = RepairRules { now, delay, only_forgotten: many_hosts_gone || paused };
+        let is_forgotten = |host| placer.is_forgotten(host);
+        let due = self.state.borrow().to_be_replaced(&self.absences.borrow(), rules, is_forgotten);
         if due.is_empty() {
             return;
         }
         // One that cannot be placed keeps no other from it.
         for lost in looks::in_turn(due, self.repaired_last.get()).into_iter().take(REPAIRS_TRIED_MAX) {
-            if self.state.borrow().ended.is_some() {
+            if self.state.borrow().ended().is_some() {
                 return;
             }
             self.repaired_last.set(Some(lost));
@@ -582,19 +522,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             admitted.insert(member.component, self.admit_new(member, size_bytes).await?);
         }
         let before = self.config();
-        let in_sync = |m: &&Member| m.set().is_some() && m.state.in_sync() && change.removed.contains(&m.component);
-        if before.members.iter().any(|m| in_sync(&m)) && !self.state.borrow().failed.is_empty() {
-            return Err("a component failed meanwhile: that is recorded first".into());
-        }
-        let mut next = (*before).clone();
-        next.members = change.members.clone();
-        for member in &mut next.members {
-            // The picture may be a moment old; what the object knows of a component is newer.
-            if let Some(known) = before.member(member.component) {
-                member.state = known.state;
-            }
-        }
-        next.size_bytes = size_bytes;
+        let next = self.state.borrow().config_of_members(&change.members, &change.removed, size_bytes);
+        let next = next.map_err(|FailureFirst| "a component failed meanwhile: that is recorded first")?;
         if !self.change_admitting(next, &admitted).await {
             return Err("the new members were not accepted by a majority; it is tried again".into());
         }
@@ -626,18 +555,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     fn settle_when_idle(&self) {
-        let mut state = self.state.borrow_mut();
-        let settled = state.settled();
-        if !state.wrote || settled != state.last() {
-            return;
-        }
-        if state.settled_told == settled {
-            state.wrote = false;
-            return;
-        }
-        state.settled_told = settled;
-        let links = state.links();
-        drop(state);
+        let (settled, links) = {
+            let mut state = self.state.borrow_mut();
+            let Some(settled) = state.settled_to_tell() else { return };
+            (settled, state.links())
+        };
         for leg in links {
             let (to, host) = (leg.link.target, leg.link.host);
             if host == self.context.env.host() && self.context.seats.has(to.disk_group) {
@@ -650,7 +572,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     fn resyncing(&self) -> Vec<cairn_types::ComponentId> {
         let state = self.state.borrow();
-        let resyncing = state.config.members.iter().filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
+        let resyncing = state.config().members.iter().filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
         resyncing.map(|m| m.component).collect()
     }
 }

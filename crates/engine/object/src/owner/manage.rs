@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use cairn_env::Env;
+use cairn_owner::State;
 use cairn_types::{ComponentId, ComponentOp, ComponentState};
 use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
 use futures::channel::oneshot;
 
 use crate::{
     local_store::LocalStore,
-    owner::{Ended, OpError, Owned, command::Queued, resync::Progress, state::State},
+    owner::{Ended, OpError, Owned, command::Queued, resync::Progress},
 };
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
@@ -45,7 +46,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Carries out a command; none where this owner ended before it came to it: the next one is to be asked. `Status` is answered by
     /// [`Self::status`], and `Repair` not by the keeper (`repair`).
     pub async fn command(self: &Rc<Self>, command: OwnerCommand) -> Option<Result<(), String>> {
-        if self.state.borrow().ended.is_some() {
+        if self.state.borrow().ended().is_some() {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
@@ -62,36 +63,36 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Waits while the object drains: whoever comes then goes to the next owner. An error when it ended.
     pub(crate) async fn not_draining(&self) -> Result<(), OpError> {
-        if !self.state.borrow().draining {
+        if !self.state.borrow().is_draining() {
             return Ok(());
         }
         self.progressed
             .until(|| {
                 let state = self.state.borrow();
-                match &state.ended {
+                match state.ended() {
                     Some(ended) => Some(Err(OpError::Ended(ended.clone()))),
-                    None => (!state.draining).then_some(Ok(())),
+                    None => (!state.is_draining()).then_some(Ok(())),
                 }
             })
             .await
     }
 
     fn stop_draining(&self) {
-        self.state.borrow_mut().draining = false;
+        self.state.borrow_mut().drain(false);
         self.progressed.notify();
     }
 
     /// Lets nothing new begin and waits until everything is decided. The keeper itself records failures on the way:
     /// operations wait for that, and nobody else does it.
     async fn drain(self: &Rc<Self>, by_keeper: bool) {
-        self.state.borrow_mut().draining = true;
+        self.state.borrow_mut().drain(true);
         loop {
             let failed = self
                 .progressed_or_failed(|state| {
-                    if state.ended.is_some() || state.settled() == state.last() {
+                    if state.ended().is_some() || state.settled() == state.last() {
                         return Some(false);
                     }
-                    (by_keeper && !state.failed.is_empty()).then_some(true)
+                    (by_keeper && state.has_failures()).then_some(true)
                 })
                 .await;
             if !failed {

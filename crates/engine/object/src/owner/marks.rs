@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
+use cairn_owner::Leg;
 use cairn_types::{BlockRange, ClientTag, ComponentId, Contents, Crcs, Feature, Run, SessionId};
 use cairn_wire::{ReadBy, Refusal};
 
@@ -23,7 +24,6 @@ use crate::{
     local_store::LocalStore,
     owner::{
         Ended, Owned,
-        state::Leg,
         write::{Body, Lock},
     },
 };

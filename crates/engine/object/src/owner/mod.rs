@@ -1,12 +1,11 @@
 //! An owned object: the one process that coordinates all I/O of an object at an epoch.
 //!
 //! Promises    O1  it answers only while it holds leases from more than half of the votes             (I1, P3)
-//!             O2  protocol state changes in plain functions (`state`); tasks fetch inputs and carry out effects
+//!             O2  protocol state changes in plain functions (`cairn-owner`); tasks fetch inputs and carry out effects
 //! Not here    how it became owner (`takeover`), which host should (`client`)
 //!
 //! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
 
-mod absences;
 mod command;
 mod forwarded;
 mod guest;
@@ -19,7 +18,6 @@ mod policy;
 mod read;
 mod repair;
 mod resync;
-mod state;
 mod takeover;
 mod unreadable;
 mod write;
@@ -32,6 +30,8 @@ use std::{
 };
 
 use cairn_env::Env;
+pub use cairn_owner::Ended;
+use cairn_owner::{Absences, State};
 use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
 
 use crate::{
@@ -48,12 +48,9 @@ use crate::{
 use forwarded::Forwarded;
 pub(crate) use guest::Origin;
 pub(crate) use looks::TOGETHER;
-pub use state::Ended;
 pub use takeover::SeizeError;
 pub(crate) use takeover::{Won, seize};
 pub(crate) use write::OpError;
-
-use state::State;
 
 /// The objects that a host owns. Each is in it from the beginning of its ownership to its end.
 pub(crate) type OwnedById<E, S> = RefCell<BTreeMap<ObjectId, Rc<Owned<E, S>>>>;
@@ -83,7 +80,7 @@ pub struct Owned<E: Env, S: LocalStore> {
     /// How long the stages of its requests took.
     pub(crate) stages: StagesCell,
     /// For how long its components have been absent.
-    absences: RefCell<absences::Absences>,
+    absences: RefCell<Absences>,
     /// Something of it is to be moved, and is not yet.
     move_waits: Cell<bool>,
     /// Copies were to come or go, and could not.
@@ -109,7 +106,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let owned = Rc::new(Self {
             context: context.clone(),
             all: all.clone(),
-            id: state.config.object,
+            id: state.config().object,
             locks: RangeLocks::default(),
             state: RefCell::new(state),
             progressed: Signal::default(),
@@ -141,12 +138,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Ends the ownership: nothing more is acknowledged, everyone who waits is told. The first reason stands.
     pub(crate) fn finish_owner(&self, why: Ended) {
-        {
-            let mut state = self.state.borrow_mut();
-            if state.ended.is_some() {
-                return;
-            }
-            state.ended = Some(why.clone());
+        if !self.state.borrow_mut().finish(why.clone()) {
+            return;
         }
         // Its keeper comes to none of them any more: whoever waits is told by that.
         self.commands.borrow_mut().clear();
@@ -167,7 +160,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Whether it holds leases of more than half of the votes at this moment: then it may answer, and nobody else.
     pub fn may_answer(&self) -> bool {
         let state = self.state.borrow();
-        state.ended.is_none() && self.context.leases.holds(&state.config, state.epoch)
+        state.ended().is_none() && self.context.leases.holds(state.config(), state.epoch())
     }
 
     /// Waits for a lease; after one lease time without, the object is given up. True where it had to wait.
@@ -176,7 +169,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let env = &self.context.env;
         let mut since = None;
         loop {
-            if let Some(ended) = &self.state.borrow().ended {
+            if let Some(ended) = self.state.borrow().ended() {
                 return Err(OpError::Ended(ended.clone()));
             }
             if self.may_answer() || Canary::LeaseUnchecked.sings() {
@@ -207,17 +200,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// The configuration in effect.
     pub fn config(&self) -> Rc<ObjectConfig> {
-        self.state.borrow().config.clone()
+        self.state.borrow().config().clone()
     }
 
     /// Its number.
     pub fn csn(&self) -> Csn {
-        self.state.borrow().csn
+        self.state.borrow().csn()
     }
 
     /// The epoch.
     pub fn epoch(&self) -> Epoch {
-        self.state.borrow().epoch
+        self.state.borrow().epoch()
     }
 
     /// The object.
@@ -226,15 +219,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     fn name(&self) -> String {
-        self.state.borrow().config.name.clone()
+        self.state.borrow().config().name.clone()
     }
 
     fn layout(&self) -> Layout {
-        self.state.borrow().config.layout
+        self.state.borrow().config().layout
     }
 
     /// Bytes of the disk.
     pub fn size_bytes(&self) -> u64 {
-        self.state.borrow().config.size_bytes
+        self.state.borrow().config().size_bytes
     }
 }

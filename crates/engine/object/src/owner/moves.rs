@@ -27,7 +27,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let Some(placer) = context.placer.borrow().clone() else {
             return;
         };
-        if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
+        if self.state.borrow().ended().is_some() || self.state.borrow().has_failures() {
             return;
         }
         let config = self.config();
@@ -65,7 +65,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Whether something of it is being moved: its record says so, whichever owner began that.
     fn note_moving(&self) {
-        let moves = self.state.borrow().ended.is_none() && !self.config().twins().is_empty();
+        let moves = self.state.borrow().ended().is_none() && !self.config().twins().is_empty();
         let mut moving = self.context.moving.borrow_mut();
         match moves {
             true => moving.insert(self.id),

@@ -23,7 +23,7 @@ const NOT_ACCEPTED: &str = "the change was not accepted by a majority; ask again
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Adds copies that the policy asks for and the disk lacks, and lets go those that are asked for no more.
     pub(super) async fn meet_policy(self: &Rc<Self>) {
-        if self.state.borrow().ended.is_some() || !self.state.borrow().failed.is_empty() {
+        if self.state.borrow().ended().is_some() || self.state.borrow().has_failures() {
             return;
         }
         let Some(placer) = self.context.placer.borrow().clone() else {

@@ -12,6 +12,7 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
+use cairn_owner::Leg;
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, ReplicaSetIndex, Run, Time};
 use cairn_wire::{Answer, ReadBy, Refusal, Request};
 use futures::future::select;
@@ -21,7 +22,7 @@ use crate::{
     copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
-    owner::{Owned, state::Leg, unreadable::Lost, write::OpError},
+    owner::{Owned, unreadable::Lost, write::OpError},
     stages::Watch,
 };
 
@@ -169,7 +170,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// The copy to read: a local one, else spread by address.
     pub(super) fn choose(&self, set: ReplicaSetIndex, first_block: u64, tried: &[ComponentId]) -> Option<Leg> {
         let state = self.state.borrow();
-        if state.ended.is_some() {
+        if state.ended().is_some() {
             return None;
         }
         let mut legs = state.readable(set);
@@ -182,7 +183,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Blocks that every copy in sync has lost: told once, until they are whole again.
     pub(crate) fn note_unreadable(&self, lost: &Lost) {
-        if self.state.borrow().ended.is_some() {
+        if self.state.borrow().ended().is_some() {
             return;
         }
         let new = self.unreadable.borrow_mut().lost(lost.set, lost.blocks.iter().copied());
@@ -194,14 +195,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     fn unreadable(&self, set: ReplicaSetIndex, blocks: Vec<BlockRange>, bad: &[(Leg, Vec<BlockRange>)]) -> OpError {
         let copies = bad.iter().map(|(leg, _)| (leg.link.host, leg.link.target.disk_group)).collect();
-        match &self.state.borrow().ended {
+        match self.state.borrow().ended() {
             Some(ended) => OpError::Ended(ended.clone()),
             None => OpError::Unreadable(Lost { set, blocks, copies }),
         }
     }
 
     fn no_copy(&self, set: ReplicaSetIndex) -> OpError {
-        match &self.state.borrow().ended {
+        match self.state.borrow().ended() {
             Some(ended) => OpError::Ended(ended.clone()),
             None => OpError::Ended(super::Ended::Inaccessible(format!("no reachable copy of replica set {set}"))),
         }

@@ -9,13 +9,14 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
+use cairn_owner::Leg;
 use cairn_types::{BlockRange, ClientTag, ComponentId, Contents, ReplicaSetIndex};
 
 use crate::{
     copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
-    owner::{Owned, state::Leg, unreadable::Lost, write::Body},
+    owner::{Owned, unreadable::Lost, write::Body},
 };
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
@@ -42,7 +43,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let (leg, set) = self.in_sync(component).ok_or("the copy is not in sync now")?;
             self.repair(leg, set, range).await;
         }
-        match &self.state.borrow().ended {
+        match self.state.borrow().ended() {
             None => Ok(()),
             Some(ended) => Err(format!("{ended:?}")),
         }
@@ -50,12 +51,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     fn in_sync(&self, component: ComponentId) -> Option<(Leg, ReplicaSetIndex)> {
         let state = self.state.borrow();
-        let set = state.config.member(component)?.set()?;
+        let set = state.config().member(component)?.set()?;
         state.readable(set).into_iter().find(|leg| leg.component == component).map(|leg| (leg, set))
     }
 
     async fn repair(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, range: BlockRange) {
-        let layout = self.state.borrow().config.layout;
+        let layout = self.state.borrow().config().layout;
         for object_range in cairn_geometry::to_object(&layout, set, range) {
             if self.repair_piece(leg, set, object_range).await || object_range.count == 1 {
                 continue;
@@ -69,7 +70,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// False: no other copy has all of it.
     async fn repair_piece(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, object_range: BlockRange) -> bool {
-        let layout = self.state.borrow().config.layout;
+        let layout = self.state.borrow().config().layout;
         let lock = Rc::new(self.locks.lock(object_range, true).await);
         let Some(piece) = cairn_geometry::split(&layout, self.size_bytes(), object_range).next() else {
             return true;

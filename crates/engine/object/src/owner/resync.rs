@@ -1,8 +1,8 @@
 //! Bringing a stale or new component in sync: the regions touched since it left, then the barrier, then active.
 //!
 //! Promises    Y1  every region touched after `stale_since`, on any survivor or on the target itself, is copied
-//!             Y2  a component is activated only when it has every operation issued before, on stable media;
-//!                 from the proposal on, acknowledgements need it                                             (I4)
+//!             Y2  a component is activated only when it has every operation issued before, on stable media       (I4)
+//!                 (when that is so, and what is proposed then: `cairn-owner`)
 //!             Y3  what it is asked after an owner's death, it answers like the copies that were there: a request that they
 //!                 carried out without it is not carried out again
 //!             Y4  a block that no copy in sync can give keeps nothing else from being copied; when all else is there it is asked for once
@@ -17,10 +17,11 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_geometry::Piece;
+use cairn_owner::{Activation, Leg, State};
 use cairn_pace::{CopyMeter, PIECE_BYTES};
 use cairn_types::{
-    BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, ComponentState, Contents, HostId, OpId, REGION_BLOCKS,
-    REGION_BYTES, REMEMBERED_MAX, RegionIndex, ReplicaSetIndex, SessionId, Time,
+    BLOCK_BYTES, BlockRange, Canary, ComponentId, ComponentOp, Contents, HostId, OpId, REGION_BLOCKS, REGION_BYTES,
+    REMEMBERED_MAX, RegionIndex, ReplicaSetIndex, SessionId, Time,
 };
 use cairn_wire::{Answer, Request};
 use futures::{StreamExt, stream};
@@ -32,7 +33,6 @@ use crate::{
     owner::{
         Owned,
         command::Queued,
-        state::Leg,
         write::{Body, Lock, OpError},
     },
 };
@@ -123,7 +123,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         // they are decided.
         // Fetched apart: a borrow inside the awaited expression would live until it resolves.
         let begun = self.state.borrow().last();
-        self.decided_upto(begun, component, session).await?;
+        self.until(component, session, |state| state.is_settled(begun)).await?;
         let regions = self.stale_regions(component, set, stale_since).await?;
         self.progress(component, session, |p| p.bytes_total = regions.len() as u64 * u64::from(REGION_BYTES));
         // A piece of each, as many as the window has room for when it is widest; they wait for their turn in it.
@@ -175,24 +175,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// The set and the mark of a component that is still in this resync.
     fn stage(&self, component: ComponentId, session: SessionId) -> Option<(ReplicaSetIndex, OpId)> {
-        let state = self.state.borrow();
-        if state.ended.is_some() || state.failed.contains_key(&component) {
-            return None;
-        }
-        let member = state.config.member(component)?;
-        let ComponentState::Resyncing { stale_since } = member.state else {
-            return None;
-        };
-        (state.link_of(component)?.target.session == session).then_some((member.set()?, stale_since))
+        self.state.borrow().being_filled(component, session)
     }
 
-    async fn decided_upto(&self, op: OpId, component: ComponentId, session: SessionId) -> Option<()> {
+    /// Waits for a state. None: the component is not in this resync any more.
+    async fn until(&self, component: ComponentId, session: SessionId, ready: impl Fn(&State) -> bool) -> Option<()> {
         self.progressed
             .until(|| {
                 if self.stage(component, session).is_none() {
                     return Some(None);
                 }
-                self.state.borrow().is_settled(op).then_some(Some(()))
+                ready(&self.state.borrow()).then_some(Some(()))
             })
             .await
     }
@@ -336,36 +329,21 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Waits until the copy is on the target's stable media, or the target has failed.
     pub(super) async fn copy_ended(&self, op: OpId, component: ComponentId, session: SessionId) -> Option<()> {
-        self.progressed
-            .until(|| {
-                if self.stage(component, session).is_none() {
-                    return Some(None);
-                }
-                (!self.state.borrow().is_in_flight(op)).then_some(Some(()))
-            })
-            .await
+        self.until(component, session, |state| !state.is_in_flight(op)).await
     }
 
     /// Y2: the barrier, then the proposal, which the keeper makes.
     async fn activate(self: &Rc<Self>, component: ComponentId, session: SessionId) -> Option<()> {
         self.stage(component, session)?;
-        let begun = {
-            let mut state = self.state.borrow_mut();
-            if !Canary::NoBarrier.sings() {
-                state.require(component);
-            }
-            state.last()
-        };
-        if !Canary::NoBarrier.sings() {
-            self.decided_upto(begun, component, session).await?;
-        }
-        self.carry_memory(component, session, begun).await?;
+        let barrier = self.state.borrow_mut().begin_barrier(component);
+        self.until(component, session, |state| state.is_past(barrier)).await?;
+        self.carry_memory(component, session, barrier).await?;
         self.commands.borrow_mut().push(Queued::Activate(component, session));
         self.work.notify();
         self.progressed
             .until(|| {
                 let state = self.state.borrow();
-                if state.config.member(component).is_some_and(|m| m.state.in_sync()) {
+                if state.config().member(component).is_some_and(|m| m.state.in_sync()) {
                     return Some(Some(()));
                 }
                 drop(state);
@@ -408,19 +386,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// The keeper's half of the activation.
     pub(crate) async fn propose_active(self: &Rc<Self>, component: ComponentId, session: SessionId) {
-        let Some((_, stale_since)) = self.stage(component, session) else {
+        let activation = self.state.borrow().activation(component, session);
+        let Some(Activation { next, was_empty }) = activation else {
             return;
         };
-        let mut next = (*self.config()).clone();
-        // `decided` travels with the activation: whoever settles later never undoes what the target got by copy.
-        next.decided = next.decided.max(self.state.borrow().settled());
-        next.member_mut(component).expect("a member of its config").state = ComponentState::Active;
-        let changed = self.change(next).await;
-        if changed {
-            self.look_for_lost_bytes(component);
+        if !self.change(next).await {
+            return;
         }
-        if changed && stale_since == OpId::ZERO {
-            // Filled from nothing: perhaps because its log was damaged, and then it has no vote until it is told.
+        self.look_for_lost_bytes(component);
+        if was_empty {
             self.untold.borrow_mut().insert(component);
             self.tell_untold().await;
         }

@@ -1,30 +1,29 @@
 //! One operation on one replica set: sent to every copy, acknowledged when all in-sync ones have it on stable media.
 //!
-//! Promises    W1  ack => every component in sync in the effective config holds the operation        (I3)
-//!             W2  a component that missed it is recorded absent before the ack                       (I4)
-//!             W3  an operation that is given up is undone everywhere before the error is returned    (I9)
+//! Promises    W3  an operation that is given up is undone everywhere before the error is returned    (I9)
 //! Assumes     the caller got the exclusive range lock, which the operation holds until the ack
-//! Not here    splitting guest requests (`guest`), recording failures (`keeper`)
+//! Not here    what an answer means, and when the operation may be acknowledged (`cairn-owner`: W1, W2); splitting guest
+//!             requests (`guest`), recording failures (`keeper`)
 
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
-use cairn_types::{BlockOp, BlockRange, Canary, ClientTag, ComponentId, ComponentOp, Contents, OpId, ReplicaSetIndex};
-use cairn_wire::{Refusal, Request};
+use cairn_owner::{AnswerEffect, Answered, GivenUp, Leg, Outcome, Step, Verdict};
+use cairn_types::{BlockOp, BlockRange, ClientTag, ComponentId, ComponentOp, Contents, OpId, ReplicaSetIndex};
+use cairn_wire::Request;
 use futures::future::LocalBoxFuture;
 
 use crate::{
     context::PartsReply,
     local_store::LocalStore,
     locks::Guard,
-    owner::{Ended, Owned, state::Leg, unreadable::Lost},
+    owner::{Ended, Owned, unreadable::Lost},
     stages::{CopyWatch, Watch},
 };
 
@@ -121,9 +120,9 @@ impl Answers {
         self.0.is_empty()
     }
 
-    /// Whether an answer is missing of a component that `which` names.
-    fn wait_for_any(&self, which: impl Fn(ComponentId) -> bool) -> bool {
-        self.0.iter().any(|(leg, _)| which(leg.component))
+    /// Components whose answers are missing.
+    fn missing(&self) -> impl Iterator<Item = ComponentId> {
+        self.0.iter().map(|(leg, _)| leg.component)
     }
 
     /// The next one that is there; none once all were given.
@@ -210,7 +209,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         (held_by, mut watch): (Option<ReplicaSetIndex>, Option<CopyWatch<E>>),
     ) -> Result<(), OpError> {
         let mut outcome = Outcome::default();
-        while answers.wait_for_any(|c| self.state.borrow().requires(c)) {
+        // Fetched apart, here and below: a borrow in a condition would live through the body, and its awaits.
+        let mut step = outcome.step(&self.state.borrow(), answers.missing());
+        while step == Step::Hear {
             let Some((leg, reply)) = answers.next().await else {
                 break;
             };
@@ -218,32 +219,37 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 watch.answered((leg.link.host, leg.link.target.disk_group), leg.link.required);
             }
             outcome.take(self.judge(op, leg, reply), leg.component);
-            if Canary::AckFirstCopy.sings() {
-                break;
-            }
+            step = outcome.step(&self.state.borrow(), answers.missing());
         }
         if let Some(watch) = &watch {
             watch.all_answered();
         }
-        if outcome.no_space || outcome.refused.is_some() {
+        if step == Step::TakeBack {
             // The copies still unheard of may hold it: they are undone too.
             while let Some((leg, reply)) = answers.next().await {
                 outcome.take(self.judge(op, leg, reply), leg.component);
             }
             let result = match self.undo(op, &legs).await {
                 Err(ended) => Err(OpError::Ended(ended)),
-                Ok(()) => Err(outcome.error()),
+                Ok(()) => Err(outcome.given_up().into()),
             };
             self.end_op(op);
             return result;
         }
-        self.wait_recorded(&outcome.failed).await.map_err(OpError::Ended)?;
-        if let Some(watch) = watch.filter(|_| !outcome.failed.is_empty()) {
+        if step == Step::Record {
+            let recorded =
+                || Some(outcome.step(&self.state.borrow(), answers.missing())).filter(|s| *s != Step::Record);
+            step = self.progressed.until(recorded).await;
+        }
+        if let Step::Ended(ended) = step {
+            return Err(OpError::Ended(ended));
+        }
+        if let Some(watch) = watch.filter(|_| outcome.is_missed()) {
             watch.recorded();
         }
         if let Some(set) = held_by {
-            let answered = |c: ComponentId| !answers.wait_for_any(|late| late == c) && !outcome.failed.contains(&c);
-            self.assert_held(set, |c| legs.iter().any(|leg| leg.component == c) && answered(c));
+            let answered = |c| legs.iter().any(|leg| leg.component == c) && !answers.missing().any(|late| late == c);
+            outcome.assert_held(&self.state.borrow(), set, answered);
         }
         drop(lock);
         if answers.is_empty() {
@@ -253,18 +259,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.context.env.spawn(async move { owned.hear_late(op, answers).await });
         }
         Ok(())
-    }
-
-    /// W1, where the acknowledgement is given: one copy at least has the operation, and each that is in sync.
-    fn assert_held(&self, set: ReplicaSetIndex, held: impl Fn(ComponentId) -> bool) {
-        // These bugs are for those who look from outside.
-        let hidden = [Canary::LegMissing, Canary::AckFirstCopy, Canary::AbsenceNotRecorded, Canary::NoBarrier];
-        if hidden.into_iter().any(Canary::sings) {
-            return;
-        }
-        let in_sync = self.state.borrow().in_sync(set);
-        assert!(!in_sync.is_empty(), "replica set {set} has a copy in sync");
-        assert!(in_sync.iter().all(|c| held(*c)), "what is acknowledged is on every copy in sync of replica set {set}");
     }
 
     /// Hears the copies that no acknowledgement waits for: resyncing ones confirm or are reported failed. Until then the
@@ -288,57 +282,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// What an answer means for the operation and for the component; failures are noted at once.
     fn judge(&self, op: OpId, leg: Leg, reply: PartsReply) -> Verdict {
-        let link = self.state.borrow().link_of(leg.component);
-        let same = link.is_some_and(|l| l.target.session == leg.link.target.session);
-        match reply {
-            Ok(_) => {
-                self.state.borrow_mut().on_acked(leg.component, op);
-                Verdict::Done
-            }
-            // Recorded absent since, perhaps admitted anew: it is not that admission that failed, and its resync
-            // waits for the end of this operation and copies what it touched.
-            Err(_) if !same && !matches!(reply, Err(Refusal::Fenced { .. })) => Verdict::Failed,
-            // What is being filled and does not take it is no copy: neither the guest nor the resync may go on as if it were.
-            Err(refusal @ (Refusal::NoSpace | Refusal::Invalid(_))) if !link.is_some_and(|l| l.required) => {
-                if refusal == Refusal::NoSpace {
-                    let until = self.context.env.now() + NO_SPACE_PAUSE;
-                    self.state.borrow_mut().keep_out(leg.component, until);
-                }
-                self.note_failure(leg.component, false)
-            }
-            Err(Refusal::NoSpace) => Verdict::NoSpace,
-            Err(Refusal::Fenced { promised }) => {
-                self.finish_owner(Ended::Fenced(promised));
-                Verdict::Failed
-            }
-            Err(Refusal::Invalid(text)) => Verdict::Refused(text),
-            Err(Refusal::NotFound) => self.note_failure(leg.component, true),
-            Err(_) => self.note_failure(leg.component, false),
-        }
+        let (verdict, effect) = self.state.borrow_mut().on_answer(answered(op, leg, reply), || self.context.env.now());
+        self.carry_out(effect);
+        verdict
     }
 
-    fn note_failure(&self, component: ComponentId, for_good: bool) -> Verdict {
-        self.state.borrow_mut().fail(component, for_good);
-        self.work.notify();
-        Verdict::Failed
+    fn carry_out(&self, effect: Option<AnswerEffect>) {
+        match effect {
+            None => {}
+            Some(AnswerEffect::Record) => self.work.notify(),
+            Some(AnswerEffect::Fenced(promised)) => self.finish_owner(Ended::Fenced(promised)),
+        }
     }
 
     /// Waits until none of the components takes writes any more in the effective config, or the owner ended.
-    pub(crate) async fn wait_recorded(&self, components: &[ComponentId]) -> Result<(), Ended> {
-        // With no failure the ack is right even if the owner ended meanwhile: every in-sync copy has the operation
-        // on stable media, so whoever settles finds it everywhere and keeps it.
-        if components.is_empty() || Canary::AbsenceNotRecorded.sings() {
-            return Ok(());
-        }
-        self.progressed
-            .until(|| {
-                let state = self.state.borrow();
-                if let Some(ended) = &state.ended {
-                    return Some(Err(ended.clone()));
-                }
-                components.iter().all(|c| !state.failed.contains_key(c)).then_some(Ok(()))
-            })
-            .await
+    async fn wait_recorded(&self, components: &[ComponentId]) -> Result<(), Ended> {
+        self.progressed.until(|| self.state.borrow().recorded(components)).await
     }
 
     /// Takes the operation back at every copy; one that cannot is recorded absent.
@@ -352,8 +311,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             .collect();
         let mut failed = Vec::new();
         for (leg, answer) in asked {
-            if self.judge(op, leg, answer.await) != Verdict::Done {
-                self.note_failure(leg.component, false);
+            let answer = answered(op, leg, answer.await);
+            let (undone, effect) = self.state.borrow_mut().on_undo_answer(answer, || self.context.env.now());
+            self.carry_out(effect);
+            if !undone {
                 failed.push(leg.component);
             }
         }
@@ -361,39 +322,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 }
 
-/// How long a copy that could not be filled for want of space is left alone.
-const NO_SPACE_PAUSE: Duration = Duration::from_secs(10);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
-    Done,
-    Failed,
-    NoSpace,
-    Refused(String),
+fn answered(op: OpId, leg: Leg, reply: PartsReply) -> Answered {
+    Answered { op, component: leg.component, session: leg.link.target.session, reply: reply.map(drop) }
 }
 
-/// The answers to one operation so far.
-#[derive(Default)]
-struct Outcome {
-    failed: Vec<ComponentId>,
-    no_space: bool,
-    refused: Option<String>,
-}
-
-impl Outcome {
-    fn take(&mut self, verdict: Verdict, component: ComponentId) {
-        match verdict {
-            Verdict::Done => {}
-            Verdict::Failed => self.failed.push(component),
-            Verdict::NoSpace => self.no_space = true,
-            Verdict::Refused(text) => self.refused = Some(text),
-        }
-    }
-
-    fn error(&self) -> OpError {
-        match &self.refused {
-            Some(text) if !self.no_space => OpError::Io(text.clone()),
-            _ => OpError::NoSpace,
+impl From<GivenUp> for OpError {
+    fn from(why: GivenUp) -> Self {
+        match why {
+            GivenUp::NoSpace => Self::NoSpace,
+            GivenUp::Refused(text) => Self::Io(text),
         }
     }
 }

@@ -1,23 +1,25 @@
-//! A process that seizes the object and serves it, driven by the real state machines.
+//! A process that seizes the object and serves it: the acting half of the model. What it decides, the product decides
+//! (`record`, `cairn-owner`); here is only what is sent, what is waited for, and in which of many orders.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+use cairn_owner::{Activation, Admitted, AnswerEffect, Returned, State};
 use cairn_record::{
-    ChangeEffect, ConfigChange, PeerLeases, PendingConfirm, Seizure, SeizureEffect, SeizureFailure, next_epoch, rejoin,
+    ChangeEffect, ConfigChange, PeerLeases, PendingConfirm, Seizure, SeizureEffect, SeizureFailure, Won, next_epoch,
 };
-use cairn_types::{Accepted, ComponentState, Epoch, Member, ObjectConfig, OpId, Seat, SessionId, Time};
+use cairn_types::{Accepted, ComponentId, ComponentState, Epoch, Member, ObjectConfig, OpId, Seat, SessionId, Time};
 use cairn_votes::has_majority_by;
-use cairn_wire::{Heartbeat, HostSummary, SeizeAnswer};
+use cairn_wire::{Heartbeat, HostSummary, Refusal, SeizeAnswer};
 use serde::Serialize;
 
 use super::{
-    Canary, OBJECT, block_of, epoch, letter_of,
+    Canary, OBJECT, component_of, epoch, letter_of,
     message::{Body, Msg},
     seat_of,
-    serving::{Coming, Filling, InFlight, Serving},
+    serving::{Changing, Coming, Serving},
 };
 
 /// What the world outside sees.
@@ -28,7 +30,7 @@ pub enum Event {
     Failed(SeizureFailure),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[allow(clippy::large_enum_variant)]
 pub enum Phase {
     Idle,
@@ -73,7 +75,7 @@ impl OwnerNode {
     /// The epoch that it serves or seizes at.
     pub fn epoch(&self) -> Option<Epoch> {
         match &self.phase {
-            Phase::Serving(serving) => Some(serving.epoch),
+            Phase::Serving(serving) => Some(serving.state.epoch()),
             Phase::Seizing(seizure) => Some(seizure.epoch()),
             Phase::Idle | Phase::Ended => None,
         }
@@ -87,7 +89,7 @@ impl OwnerNode {
         let Some(leases) = &self.leases else {
             return true;
         };
-        self.canary == Canary::NoLease || leases.holds(OBJECT, serving.epoch, &serving.config, now)
+        self.canary == Canary::NoLease || leases.holds(OBJECT, serving.state.epoch(), serving.state.config(), now)
     }
 
     /// Begins to seize.
@@ -152,38 +154,7 @@ impl OwnerNode {
                         self.ask(&[seat], &Body::Undo { epoch: e, session, ops }, out);
                     }
                 }
-                SeizureEffect::Won(won) => {
-                    let links = won.sessions.iter().map(|(c, s)| (letter(c.0), *s));
-                    let members = &won.config;
-                    let serving = Serving {
-                        epoch: e,
-                        csn: won.csn,
-                        links: links.filter(|(l, _)| l.is_uppercase()).collect(),
-                        config: members.clone(),
-                        change: None,
-                        naive: None,
-                        failed: BTreeSet::new(),
-                        next_seq: 1,
-                        writes: BTreeMap::new(),
-                        coming: None,
-                        filling: BTreeMap::new(),
-                        untold: BTreeSet::new(),
-                        proven: won.proven,
-                    };
-                    let mut serving = serving;
-                    for member in &members.members {
-                        if matches!(member.state, ComponentState::Resyncing { .. }) {
-                            let filling = Filling { linked_at: 0, to_copy: None };
-                            serving.filling.insert(letter_of(member.seat()), filling);
-                        }
-                    }
-                    if let Some(leases) = &mut self.leases {
-                        leases.own(OBJECT, e, &members.seats());
-                    }
-                    self.known = super::closed(e, won.csn.0, won.config.clone());
-                    self.phase = Phase::Serving(Box::new(serving));
-                    out.events.push(Event::Won(e, Box::new(won.config)));
-                }
+                SeizureEffect::Won(won) => self.serve(*won, out),
                 SeizureEffect::Failed(why) => {
                     if let SeizureFailure::Superseded(by) | SeizureFailure::LeaseHeld { by, .. } = why {
                         self.number = self.number.max(by.number);
@@ -195,6 +166,16 @@ impl OwnerNode {
         }
     }
 
+    fn serve(&mut self, won: Won, out: &mut Out) {
+        if let Some(leases) = &mut self.leases {
+            leases.own(OBJECT, won.epoch, &won.config.seats());
+        }
+        self.known = super::closed(won.epoch, won.csn.0, won.config.clone());
+        let state = State::new(won.config.clone(), won.csn, won.epoch, &won.sessions, won.proven);
+        self.phase = Phase::Serving(Box::new(Serving::new(state)));
+        out.events.push(Event::Won(won.epoch, Box::new(won.config)));
+    }
+
     /// The owner does not wait for the seat any longer.
     pub fn on_unreachable(&mut self, seat: char, out: &mut Out) {
         match &mut self.phase {
@@ -203,8 +184,16 @@ impl OwnerNode {
                 self.on_seizure(effects, out);
             }
             Phase::Serving(serving) => {
-                if serving.links.remove(&seat).is_some() {
-                    serving.failed.insert(seat);
+                let missing = serving.missing_from(seat);
+                let comes = serving.coming.take_if(|coming| coming.letter == seat && serving.change.is_none());
+                if missing.is_empty() && comes.is_none() {
+                    // Nobody has missed it: it is away for long.
+                    for member in serving.state.long_away(|away| letter_of(away) == seat) {
+                        serving.state.miss(&member, |_| true);
+                    }
+                }
+                for op in missing {
+                    serving.on_answer(seat, op, Err(Refusal::Lost));
                 }
                 self.advance(out);
             }
@@ -217,8 +206,9 @@ impl OwnerNode {
         match &self.phase {
             Phase::Seizing(seizure) => seizure.waiting_for().into_iter().map(letter_of).collect(),
             Phase::Serving(serving) => {
-                let legs = serving.writes.values().flat_map(|w| &w.legs).filter(|(_, done)| !**done).map(|(l, _)| *l);
-                legs.filter(|l| serving.links.contains_key(l)).collect::<BTreeSet<_>>().into_iter().collect()
+                let missing = serving.writes.values().flat_map(|w| w.missing.keys().copied());
+                let coming = serving.coming.iter().filter(|_| !serving.changes()).map(|coming| coming.letter);
+                missing.chain(coming).collect::<BTreeSet<_>>().into_iter().collect()
             }
             Phase::Idle | Phase::Ended => Vec::new(),
         }
@@ -276,63 +266,43 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return;
         };
-        let e = serving.epoch;
+        let e = serving.state.epoch();
         match body {
             Body::AcceptAnswer { epoch, csn, answer } if *epoch == e => {
-                if let Some((naive, yes)) = &mut serving.naive
+                if let Some((naive, yes, _)) = &mut serving.naive
                     && naive.csn == *csn
                 {
                     if answer.result().is_ok() {
                         yes.insert(seat);
                     }
                     if has_majority_by(&naive.config, |m| yes.contains(&letter_of(m.seat()))) {
-                        let (record, _) = serving.naive.take().expect("just seen");
-                        serving.csn = record.csn;
-                        serving.take_effect(record.config);
+                        let (record, _, admitted) = serving.naive.take().expect("just seen");
+                        serving.state.adopt(record.config, record.csn, &admitted);
+                        serving.coming = None;
+                        admitted.iter().for_each(|(component, session)| serving.begin_filling(*component, *session));
                     }
-                } else if let Some((change, _)) = &mut serving.change {
+                } else if let Some(Changing { change, .. }) = &mut serving.change {
                     let effects = change.on_accept_answer(seat_of(seat), *csn, answer.result());
                     return self.on_change(effects, out);
                 }
             }
-            Body::WriteAnswer { epoch, session, op, done } if *epoch == e => match done {
-                Err(Some(_)) => return self.end(out),
-                Err(None) => {
-                    if serving.links.get(&seat) == Some(session) {
-                        serving.links.remove(&seat);
-                        serving.failed.insert(seat);
-                    }
+            Body::WriteAnswer { epoch, op, done, .. } if *epoch == e => {
+                let refusal = |promised: Option<Epoch>| match promised {
+                    Some(promised) => Refusal::Fenced { promised },
+                    None => Refusal::Session,
+                };
+                if let Some(AnswerEffect::Fenced(_)) = serving.on_answer(seat, *op, done.map_err(refusal)) {
+                    return self.end(out);
                 }
-                Ok(()) => {
-                    let leg = serving.writes.get_mut(&op.seq).and_then(|w| w.legs.get_mut(&seat));
-                    if let Some(leg) = leg {
-                        *leg = true;
-                    }
-                }
-            },
+            }
             Body::SeizeAnswer { epoch, anew: true, answer } if *epoch == e => {
                 if let SeizeAnswer::Promisee { .. } = answer {
                     return self.end(out);
                 }
-                let forgets = match answer {
-                    SeizeAnswer::Promised { components, .. } => components.iter().any(|c| c.log_damaged),
-                    _ => false,
-                };
-                let idle = serving.change.is_none() && serving.naive.is_none();
-                let coming = serving.coming.as_ref().is_some_and(|c| c.letter == seat);
-                if forgets && idle {
-                    serving.untold.insert(seat);
+                match &serving.coming {
+                    Some(coming) if coming.letter == seat => self.on_rejoin_answer(seat, answer, out),
+                    _ => self.on_brought_up(seat, answer, out),
                 }
-                if seat.is_lowercase() && !coming && idle {
-                    let config = serving.config.clone();
-                    if forgets {
-                        self.propose(config, out);
-                    } else {
-                        let record = super::closed(e, serving.csn.0, config);
-                        out.send.push(Msg { owner: self.index, seat, body: Body::Accept(record) });
-                    }
-                }
-                self.on_rejoin_answer(seat, answer, out);
             }
             Body::UndoAnswer { epoch, session, done } if *epoch == e => {
                 let coming = serving.coming.as_ref();
@@ -356,18 +326,25 @@ impl OwnerNode {
             match effect {
                 ChangeEffect::Accept { seats, record } => self.ask(&seats, &Body::Accept(*record), out),
                 ChangeEffect::Effective(config) => {
-                    serving.take_effect(*config);
-                    let (e, seats) = (serving.epoch, serving.config.seats());
+                    let Changing { change, admitted, .. } = serving.change.as_ref().expect("under way");
+                    serving.state.adopt(*config, change.record().csn, admitted);
+                    let (e, seats) = (serving.state.epoch(), serving.state.config().seats());
                     if let Some(leases) = &mut self.leases {
                         leases.own(OBJECT, e, &seats);
                     }
                 }
                 ChangeEffect::Closed { csn } => {
-                    serving.csn = csn;
-                    serving.change = None;
-                    self.known = super::closed(serving.epoch, csn.0, serving.config.clone());
-                    let told = serving.take_told().into_iter();
-                    let tell = |seat| Msg { owner: self.index, seat, body: Body::Tell(self.known.clone()) };
+                    let Changing { admitted, untold, .. } = serving.change.take().expect("under way");
+                    serving.state.closed(csn);
+                    serving.coming.take_if(|coming| admitted.contains_key(&component_of(coming.letter)));
+                    admitted.iter().for_each(|(component, session)| serving.begin_filling(*component, *session));
+                    let config = serving.state.config();
+                    self.known = super::closed(serving.state.epoch(), csn.0, (**config).clone());
+                    let told = untold.iter().filter_map(|c| config.member(*c)).filter(|m| m.state.in_sync());
+                    let tell = |m: &Member| {
+                        let body = Body::Tell(self.known.clone());
+                        Msg { owner: self.index, seat: letter_of(m.seat()), body }
+                    };
                     out.send.extend(told.map(tell));
                 }
                 ChangeEffect::Superseded(_) => return self.end(out),
@@ -376,25 +353,27 @@ impl OwnerNode {
         self.advance(out);
     }
 
-    /// Proposes a configuration; false: one is on its way, or it is illegal.
-    fn propose(&mut self, target: ObjectConfig, out: &mut Out) -> bool {
+    /// Proposes a configuration in which the admitted take writes; false: one is on its way, or it is illegal. Once it is closed the
+    /// untold are told.
+    fn propose(&mut self, target: ObjectConfig, admitted: Admitted, untold: Vec<ComponentId>, out: &mut Out) -> bool {
         let Phase::Serving(serving) = &mut self.phase else {
             return false;
         };
-        if serving.change.is_some() || serving.naive.is_some() {
+        if serving.changes() {
             return false;
         }
+        let (epoch, csn, config) = (serving.state.epoch(), serving.state.csn(), serving.state.config());
         let members = |c: &ObjectConfig| c.members.iter().map(|m| m.component).collect::<Vec<_>>();
-        if self.canary == Canary::NotJoint && members(&target) != members(&serving.config) {
-            let record = super::closed(serving.epoch, serving.csn.0 + 1, target);
-            serving.naive = Some((record.clone(), BTreeSet::new()));
+        if self.canary == Canary::NotJoint && members(&target) != members(config) {
+            let record = super::closed(epoch, csn.0 + 1, target);
+            serving.naive = Some((record.clone(), BTreeSet::new(), admitted));
             let seats = record.config.seats();
             self.ask(&seats, &Body::Accept(record), out);
             return true;
         }
-        match ConfigChange::propose(serving.epoch, serving.csn, &serving.config, target.clone()) {
+        match ConfigChange::propose(epoch, csn, config, target) {
             Ok((change, effects)) => {
-                serving.change = Some((change, target));
+                serving.change = Some(Changing { change, admitted, untold });
                 self.on_change(effects, out);
                 true
             }
@@ -402,42 +381,23 @@ impl OwnerNode {
         }
     }
 
-    /// Acknowledges, settles, records failed components absent.
+    /// Acknowledges, settles, records failed components.
     fn advance(&mut self, out: &mut Out) {
         let canary = self.canary;
         let Phase::Serving(serving) = &mut self.phase else {
             return;
         };
-        let e = serving.epoch;
-        let required = serving.required(canary);
-        for (seq, write) in &mut serving.writes {
-            if !write.acked && required.iter().all(|l| write.legs.get(l) == Some(&true)) {
-                write.acked = true;
-                out.events.push(Event::Acked(OpId { epoch: e, seq: *seq }));
-            }
-        }
-        serving.writes.retain(|_, w| !w.acked || w.legs.values().any(|done| !done));
-        if serving.failed.is_empty() || serving.change.is_some() || serving.naive.is_some() {
+        out.events.extend(serving.acknowledge(canary).into_iter().map(Event::Acked));
+        serving.tidy();
+        if !serving.state.has_failures() || serving.is_busy() {
             return;
         }
-        let settled = serving.settled();
-        let mut target = serving.config.clone();
-        let mut news = false;
-        for member in &mut target.members {
-            if serving.failed.contains(&letter_of(member.seat())) && member.state.takes_writes() {
-                let stale_since = match member.state {
-                    ComponentState::Resyncing { stale_since } => stale_since,
-                    _ => settled,
-                };
-                member.state = ComponentState::Absent { stale_since };
-                news = true;
+        match serving.state.failures_to_record() {
+            Ok(next) => {
+                self.propose(next, Admitted::new(), Vec::new(), out);
             }
-        }
-        if !news {
-            serving.failed.clear();
-        } else if !self.propose(target, out) {
             // The last copy: the object cannot be served.
-            self.end(out);
+            Err(_) => self.end(out),
         }
     }
 
@@ -446,18 +406,14 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return None;
         };
-        let op = OpId { epoch: serving.epoch, seq: serving.next_seq };
-        if serving.locked(block_of(op)) || !serving.failed.is_empty() {
+        if serving.locked((serving.state.last().seq + 1) % super::BLOCKS) {
             return None;
         }
-        let settled = serving.settled();
-        serving.next_seq += 1;
-        let legs: BTreeMap<char, bool> = serving.links.keys().map(|l| (*l, false)).collect();
-        for (seat, session) in &serving.links {
-            let body = Body::Write { epoch: op.epoch, session: *session, op, settled };
-            out.send.push(Msg { owner: self.index, seat: *seat, body });
+        let (op, settled, legs) = serving.begin();
+        for (seat, session) in legs {
+            let body = Body::Write { epoch: op.epoch, session, op, settled };
+            out.send.push(Msg { owner: self.index, seat, body });
         }
-        serving.writes.insert(op.seq, InFlight { legs, acked: false });
         Some(op)
     }
 
@@ -466,17 +422,17 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return false;
         };
-        let absent = |m: &Member| matches!(m.state, ComponentState::Absent { .. });
-        let member = serving.config.members.iter().find(|m| letter_of(m.seat()) == letter);
+        let (state, config) = (&serving.state, serving.state.config());
+        let member = config.member(component_of(letter));
         let fits = match instead_of {
-            None => member.is_some_and(absent),
-            Some(old) => member.is_none() && serving.config.members.iter().any(|m| letter_of(m.seat()) == old),
+            None => member.is_some_and(|m| state.is_asked_back(m, Time(0))),
+            Some(old) => member.is_none() && config.member(component_of(old)).is_some() && !state.has_failures(),
         };
-        if !fits || serving.coming.is_some() || serving.change.is_some() || serving.naive.is_some() {
+        if !fits || serving.is_busy() {
             return false;
         }
+        let body = Body::Seize { epoch: state.epoch(), overrule: false, anew: true };
         serving.coming = Some(Coming { letter, instead_of, session: SessionId(0), state: None });
-        let body = Body::Seize { epoch: serving.epoch, overrule: false, anew: true };
         out.send.push(Msg { owner: self.index, seat: letter, body });
         true
     }
@@ -486,10 +442,31 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return;
         };
-        let named = serving.config.members.iter().any(|m| letter_of(m.seat()) == letter);
-        if named && serving.change.is_none() && serving.naive.is_none() && letter.is_lowercase() {
-            let body = Body::Seize { epoch: serving.epoch, overrule: true, anew: true };
+        let named = serving.state.config().member(component_of(letter)).is_some();
+        if named && !serving.changes() && letter.is_lowercase() {
+            let body = Body::Seize { epoch: serving.state.epoch(), overrule: true, anew: true };
             out.send.push(Msg { owner: self.index, seat: letter, body });
+        }
+    }
+
+    /// A seat has promised that was away, or may have forgotten that it did: it is told the record.
+    fn on_brought_up(&mut self, seat: char, answer: &SeizeAnswer, out: &mut Out) {
+        let Phase::Serving(serving) = &mut self.phase else {
+            return;
+        };
+        let SeizeAnswer::Promised { components, .. } = answer else {
+            return self.advance(out);
+        };
+        if seat.is_uppercase() || serving.changes() {
+            return self.advance(out);
+        }
+        let config = (**serving.state.config()).clone();
+        let forgetful = serving.state.forgetful_witnesses(components);
+        if forgetful.is_empty() {
+            let record = super::closed(serving.state.epoch(), serving.state.csn().0, config);
+            out.send.push(Msg { owner: self.index, seat, body: Body::Accept(record) });
+        } else {
+            self.propose(config, Admitted::new(), forgetful, out);
         }
     }
 
@@ -498,8 +475,7 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return false;
         };
-        let proposed = serving.change.is_some() || serving.naive.is_some();
-        !proposed && serving.coming.take().is_some()
+        !serving.changes() && serving.coming.take().is_some()
     }
 
     fn on_rejoin_answer(&mut self, seat: char, answer: &SeizeAnswer, out: &mut Out) {
@@ -509,30 +485,40 @@ impl OwnerNode {
         let Some(coming) = serving.coming.as_mut().filter(|c| c.letter == seat && c.state.is_none()) else {
             return;
         };
-        let SeizeAnswer::Promised { components, .. } = answer else {
-            serving.coming = None;
-            return;
-        };
-        coming.session = components[0].session;
-        let member = serving.config.members.iter().find(|m| letter_of(m.seat()) == seat);
-        let Some(member) = member else {
+        let component = component_of(seat);
+        let Some(member) = serving.state.config().member(component).copied() else {
+            // A new one: the driver of `Seize` sees that it is there.
+            let SeizeAnswer::Promised { components, .. } = answer else {
+                serving.coming = None;
+                return;
+            };
+            coming.session = components[0].session;
             coming.state = Some(ComponentState::Resyncing { stale_since: OpId::ZERO });
             return self.propose_coming(out);
         };
-        let Some(plan) =
-            rejoin(member, &components[0], serving.proven.get(&member.component).copied().unwrap_or_default())
-        else {
-            serving.coming = None;
-            return;
-        };
-        coming.state = Some(plan.state);
-        serving.proven.remove(&member.component);
-        let session = coming.session;
-        if plan.undo.is_empty() {
-            return self.propose_coming(out);
+        match serving.state.on_returned(&member, Some(answer.clone())) {
+            Returned::Fill { rejoin, session } => {
+                (coming.session, coming.state) = (session, Some(rejoin.state));
+                if rejoin.undo.is_empty() {
+                    return self.propose_coming(out);
+                }
+                let body = Body::Undo { epoch: serving.state.epoch(), session, ops: rejoin.undo };
+                out.send.push(Msg { owner: self.index, seat, body });
+            }
+            Returned::No => serving.coming = None,
+            Returned::Fenced(_) => self.end(out),
+            Returned::Degrade => {
+                serving.coming = None;
+                let next = serving.state.config_with(component, ComponentState::Degraded);
+                self.propose(next, Admitted::new(), Vec::new(), out);
+            }
+            Returned::Witness { forgetful } => {
+                serving.coming = None;
+                let next = serving.state.config_with(component, ComponentState::Active);
+                let untold = Vec::from_iter(forgetful.then_some(component));
+                self.propose(next, Admitted::new(), untold, out);
+            }
         }
-        let body = Body::Undo { epoch: serving.epoch, session, ops: plan.undo };
-        out.send.push(Msg { owner: self.index, seat, body });
     }
 
     fn propose_coming(&mut self, out: &mut Out) {
@@ -540,60 +526,68 @@ impl OwnerNode {
             return;
         };
         let coming = serving.coming.clone().expect("asked");
-        let mut target = serving.config.clone();
-        let state = coming.state.expect("answered");
-        match coming.instead_of {
-            None => {
-                let member = target.members.iter_mut().find(|m| letter_of(m.seat()) == coming.letter);
-                let Some(member) = member else {
-                    serving.coming = None;
-                    return;
-                };
-                member.state = state;
-            }
+        let (component, state) = (component_of(coming.letter), coming.state.expect("answered"));
+        let config = serving.state.config();
+        let target = match coming.instead_of {
+            None => Some(serving.state.config_with(component, state)),
             Some(old) => {
-                let place = target.members.iter().position(|m| letter_of(m.seat()) == old).expect("checked");
-                let word = format!("{}{}", coming.letter, target.members[place].votes);
-                target.members[place] = Member { state, ..super::member_of(&word) };
+                let old = component_of(old);
+                let mut members = config.members.clone();
+                let place = members.iter().position(|m| m.component == old).expect("checked");
+                let word = format!("{}{}", coming.letter, members[place].votes);
+                members[place] = Member { state, ..super::member_of(&word) };
+                serving.state.config_of_members(&members, &[old], config.size_bytes).ok()
             }
-        }
-        if !self.propose(target, out)
+        };
+        let admitted = Admitted::from([(component, coming.session)]);
+        if !target.is_some_and(|target| self.propose(target, admitted, Vec::new(), out))
             && let Phase::Serving(serving) = &mut self.phase
         {
             serving.coming = None;
         }
     }
 
-    /// The component is full and has every operation: propose that it is active.
-    pub fn start_activation(&mut self, letter: char, out: &mut Out) -> bool {
+    /// The component is filled: the barrier before its activation begins.
+    pub fn begin_barrier(&mut self, letter: char) {
         let canary = self.canary;
+        let Phase::Serving(serving) = &mut self.phase else {
+            return;
+        };
+        let is_filled = |filled| filled || canary == Canary::NoResync;
+        if let Some(filling) = serving.filling.get_mut(&letter).filter(|f| f.barrier.is_none() && is_filled(f.filled)) {
+            filling.barrier = Some(match canary {
+                Canary::NoBarrier => OpId::ZERO,
+                _ => serving.state.begin_barrier(component_of(letter)),
+            });
+        }
+    }
+
+    /// The component is filled: proposes that it is active, once it is past the barrier.
+    pub fn start_activation(&mut self, letter: char, out: &mut Out) -> bool {
+        self.begin_barrier(letter);
         let Phase::Serving(serving) = &mut self.phase else {
             return false;
         };
-        let Some(filling) = serving.filling.get(&letter) else {
+        let Some((filling, barrier)) = serving.filling.get(&letter).and_then(|f| Some((f, f.barrier?))) else {
             return false;
         };
-        let full = canary == Canary::NoResync || filling.to_copy.as_ref().is_some_and(BTreeSet::is_empty);
-        let missing = serving.writes.values().any(|w| w.legs.get(&letter) == Some(&false));
-        if !full || missing || serving.settled().seq < filling.linked_at || !serving.links.contains_key(&letter) {
+        if !serving.state.is_past(barrier) || serving.is_busy() {
             return false;
         }
-        let mut target = serving.config.clone();
-        if canary != Canary::NoDecided {
-            target.decided = target.decided.max(serving.settled());
+        let component = component_of(letter);
+        let Some(Activation { mut next, was_empty }) = serving.state.activation(component, filling.session) else {
+            return false;
+        };
+        if self.canary == Canary::NoDecided {
+            next.decided = serving.state.config().decided;
         }
-        for member in &mut target.members {
-            if letter_of(member.seat()) == letter {
-                member.state = ComponentState::Active;
-            }
-        }
-        self.propose(target, out)
+        self.propose(next, Admitted::new(), Vec::from_iter(was_empty.then_some(component)), out)
     }
 
     /// Sends again what has no answer: records, confirmations.
     pub fn resend(&mut self, now: Time, out: &mut Out) {
         if let Phase::Serving(serving) = &self.phase
-            && let Some((change, _)) = &serving.change
+            && let Some(Changing { change, .. }) = &serving.change
         {
             let effects = change.on_timeout();
             self.on_change(effects, out);
@@ -610,7 +604,7 @@ impl OwnerNode {
             let token = self.next_token;
             self.next_token += 1;
             self.tokens.insert(token, asked);
-            let body = Body::Confirm { epoch: serving.epoch, token };
+            let body = Body::Confirm { epoch: serving.state.epoch(), token };
             out.send.push(Msg { owner: self.index, seat: letter_of(asked.seat), body });
         }
     }
@@ -627,8 +621,4 @@ impl OwnerNode {
 
 fn promote_everyone(config: &mut ObjectConfig) {
     config.members.iter_mut().for_each(|m| m.state = ComponentState::Active);
-}
-
-fn letter(id: u128) -> char {
-    char::from_u32(id as u32).expect("made of a letter")
 }

@@ -13,8 +13,8 @@
 //! the names of such copies count as one: renaming them turns each schedule into another one.
 //!
 //! What cannot matter any more is taken out of a state, so that states which differ in nothing else are one. That is a request
-//! that its seat refuses for ever and whose refusal its owner ignores ([`Explorer::is_dead`]). And it is what an owner remembers
-//! only for a seizure that it will not begin.
+//! that its seat refuses for ever and whose refusal its owner ignores ([`Explorer::is_dead`]). It is a record that is told to a seat
+//! which has it. And it is what an owner remembers only for a seizure that it will not begin.
 
 #![allow(clippy::disallowed_types)] // hash maps of millions of entries, looked up and never walked
 
@@ -23,15 +23,15 @@ use std::{
     rc::Rc,
 };
 
-use cairn_types::Time;
+use cairn_types::{ComponentId, Time};
 use serde::Serialize;
 
 use super::{
     Canary,
     canonical::{Renaming, encode},
-    closed, config_of, epoch,
+    closed, component_of, config_of, epoch,
     ghost::Ghost,
-    message::Msg,
+    message::{Body, Msg},
     owner::{Event, Out, OwnerNode, Phase},
     seat::{SeatNode, Seen},
 };
@@ -329,7 +329,7 @@ impl Explorer {
             return *known;
         }
         let Msg { seat, body, .. } = &self.msgs.parts[msg as usize];
-        let super::message::Body::Accept(record) = body else { panic!("only records are accepted") };
+        let (Body::Accept(record) | Body::Tell(record)) = body else { panic!("only records are accepted") };
         let mut next = self.ghosts.parts[ghost as usize].clone();
         if let Err(wrong) = next.on_accepted(*seat, record) {
             self.found.wrong = Some(wrong);
@@ -404,22 +404,26 @@ impl Explorer {
         }
     }
 
-    /// Copies everything to a component that is being filled, in one step, and proposes that it is active.
+    /// Copies everything to a component that is being filled, in one step; in another one, proposes that it is active.
     fn fill(&mut self, state: &State, owner: usize, letter: char, next: &mut Vec<State>) {
         let number = state.owners[owner];
         let mut node = self.owners.parts[number as usize].clone();
-        let seats: Vec<&SeatNode> = state.seats.iter().map(|s| &self.seats.parts[*s as usize]).collect();
-        let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
         let mut after = state.clone();
-        if self.setup.canary != Canary::NoResync {
-            let Some(target) = resync(&mut node, &seats, letter) else {
-                return;
-            };
-            after.seats[place] = self.seats.number(target);
-        }
         let mut out = Out::default();
-        if !node.start_activation(letter, &mut out) {
-            return;
+        if node.serving().is_some_and(|serving| serving.filling[&letter].barrier.is_some()) {
+            if !node.start_activation(letter, &mut out) {
+                return;
+            }
+        } else {
+            if self.setup.canary != Canary::NoResync {
+                let seats: Vec<&SeatNode> = state.seats.iter().map(|s| &self.seats.parts[*s as usize]).collect();
+                let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
+                let Some(target) = resync(&mut node, &seats, letter) else {
+                    return;
+                };
+                after.seats[place] = self.seats.number(target);
+            }
+            node.begin_barrier(letter);
         }
         let send = out.send.into_iter().map(|m| self.msgs.number(m)).collect();
         let step = OwnerStep { owner: self.owners.number(node), send, events: out.events };
@@ -501,10 +505,16 @@ impl Explorer {
         let Some((epoch, session)) = body.epoch_and_session() else {
             return false;
         };
+        let seat = self.seat(state, *seat);
+        // It is not answered, and here no seat forgets what it accepted.
+        if let Body::Tell(record) = body
+            && seat.accepted() >= Some((record.epoch, record.csn))
+        {
+            return true;
+        }
         if node.epoch() == Some(epoch) {
             return false;
         }
-        let seat = self.seat(state, *seat);
         let promised = seat.promised() > epoch && self.setup.canary != Canary::NoPromise;
         let strict = !matches!(self.setup.canary, Canary::NoPromise | Canary::NoSession);
         promised || strict && session.is_some_and(|session| seat.admitted != Some((epoch, session)))
@@ -565,25 +575,25 @@ fn fingerprint(state: &impl std::hash::Hash) -> u128 {
 
 /// The target after a copy of what `node`, the owner, finds stale on it; none: not possible now.
 pub fn resync(node: &mut OwnerNode, seats: &[&SeatNode], letter: char) -> Option<SeatNode> {
-    use cairn_types::ComponentState::{Active, Resyncing};
     let Phase::Serving(serving) = &mut node.phase else {
         return None;
     };
-    let seat = |l: char| seats.iter().find(|s| s.letter == l).copied().expect("a seat");
-    // Only who is admitted in the session answers.
-    let usable = |l: char| {
-        let admitted = seat(l).admitted;
-        serving.links.get(&l).is_some_and(|s| admitted == Some((serving.epoch, *s))).then(|| seat(l))
-    };
-    let member = |l: char| serving.config.members.iter().find(|m| super::letter_of(m.seat()) == l);
-    let Resyncing { stale_since } = member(letter)?.state else {
+    let (state, filling) = (&serving.state, serving.filling.get(&letter)?);
+    let (set, stale_since) = state.being_filled(component_of(letter), filling.session)?;
+    // What was begun before it took writes is in nobody's table for certain until it is decided.
+    if !state.is_settled(filling.begun) {
         return None;
+    }
+    // Only who is admitted in the session answers.
+    let usable = |component: ComponentId| {
+        let seat = seats.iter().find(|s| component_of(s.letter) == component).copied().expect("a seat");
+        let link = state.link_of(component)?;
+        (seat.admitted == Some((state.epoch(), link.target.session))).then_some(seat)
     };
-    let target = usable(letter)?;
-    let active = serving.config.members.iter().filter(|m| m.set().is_some() && m.state == Active);
-    let sources: Option<Vec<&SeatNode>> = active.map(|m| usable(super::letter_of(m.seat()))).collect();
+    let target = usable(component_of(letter))?;
+    let sources: Option<Vec<&SeatNode>> = state.readable(set).iter().map(|leg| usable(leg.component)).collect();
     let sources = sources?;
-    let mut stale: BTreeSet<u64> = serving.unsent_blocks(letter);
+    let mut stale: BTreeSet<u64> = BTreeSet::new();
     for touched in sources.iter().map(|s| &s.component.touched).chain([&target.component.touched]) {
         stale.extend(touched.iter().filter(|(_, op)| **op > stale_since).map(|(block, _)| *block));
     }
@@ -595,6 +605,6 @@ pub fn resync(node: &mut OwnerNode, seats: &[&SeatNode], letter: char) -> Option
     for block in &stale {
         target.copy(*block, &sources.first()?.component);
     }
-    serving.filling.get_mut(&letter)?.to_copy = Some(BTreeSet::new());
+    serving.filling.get_mut(&letter)?.filled = true;
     Some(target)
 }

@@ -6,19 +6,16 @@ use cairn_record::{Grants, left_out};
 use cairn_types::{ComponentId, OpId, Time};
 
 use super::{
-    BLOCKS, Canary, closed, config_of, epoch,
+    BLOCKS, Canary, LEASE, closed, config_of, epoch,
     explore::resync,
     ghost::Ghost,
-    id_of, letter_of,
+    id_of, letter_of, letter_of_component,
     message::{Body, Msg},
     owner::{Event, Out, OwnerNode, Phase},
     picture_of,
     seat::{SeatNode, Seen},
     seat_of,
 };
-
-/// Duration of a lease in the model.
-pub const LEASE: Duration = Duration::from_millis(2000);
 
 /// A small generator: SplitMix64.
 #[derive(Debug, Clone)]
@@ -272,7 +269,8 @@ impl World {
         let Some(serving) = self.owners[owner].serving().filter(|serving| serving.change.is_none()) else {
             return Ok(());
         };
-        let decided = closed(serving.epoch, serving.csn.0, serving.config.clone());
+        let state = &serving.state;
+        let decided = closed(state.epoch(), state.csn().0, (**state.config()).clone());
         // Mostly one that has promised more than that owner has: there are few.
         let any = self.leaving.one_in(5);
         let goes = |seat: &&mut SeatNode| {
@@ -491,18 +489,16 @@ impl World {
         let Some(serving) = self.owners[owner].serving() else {
             return Ok(());
         };
-        let active = serving.config.members.iter().filter(|m| m.set().is_some() && m.state.in_sync());
-        let active: Vec<char> = active.map(|m| letter_of(m.seat())).collect();
-        let (Some(letter), false) = (self.rng.pick(&active), serving.locked(block)) else {
+        let (Some(leg), false) = (self.rng.pick(&serving.state.readable(0)), serving.locked(block)) else {
             return Ok(());
         };
+        let (epoch, letter) = (serving.state.epoch(), letter_of_component(leg.component));
         let seat = &self.seats[self.place(letter)];
-        let session = serving.links.get(&letter);
-        let admitted = session.is_some_and(|s| seat.admitted == Some((serving.epoch, *s)));
+        let admitted = seat.admitted == Some((epoch, leg.link.target.session));
         if !admitted || self.cut.contains(&(owner, letter)) {
             return Ok(());
         }
-        let (epoch, value) = (serving.epoch, seat.read(block));
+        let value = seat.read(block);
         let at = |m: &BTreeMap<u64, OpId>| m.get(&block).copied().unwrap_or(OpId::ZERO);
         let floor = at(&self.shown).max(at(&self.acked));
         self.say(|| format!("owner {owner} reads {value:?} of {block} from {letter}"));
@@ -541,7 +537,7 @@ impl World {
         if self.cut.contains(&(owner, letter)) {
             return Ok(());
         }
-        if self.canary != Canary::NoResync {
+        if !serving.filling[&letter].filled && self.canary != Canary::NoResync {
             let copied = {
                 let seats: Vec<&SeatNode> = self.seats.iter().collect();
                 resync(&mut self.owners[owner], &seats, letter)
@@ -575,7 +571,7 @@ impl World {
             return Ok(());
         };
         let away = |m: &&cairn_types::Member| matches!(m.state, cairn_types::ComponentState::Absent { .. });
-        let away: Vec<char> = serving.config.members.iter().filter(away).map(|m| letter_of(m.seat())).collect();
+        let away: Vec<char> = serving.state.config().members.iter().filter(away).map(|m| letter_of(m.seat())).collect();
         let Some(letter) = self.rng.pick(&away) else {
             return Ok(());
         };
@@ -589,7 +585,7 @@ impl World {
         let Some(serving) = self.owners[owner].serving() else {
             return Ok(());
         };
-        let named: Vec<char> = serving.config.members.iter().map(|m| letter_of(m.seat())).collect();
+        let named: Vec<char> = serving.state.config().members.iter().map(|m| letter_of(m.seat())).collect();
         let data: Vec<char> = named.iter().copied().filter(|l| l.is_uppercase()).collect();
         // Only a seat that never was a member: ids are not used again.
         let fresh = self.seats.iter().filter(|s| s.record.as_ref().is_some_and(|r| r.accepted.is_none()));

@@ -72,7 +72,7 @@ impl Body {
     pub fn epoch_and_session(&self) -> Option<(Epoch, Option<SessionId>)> {
         match self {
             Self::Seize { epoch, .. } => Some((*epoch, None)),
-            Self::Accept(record) => Some((record.epoch, None)),
+            Self::Accept(record) | Self::Tell(record) => Some((record.epoch, None)),
             Self::Undo { epoch, session, .. } | Self::Write { epoch, session, .. } => Some((*epoch, Some(*session))),
             _ => None,
         }

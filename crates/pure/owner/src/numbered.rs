@@ -5,10 +5,13 @@
 //!             keeps half a million places, until it goes
 //! Why         a tree of numbers took a tenth of what the owner's processor does for a write
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Serialize, Serializer};
 
 /// Things by number.
-pub(crate) struct Numbered<T> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Numbered<T> {
     /// The number of the first place, which is not empty unless there is none.
     first: u64,
     places: VecDeque<Option<T>>,
@@ -17,24 +20,24 @@ pub(crate) struct Numbered<T> {
 
 impl<T> Numbered<T> {
     /// Nothing yet; the first one will have the number `first`.
-    pub(crate) fn from(first: u64) -> Self {
+    pub fn from(first: u64) -> Self {
         Self { first, places: VecDeque::new(), count: 0 }
     }
 
     /// Adds the next one and tells its number.
-    pub(crate) fn push(&mut self, thing: T) -> u64 {
+    pub fn push(&mut self, thing: T) -> u64 {
         self.places.push_back(Some(thing));
         self.count += 1;
         self.next() - 1
     }
 
     /// The number that the next one will have.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.first + self.places.len() as u64
     }
 
     /// The first one's number.
-    pub(crate) fn first(&self) -> Option<u64> {
+    pub fn first(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.first)
     }
 
@@ -43,12 +46,12 @@ impl<T> Numbered<T> {
     }
 
     /// The one of this number, if it is there.
-    pub(crate) fn get(&self, number: u64) -> Option<&T> {
+    pub fn get(&self, number: u64) -> Option<&T> {
         self.places.get(self.place(number)?)?.as_ref()
     }
 
     /// Takes it away, if it is there.
-    pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
+    pub fn remove(&mut self, number: u64) -> Option<T> {
         let place = self.place(number)?;
         let taken = self.places.get_mut(place)?.take()?;
         self.count -= 1;
@@ -60,26 +63,31 @@ impl<T> Numbered<T> {
     }
 
     /// All that are there.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let numbers = self.first..;
         numbers.zip(&self.places).filter_map(|(number, place)| Some((number, place.as_ref()?)))
     }
 
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count
     }
 
     /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+}
+
+/// The next number and what is there: two that are written alike do alike.
+impl<T: Serialize> Serialize for Numbered<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.next(), self.iter().collect::<BTreeMap<_, _>>()).serialize(serializer)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;

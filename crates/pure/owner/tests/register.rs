@@ -121,6 +121,7 @@ fn careless_variants_are_caught() {
         ("acknowledged before recorded absent", Setup { canary: Canary::AckBeforeAbsent, ..writing.clone() }),
         ("no undo", Setup { canary: Canary::NoUndo, ..writing }),
         ("active without resync", Setup { canary: Canary::NoResync, ..stale.clone() }),
+        ("active without a barrier", Setup { canary: Canary::NoBarrier, ..stale.clone() }),
         ("served too early", Setup { canary: Canary::ServeTooEarly, ..stale }),
     ] {
         assert!(run(name, setup, 600_000).wrong.is_some(), "{name} was not caught");

@@ -7,11 +7,12 @@ use cairn_types::{
     Time,
 };
 use cairn_wire::Target;
+use serde::{Serialize, Serializer};
 
 use crate::numbered::Numbered;
 
 /// Why an owner ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Ended {
     /// Another host promised itself a newer epoch.
     Fenced(Epoch),
@@ -24,19 +25,23 @@ pub enum Ended {
 }
 
 /// A component that takes writes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Link {
-    pub(crate) host: HostId,
-    pub(crate) target: Target,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// Where it is.
+    pub host: HostId,
+    /// Its address, and the session that it was admitted with.
+    pub target: Target,
     /// An acknowledgement waits for it: in sync, or its activation is proposed.
-    pub(crate) required: bool,
+    pub required: bool,
 }
 
 /// One copy of an operation to be sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Leg {
-    pub(crate) component: ComponentId,
-    pub(crate) link: Link,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leg {
+    /// To whom.
+    pub component: ComponentId,
+    /// As it was admitted when the operation began.
+    pub link: Link,
 }
 
 /// A replica set, as operations on it see it.
@@ -49,34 +54,52 @@ struct SetLegs {
 }
 
 /// Sessions of components that the owner admitted for a configuration that is not in effect yet.
-pub(crate) type Admitted = BTreeMap<ComponentId, SessionId>;
+pub type Admitted = BTreeMap<ComponentId, SessionId>;
 
 /// The owner's view of its object.
-pub(crate) struct State {
-    pub(crate) config: Rc<ObjectConfig>,
-    pub(crate) csn: Csn,
-    pub(crate) epoch: Epoch,
+#[derive(Debug, Clone, Serialize)]
+pub struct State {
+    #[serde(serialize_with = "of_shared")]
+    config: Rc<ObjectConfig>,
+    csn: Csn,
+    epoch: Epoch,
     links: BTreeMap<ComponentId, Link>,
+    /// Made of `config` and `links`.
+    #[serde(skip)]
     sets: Vec<SetLegs>,
     /// Operations that have begun and not ended, by seq.
     in_flight: Numbered<()>,
     /// The last operation that a component is known to have acknowledged: what it must still have when its host comes back.
     acked: BTreeMap<ComponentId, OpId>,
     /// Components that are not to be admitted again before a time: there was no space to fill them.
+    #[serde(serialize_with = "of_times")]
     kept_out: BTreeMap<ComponentId, Time>,
     /// Failed since the last config change: to be recorded absent (false) or degraded (true).
-    pub(crate) failed: BTreeMap<ComponentId, bool>,
-    pub(crate) ended: Option<Ended>,
+    failed: BTreeMap<ComponentId, bool>,
+    ended: Option<Ended>,
     /// The watermark that was last told to everyone.
-    pub(crate) settled_told: OpId,
+    settled_told: OpId,
     /// Operations were sent since `settled_told` last went out by itself.
-    pub(crate) wrote: bool,
+    wrote: bool,
     /// No new operations: a hand-over, deletion or close drains.
-    pub(crate) draining: bool,
+    draining: bool,
+}
+
+fn of_shared<S: Serializer>(config: &Rc<ObjectConfig>, serializer: S) -> Result<S::Ok, S::Error> {
+    config.as_ref().serialize(serializer)
+}
+
+fn of_times<S: Serializer>(times: &BTreeMap<ComponentId, Time>, serializer: S) -> Result<S::Ok, S::Error> {
+    times.iter().map(|(component, time)| (*component, time.0)).collect::<BTreeMap<_, _>>().serialize(serializer)
 }
 
 impl State {
-    pub(crate) fn new(
+    /// Of an owner that has just won. `sessions`: admissions of the components that take writes; `acked`: what copies that were in sync
+    /// must still have.
+    ///
+    /// # Panics
+    /// A component in sync was not admitted.
+    pub fn new(
         config: ObjectConfig,
         csn: Csn,
         epoch: Epoch,
@@ -102,6 +125,72 @@ impl State {
         state
     }
 
+    /// The configuration in effect.
+    pub fn config(&self) -> &Rc<ObjectConfig> {
+        &self.config
+    }
+
+    /// Its number.
+    pub fn csn(&self) -> Csn {
+        self.csn
+    }
+
+    /// The epoch that it owns at.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Why it ended, once it has.
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// Ends the ownership. The first reason stands: false where there is one already.
+    pub fn finish(&mut self, why: Ended) -> bool {
+        let first = self.ended.is_none();
+        self.ended.get_or_insert(why);
+        first
+    }
+
+    /// Whether there are failures that are not recorded yet.
+    pub fn has_failures(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Whether the component's failure is not recorded yet.
+    pub fn has_failed(&self, component: ComponentId) -> bool {
+        self.failed.contains_key(&component)
+    }
+
+    /// Whether nothing new is to begin.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Lets nothing new begin, or again.
+    pub fn drain(&mut self, draining: bool) {
+        self.draining = draining;
+    }
+
+    /// Whether operations were sent since `settled` last went out by itself.
+    pub fn wrote(&self) -> bool {
+        self.wrote
+    }
+
+    /// What is to be told as settled where nothing is in flight: once after operations, then nothing more until others are sent.
+    pub fn settled_to_tell(&mut self) -> Option<OpId> {
+        let settled = self.settled();
+        if !self.wrote || settled != self.last() {
+            return None;
+        }
+        if self.settled_told == settled {
+            self.wrote = false;
+            return None;
+        }
+        self.settled_told = settled;
+        Some(settled)
+    }
+
     /// Writes go to the member from now on.
     pub(crate) fn link(&mut self, member: &Member, session: SessionId) {
         self.set_link(member, session);
@@ -114,7 +203,7 @@ impl State {
     }
 
     /// Writes go to these members from now on, as far as they hold data and take writes.
-    pub(crate) fn admit(&mut self, admitted: &Admitted) {
+    fn admit(&mut self, admitted: &Admitted) {
         let config = self.config.clone();
         for member in config.members.iter().filter(|m| m.set().is_some() && m.state.takes_writes()) {
             if let Some(&session) = admitted.get(&member.component) {
@@ -154,17 +243,17 @@ impl State {
     }
 
     /// The session and address of a component that takes writes.
-    pub(crate) fn link_of(&self, component: ComponentId) -> Option<Link> {
+    pub fn link_of(&self, component: ComponentId) -> Option<Link> {
         self.links.get(&component).copied()
     }
 
     /// Every component that takes writes.
-    pub(crate) fn links(&self) -> Vec<Leg> {
+    pub fn links(&self) -> Vec<Leg> {
         self.links.iter().map(|(component, link)| Leg { component: *component, link: *link }).collect()
     }
 
     /// Begins an operation on a replica set: its id and the copies that it goes to.
-    pub(crate) fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Rc<[Leg]>) {
+    pub fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Rc<[Leg]>) {
         let seq = self.in_flight.push(());
         self.wrote = true;
         let legs = self.sets.get(set as usize).map(|set| set.legs.clone()).unwrap_or_default();
@@ -172,12 +261,15 @@ impl State {
     }
 
     /// The operation is decided on every component that it was sent to, or that component is recorded absent.
-    pub(crate) fn end(&mut self, op: OpId) {
+    ///
+    /// # Panics
+    /// It has ended already.
+    pub fn end(&mut self, op: OpId) {
         assert!(self.in_flight.remove(op.seq).is_some(), "an operation ends once");
     }
 
     /// Every operation up to this one is decided.
-    pub(crate) fn settled(&self) -> OpId {
+    pub fn settled(&self) -> OpId {
         let seq = self.in_flight.first().unwrap_or(self.in_flight.next()) - 1;
         OpId { epoch: self.epoch, seq }
     }
@@ -214,22 +306,22 @@ impl State {
     }
 
     /// Whether the operation has begun and not ended.
-    pub(crate) fn is_in_flight(&self, op: OpId) -> bool {
+    pub fn is_in_flight(&self, op: OpId) -> bool {
         self.in_flight.get(op.seq).is_some()
     }
 
     /// The last operation that was begun.
-    pub(crate) fn last(&self) -> OpId {
+    pub fn last(&self) -> OpId {
         OpId { epoch: self.epoch, seq: self.in_flight.next() - 1 }
     }
 
     /// Whether every operation up to `op` is decided.
-    pub(crate) fn is_settled(&self, op: OpId) -> bool {
+    pub fn is_settled(&self, op: OpId) -> bool {
         self.settled() >= op
     }
 
     /// The member did not do what it was asked. Writes that need it wait until it is recorded.
-    pub(crate) fn fail(&mut self, component: ComponentId, for_good: bool) {
+    pub fn fail(&mut self, component: ComponentId, for_good: bool) {
         let state = self.config.member(component).map(|m| m.state);
         if state.is_some_and(ComponentState::takes_writes) {
             let worst = self.failed.entry(component).or_default();
@@ -250,7 +342,7 @@ impl State {
     }
 
     /// In-sync copies of a replica set that reads may use, the failed ones left out.
-    pub(crate) fn readable(&self, set: ReplicaSetIndex) -> Vec<Leg> {
+    pub fn readable(&self, set: ReplicaSetIndex) -> Vec<Leg> {
         self.config
             .replica_set(set)
             .filter(|m| m.state.in_sync() || Canary::ResyncingRead.sings())
@@ -260,7 +352,7 @@ impl State {
     }
 
     /// Whether a copy that is not read now may be in sync again with what it holds: it is away, or misses a known part only.
-    pub(crate) fn may_come_back(&self, set: ReplicaSetIndex) -> bool {
+    pub fn may_come_back(&self, set: ReplicaSetIndex) -> bool {
         self.config.replica_set(set).any(|m| match m.state {
             ComponentState::Active => self.failed.get(&m.component) == Some(&false),
             ComponentState::Absent { stale_since } | ComponentState::Resyncing { stale_since } => {
@@ -270,8 +362,8 @@ impl State {
         })
     }
 
-    /// The next configuration: failures recorded. Returns the failures taken in.
-    pub(crate) fn config_with_failures(&self) -> (ObjectConfig, BTreeMap<ComponentId, bool>) {
+    /// The next configuration: failures recorded.
+    pub(crate) fn config_with_failures(&self) -> ObjectConfig {
         let mut config = (*self.config).clone();
         let settled = self.settled();
         for (component, for_good) in &self.failed {
@@ -288,12 +380,15 @@ impl State {
             };
         }
         config.decided = config.decided.max(settled);
-        (config, self.failed.clone())
+        config
     }
 
     /// A configuration took effect. Writes go to what it newly admits from this very moment: what is in sync in it is what they
-    /// are acknowledged by.
-    pub(crate) fn adopt(&mut self, config: ObjectConfig, csn: Csn, admitted: &Admitted) {
+    /// are acknowledged by. Failures that it records are no more.
+    ///
+    /// # Panics
+    /// It is not newer, or a component is in sync in it that takes no writes.
+    pub fn adopt(&mut self, config: ObjectConfig, csn: Csn, admitted: &Admitted) {
         assert!(csn > self.csn, "configurations only go forward");
         self.config = Rc::new(config);
         self.csn = csn;
@@ -308,4 +403,12 @@ impl State {
         self.kept_out.retain(|component, _| members.contains_key(component));
         self.admit(admitted);
     }
+
+    /// The change is closed: the next one starts from here.
+    pub fn closed(&mut self, csn: Csn) {
+        self.csn = csn;
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,6 +106,7 @@ fn careless_variants_are_caught() {
         Canary::AckBeforeAbsent,
         Canary::NoUndo,
         Canary::NoResync,
+        Canary::NoBarrier,
         Canary::NoDecided,
         Canary::NoSession,
         Canary::ServeTooEarly,

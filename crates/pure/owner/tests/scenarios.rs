@@ -8,13 +8,13 @@ use cairn_record::{Grants, PeerLeases, Seizure, SeizureEffect, SeizureFailure};
 use cairn_types::{ComponentState, DiskGroupId, Epoch, Incarnation, ObjectId, OpId, SeatRecord, Time};
 use cairn_wire::{Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession, SeizeAnswer};
 use model::{
-    Canary, OBJECT, closed, config_of, epoch,
+    Canary, LEASE, OBJECT, closed, config_of, epoch,
     message::{Body, Msg},
     owner::{Out, Phase},
     picture_of,
     seat::Component,
     seat_of,
-    world::{LEASE, World},
+    world::World,
 };
 
 fn world(config: &str, spare: &str) -> World {
@@ -49,7 +49,7 @@ fn seize(world: &mut World, owner: usize, letters: &'static str) {
 }
 
 fn serves(world: &World, owner: usize) -> Option<String> {
-    world.owners[owner].serving().map(|s| picture_of(&s.config))
+    world.owners[owner].serving().map(|s| picture_of(s.state.config()))
 }
 
 /// Writes; the copies at `letters` get it and answer.
@@ -118,7 +118,7 @@ fn scenario_12_young_image() {
         assert!(w.seat('A').component.ops.is_superset(&[first, second].into()));
         w.reach(1, "ABw");
         comes_back(&mut w, 1, 'B');
-        let state = w.owners[1].serving().expect("it serves").config.members[1].state;
+        let state = w.owners[1].serving().expect("it serves").state.config().members[1].state;
         assert_eq!(state, ComponentState::Resyncing { stale_since: OpId::ZERO });
         w.seat_mut('B').component.young = false;
         activate(&mut w, 1, 'B');
@@ -175,7 +175,7 @@ fn scenario_3_damaged_log() {
     w.pass(LEASE * 2);
     seize(&mut w, 1, "ABw");
     assert!(w.seat('A').component.ops.contains(&op));
-    let b = w.owners[1].serving().expect("A is a full copy").config.members[1].state;
+    let b = w.owners[1].serving().expect("A is a full copy").state.config().members[1].state;
     assert_eq!(b, ComponentState::Absent { stale_since: OpId::ZERO }, "all of B is copied anew");
     // And with B alone nothing is served.
     let mut w = world("A1 B1 w1", "");

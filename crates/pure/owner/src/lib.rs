@@ -1,0 +1,26 @@
+//! What the owner of a disk knows and decides. No await, no I/O, no clock.
+//!
+//! Promises    W1  ack => every component in sync in the effective config holds the operation        (I3)
+//!             W2  a component that missed it is recorded absent before the ack                       (I4)
+//!             W3  an operation that a copy refused is undone everywhere, and never acknowledged      (I9)
+//!             Y2  a component is activated only when it has every operation issued before, on stable media  (I4)
+//! Assumes     one task changes the configuration, one change at a time; each copy that is asked answers or is found to be lost
+//! Not here    messages, locks, waiting, and carrying out what follows (`object`); the register (`record`)
+//!
+//! [`State`] changes by what happens: `on_...` for answers, `fail`, `adopt` for a configuration in effect. What follows is told as a
+//! value. `object` carries it out; the model in `tests/` does so for every schedule of a small cluster.
+#![forbid(unsafe_code)]
+
+mod away;
+mod change;
+mod numbered;
+mod operation;
+mod state;
+#[cfg(test)]
+mod testing;
+
+pub use away::{Absences, RepairRules, Returned};
+pub use change::{Activation, FailureFirst};
+pub use numbered::Numbered;
+pub use operation::{AnswerEffect, Answered, GivenUp, Outcome, Step, Verdict};
+pub use state::{Admitted, Ended, Leg, Link, State};

@@ -1,0 +1,84 @@
+//! A small object for the tests of this crate: copies A and B in sync, C being filled, D absent, and a witness.
+
+use std::collections::BTreeMap;
+
+use cairn_types::{
+    ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig, ObjectId,
+    OpId, Policy, Role, SessionId,
+};
+use cairn_wire::ComponentAnswer;
+
+use crate::state::State;
+
+pub(crate) const A: ComponentId = ComponentId(1);
+pub(crate) const B: ComponentId = ComponentId(2);
+pub(crate) const C: ComponentId = ComponentId(3);
+pub(crate) const D: ComponentId = ComponentId(4);
+pub(crate) const WITNESS: ComponentId = ComponentId(9);
+pub(crate) const EPOCH: Epoch = Epoch { number: 3, host: HostId(1), incarnation: Incarnation(1) };
+pub(crate) const NEWER: Epoch = Epoch { number: 4, ..EPOCH };
+
+/// An operation of the owner.
+pub(crate) fn op(seq: u64) -> OpId {
+    OpId { epoch: EPOCH, seq }
+}
+
+/// An operation of the owner before.
+pub(crate) fn old_op(seq: u64) -> OpId {
+    OpId { epoch: Epoch { number: 2, ..EPOCH }, seq }
+}
+
+/// The session that the component was admitted with.
+pub(crate) fn session(component: ComponentId) -> SessionId {
+    SessionId(component.0 as u64 * 10)
+}
+
+pub(crate) fn member(component: ComponentId, state: ComponentState) -> Member {
+    let role = match component {
+        WITNESS => Role::Witness,
+        copy => Role::Data { set: 0, copy: copy.0 as u32 },
+    };
+    let (host, disk_group) = (HostId(component.0), DiskGroupId(component.0));
+    Member { component, host, disk_group, votes: 1, role, state }
+}
+
+pub(crate) fn config(members: Vec<Member>) -> ObjectConfig {
+    ObjectConfig {
+        object: ObjectId(1),
+        name: String::new(),
+        size_bytes: 1 << 20,
+        policy: Policy::default(),
+        policy_name: String::new(),
+        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+        members,
+        decided: OpId::ZERO,
+        deleted: false,
+    }
+}
+
+/// The owner of it, which has just won.
+pub(crate) fn owner() -> State {
+    let members = vec![
+        member(A, ComponentState::Active),
+        member(B, ComponentState::Active),
+        member(C, ComponentState::Resyncing { stale_since: old_op(5) }),
+        member(D, ComponentState::Absent { stale_since: old_op(4) }),
+        member(WITNESS, ComponentState::Active),
+    ];
+    let sessions = [A, B, C].map(|component| (component, session(component)));
+    State::new(config(members), Csn(7), EPOCH, &BTreeMap::from(sessions), BTreeMap::new())
+}
+
+/// What a component answers that has everything up to `settled`.
+pub(crate) fn answer(component: ComponentId, settled: OpId) -> ComponentAnswer {
+    ComponentAnswer {
+        component,
+        present: true,
+        lost: false,
+        session: SessionId(77),
+        settled,
+        last_written: OpId::ZERO,
+        window: Vec::new(),
+        log_damaged: false,
+    }
+}
