@@ -42,7 +42,12 @@ mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: "p".into(),
-            layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+            layout: Layout {
+                chunk_bytes: 1 << 30,
+                stripe_width: 1,
+                strip_bytes: 1 << 20,
+                redundancy: Redundancy::Mirror { copies: 2 },
+            },
             members: Vec::new(),
             decided: OpId::ZERO,
             deleted: false,

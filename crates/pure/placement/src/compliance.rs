@@ -39,7 +39,7 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
         lacks.push(format!("{} has copies in one fault domain", part(shared, sets)));
     }
     let ftt = config.policy.ftt;
-    let worst = tolerates(&config.members, |h| picture.domain_of(h), u32::from(ftt));
+    let worst = tolerates(&config.members, config.layout.redundancy, |h| picture.domain_of(h), u32::from(ftt));
     if let Err(Untolerated::Votes { left, needed }) = worst {
         lacks.push(format!(
             "{} asks that {} leave a majority: at worst {left} of {} votes are left, {needed} are needed",

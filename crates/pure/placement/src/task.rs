@@ -117,7 +117,7 @@ impl<'a> Task<'a> {
         }));
         self.set_witnesses(&mut members, ftt, needed)?;
         ballot::assign(&mut members, &domain_of);
-        let worst = tolerates(&members, |h| self.picture.domain_of(h), u32::from(ftt));
+        let worst = tolerates(&members, self.layout.redundancy, |h| self.picture.domain_of(h), u32::from(ftt));
         assert!(
             !matches!(worst, Err(Untolerated::Votes { .. })),
             "votes that do not survive {ftt} failures: {members:?}"
