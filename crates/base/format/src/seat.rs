@@ -20,7 +20,9 @@ pub fn decode_seat_record(bytes: &[u8]) -> Option<SeatRecord> {
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{Accepted, Csn, Epoch, HostId, Incarnation, Layout, ObjectConfig, ObjectId, OpId, Policy};
+    use cairn_types::{
+        Accepted, Csn, Epoch, HostId, Incarnation, Layout, ObjectConfig, ObjectId, OpId, Policy, Redundancy,
+    };
 
     use super::*;
 

@@ -188,6 +188,10 @@ impl ObjectConfig {
         }
         pairs
     }
+    /// Members of each replica set that its policy asks for: as many as give every byte, and one for each failure to tolerate.
+    pub fn members_asked(&self) -> u32 {
+        self.layout.redundancy.needed() + u32::from(self.policy.ftt)
+    }
     /// Whole blocks of the address space, the last one perhaps partly used.
     pub fn size_blocks(&self) -> u64 {
         self.size_bytes.div_ceil(u64::from(BLOCK_BYTES))

@@ -195,6 +195,7 @@ fn answers() -> Vec<(&'static str, Answer)> {
         session: SessionId(9),
         settled: op(19),
         last_written: op(18),
+        last_written_with: Vec::new(),
         window: Vec::new(),
         log_damaged: false,
     };

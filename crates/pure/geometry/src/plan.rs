@@ -6,8 +6,8 @@
 use std::fmt;
 
 use cairn_types::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, Layout, OBJECT_BYTES_MAX, Policy, Redundancy, ReplicaSetIndex, SECTOR_BYTES,
-    format_bytes,
+    BLOCK_BYTES, CHUNK_BYTES_MAX, FaultToleranceMethod, Layout, OBJECT_BYTES_MAX, Policy, Redundancy, ReplicaSetIndex,
+    SECTOR_BYTES, format_bytes,
 };
 
 use crate::rows::{DATA_STRIPS, PARITY_STRIPS, Rows};
@@ -107,13 +107,13 @@ pub fn check_layout(layout: &Layout) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// The layout of a new disk.
+/// The layout of a new mirror.
 ///
 /// Chunks are as long as they may be (255 GiB, rounded down to whole rows) whatever the size: a small disk is the
 /// beginning of one chunk, and growth fills that chunk before it adds another.
 ///
 /// # Panics
-/// On a policy that [`Policy::validate`] or a size that [`check_size`] refuses: the caller let a bad request through.
+/// On a policy that [`Policy::check_bounds`] or a size that [`check_size`] refuses: the caller let a bad request through.
 pub fn plan_layout(policy: &Policy, size_bytes: u64) -> Layout {
     plan_layout_of(policy, size_bytes, CHUNK_BYTES_MAX)
 }
@@ -123,7 +123,7 @@ pub fn plan_layout(policy: &Policy, size_bytes: u64) -> Layout {
 /// # Panics
 /// As [`plan_layout`].
 pub fn plan_layout_of(policy: &Policy, size_bytes: u64, chunk_bytes_max: u64) -> Layout {
-    assert!(policy.validate().is_ok(), "{policy:?}");
+    assert!(policy.check_bounds().is_ok() && policy.ftm == FaultToleranceMethod::Mirror, "{policy:?}");
     assert!(check_size(size_bytes).is_ok(), "{size_bytes}");
     layout_of(Redundancy::Mirror { copies: policy.copies() }, policy.stripe_width, chunk_bytes_max)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{CatalogueEntry, ComponentPlace, DirectoryError, DiskState, NewDisk, names::Name};
 use cairn_env::Env;
-use cairn_types::{Accepted, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
+use cairn_types::{Accepted, CHUNK_BYTES_MAX, Csn, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy};
 use cairn_wire::{OwnerCommand, Request};
 use futures::future::join_all;
 
@@ -78,7 +78,7 @@ impl<E: Env> Node<E> {
         near: &[HostId],
     ) -> ApiResult<(ObjectConfig, Option<String>)> {
         let env = &self.inner.env;
-        let layout = cairn_geometry::plan_layout(&policy, request.size_bytes);
+        let layout = cairn_placement::layout_for(&self.picture(), &policy, CHUNK_BYTES_MAX);
         let named = cairn_placement::check_record(&policy, &layout, request.size_bytes);
         named.map_err(|refusal| ApiError::refused(refusal.text))?;
         let heard_by = env.now() + HEARD_WITHIN;
