@@ -591,6 +591,9 @@ pub struct PolicyCreate {
     /// How copies are made
     #[arg(long, value_enum, default_value = "mirror")]
     pub ftm: Method,
+    /// With erasure coding, strips of data in a row, 2 to 8; 0: as many as the cluster's fault domains allow
+    #[arg(long, value_name = "STRIPS", default_value_t = 0)]
+    pub data_strips: u8,
     /// Capacity devices that each copy is spread over, 1 to 12
     #[arg(long, default_value_t = 1)]
     pub stripe_width: u8,

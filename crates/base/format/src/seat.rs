@@ -20,7 +20,9 @@ pub fn decode_seat_record(bytes: &[u8]) -> Option<SeatRecord> {
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{Accepted, Csn, Epoch, HostId, Incarnation, Layout, ObjectConfig, ObjectId, OpId, Policy};
+    use cairn_types::{
+        Accepted, Csn, Epoch, HostId, Incarnation, Layout, ObjectConfig, ObjectId, OpId, Policy, Redundancy,
+    };
 
     use super::*;
 
@@ -42,7 +44,12 @@ mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: "p".into(),
-            layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+            layout: Layout {
+                chunk_bytes: 1 << 30,
+                stripe_width: 1,
+                strip_bytes: 1 << 20,
+                redundancy: Redundancy::Mirror { copies: 2 },
+            },
             members: Vec::new(),
             decided: OpId::ZERO,
             deleted: false,

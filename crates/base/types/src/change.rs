@@ -281,6 +281,7 @@ impl Contents {
 
 /// An operation that a component holds and that is not settled yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "EncodedUnsettledOp", into = "EncodedUnsettledOp")]
 pub struct UnsettledOp {
     /// Which.
     pub op: OpId,
@@ -288,6 +289,41 @@ pub struct UnsettledOp {
     pub range: BlockRange,
     /// The front-end request behind it.
     pub client: ClientTag,
+    /// The members of its set that it concerns, a bit for each index; 0: all of them, as at a mirror.
+    pub members: u16,
+}
+
+impl UnsettledOp {
+    /// Whether it concerns the member with this index.
+    pub fn concerns(&self, index: u32) -> bool {
+        self.members == 0 || u32::from(self.members).checked_shr(index).is_some_and(|bits| bits & 1 == 1)
+    }
+}
+
+/// What releases without parity wrote and read. A component has less than 2^27 blocks: the members are above its first one.
+#[derive(Serialize, Deserialize)]
+struct EncodedUnsettledOp {
+    op: OpId,
+    range: BlockRange,
+    client: ClientTag,
+}
+
+/// Where the members begin in an encoded first block.
+const MEMBERS_AT: u32 = 40;
+
+impl From<UnsettledOp> for EncodedUnsettledOp {
+    fn from(UnsettledOp { op, range, client, members }: UnsettledOp) -> Self {
+        let first = range.first & ((1 << MEMBERS_AT) - 1) | u64::from(members) << MEMBERS_AT;
+        Self { op, range: BlockRange { first, count: range.count }, client }
+    }
+}
+
+impl From<EncodedUnsettledOp> for UnsettledOp {
+    fn from(EncodedUnsettledOp { op, range, client }: EncodedUnsettledOp) -> Self {
+        let first = range.first & ((1 << MEMBERS_AT) - 1);
+        let members = (range.first >> MEMBERS_AT) as u16;
+        Self { op, range: BlockRange { first, count: range.count }, client, members }
+    }
 }
 
 #[cfg(test)]
@@ -311,6 +347,21 @@ mod tests {
         assert!(!short.is_whole(23));
         let zeros = vec![0; 20 * BLOCK_BYTES as usize];
         assert_eq!(contents.into_bytes().concat(), [block(1), zeros, block(2), block(3)].concat());
+    }
+
+    /// Goal: an operation of a mirror is encoded as before, one of some members comes back with them. Method: the old form beside it.
+    #[test]
+    fn unsettled_operations_keep_their_encoding() {
+        let (op, range, client) = (OpId::ZERO, BlockRange::new((1 << 27) - 1, 256), ClientTag::default());
+        let of_all = UnsettledOp { op, range, client, members: 0 };
+        assert_eq!(crate::encode_onto(Vec::new(), &of_all), crate::encode_onto(Vec::new(), &(op, range, client)));
+        for members in [0, 1, 0b10_0101, 0x3ff] {
+            let told = UnsettledOp { members, ..of_all };
+            let bytes = crate::encode_onto(Vec::new(), &told);
+            assert_eq!(postcard::from_bytes::<UnsettledOp>(&bytes), Ok(told));
+            assert!((0..16).all(|index| told.concerns(index) == (members == 0 || members >> index & 1 == 1)));
+        }
+        assert!(of_all.concerns(99), "of a mirror");
     }
 
     #[test]

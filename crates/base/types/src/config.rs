@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Policy};
+use crate::{BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Policy, Redundancy};
 
 /// Which replica set of an object: chunk x stripe width + stripe.
 pub type ReplicaSetIndex = u32;
 
-/// The shape of an object: a concat of chunks, each a mirror of stripes.
+/// The shape of an object: a concat of chunks, each spread over stripes.
 ///
-/// Blocks of one (chunk, stripe) form a *replica set*: the components that hold the same bytes.
+/// Blocks of one (chunk, stripe) form a *replica set*: the components that hold the same bytes, or rows of strips with their parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Bytes of every chunk but the last, at most 255 GiB, a multiple of strip x width.
     pub chunk_bytes: u64,
-    /// Components side by side in one copy of one chunk, 1..=12.
+    /// Replica sets side by side in one chunk, 1..=12.
     pub stripe_width: u32,
-    /// Bytes that go to one stripe before the next; 1 MiB.
+    /// Bytes that go to one replica set before the next: 1 MiB, or the least number of whole parity rows above that.
     pub strip_bytes: u32,
-    /// Full copies (FTT + 1).
-    pub copies: u32,
+    /// What the members of a replica set hold for each other.
+    pub redundancy: Redundancy,
 }
 
 /// What an object knows of one component.
@@ -63,7 +63,7 @@ pub enum Role {
     Data {
         /// Which replica set.
         set: ReplicaSetIndex,
-        /// Which copy, 0..copies. Copies of one number share fault domains where they can.
+        /// Its index among them, 0..[`Redundancy::members`]. Components of one index share fault domains where they can.
         copy: u32,
     },
     /// No data: holds the record and votes.
@@ -131,7 +131,7 @@ impl Member {
             Role::Witness => None,
         }
     }
-    /// Which copy of its replica set it is, if it holds data. A member that is being moved and its twin are the same one.
+    /// Its index in its replica set, if it holds data. A member that is being moved and its twin have the same one.
     pub fn copy(&self) -> Option<u32> {
         match self.role {
             Role::Data { copy, .. } => Some(copy),
@@ -187,6 +187,10 @@ impl ObjectConfig {
             }
         }
         pairs
+    }
+    /// Members of each replica set that its policy asks for: as many as give every byte, and one for each failure to tolerate.
+    pub fn members_asked(&self) -> u32 {
+        self.layout.redundancy.needed() + u32::from(self.policy.ftt)
     }
     /// Whole blocks of the address space, the last one perhaps partly used.
     pub fn size_blocks(&self) -> u64 {

@@ -14,6 +14,7 @@ mod level;
 mod maintenance;
 mod order;
 mod policy;
+mod redundancy;
 mod room;
 mod slow;
 mod units;
@@ -30,6 +31,7 @@ pub use level::{Build, Feature, Level, Speaks};
 pub use maintenance::MaintenanceMode;
 pub use order::{ClientTag, Csn, Epoch, OpId};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
+pub use redundancy::{Redundancy, RedundancyError};
 pub use room::{DeviceRoom, THIN_HEADROOM_BYTES, demand_bytes};
 pub use slow::SlowDevices;
 pub use units::{

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How copies are made.
+/// How a disk survives the loss of fault domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultToleranceMethod {
@@ -10,7 +10,10 @@ pub enum FaultToleranceMethod {
     #[default]
     Mirror,
     /// RAID-5 (FTT 1) or RAID-6 (FTT 2) across fault domains. Not there yet: refused.
-    ErasureCoding,
+    ErasureCoding {
+        /// Strips of data in a row, 2..=8; 0: as many as the cluster's fault domains allow, of those that are usual.
+        data_strips: u8,
+    },
 }
 
 /// What a virtual disk asks of the cluster.
@@ -19,7 +22,7 @@ pub enum FaultToleranceMethod {
 pub struct Policy {
     /// Failures to tolerate, 0..=3: overlapping losses of fault domains that lose nothing.
     pub ftt: u8,
-    /// How copies are made.
+    /// How it survives them.
     pub ftm: FaultToleranceMethod,
     /// Stripe width (disk stripes per object), 1..=12: capacity devices that each copy is spread over.
     pub stripe_width: u8,
@@ -59,7 +62,7 @@ impl Default for Policy {
 pub struct PolicyError(pub String);
 
 impl Policy {
-    /// Full copies that the policy keeps.
+    /// Full copies that a mirror with this policy keeps.
     pub fn copies(&self) -> u32 {
         u32::from(self.ftt) + 1
     }
@@ -85,8 +88,11 @@ impl Policy {
         Ok(())
     }
 
-    /// Checks the values against their bounds and against what this release has.
-    pub fn validate(&self) -> Result<(), PolicyError> {
+    /// Checks the values against their bounds.
+    ///
+    /// # Errors
+    /// The first one that is out of them.
+    pub fn check_bounds(&self) -> Result<(), PolicyError> {
         let refuse = |text: String| Err(PolicyError(text));
         if self.ftt > 3 {
             return refuse(format!("failures to tolerate is {}, the most is 3", self.ftt));
@@ -97,14 +103,37 @@ impl Policy {
         if self.reservation_percent > 100 {
             return refuse(format!("space reservation is {} %, the most is 100", self.reservation_percent));
         }
-        if self.ftm == FaultToleranceMethod::ErasureCoding {
-            return refuse("erasure coding is not in this release: choose mirroring".into());
+        if let FaultToleranceMethod::ErasureCoding { data_strips } = self.ftm {
+            if !(1..=2).contains(&self.ftt) {
+                return refuse(format!(
+                    "erasure coding tolerates 1 failure (RAID-5) or 2 (RAID-6), not {}: choose one of them, or mirroring",
+                    self.ftt
+                ));
+            }
+            if data_strips != 0 && !(2..=8).contains(&data_strips) {
+                return refuse(format!(
+                    "a row has 2 to 8 strips of data, not {data_strips}; 0 leaves it to the cluster"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the values against their bounds and against what this release has.
+    ///
+    /// # Errors
+    /// The first one that is out of them, or that this release lacks.
+    pub fn validate(&self) -> Result<(), PolicyError> {
+        self.check_bounds()?;
+        let refuse = |text: &str| Err(PolicyError(text.into()));
+        if self.ftm != FaultToleranceMethod::Mirror {
+            return refuse("erasure coding is not in this release: choose mirroring");
         }
         if self.confirmed_reads {
-            return refuse("confirmed reads are not in this release: do not run hosts whose clock may stop".into());
+            return refuse("confirmed reads are not in this release: do not run hosts whose clock may stop");
         }
         if !self.checksum {
-            return refuse("checksums cannot be turned off in this release: leave checksum on".into());
+            return refuse("checksums cannot be turned off in this release: leave checksum on");
         }
         Ok(())
     }

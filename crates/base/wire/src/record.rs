@@ -18,10 +18,25 @@ pub struct ComponentAnswer {
     pub settled: OpId,
     /// The last operation at or below that, which came to it as a write and stands, as far as it knows; zero where it does not.
     pub last_written: OpId,
+    /// The same by index, of the operations that concerned the member with that index; empty at a mirror, where each concerns all.
+    ///
+    /// It does not travel yet: no component of a disk with parity is made before hosts tell it.
+    #[serde(skip)]
+    pub last_written_with: Vec<OpId>,
     /// What it holds above that, ascending.
     pub window: Vec<UnsettledOp>,
     /// Set when its log is damaged or rolled back: a lack of an operation proves nothing.
     pub log_damaged: bool,
+}
+
+impl ComponentAnswer {
+    /// The last settled write that it took and that concerned the member with this index too.
+    pub fn last_written_with(&self, index: u32) -> OpId {
+        match self.last_written_with.is_empty() {
+            true => self.last_written,
+            false => self.last_written_with.get(index as usize).copied().unwrap_or(OpId::ZERO),
+        }
+    }
 }
 
 /// A seat's answer to Seize.

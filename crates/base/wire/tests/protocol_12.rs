@@ -36,7 +36,12 @@ fn config() -> ObjectConfig {
         size_bytes: 1 << 30,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+        layout: Layout {
+            chunk_bytes: 1 << 30,
+            stripe_width: 1,
+            strip_bytes: 1 << 20,
+            redundancy: Redundancy::Mirror { copies: 2 },
+        },
         members: vec![
             member(1, Role::Data { set: 0, copy: 0 }, ComponentState::Active),
             member(2, Role::Data { set: 0, copy: 1 }, ComponentState::Absent { stale_since: op(4) }),
@@ -190,6 +195,7 @@ fn answers() -> Vec<(&'static str, Answer)> {
         session: SessionId(9),
         settled: op(19),
         last_written: op(18),
+        last_written_with: Vec::new(),
         window: Vec::new(),
         log_damaged: false,
     };

@@ -108,7 +108,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use cairn_directory::Name;
-    use cairn_types::{ComponentId, ComponentState, DiskGroupId, Layout, ObjectId, OpId, Policy, Role};
+    use cairn_types::{ComponentId, ComponentState, DiskGroupId, Layout, ObjectId, OpId, Policy, Redundancy, Role};
 
     use super::*;
 
@@ -156,7 +156,12 @@ mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: "default".into(),
-            layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+            layout: Layout {
+                chunk_bytes: 1 << 30,
+                stripe_width: 1,
+                strip_bytes: 1 << 20,
+                redundancy: Redundancy::Mirror { copies: 2 },
+            },
             members: members.iter().enumerate().map(member).collect(),
             decided: OpId::ZERO,
             deleted: false,

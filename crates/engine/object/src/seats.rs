@@ -428,6 +428,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             session: group.admitted.get(&c.component).map(|a| a.session).unwrap_or_default(),
             settled: store.settled(c.component).max(group.vouched.decided(c.component, record)),
             last_written: store.last_written(c.component),
+            last_written_with: Vec::new(),
             window: store.window(c.component),
             log_damaged: damaged && !group.refilled.contains(&c.component),
         });

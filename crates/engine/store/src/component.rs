@@ -159,7 +159,7 @@ impl Component {
         let (op, range) = (record.op, record.range);
         let id = records.add(record, log_segment);
         if op > self.settled {
-            let info = UnsettledOp { op, range, client };
+            let info = UnsettledOp { op, range, client, members: 0 };
             let entry = self.window.entry(info);
             let first = entry.info.range.first.min(range.first);
             let end = entry.info.range.end().max(range.end());

@@ -93,7 +93,7 @@ mod tests {
 
     fn info(number: u64) -> UnsettledOp {
         let op = OpId { epoch: Epoch::default(), seq: number };
-        UnsettledOp { op, range: BlockRange::new(number, 1), client: ClientTag::default() }
+        UnsettledOp { op, range: BlockRange::new(number, 1), client: ClientTag::default(), members: 0 }
     }
 
     proptest! {

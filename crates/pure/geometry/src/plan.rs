@@ -6,8 +6,11 @@
 use std::fmt;
 
 use cairn_types::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, Layout, OBJECT_BYTES_MAX, Policy, ReplicaSetIndex, SECTOR_BYTES, format_bytes,
+    BLOCK_BYTES, CHUNK_BYTES_MAX, FaultToleranceMethod, Layout, OBJECT_BYTES_MAX, Policy, Redundancy, ReplicaSetIndex,
+    SECTOR_BYTES, format_bytes,
 };
+
+use crate::rows::{DATA_STRIPS, PARITY_STRIPS, Rows};
 
 /// Bytes that go to one stripe before the next.
 ///
@@ -61,8 +64,29 @@ pub fn check_layout(layout: &Layout) -> Result<(), LayoutError> {
     if !(1..=12).contains(&layout.stripe_width) {
         return refuse(format!("stripe width {} is not 1..=12", layout.stripe_width));
     }
-    if !(1..=4).contains(&layout.copies) {
-        return refuse(format!("{} copies is not 1..=4", layout.copies));
+    match layout.redundancy {
+        Redundancy::Mirror { copies } if !(1..=4).contains(&copies) => {
+            return refuse(format!("{copies} copies is not 1..=4"));
+        }
+        Redundancy::Parity { data, parity, strip_blocks } => {
+            if !DATA_STRIPS.contains(&data) || !PARITY_STRIPS.contains(&parity) {
+                return refuse(format!("rows of {data} strips of data and {parity} of parity are not 2..=8 and 1..=2"));
+            }
+            if strip_blocks == 0 || strip_blocks > Redundancy::STRIP_BLOCKS_MAX {
+                return refuse(format!(
+                    "parity strips of {strip_blocks} blocks are not 1..={}",
+                    Redundancy::STRIP_BLOCKS_MAX
+                ));
+            }
+            let row = u32::from(data) * u32::from(strip_blocks) * BLOCK_BYTES;
+            if !layout.strip_bytes.is_multiple_of(row) {
+                return refuse(format!(
+                    "strips of {} bytes are not whole parity rows of {row} bytes",
+                    layout.strip_bytes
+                ));
+            }
+        }
+        Redundancy::Mirror { .. } => {}
     }
     if layout.strip_bytes == 0 || !layout.strip_bytes.is_multiple_of(BLOCK_BYTES) {
         return refuse(format!("strips of {} bytes are not whole blocks", layout.strip_bytes));
@@ -83,13 +107,13 @@ pub fn check_layout(layout: &Layout) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// The layout of a new disk.
+/// The layout of a new mirror.
 ///
 /// Chunks are as long as they may be (255 GiB, rounded down to whole rows) whatever the size: a small disk is the
 /// beginning of one chunk, and growth fills that chunk before it adds another.
 ///
 /// # Panics
-/// On a policy that [`Policy::validate`] or a size that [`check_size`] refuses: the caller let a bad request through.
+/// On a policy that [`Policy::check_bounds`] or a size that [`check_size`] refuses: the caller let a bad request through.
 pub fn plan_layout(policy: &Policy, size_bytes: u64) -> Layout {
     plan_layout_of(policy, size_bytes, CHUNK_BYTES_MAX)
 }
@@ -99,17 +123,26 @@ pub fn plan_layout(policy: &Policy, size_bytes: u64) -> Layout {
 /// # Panics
 /// As [`plan_layout`].
 pub fn plan_layout_of(policy: &Policy, size_bytes: u64, chunk_bytes_max: u64) -> Layout {
-    assert!(policy.validate().is_ok(), "{policy:?}");
+    assert!(policy.check_bounds().is_ok() && policy.ftm == FaultToleranceMethod::Mirror, "{policy:?}");
     assert!(check_size(size_bytes).is_ok(), "{size_bytes}");
-    let width = u32::from(policy.stripe_width);
-    let row = u64::from(STRIP_BYTES) * u64::from(width);
-    let layout = Layout {
-        chunk_bytes: (chunk_bytes_max.min(CHUNK_BYTES_MAX) / row * row).max(row),
-        stripe_width: width,
-        strip_bytes: STRIP_BYTES,
-        copies: policy.copies(),
+    layout_of(Redundancy::Mirror { copies: policy.copies() }, policy.stripe_width, chunk_bytes_max)
+}
+
+/// A layout with this redundancy and stripe width, in chunks of at most `chunk_bytes_max` bytes, but of one strip a stripe at least.
+///
+/// # Panics
+/// On values that [`check_layout`] refuses: the caller let a bad request through.
+pub fn layout_of(redundancy: Redundancy, stripe_width: u8, chunk_bytes_max: u64) -> Layout {
+    let width = u32::from(stripe_width);
+    let strip_bytes = match Rows::of(redundancy) {
+        None => STRIP_BYTES,
+        // A parity row never crosses from one stripe to the next: it is contiguous in the disk.
+        Some(rows) => STRIP_BYTES.next_multiple_of(rows.row_blocks() as u32 * BLOCK_BYTES),
     };
-    assert!(check_layout(&layout).is_ok());
+    let row = u64::from(strip_bytes) * u64::from(width);
+    let chunk_bytes = (chunk_bytes_max.min(CHUNK_BYTES_MAX) / row * row).max(row);
+    let layout = Layout { chunk_bytes, stripe_width: width, strip_bytes, redundancy };
+    assert_eq!(check_layout(&layout), Ok(()));
     layout
 }
 
@@ -136,7 +169,15 @@ pub fn stripe_of(layout: &Layout, set: ReplicaSetIndex) -> (u32, u32) {
 
 /// Blocks of every component of replica set `set` of a disk of `size_bytes`; 0 for a stripe that the disk does not
 /// reach, and for a set past its last.
+///
+/// Components of a set are equally long. With parity they end with a whole row: columns past the disk's end are zeroes for ever.
 pub fn component_blocks(layout: &Layout, size_bytes: u64, set: ReplicaSetIndex) -> u64 {
+    let blocks = set_blocks(layout, size_bytes, set);
+    Rows::of(layout.redundancy).map_or(blocks, |rows| rows.rows(blocks) * rows.strip_blocks())
+}
+
+/// Blocks of the disk that replica set `set` holds: its addresses go from 0 to there. Those of a mirror are the components' too.
+pub fn set_blocks(layout: &Layout, size_bytes: u64, set: ReplicaSetIndex) -> u64 {
     let (chunk, stripe) = stripe_of(layout, set);
     let shape = Shape::of(layout);
     let blocks = size_bytes.div_ceil(u64::from(BLOCK_BYTES));
@@ -202,7 +243,7 @@ mod tests {
                 let policy = Policy { ftt, stripe_width, ..Policy::default() };
                 let layout = plan_layout(&policy, 10 << 30);
                 assert_eq!(check_layout(&layout), Ok(()));
-                assert_eq!(layout.copies, u32::from(ftt) + 1);
+                assert_eq!(layout.redundancy, Redundancy::Mirror { copies: u32::from(ftt) + 1 });
                 assert_eq!(chunks(&layout, 10 << 30), 1);
                 assert_eq!(layout, plan_layout(&policy, OBJECT_BYTES_MAX));
             }
@@ -224,15 +265,20 @@ mod tests {
         let bad = [
             Layout { stripe_width: 0, ..good },
             Layout { stripe_width: 13, ..good },
-            Layout { copies: 0, ..good },
-            Layout { copies: 5, ..good },
+            Layout { redundancy: Redundancy::Mirror { copies: 0 }, ..good },
+            Layout { redundancy: Redundancy::Mirror { copies: 5 }, ..good },
             Layout { strip_bytes: 0, ..good },
             Layout { strip_bytes: 4095, ..good },
             Layout { chunk_bytes: 0, ..good },
             Layout { chunk_bytes: good.chunk_bytes + (1 << 20), ..good },
             Layout { chunk_bytes: 4096, ..good },
         ];
-        for layout in bad {
+        let rows = |data, parity, strip_blocks| Redundancy::Parity { data, parity, strip_blocks };
+        let good = layout_of(rows(3, 1, 16), 2, CHUNK_BYTES_MAX);
+        assert_eq!((good.strip_bytes, good.chunk_bytes % (192 << 10)), (1152 << 10, 0));
+        let bad_rows = [rows(1, 1, 16), rows(9, 1, 16), rows(3, 0, 16), rows(3, 3, 16), rows(3, 1, 0), rows(4, 1, 16)];
+        let bad_rows = bad_rows.map(|redundancy| Layout { redundancy, ..good });
+        for layout in bad.into_iter().chain(bad_rows).chain([Layout { strip_bytes: 1 << 20, ..good }]) {
             assert!(check_layout(&layout).is_err(), "{layout:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Addresses: from the object to its components, and back.
+//! Addresses: from the object to its replica sets, and back. Those of a mirror's set are its components' too; parity: `rows`.
 //!
 //! Promises    pieces cover the range in order, each within one replica set and one strip-run; no allocation
 //! Assumes     the range lies within the object
@@ -8,12 +8,12 @@ use cairn_types::{BLOCK_BYTES, BlockRange, Layout, ReplicaSetIndex};
 
 use crate::plan::{Shape, stripe_of};
 
-/// A run of blocks that is contiguous in the object and in the components of one replica set.
+/// A run of blocks that is contiguous in the object and in one replica set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// The replica set that holds it.
     pub set: ReplicaSetIndex,
-    /// Where in the components of that set.
+    /// Where in that set: in each component of a mirror; [`crate::Rows`] says where else.
     pub range: BlockRange,
     /// Where in the object: the first block.
     pub object_first: u64,
@@ -89,19 +89,19 @@ impl Iterator for Pieces {
 
 impl ExactSizeIterator for Pieces {}
 
-/// The object's blocks that `range` (blocks of a component of replica set `set`) holds: the inverse of [`split`].
+/// The object's blocks that `range` (blocks of replica set `set`) holds: the inverse of [`split`].
 ///
-/// In the order of the component, which is the order of the object; as few ranges as there can be.
+/// In the order of the set, which is the order of the object; as few ranges as there can be.
 ///
 /// # Panics
-/// On a range past the longest component that the layout allows.
+/// On a range past the longest set that the layout allows.
 pub fn to_object(layout: &Layout, set: ReplicaSetIndex, range: BlockRange) -> Vec<BlockRange> {
     let shape = Shape::of(layout);
     let (chunk, stripe) = stripe_of(layout, set);
-    let component_blocks_max = shape.chunk_blocks / u64::from(shape.width);
+    let set_blocks_max = shape.chunk_blocks / u64::from(shape.width);
     assert!(
-        range.first <= component_blocks_max && u64::from(range.count) <= component_blocks_max - range.first,
-        "{range:?} is past the end of a component of {component_blocks_max} blocks"
+        range.first <= set_blocks_max && u64::from(range.count) <= set_blocks_max - range.first,
+        "{range:?} is past the end of a set of {set_blocks_max} blocks"
     );
     let chunk_first = u64::from(chunk) * shape.chunk_blocks;
     if shape.width == 1 {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use cairn_geometry::{check_layout, chunks, component_blocks, replica_sets, set_of, split, stripe_of, to_object};
-use cairn_types::{BLOCK_BYTES, BlockRange, Layout};
+use cairn_types::{BLOCK_BYTES, BlockRange, Layout, Redundancy};
 use proptest::prelude::*;
 
 /// Where each block of an object lives: dealt one by one, as a person would deal cards.
@@ -40,7 +40,7 @@ fn layouts() -> impl Strategy<Value = Layout> {
             chunk_bytes: rows * u64::from(width * strip_blocks * BLOCK_BYTES),
             stripe_width: width,
             strip_bytes: strip_blocks * BLOCK_BYTES,
-            copies,
+            redundancy: Redundancy::Mirror { copies },
         };
         assert_eq!(check_layout(&layout), Ok(()));
         layout

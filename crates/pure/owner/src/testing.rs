@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cairn_types::{
     ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig, ObjectId,
-    OpId, Policy, Role, SessionId,
+    OpId, Policy, Redundancy, Role, SessionId,
 };
 use cairn_wire::ComponentAnswer;
 
@@ -49,7 +49,12 @@ pub(crate) fn config(members: Vec<Member>) -> ObjectConfig {
         size_bytes: 1 << 20,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+        layout: Layout {
+            chunk_bytes: 1 << 20,
+            stripe_width: 1,
+            strip_bytes: 1 << 20,
+            redundancy: Redundancy::Mirror { copies: 2 },
+        },
         members,
         decided: OpId::ZERO,
         deleted: false,
@@ -78,6 +83,7 @@ pub(crate) fn answer(component: ComponentId, settled: OpId) -> ComponentAnswer {
         session: SessionId(77),
         settled,
         last_written: OpId::ZERO,
+        last_written_with: Vec::new(),
         window: Vec::new(),
         log_damaged: false,
     }

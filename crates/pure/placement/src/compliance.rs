@@ -5,18 +5,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_geometry::replica_sets;
-use cairn_types::{ObjectConfig, ReplicaSetIndex, Role};
+use cairn_types::{ObjectConfig, Redundancy, ReplicaSetIndex, Role};
 use cairn_votes::{Untolerated, tolerates};
 
 use crate::{
     picture::{ClusterPicture, FaultDomain},
-    refusal::{count, policy_words},
+    refusal::{Asked, count},
 };
 
 /// One sentence for each rule of the policy that the disk's members do not meet; none where it complies.
 pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String> {
     let mut lacks = Vec::new();
-    let copies = config.policy.copies() as usize;
+    let asked = Asked { redundancy: config.layout.redundancy, ftt: config.policy.ftt };
+    let copies = asked.members();
     let (mut few, mut shared) = (0, 0);
     let sets = replica_sets(&config.layout, config.size_bytes);
     let mut domains: BTreeMap<ReplicaSetIndex, (BTreeSet<u32>, BTreeSet<FaultDomain>)> = BTreeMap::new();
@@ -33,17 +34,21 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
         shared += usize::from(of < held);
     }
     if few > 0 {
-        lacks.push(format!("{} has fewer than {copies} copies", part(few, sets)));
+        let what = match config.layout.redundancy {
+            Redundancy::Mirror { .. } => "copies",
+            Redundancy::Parity { .. } => "members",
+        };
+        lacks.push(format!("{} has fewer than {copies} {what}", part(few, sets)));
     }
     if shared > 0 {
         lacks.push(format!("{} has copies in one fault domain", part(shared, sets)));
     }
     let ftt = config.policy.ftt;
-    let worst = tolerates(&config.members, |h| picture.domain_of(h), u32::from(ftt));
+    let worst = tolerates(&config.members, config.layout.redundancy, |h| picture.domain_of(h), u32::from(ftt));
     if let Err(Untolerated::Votes { left, needed }) = worst {
         lacks.push(format!(
             "{} asks that {} leave a majority: at worst {left} of {} votes are left, {needed} are needed",
-            policy_words(ftt),
+            asked.words(),
             count(usize::from(ftt), "lost fault domain"),
             config.votes_total()
         ));

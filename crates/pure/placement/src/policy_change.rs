@@ -16,7 +16,7 @@ use cairn_types::{Canary, ComponentId, ComponentState, Member, ObjectConfig, Pol
 use crate::{
     picture::{ClusterPicture, FaultDomain},
     record::check_record,
-    refusal::{Refusal, RefusalKind},
+    refusal::{Asked, Refusal, RefusalKind},
     task::Task,
     verbs::{Change, change, complete, preview_ids},
 };
@@ -34,7 +34,7 @@ pub enum Copies {
 
 /// Counts the copies of a disk. One that is being moved is held twice and counts once.
 pub fn copies(config: &ObjectConfig) -> Copies {
-    let asked = config.policy.copies() as usize;
+    let asked = config.members_asked() as usize;
     let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
     for member in &config.members {
         if let (Some(set), Some(copy)) = (member.set(), member.copy()) {
@@ -63,7 +63,8 @@ pub fn shrink(
     }
     let going = too_many(picture, config);
     let mut kept: Vec<Member> = config.members.iter().filter(|m| !going.contains(&m.component)).copied().collect();
-    drop_witnesses(picture, &mut kept, cairn_sizing::mirror_hosts_min(config.policy.ftt).into());
+    let asked = Asked { redundancy: config.layout.redundancy, ftt: config.policy.ftt };
+    drop_witnesses(picture, &mut kept, asked.domains());
     let task = Task::of(picture, config, kept);
     let members = task.attempt(task.ftt_of(config), &config.policy, &[])?;
     Ok(Some(change(config, members, None, ids)))
@@ -71,7 +72,7 @@ pub fn shrink(
 
 /// Of each set the copies beyond those that are asked for, the least useful ones.
 fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<ComponentId> {
-    let asked = config.policy.copies() as usize;
+    let asked = config.members_asked() as usize;
     let mut sets: BTreeMap<ReplicaSetIndex, Vec<&Member>> = BTreeMap::new();
     for member in &config.members {
         if let Some(set) = member.set() {

@@ -7,10 +7,10 @@
 use cairn_geometry::{chunks, replica_sets};
 use cairn_types::{
     ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig, ObjectId,
-    OpId, Policy, RECORD_BYTES_MAX, Role, SeatRecord, encode_onto, format_bytes,
+    OpId, Policy, RECORD_BYTES_MAX, Redundancy, Role, SeatRecord, encode_onto, format_bytes,
 };
 
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::{Asked, Refusal, RefusalKind};
 
 /// Members of a disk that are being moved at a time, at most (`moves.rs`, M4).
 const TWINS_MAX: u64 = 1;
@@ -31,15 +31,19 @@ pub fn check_record(policy: &Policy, layout: &Layout, size_bytes: u64) -> Result
     let fits = |chunks: &u32| record_bytes_max(policy, layout, u64::from(*chunks) * layout.chunk_bytes) <= most;
     // Every layout has room for one chunk: 12 stripes of 4 copies are 48 components.
     let largest = (1..all).rev().find(fits).unwrap_or(1);
+    let members = Asked { redundancy: layout.redundancy, ftt: policy.ftt }.members();
+    let what = match layout.redundancy {
+        Redundancy::Mirror { .. } => "copies",
+        Redundancy::Parity { .. } => "members of a row",
+    };
     Err(Refusal {
         kind: RefusalKind::Size,
         text: format!(
-            "a disk of {} with {} stripes and {} copies has {} components, more than its record of {} can name: \
+            "a disk of {} with {} stripes and {members} {what} has {} components, more than its record of {} can name: \
              with this policy a disk has at most {} GiB. Make it smaller, or choose a narrower stripe",
             format_bytes(size_bytes),
             layout.stripe_width,
-            policy.copies(),
-            replica_sets(layout, size_bytes) * policy.copies(),
+            replica_sets(layout, size_bytes) * members as u32,
             format_bytes(most),
             // Rounded down: who asks for what is told here is not refused again.
             (u64::from(largest) * layout.chunk_bytes) >> 30,
@@ -54,14 +58,16 @@ fn record_bytes_max(policy: &Policy, layout: &Layout, size_bytes: u64) -> u64 {
     let epoch = Epoch { number: u64::MAX, host: HostId(u128::MAX), incarnation: Incarnation(u64::MAX) };
     let op = OpId { epoch, seq: u64::MAX };
     let member = |state| {
-        let role = Role::Data { set: sets as u32, copy: u32::from(policy.ftt) };
+        let role = Role::Data { set: sets as u32, copy: layout.redundancy.members() };
         let (host, disk_group) = (HostId(u128::MAX), DiskGroupId(u128::MAX));
         let member = Member { component: ComponentId(u128::MAX), host, disk_group, votes: 1 << 10, role, state };
         encode_onto(Vec::new(), &member).len() as u64
     };
     let away = member(ComponentState::Absent { stale_since: op });
-    // One copy of each set is in sync: no change may leave less.
-    let members = sets * member(ComponentState::Active) + (sets * u64::from(policy.ftt) + witnesses + TWINS_MAX) * away;
+    // As many of each set are in sync as it needs: no change may leave less.
+    let in_sync = sets * u64::from(layout.redundancy.needed());
+    let members =
+        in_sync * member(ComponentState::Active) + (sets * u64::from(policy.ftt) + witnesses + TWINS_MAX) * away;
     let name = "n".repeat(NAME_BYTES_MAX);
     let config = ObjectConfig {
         object: ObjectId(u128::MAX),

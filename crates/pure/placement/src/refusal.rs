@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use cairn_types::{Canary, format_bytes};
+use cairn_types::{Canary, Redundancy, format_bytes};
 
 use crate::picture::{ClusterPicture, FaultDomain, HostPicture};
 
@@ -41,17 +41,59 @@ impl std::error::Error for Refusal {}
 /// Names told one by one before the rest is counted.
 const NAMES_MAX: usize = 8;
 
-/// "mirror with FTT=1".
-pub(crate) fn policy_words(ftt: u8) -> String {
-    if ftt == 0 { "one copy (FTT=0)".into() } else { format!("mirror with FTT={ftt}") }
+/// What is asked for: how the members of a set make up for lost ones, and for how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) redundancy: Redundancy,
+    pub(crate) ftt: u8,
+}
+
+impl Asked {
+    /// Members of each set.
+    pub(crate) fn members(self) -> usize {
+        (self.redundancy.needed() + u32::from(self.ftt)) as usize
+    }
+
+    /// Fault domains: one for each member of a set, and enough for a majority after as many failures.
+    pub(crate) fn domains(self) -> usize {
+        self.members().max(cairn_sizing::mirror_hosts_min(self.ftt).into())
+    }
+
+    /// "mirror with FTT=1", "RAID-5 3+1 (FTT=1)".
+    pub(crate) fn words(self) -> String {
+        let Self { redundancy, ftt } = self;
+        match redundancy {
+            Redundancy::Mirror { .. } if ftt == 0 => "one copy (FTT=0)".into(),
+            Redundancy::Mirror { .. } => format!("mirror with FTT={ftt}"),
+            Redundancy::Parity { data, .. } if ftt == 0 => format!("{data} strips without parity (FTT=0)"),
+            Redundancy::Parity { data, parity, .. } => format!("RAID-{} {data}+{parity} (FTT={ftt})", 4 + parity),
+        }
+    }
+
+    /// What does with this many fault domains, if anything less is asked for.
+    fn less(self, usable: usize) -> Option<String> {
+        let mirror = |ftt: usize| format!("choose FTT={ftt}");
+        match self.redundancy {
+            _ if usable == 0 || self.ftt == 0 => None,
+            Redundancy::Mirror { .. } => Some(mirror((usable - 1) / 2)),
+            Redundancy::Parity { data, parity, strip_blocks } => {
+                let narrower = (2..data).rev().find(|data| {
+                    let redundancy = Redundancy::Parity { data: *data, parity, strip_blocks };
+                    Self { redundancy, ftt: self.ftt }.domains() <= usable
+                });
+                let narrower = narrower.map_or_else(String::new, |data| format!("choose {data}+{parity}, or "));
+                Some(format!("{narrower}choose a mirror with FTT={}", (usable - 1) / 2).replace(", or choose", ", or"))
+            }
+        }
+    }
 }
 
 /// The refusal for want of fault domains: `usable` of them count, `needed` must.
-pub(crate) fn too_few_domains(picture: &ClusterPicture, ftt: u8, needed: usize, usable: usize) -> Refusal {
+pub(crate) fn too_few_domains(picture: &ClusterPicture, asked: Asked, needed: usize, usable: usize) -> Refusal {
     let away = domains_away(picture);
     let mut text = format!(
         "{} needs {}, {}",
-        policy_words(ftt),
+        asked.words(),
         count(needed, "fault domain"),
         match usable {
             0 => "none is up".into(),
@@ -77,8 +119,8 @@ pub(crate) fn too_few_domains(picture: &ClusterPicture, ftt: u8, needed: usize, 
             text += " in another fault domain";
         }
     }
-    if usable > 0 && ftt > 0 {
-        text += &format!(", or choose FTT={}", (usable - 1) / 2);
+    if let Some(less) = asked.less(usable) {
+        text += &format!(", or {less}");
     }
     text.push('.');
     Refusal { kind: RefusalKind::FaultDomains, text }
@@ -86,7 +128,7 @@ pub(crate) fn too_few_domains(picture: &ClusterPicture, ftt: u8, needed: usize, 
 
 /// The refusal for want of room: a component demands `demand_bytes` in each of `needed` fault domains.
 pub(crate) fn too_little_room(
-    ftt: u8,
+    asked: Asked,
     needed: usize,
     demand_bytes: u64,
     reservation_percent: u8,
@@ -102,7 +144,7 @@ pub(crate) fn too_little_room(
         free.iter().map(|(name, bytes)| format!("{name} has {} free on one device", format_bytes(*bytes))).collect();
     let mut text = format!(
         "{} needs {} with {what}, {}",
-        policy_words(ftt),
+        asked.words(),
         count(needed, "fault domain"),
         match with_room {
             0 => "none has it".into(),
@@ -120,13 +162,13 @@ pub(crate) fn too_little_room(
 }
 
 /// The refusal where single components fit, and all of them together do not.
-pub(crate) fn too_little_in_all(ftt: u8, components: usize, demand_bytes: u64, placed: usize) -> Refusal {
+pub(crate) fn too_little_in_all(asked: Asked, components: usize, demand_bytes: u64, placed: usize) -> Refusal {
     Refusal {
         kind: RefusalKind::Space,
         text: format!(
             "{} needs {} of up to {}, copies in distinct fault domains, and there is room for {placed} of them. \
              Free space or add capacity devices, make the disk smaller, or reserve less.",
-            policy_words(ftt),
+            asked.words(),
             count(components, "component"),
             format_bytes(demand_bytes),
         ),

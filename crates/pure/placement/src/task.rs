@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_geometry::component_bytes;
 use cairn_types::{
-    ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, OpId, Policy, ReplicaSetIndex, Role, Seat,
-    format_bytes,
+    ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, OpId, Policy, Redundancy, ReplicaSetIndex, Role,
+    Seat, format_bytes,
 };
 use cairn_votes::{Untolerated, tolerates};
 
 use crate::{
     ballot,
     picture::{ClusterPicture, FaultDomain},
-    refusal::{Refusal, RefusalKind, count, too_few_domains, too_little_in_all, too_little_room},
+    refusal::{Asked, Refusal, RefusalKind, count, too_few_domains, too_little_in_all, too_little_room},
     room::{Ask, Room, demand_bytes},
     solve::{Search, Want, witnesses},
 };
@@ -54,7 +54,17 @@ impl<'a> Task<'a> {
     /// has.
     pub(crate) fn ftt_of(&self, config: &ObjectConfig) -> u8 {
         let domains: BTreeSet<_> = config.members.iter().map(|m| self.picture.domain_of(m.host)).collect();
-        config.policy.ftt.min((domains.len().saturating_sub(1) / 2) as u8)
+        let by_votes = domains.len().saturating_sub(1) / 2;
+        // Of a mirror fewer domains than copies say it; rows may lack a member and have domains enough for the votes.
+        let by_members = match config.layout.redundancy {
+            Redundancy::Mirror { .. } => by_votes,
+            Redundancy::Parity { data, .. } => fewest_members(config).saturating_sub(data.into()),
+        };
+        config.policy.ftt.min(by_votes.min(by_members) as u8)
+    }
+
+    fn asked(&self, ftt: u8) -> Asked {
+        Asked { redundancy: self.layout.redundancy, ftt }
     }
 
     /// Members that meet the policy, or, where it says *force provisioning*, the most of it that can be had.
@@ -62,7 +72,8 @@ impl<'a> Task<'a> {
         &self,
         wants: &dyn Fn(u32) -> Vec<(ReplicaSetIndex, u32)>,
     ) -> Result<(Vec<Member>, Option<String>), Refusal> {
-        let full = self.attempt(self.policy.ftt, self.policy, &wants(self.policy.copies()));
+        let members = |ftt| self.asked(ftt).members() as u32;
+        let full = self.attempt(self.policy.ftt, self.policy, &wants(members(self.policy.ftt)));
         let refusal = match full {
             Ok(members) => return Ok((members, None)),
             Err(refusal) if !self.policy.force_provisioning => return Err(refusal),
@@ -72,14 +83,27 @@ impl<'a> Task<'a> {
         for ftt in (0..=self.policy.ftt).rev() {
             for reservation_percent in [self.policy.reservation_percent, 0] {
                 let less = Policy { reservation_percent, ..self.policy.clone() };
-                if let Ok(members) = self.attempt(ftt, &less, &wants(u32::from(ftt) + 1)) {
-                    return Ok((members, Some(reduced_words(self.policy, ftt, &less, &refusal))));
+                if let Ok(members) = self.attempt(ftt, &less, &wants(members(ftt))) {
+                    return Ok((
+                        members,
+                        Some(reduced_words((self.asked(self.policy.ftt), self.policy), (ftt, &less), &refusal)),
+                    ));
                 }
             }
         }
         Err(Refusal {
             kind: refusal.kind,
-            text: format!("{} Force provisioning does not help: not even one copy can be placed.", refusal.text),
+            text: match self.layout.redundancy {
+                Redundancy::Mirror { .. } => {
+                    format!("{} Force provisioning does not help: not even one copy can be placed.", refusal.text)
+                }
+                Redundancy::Parity { .. } => {
+                    format!(
+                        "{} Force provisioning does not help: not even the strips of data can be placed.",
+                        refusal.text
+                    )
+                }
+            },
         })
     }
 
@@ -91,11 +115,11 @@ impl<'a> Task<'a> {
         wants: &[(ReplicaSetIndex, u32)],
     ) -> Result<Vec<Member>, Refusal> {
         let domain_of = |seat: Seat| self.picture.domain_of(seat.host);
-        let needed = usize::from(cairn_sizing::mirror_hosts_min(ftt));
+        let needed = self.asked(ftt).domains();
         let mut usable: BTreeSet<FaultDomain> = self.room.domains().into_iter().collect();
         usable.extend(self.kept.iter().map(|m| domain_of(m.seat())));
         if usable.len() < needed {
-            return Err(too_few_domains(self.picture, ftt, needed, usable.len()));
+            return Err(too_few_domains(self.picture, self.asked(ftt), needed, usable.len()));
         }
         let wants: Vec<Want> = wants
             .iter()
@@ -117,7 +141,7 @@ impl<'a> Task<'a> {
         }));
         self.set_witnesses(&mut members, ftt, needed)?;
         ballot::assign(&mut members, &domain_of);
-        let worst = tolerates(&members, |h| self.picture.domain_of(h), u32::from(ftt));
+        let worst = tolerates(&members, self.layout.redundancy, |h| self.picture.domain_of(h), u32::from(ftt));
         assert!(
             !matches!(worst, Err(Untolerated::Votes { .. })),
             "votes that do not survive {ftt} failures: {members:?}"
@@ -136,7 +160,7 @@ impl<'a> Task<'a> {
         let seats = witnesses(&mut room, &used, missing);
         if seats.len() < missing {
             let usable = used.len() + seats.len();
-            return Err(too_few_domains(self.picture, ftt, needed, usable));
+            return Err(too_few_domains(self.picture, self.asked(ftt), needed, usable));
         }
         members.extend(seats.into_iter().map(|seat| self.new_member(seat, Role::Witness, ComponentState::Active)));
         Ok(())
@@ -163,7 +187,7 @@ impl<'a> Task<'a> {
         domains.retain(|d| !holders.contains(d));
         if domains.len() < needed {
             let all = needed + holders.len();
-            return too_few_domains(self.picture, ftt, all, domains.len() + holders.len());
+            return too_few_domains(self.picture, self.asked(ftt), all, domains.len() + holders.len());
         }
         let mut short = Vec::new();
         let mut with_room = 0;
@@ -179,9 +203,9 @@ impl<'a> Task<'a> {
         short.sort();
         if with_room < needed {
             let reserved = policy.reservation_percent;
-            return too_little_room(ftt, needed, demand, reserved, with_room, &short);
+            return too_little_room(self.asked(ftt), needed, demand, reserved, with_room, &short);
         }
-        too_little_in_all(ftt, wants.len(), demand, placed)
+        too_little_in_all(self.asked(ftt), wants.len(), demand, placed)
     }
 
     /// Takes what the components of the disk reserve more at its new size.
@@ -230,11 +254,26 @@ impl<'a> Task<'a> {
     }
 }
 
+/// Distinct members of the set that has fewest.
+fn fewest_members(config: &ObjectConfig) -> usize {
+    let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
+    for member in &config.members {
+        if let Role::Data { set, copy } = member.role {
+            held.entry(set).or_default().insert(copy);
+        }
+    }
+    held.values().map(BTreeSet::len).min().unwrap_or(0)
+}
+
 /// What force provisioning left out.
-fn reduced_words(policy: &Policy, ftt: u8, less: &Policy, refusal: &Refusal) -> String {
+fn reduced_words((asked, policy): (Asked, &Policy), (ftt, less): (u8, &Policy), refusal: &Refusal) -> String {
     let mut left_out = Vec::new();
     if ftt < policy.ftt {
-        left_out.push(format!("with {} of its {} copies", ftt + 1, policy.copies()));
+        let what = match asked.redundancy {
+            Redundancy::Mirror { .. } => "copies",
+            Redundancy::Parity { .. } => "members",
+        };
+        left_out.push(format!("with {} of its {} {what}", Asked { ftt, ..asked }.members(), asked.members()));
     }
     if less.reservation_percent < policy.reservation_percent {
         left_out.push(format!("without its reservation of {} %", policy.reservation_percent));

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_geometry::{check_size, plan_layout_of, replica_sets};
+use cairn_geometry::{check_size, replica_sets};
 use cairn_types::{
     CHUNK_BYTES_MAX, ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role,
     format_bytes,
@@ -14,6 +14,7 @@ use cairn_types::{
 use crate::{
     picture::ClusterPicture,
     record::check_record,
+    redundancy::layout_for,
     refusal::{Refusal, RefusalKind},
     room::Room,
     task::Task,
@@ -69,9 +70,9 @@ pub fn place_near(
     near: &[HostId],
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Placement, Refusal> {
-    policy.validate().map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
+    policy.check_bounds().map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     refuse_size(size_bytes)?;
-    let layout = plan_layout_of(policy, size_bytes, chunk_bytes_max);
+    let layout = layout_for(picture, policy, chunk_bytes_max);
     let mut room = Room::of(picture);
     room.prefer(near);
     let (kept, leaving) = (Vec::new(), None);
@@ -111,12 +112,12 @@ pub fn replace(
     Ok(change(config, members, None, ids))
 }
 
-/// Whether as many copies of its set are left without it as the policy asks for.
+/// Whether as many members of its set are left without it as the policy asks for.
 fn is_spare(config: &ObjectConfig, member: &Member) -> bool {
     let Some(set) = member.set() else { return false };
     let others = config.members.iter().filter(|m| m.component != member.component && m.set() == Some(set));
     let copies: BTreeSet<u32> = others.filter_map(|m| m.copy()).collect();
-    copies.len() >= config.policy.copies() as usize
+    copies.len() >= config.members_asked() as usize
 }
 
 /// Ends a move: `component` goes, and its votes with it; witnesses and votes are what the policy asks of those that are left.
@@ -149,7 +150,7 @@ pub fn complete(
 ) -> Result<Change, Refusal> {
     let task = Task::of(picture, config, config.members.clone());
     let sets = 0..replica_sets(&config.layout, config.size_bytes);
-    let wants = missing_copies(sets, config.policy.copies(), &config.members);
+    let wants = missing_copies(sets, config.members_asked(), &config.members);
     let members = task.attempt(config.policy.ftt, &config.policy, &wants)?;
     Ok(change(config, members, None, ids))
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here    multipliers, host minima and lost hosts of a cluster that is not there yet (`sizing`)
 
-use cairn_geometry::{component_bytes, plan_layout, replica_sets};
+use cairn_geometry::{component_bytes, replica_sets};
 use cairn_types::Policy;
 
 use crate::{
@@ -33,7 +33,7 @@ pub fn what_if(picture: &ClusterPicture, policy: &Policy, size_bytes: u64) -> Wh
     let Ok(placed) = &placement else {
         return WhatIf { placement, raw_bytes_full: 0, disks_full_max: 0 };
     };
-    let layout = plan_layout(policy, size_bytes);
+    let layout = placed.layout;
     let one_copy: u64 =
         (0..replica_sets(&layout, size_bytes)).map(|set| component_bytes(&layout, size_bytes, set)).sum();
     let full = Policy { reservation_percent: 100, force_provisioning: false, ..policy.clone() };

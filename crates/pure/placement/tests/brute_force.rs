@@ -12,7 +12,7 @@ use std::{
 
 use cairn_geometry::{component_bytes, replica_sets};
 use cairn_placement::{ClusterPicture, FaultDomain, RefusalKind, compliance, demand_bytes, place, replace};
-use cairn_types::{DeviceRoom, Layout, MaintenanceMode, Member, Policy, Role, Seat};
+use cairn_types::{DeviceRoom, FaultToleranceMethod, Layout, MaintenanceMode, Member, Policy, Role, Seat};
 use proptest::prelude::*;
 use world::{MIB, config, host, ids, show};
 
@@ -79,7 +79,8 @@ fn check(
     }
     for set in 0..sets {
         let holders: Vec<_> = members.iter().filter(|m| m.set() == Some(set)).collect();
-        prop_assert_eq!(holders.len(), policy.copies() as usize);
+        prop_assert_eq!(holders.len(), members_of(policy));
+        prop_assert_eq!(holders.len() as u32, layout.redundancy.members());
         let domains: BTreeSet<_> = holders.iter().map(|m| domain(m)).collect();
         prop_assert_eq!(domains.len(), holders.len(), "copies of set {} share a domain", set);
     }
@@ -91,7 +92,9 @@ fn check(
         let votes: u32 = members.iter().filter(alive).map(|m| m.votes).sum();
         prop_assert!(2 * votes > all, "{lost:?} leaves {votes} of {all}");
         for set in 0..sets {
-            prop_assert!(members.iter().filter(alive).any(|m| m.set() == Some(set)));
+            let left: BTreeSet<_> =
+                members.iter().filter(alive).filter(|m| m.set() == Some(set)).map(Member::copy).collect();
+            prop_assert!(left.len() >= members_of(policy) - usize::from(policy.ftt));
         }
     }
     let seats: BTreeSet<Seat> = members.iter().filter(|m| m.votes > 0).map(Member::seat).collect();
@@ -180,17 +183,42 @@ fn policy(ftt: u8, stripe_width: u8) -> Policy {
     Policy { ftt, stripe_width, reservation_percent: 100, ..Policy::default() }
 }
 
+/// Mirrors, and rows of 2 and 4 strips of data: all components of a set of [`size_of`] are 1 MiB.
+fn policies(width_max: u8) -> impl Strategy<Value = Policy> {
+    let rows = (1u8..=2, prop::sample::select(vec![2u8, 4]), 1..=width_max).prop_map(|(ftt, data_strips, width)| {
+        let ftm = FaultToleranceMethod::ErasureCoding { data_strips };
+        Policy { ftm, ..policy(ftt, width) }
+    });
+    prop_oneof![(0u8..=3, 1..=width_max).prop_map(|(ftt, width)| policy(ftt, width)), rows]
+}
+
+/// Members of each set.
+fn members_of(policy: &Policy) -> usize {
+    usize::from(policy.ftt) + data_of(policy)
+}
+
+fn data_of(policy: &Policy) -> usize {
+    match policy.ftm {
+        FaultToleranceMethod::Mirror => 1,
+        FaultToleranceMethod::ErasureCoding { data_strips } => data_strips.into(),
+    }
+}
+
+/// A MiB for each component.
+fn size_of(policy: &Policy) -> u64 {
+    u64::from(policy.stripe_width) * data_of(policy) as u64 * MIB
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn placed_right_or_refused_rightly(picture in clusters(), ftt in 0u8..=3, width in 1u8..=3) {
-        let policy = policy(ftt, width);
-        // One strip of 1 MiB for each stripe: all demands are 1 MiB.
-        let size = u64::from(width) * MIB;
+    fn placed_right_or_refused_rightly(picture in clusters(), policy in policies(3)) {
+        // All demands are 1 MiB.
+        let (size, ftt, width) = (size_of(&policy), policy.ftt, policy.stripe_width);
         let domains: BTreeSet<_> = picture.hosts.iter().filter(|h| h.eligible()).map(|h| h.domain()).collect();
         let possible = votes_exist(domains.len(), usize::from(ftt))
-            && data_fits(&picture, usize::from(ftt) + 1, u32::from(width), MIB);
+            && data_fits(&picture, members_of(&policy), u32::from(width), MIB);
         match place(&picture, &policy, size, &mut ids(1)) {
             Ok(placement) => {
                 let new = placement.members.iter().map(|m| m.component).collect();
@@ -215,10 +243,9 @@ proptest! {
 
     #[test]
     fn a_lost_component_is_replaced_where_it_can_be(
-        picture in clusters(), ftt in 0u8..=2, width in 1u8..=2, which in 0usize..100, down in 0usize..8, more in 0usize..8,
+        picture in clusters(), policy in policies(2), which in 0usize..100, down in 0usize..8, more in 0usize..8,
     ) {
-        let policy = policy(ftt, width);
-        let size = u64::from(width) * MIB;
+        let (size, ftt) = (size_of(&policy), policy.ftt);
         let Ok(placement) = place(&picture, &policy, size, &mut ids(1)) else { return Ok(()) };
         let before = config(&placement, &policy, size);
         let mut now = picture.clone();

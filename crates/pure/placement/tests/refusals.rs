@@ -118,8 +118,9 @@ fn sizes_and_policies_are_refused_by_themselves_first() {
         Policy { stripe_width: 0, ..Policy::default() },
         Policy { stripe_width: 13, ..Policy::default() },
         Policy { reservation_percent: 101, ..Policy::default() },
-        Policy { ftm: FaultToleranceMethod::ErasureCoding, ..Policy::default() },
-        Policy { checksum: false, ..Policy::default() },
+        Policy { ftm: FaultToleranceMethod::ErasureCoding { data_strips: 3 }, ..ftt(3) },
+        Policy { ftm: FaultToleranceMethod::ErasureCoding { data_strips: 9 }, ..ftt(1) },
+        Policy { ftm: FaultToleranceMethod::ErasureCoding { data_strips: 1 }, ..ftt(2) },
     ];
     for policy in bad {
         assert_eq!(refused(&none, &policy, GIB).0, RefusalKind::Policy);
@@ -132,7 +133,7 @@ fn force_provisioning_places_what_can_be_had_and_says_so() {
     let policy = Policy { force_provisioning: true, reservation_percent: 100, ..Policy::default() };
     let placement = place(&picture, &policy, GIB, &mut ids(1)).expect("one copy fits");
     assert_eq!(placement.members.len(), 1);
-    assert_eq!(placement.layout.copies, 2);
+    assert_eq!(placement.layout.redundancy.members(), 2);
     assert_eq!(
         placement.reduced.as_deref(),
         Some(

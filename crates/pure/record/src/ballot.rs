@@ -46,7 +46,8 @@ pub(crate) fn newer(a: &Accepted, b: &Accepted) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use cairn_types::{
-        ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Role,
+        ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy,
+        Redundancy, Role,
     };
 
     /// "A1 B1- D1~ w1": letter = host, disk group and component; digit = votes; capital = data of set 0,
@@ -59,7 +60,12 @@ pub(crate) mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: String::new(),
-            layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+            layout: Layout {
+                chunk_bytes: 1 << 20,
+                stripe_width: 1,
+                strip_bytes: 1 << 20,
+                redundancy: Redundancy::Mirror { copies: 2 },
+            },
             members,
             decided: OpId::ZERO,
             deleted: false,

@@ -24,8 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_types::{
-    Accepted, Canary, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, ReplicaSetIndex, Seat,
-    SessionId,
+    Accepted, Canary, ComponentId, ComponentState, Csn, Epoch, Member, ObjectConfig, OpId, Seat, SessionId,
 };
 use cairn_votes::{Inaccessible, accessible};
 use cairn_wire::{ComponentAnswer, SeizeAnswer};
@@ -34,7 +33,7 @@ use serde::Serialize;
 use crate::{
     AcceptRefused,
     ballot::{decided_by, decided_by_members, newer, seats, voters, waits_for},
-    settle::{knows, proven, settle, still_holds},
+    settle::{SetMember, knows, of_set, proven, settle, still_holds},
 };
 
 /// What the driver has to do.
@@ -143,8 +142,8 @@ pub struct Seizure {
     phase: Phase,
     /// The highest operation that anyone proved decided.
     watermark: OpId,
-    /// Per replica set, the last decided write that a copy in sync proves. What was proven stays so when that copy fails later.
-    proven: BTreeMap<ReplicaSetIndex, OpId>,
+    /// Per member of a replica set, the last decided write that another one in sync proves. What was proven stays so when that fails later.
+    proven: BTreeMap<SetMember, OpId>,
     /// Components that failed after they answered.
     failed: BTreeSet<ComponentId>,
     committed: Vec<OpId>,
@@ -360,9 +359,9 @@ impl Seizure {
         answer.log_damaged || (member.state.in_sync() && !answer.lost && !knows(answer, self.proven(member)))
     }
 
-    /// What the set of the copy is proven to have.
+    /// What the member is proven to have.
     fn proven(&self, member: &Member) -> OpId {
-        let known = member.set().and_then(|set| self.proven.get(&set)).filter(|_| !Canary::YoungImageBelieved.sings());
+        let known = of_set(member).and_then(|of| self.proven.get(&of)).filter(|_| !Canary::YoungImageBelieved.sings());
         known.copied().unwrap_or(OpId::ZERO)
     }
 

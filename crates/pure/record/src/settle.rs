@@ -1,14 +1,19 @@
 //! Settling: which operations of a dead owner stand, which are undone.
 //!
 //! Why it is right. Let S be the highest operation that anyone proved decided. An acknowledged operation above S is
-//! held by every component that is in sync in the adopted configuration. Either it was in sync when the operation was
-//! acknowledged, and promised us only after that. Or it was activated since: an activation is proposed only when the
+//! held by every component that it concerns and that is in sync in the adopted configuration. Either it was in sync when the operation
+//! was acknowledged, and promised us only after that. Or it was activated since: an activation is proposed only when the
 //! target has every operation above the `decided` that it carries. So one that lacks it proves that it was never
 //! acknowledged, unless its log is damaged; and what all of them hold is kept, acknowledged or not.
+//!
+//! An operation on a mirror concerns all members. One on rows concerns the members whose strips it changes: m + 1 at least. At most m of
+//! n are not in sync, so one that it concerns is among any k that answer (Lemma P).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_types::{Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex};
+use cairn_types::{
+    Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, Role, UnsettledOp,
+};
 use cairn_wire::ComponentAnswer;
 
 /// What is to be undone before anything else happens.
@@ -23,34 +28,34 @@ pub(crate) struct Settlement {
 /// Decides every operation above `watermark` that a component of `answers` holds.
 ///
 /// `config` is the one to be written, in which failed and damaged components are absent already; `answers` are of
-/// members that are active or resyncing in it. Of an operation, the participants are the active members of its set.
+/// members that are active or resyncing in it. Of an operation, the participants are the active members of its set that it concerns.
 pub(crate) fn settle(
     config: &ObjectConfig,
     answers: &BTreeMap<ComponentId, &ComponentAnswer>,
     watermark: OpId,
 ) -> Settlement {
-    let mut holders: BTreeMap<(OpId, ReplicaSetIndex), BTreeSet<ComponentId>> = BTreeMap::new();
-    let mut participants: BTreeMap<ReplicaSetIndex, BTreeSet<ComponentId>> = BTreeMap::new();
+    let mut held: BTreeMap<(OpId, ReplicaSetIndex), Held> = BTreeMap::new();
+    let mut in_sync: BTreeMap<ReplicaSetIndex, Vec<(ComponentId, u32)>> = BTreeMap::new();
     for member in &config.members {
-        let (Some(set), Some(answer)) = (member.set(), answers.get(&member.component)) else {
+        let (Role::Data { set, copy }, Some(answer)) = (member.role, answers.get(&member.component)) else {
             continue;
         };
         if member.state.in_sync() {
-            participants.entry(set).or_default().insert(member.component);
+            in_sync.entry(set).or_default().push((member.component, copy));
         }
         for unsettled in answer.window.iter().filter(|u| u.op > watermark) {
-            holders.entry((unsettled.op, set)).or_default().insert(member.component);
+            let held = held.entry((unsettled.op, set)).or_insert_with(|| Held::new(unsettled));
+            held.holders.insert(member.component);
         }
     }
     let mut settlement = Settlement::default();
     // Newest first: an undo restores what the operation before it left.
-    for ((op, set), holders) in holders.into_iter().rev() {
-        let needed = participants.get(&set);
-        let everywhere = needed.is_some_and(|needed| needed.is_subset(&holders)) && !Canary::AllUndone.sings();
+    for ((op, set), held) in held.into_iter().rev() {
+        let everywhere = in_sync.get(&set).is_some_and(|all| held.everywhere(all)) && !Canary::AllUndone.sings();
         if everywhere || Canary::NothingUndone.sings() {
             settlement.committed.push(op);
         } else {
-            for component in holders {
+            for component in held.holders {
                 settlement.undo.entry(component).or_default().push(op);
             }
         }
@@ -59,23 +64,59 @@ pub(crate) fn settle(
     settlement
 }
 
-/// Per replica set the last decided write that a copy in sync says it took: every copy that was in sync took it too.
+/// Who holds an operation.
+struct Held {
+    /// By any holder, as all were told the same.
+    told: UnsettledOp,
+    holders: BTreeSet<ComponentId>,
+}
+
+impl Held {
+    fn new(told: &UnsettledOp) -> Self {
+        Self { told: *told, holders: BTreeSet::new() }
+    }
+
+    /// Whether each of those in sync that it concerns has it. It concerns one of them at least (Lemma P), as it does of every mirror.
+    fn everywhere(&self, in_sync: &[(ComponentId, u32)]) -> bool {
+        let mut concerned = in_sync.iter().filter(|(_, index)| self.told.concerns(*index)).peekable();
+        concerned.peek().is_some() && concerned.all(|(component, _)| self.holders.contains(component))
+    }
+}
+
+/// A member of a replica set: the set, and its index there.
+pub(crate) type SetMember = (ReplicaSetIndex, u32);
+
+/// Per member of a set, the last decided write that a member in sync says it took and that concerned the former too: it took that write,
+/// if it was in sync.
 ///
-/// Of copies in sync only, so that never all of a set are refuted by it: whoever was told that most is decided has what the others prove.
+/// By members in sync only, so that never all of a set are refuted by it: whoever was told that most is decided has what the others prove.
 /// Copies that a resync brought are not counted: they have numbers that their sources do not know.
 pub(crate) fn proven<'a>(
     config: &ObjectConfig,
     answer_of: impl Fn(&Member) -> Option<&'a ComponentAnswer>,
-) -> BTreeMap<ReplicaSetIndex, OpId> {
-    let mut proven: BTreeMap<ReplicaSetIndex, OpId> = BTreeMap::new();
+) -> BTreeMap<SetMember, OpId> {
+    let mut indexes: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
+    for (set, index) in config.members.iter().filter_map(of_set) {
+        indexes.entry(set).or_default().insert(index);
+    }
+    let mut proven: BTreeMap<SetMember, OpId> = BTreeMap::new();
     for member in config.members.iter().filter(|m| m.state.in_sync()) {
         let sound = answer_of(member).filter(|a| still_holds(a, OpId::ZERO));
-        if let (Some(set), Some(answer)) = (member.set(), sound) {
-            let last = proven.entry(set).or_insert(OpId::ZERO);
-            *last = answer.last_written.max(*last);
+        let (Some((set, _)), Some(answer)) = (of_set(member), sound) else { continue };
+        for index in &indexes[&set] {
+            let last = proven.entry((set, *index)).or_insert(OpId::ZERO);
+            *last = answer.last_written_with(*index).max(*last);
         }
     }
     proven
+}
+
+/// Which member of which set it is; none for a witness.
+pub(crate) fn of_set(member: &Member) -> Option<SetMember> {
+    match member.role {
+        Role::Data { set, copy } => Some((set, copy)),
+        Role::Witness => None,
+    }
 }
 
 /// How an absent component comes back.
@@ -118,7 +159,7 @@ pub fn rejoin(member: &Member, answer: &ComponentAnswer, acked: OpId) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockRange, ComponentId, Epoch, HostId, Incarnation, SessionId, UnsettledOp};
+    use cairn_types::{BlockRange, ComponentId, Epoch, HostId, Incarnation, SessionId};
 
     use super::*;
 
@@ -127,8 +168,12 @@ mod tests {
     }
 
     fn answer(settled: OpId, window: &[u64]) -> ComponentAnswer {
-        let unsettled =
-            |seq: &u64| UnsettledOp { op: op(*seq), range: BlockRange::new(0, 1), client: Default::default() };
+        let unsettled = |seq: &u64| UnsettledOp {
+            op: op(*seq),
+            range: BlockRange::new(0, 1),
+            client: Default::default(),
+            members: 0,
+        };
         ComponentAnswer {
             component: ComponentId(1),
             present: true,
@@ -136,6 +181,7 @@ mod tests {
             session: SessionId(1),
             settled,
             last_written: OpId::ZERO,
+            last_written_with: Vec::new(),
             window: window.iter().map(unsettled).collect(),
             log_damaged: false,
         }

@@ -39,21 +39,29 @@ pub enum Protection {
         /// Failures to tolerate, 0 to 3.
         ftt: u8,
     },
-    /// Three of data and one of parity: one failure.
-    Raid5,
-    /// Four of data and two of parity: two failures.
-    Raid6,
+    /// Rows of strips over as many hosts: 1 of parity is RAID-5, 2 are RAID-6. Made by [`Protection::parity`], which knows the bounds.
+    Parity {
+        /// Strips of data in a row, 2 to 8.
+        data: u8,
+        /// Strips of parity in a row, 1 or 2: failures to tolerate.
+        parity: u8,
+    },
 }
 
 impl Protection {
-    /// The four mirrors, then RAID-5 and RAID-6.
+    /// RAID-5 with three strips of data and one of parity: one failure.
+    pub const RAID5: Self = Self::Parity { data: 3, parity: 1 };
+    /// RAID-6 with four strips of data and two of parity: two failures.
+    pub const RAID6: Self = Self::Parity { data: 4, parity: 2 };
+
+    /// The four mirrors, then RAID-5 and RAID-6 as they are without another wish.
     pub const ALL: [Self; 6] = [
         Self::Mirror { ftt: 0 },
         Self::Mirror { ftt: 1 },
         Self::Mirror { ftt: 2 },
         Self::Mirror { ftt: 3 },
-        Self::Raid5,
-        Self::Raid6,
+        Self::RAID5,
+        Self::RAID6,
     ];
 
     /// A mirror that tolerates `ftt` failures.
@@ -67,16 +75,32 @@ impl Protection {
         }
     }
 
-    /// What a policy asks for. Erasure coding is RAID-5 with FTT 1 and RAID-6 with FTT 2.
+    /// Rows of `data` strips and `parity` more.
+    ///
+    /// # Errors
+    /// Other than 2 to 8 and 1 to 2.
+    pub fn parity(data: u8, parity: u8) -> Result<Self, SizingError> {
+        match (data, parity) {
+            (2..=8, 1..=2) => Ok(Self::Parity { data, parity }),
+            _ => Err(SizingError::value(
+                format!("rows of {data} strips of data and {parity} of parity"),
+                "give 2 to 8 of data, and 1 (RAID-5) or 2 (RAID-6) of parity",
+            )),
+        }
+    }
+
+    /// What a policy asks for. Erasure coding is RAID-5 with FTT 1 and RAID-6 with FTT 2; where it leaves the width to the cluster, that is
+    /// taken for large enough for the usual one.
     ///
     /// # Errors
     /// A failure count that its method does not have.
     pub fn of(policy: &Policy) -> Result<Self, SizingError> {
         match (policy.ftm, policy.ftt) {
             (FaultToleranceMethod::Mirror, ftt) => Self::mirror(ftt),
-            (FaultToleranceMethod::ErasureCoding, 1) => Ok(Self::Raid5),
-            (FaultToleranceMethod::ErasureCoding, 2) => Ok(Self::Raid6),
-            (FaultToleranceMethod::ErasureCoding, ftt) => Err(SizingError::value(
+            (FaultToleranceMethod::ErasureCoding { data_strips: 0 }, 1) => Ok(Self::RAID5),
+            (FaultToleranceMethod::ErasureCoding { data_strips: 0 }, 2) => Ok(Self::RAID6),
+            (FaultToleranceMethod::ErasureCoding { data_strips }, ftt @ 1..=2) => Self::parity(data_strips, ftt),
+            (FaultToleranceMethod::ErasureCoding { .. }, ftt) => Err(SizingError::value(
                 format!("erasure coding with FTT={ftt}"),
                 "choose FTT 1 (RAID-5), FTT 2 (RAID-6), or mirroring",
             )),
@@ -87,29 +111,29 @@ impl Protection {
     pub const fn ftt(self) -> u8 {
         match self {
             Self::Mirror { ftt } => ftt,
-            Self::Raid5 => 1,
-            Self::Raid6 => 2,
+            Self::Parity { parity, .. } => parity,
         }
     }
 
-    /// Raw bytes for one byte of data: FTT + 1; 4/3 exactly (printed 1.33); 3/2.
+    /// Raw bytes for one byte of data: FTT + 1; of rows all strips over those of data, 4/3 exactly (printed 1.33) and 3/2.
     ///
     /// # Errors
-    /// None: every protection has one.
+    /// Rows without data.
     pub fn multiplier(self) -> Result<Exact, SizingError> {
         match self {
             Self::Mirror { ftt } => Ok(Exact::whole(u64::from(ftt) + 1)),
-            Self::Raid5 => Exact::fraction(4, 3),
-            Self::Raid6 => Exact::fraction(3, 2),
+            Self::Parity { data, parity } => Exact::fraction(i128::from(data) + i128::from(parity), data.into()),
         }
     }
 
-    /// Hosts (or fault domains) that it needs: 2 FTT + 1, 4, 6.
+    /// Hosts (or fault domains) that it needs: 2 FTT + 1 for a majority after as many failures, and one for each strip of a row.
     pub const fn hosts_min(self) -> u16 {
         match self {
             Self::Mirror { ftt } => mirror_hosts_min(ftt),
-            Self::Raid5 => 4,
-            Self::Raid6 => 6,
+            Self::Parity { data, parity } => {
+                let (strips, votes) = (data as u16 + parity as u16, mirror_hosts_min(parity));
+                if strips > votes { strips } else { votes }
+            }
         }
     }
 
@@ -118,8 +142,7 @@ impl Protection {
         match self {
             Self::Mirror { ftt: 0 } => "one copy (FTT=0)".into(),
             Self::Mirror { ftt } => format!("mirror, FTT={ftt}"),
-            Self::Raid5 => "RAID-5, 3+1 (FTT=1)".into(),
-            Self::Raid6 => "RAID-6, 4+2 (FTT=2)".into(),
+            Self::Parity { data, parity } => format!("RAID-{}, {data}+{parity} (FTT={parity})", 4 + parity),
         }
     }
 

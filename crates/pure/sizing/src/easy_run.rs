@@ -134,7 +134,7 @@ pub fn easy_run(cluster: &Cluster) -> Result<EasyRun, SizingError> {
         (cache_gb, halved) = (cache_gb / 2, halved + 1);
     }
     let amplification = match cluster.protection {
-        Protection::Raid5 => Exact::fraction(133, 100)?,
+        Protection::RAID5 => Exact::fraction(133, 100)?,
         other => other.multiplier()?,
     };
     let vms = groups * VMS_PER_GROUP;

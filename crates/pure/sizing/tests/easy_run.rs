@@ -45,8 +45,8 @@ fn each_rule_changes_what_it_says() {
     let base = iomark_cluster();
     let cases = [
         // 1,125 GB x 2 / 1.33 = 1,691.7; over 128 13.2.
-        ("RAID-5", Cluster { protection: Protection::Raid5, ..base }, (16, 8, 13, 1664, 0)),
-        ("RAID-6", Cluster { protection: Protection::Raid6, ..base }, (16, 8, 11, 1408, 0)),
+        ("RAID-5", Cluster { protection: Protection::RAID5, ..base }, (16, 8, 13, 1664, 0)),
+        ("RAID-6", Cluster { protection: Protection::RAID6, ..base }, (16, 8, 11, 1408, 0)),
         ("hybrid", Cluster { media: Media::Hybrid, ..base }, (16, 8, 2, 256, 0)),
         ("latency target", Cluster { latency: Latency::Target, ..base }, (16, 4, 17, 1088, 0)),
         // 600 GB of each 960 GB device.

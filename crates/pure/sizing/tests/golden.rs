@@ -216,8 +216,8 @@ fn multipliers_and_host_minima() {
         ("FTT 1", Protection::mirror(1).unwrap(), "2", 3),
         ("FTT 2", Protection::mirror(2).unwrap(), "3", 5),
         ("FTT 3", Protection::mirror(3).unwrap(), "4", 7),
-        ("RAID-5, printed 1.33", Protection::Raid5, "1.333", 4),
-        ("RAID-6", Protection::Raid6, "1.5", 6),
+        ("RAID-5, printed 1.33", Protection::RAID5, "1.333", 4),
+        ("RAID-6", Protection::RAID6, "1.5", 6),
     ];
     for (row, protection, multiplier, hosts) in table {
         assert_eq!(protection.multiplier().unwrap().short(3), multiplier, "Micron vSAN 6.7: {row}");
@@ -234,8 +234,8 @@ fn micron_capacity() {
     let logical = 16_384_000_000_000;
     let raw = |protection| in_tb(Pool::of(protection).raw(logical).unwrap().raw_bytes);
     assert_eq!(raw(Protection::mirror(1).unwrap()), "32.77");
-    assert_eq!(raw(Protection::Raid5), "21.85");
-    assert_eq!(raw(Protection::Raid6), "24.58");
+    assert_eq!(raw(Protection::RAID5), "21.85");
+    assert_eq!(raw(Protection::RAID6), "24.58");
     // 16 machines of 8 disks of 128 GB.
     assert_eq!(16 * 8 * 128_000_000_000, logical);
 }
@@ -261,7 +261,7 @@ fn cache_is_a_tenth_of_what_is_written_before_copies() {
 fn micron_self_checks() {
     let latency = |iops: &str| mean_latency_ms(512, of(iops));
     let node = of("486099").over(of("4")).unwrap();
-    let before_dedupe = Protection::Raid5.multiplier().unwrap();
+    let before_dedupe = Protection::RAID5.multiplier().unwrap();
     all(
         "Micron vSAN 6.7",
         vec![
@@ -285,7 +285,7 @@ fn micron_self_checks() {
 #[test]
 fn micron_appendix_c_model() {
     let model = |logical: &str| {
-        let data = of(logical).times(Protection::Raid5.multiplier().unwrap()).unwrap();
+        let data = of(logical).times(Protection::RAID5.multiplier().unwrap()).unwrap();
         let before = data.plus(of("6.735")).unwrap();
         let after = data.over(of("46.3")).unwrap().plus(of("3.009")).unwrap();
         (before.decimal(2), after.decimal(2), before.over(after).unwrap().decimal(2))

@@ -174,8 +174,16 @@ fn a_policy_costs_as_many_copies_as_it_has() {
         assert_eq!(protection.multiplier().unwrap(), Exact::whole(u64::from(policy.copies())));
         assert_eq!((protection.hosts_min(), protection.ftt()), (mirror_hosts_min(ftt), ftt));
     }
-    let coded = |ftt| Protection::of(&Policy { ftt, ftm: FaultToleranceMethod::ErasureCoding, ..Policy::default() });
-    assert_eq!((coded(1), coded(2)), (Ok(Protection::Raid5), Ok(Protection::Raid6)));
+    let rows = |ftt, data_strips| {
+        let ftm = FaultToleranceMethod::ErasureCoding { data_strips };
+        Protection::of(&Policy { ftt, ftm, ..Policy::default() })
+    };
+    let coded = |ftt| rows(ftt, 0);
+    let hosts = |ftt, data_strips| rows(ftt, data_strips).unwrap().hosts_min();
+    assert_eq!([hosts(1, 2), hosts(1, 3), hosts(2, 2), hosts(2, 3), hosts(2, 4), hosts(2, 8)], [3, 4, 5, 5, 6, 10]);
+    assert_eq!(rows(2, 3).unwrap().describe(), "RAID-6, 3+2 (FTT=2)");
+    assert!(rows(1, 9).is_err() && rows(1, 1).is_err());
+    assert_eq!((coded(1), coded(2)), (Ok(Protection::RAID5), Ok(Protection::RAID6)));
     assert_eq!(coded(3).map_err(|e| e.kind), Err(SizingErrorKind::Value));
     assert!(Protection::of(&Policy { ftt: 9, ..Policy::default() }).is_err());
 }
@@ -190,7 +198,7 @@ fn a_lost_host_is_rebuilt_up_to_the_last_byte() {
 
 #[test]
 fn refusals_name_the_value_and_the_way_out() {
-    let few = Protection::Raid6.check_hosts(5).unwrap_err();
+    let few = Protection::RAID6.check_hosts(5).unwrap_err();
     assert_eq!(few.to_string(), "RAID-6, 4+2 (FTT=2) needs 6 hosts, there are 5");
     assert_eq!(few.remedy, "add hosts, or choose a mirror with FTT=2");
     let reads = Workload { read_percent: Exact::HUNDRED, ..Workload::paper() }.bytes_per_io().unwrap_err();

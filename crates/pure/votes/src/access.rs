@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use cairn_types::{Canary, ComponentId, HostId, Member, ObjectConfig, ReplicaSetIndex, Seat};
+use cairn_types::{Canary, ComponentId, HostId, Member, ObjectConfig, ReplicaSetIndex, Role, Seat};
 
 /// The least number of votes that is more than half of all.
 pub fn votes_needed(config: &ObjectConfig) -> u32 {
@@ -34,7 +34,11 @@ fn votes_of(config: &ObjectConfig, votes: impl Fn(&Member) -> bool) -> u32 {
 pub struct SetWaiting {
     /// Which set.
     pub set: ReplicaSetIndex,
-    /// Its in-sync copies, none of which is usable now; empty: no copy is in sync at all.
+    /// Distinct members that it needs: one copy, or as many as a parity row has strips of data.
+    pub needed: u32,
+    /// Distinct members that are usable now: fewer than needed.
+    pub usable: u32,
+    /// Its in-sync members that are not usable now; empty: too few are in sync at all.
     pub in_sync: Vec<(ComponentId, HostId)>,
 }
 
@@ -72,7 +76,14 @@ impl fmt::Display for Inaccessible {
         }
         // One sentence per set would fill the screen of a 250-chunk disk: the first tells what to look for.
         if let Some(first) = self.sets.first() {
-            write!(f, "{and}no in-sync copy of replica set {} is reachable", first.set)?;
+            match first.needed {
+                1 => write!(f, "{and}no in-sync copy of replica set {} is reachable", first.set)?,
+                needed => write!(
+                    f,
+                    "{and}{} of the {needed} members that replica set {} needs are reachable in sync",
+                    first.usable, first.set
+                )?,
+            }
             let mut between = ": waits for component ";
             for (component, host) in &first.in_sync {
                 write!(f, "{between}{component} on host {host}")?;
@@ -91,8 +102,8 @@ impl fmt::Display for Inaccessible {
 
 impl std::error::Error for Inaccessible {}
 
-/// Whether the object can be served: `reachable` seats have a majority and each set has a copy that is in sync,
-/// reachable and `usable`.
+/// Whether the object can be served: `reachable` seats have a majority and each set has as many distinct members as it needs that are
+/// in sync, reachable and `usable`. A member that is being moved and its twin are one.
 ///
 /// # Errors
 /// What it waits for.
@@ -101,26 +112,30 @@ pub fn accessible(
     reachable: &BTreeSet<Seat>,
     usable: impl Fn(&Member) -> bool,
 ) -> Result<(), Inaccessible> {
-    let mut sets: BTreeMap<ReplicaSetIndex, (bool, Vec<(ComponentId, HostId)>)> = BTreeMap::new();
+    let mut sets: BTreeMap<ReplicaSetIndex, (BTreeSet<u32>, Vec<(ComponentId, HostId)>)> = BTreeMap::new();
     let mut hosts_missing = BTreeSet::new();
     for member in &config.members {
         let here = reachable.contains(&member.seat());
         if !here && member.votes > 0 {
             hosts_missing.insert(member.host);
         }
-        let Some(set) = member.set() else { continue };
-        let entry = sets.entry(set).or_default();
+        let Role::Data { set, copy } = member.role else { continue };
+        let (served, waits) = sets.entry(set).or_default();
         if member.state.in_sync() {
-            entry.0 |= here && usable(member);
-            entry.1.push((member.component, member.host));
+            match here && usable(member) {
+                true => drop(served.insert(copy)),
+                false => waits.push((member.component, member.host)),
+            }
         }
     }
-    let waiting = sets.into_iter().filter(|(_, (served, _))| !served);
+    let needed = config.layout.redundancy.needed();
+    let waiting = sets.into_iter().map(|(set, (served, in_sync))| (set, served.len() as u32, in_sync));
+    let waiting = waiting.filter(|(_, usable, _)| *usable < needed);
     let why = Inaccessible {
         votes_present: votes_of(config, |m| reachable.contains(&m.seat())),
         votes_needed: votes_needed(config),
         hosts_missing: hosts_missing.into_iter().collect(),
-        sets: waiting.map(|(set, (_, in_sync))| SetWaiting { set, in_sync }).collect(),
+        sets: waiting.map(|(set, usable, in_sync)| SetWaiting { set, needed, usable, in_sync }).collect(),
     };
     if why.lacks_votes() || !why.sets.is_empty() { Err(why) } else { Ok(()) }
 }

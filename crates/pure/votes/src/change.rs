@@ -3,10 +3,13 @@
 //! Why the rules: a set may lose its last in-sync copy, or count a new copy as in sync before it was filled. Then acknowledged
 //! writes are lost while every majority still agrees.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use cairn_geometry::replica_sets;
-use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex};
+use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, Role};
 
 /// How a change has to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +31,15 @@ pub enum IllegalChange {
     Twice(ComponentId),
     /// The component would change its place, role or state in a way that none can.
     Component(ComponentId),
-    /// The replica set would have no copy that is in sync before and after.
-    NoCopy(ReplicaSetIndex),
+    /// The replica set would have too few members that are in sync before and after: its bytes would be lost.
+    TooFew {
+        /// Which.
+        set: ReplicaSetIndex,
+        /// Distinct members that are in sync before and after.
+        in_sync: u32,
+        /// Distinct members that must be.
+        needed: u32,
+    },
     /// What is decided stays decided.
     Undecided,
     /// A disk keeps its addresses: none goes away, and each stays with its replica set.
@@ -43,7 +53,10 @@ impl fmt::Display for IllegalChange {
             Self::NoVotes => f.write_str("no component would have a vote"),
             Self::Twice(component) => write!(f, "component {component} is listed twice"),
             Self::Component(component) => write!(f, "component {component} cannot change so"),
-            Self::NoCopy(set) => write!(f, "replica set {set} would have no copy in sync"),
+            Self::TooFew { set, needed: 1, .. } => write!(f, "replica set {set} would have no copy in sync"),
+            Self::TooFew { set, in_sync, needed } => {
+                write!(f, "replica set {set} would have {in_sync} members in sync, it needs {needed}")
+            }
             Self::Undecided => f.write_str("decided operations would be undecided"),
             Self::Addresses => f.write_str("the object would be smaller, or its blocks would be elsewhere"),
         }
@@ -55,7 +68,7 @@ impl std::error::Error for IllegalChange {}
 /// Whether `config` may follow `base`, and how.
 ///
 /// A new copy enters with nothing in it: resyncing or absent since the first operation. Copies of sets that a growth adds enter in
-/// sync, one of each set at least: nobody can have written there, and all of them read as zeroes. A tombstone needs no copies.
+/// sync, as many of each set as it needs: nobody can have written there, and all of them read as zeroes. A tombstone needs no copies.
 ///
 /// # Errors
 /// The first rule that it breaks.
@@ -75,7 +88,7 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
     let old_sets: BTreeSet<_> = base.members.iter().filter_map(Member::set).collect();
     let grown = replica_sets(&base.layout, base.size_bytes)..replica_sets(&config.layout, config.size_bytes);
     let mut seen = BTreeSet::new();
-    let mut in_sync = BTreeSet::new();
+    let mut in_sync: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
     let mut kind = if base.members.len() == config.members.len() { ChangeKind::StateOnly } else { ChangeKind::Joint };
     for member in &config.members {
         if !seen.insert(member.component) {
@@ -96,15 +109,17 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
         if old.is_none_or(|old| old.votes != member.votes) {
             kind = ChangeKind::Joint;
         }
-        if let Some(set) = member.set()
+        if let Role::Data { set, copy } = member.role
             && old.is_none_or(|old| old.state.in_sync())
             && member.state.in_sync()
         {
-            in_sync.insert(set);
+            in_sync.entry(set).or_default().insert(copy);
         }
     }
-    match old_sets.into_iter().chain(grown).find(|set| !in_sync.contains(set)) {
-        Some(set) if !config.deleted => Err(IllegalChange::NoCopy(set)),
+    let needed = config.layout.redundancy.needed();
+    let held = |set: &ReplicaSetIndex| in_sync.get(set).map_or(0, |indexes| indexes.len() as u32);
+    match old_sets.into_iter().chain(grown).find(|set| held(set) < needed) {
+        Some(set) if !config.deleted => Err(IllegalChange::TooFew { set, in_sync: held(&set), needed }),
         _ => Ok(kind),
     }
 }

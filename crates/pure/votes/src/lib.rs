@@ -1,7 +1,7 @@
-//! Who may decide: votes, in-sync copies, and which change of a configuration is legal.
+//! Who may decide: votes, members in sync, and which change of a configuration is legal.
 //!
 //! Promises    V1  two majorities of one configuration share a seat
-//!             V2  a legal change leaves every replica set a copy that is in sync before and after it
+//!             V2  a legal change leaves every replica set as many members as it needs that are in sync before and after it
 //!             V3  what is refused names what it waits for: votes, replica sets, hosts
 //!             (all against a slow oracle: tests/oracle.rs; by picture: tests/table.rs)
 //! Assumes     a seat is present or absent as a whole: its components share one record

@@ -1,14 +1,14 @@
 //! What may still fail: failure sets that a layout tolerates, failures that an object survives now.
 //!
 //! A failure set takes whole fault domains. Its worst case needs no enumeration: for votes it is the domains with the
-//! most votes, for a replica set the domains of its copies. The oracle in tests/ enumerates.
+//! most votes. For a replica set few domains are tried, those of its members. The oracle in tests/ enumerates all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use cairn_types::{HostId, Member, ObjectConfig, ReplicaSetIndex, Seat};
+use cairn_types::{HostId, Member, ObjectConfig, Redundancy, ReplicaSetIndex, Role, Seat};
 
 use crate::votes_needed;
 
@@ -22,14 +22,14 @@ pub enum Untolerated {
         /// Votes that are needed.
         needed: u32,
     },
-    /// The copies of a set stand in too few domains.
+    /// The domains with most members of a set take too many of them along.
     Copies {
         /// Which set.
         set: ReplicaSetIndex,
-        /// Domains that hold a copy.
-        domains: usize,
-        /// Domains that must.
-        needed: usize,
+        /// Distinct members that are left at worst.
+        left: u32,
+        /// Distinct members that are needed.
+        needed: u32,
     },
 }
 
@@ -39,8 +39,11 @@ impl fmt::Display for Untolerated {
             Self::Votes { left, needed } => {
                 write!(f, "{left} votes would be left after the worst failures, {needed} are a majority")
             }
-            Self::Copies { set, domains, needed } => {
-                write!(f, "the copies of replica set {set} are in {domains} fault domains, {needed} are needed")
+            Self::Copies { set, left, needed } => {
+                write!(
+                    f,
+                    "{left} members of replica set {set} would be left after the worst failures, it needs {needed}"
+                )
             }
         }
     }
@@ -48,7 +51,7 @@ impl fmt::Display for Untolerated {
 
 impl std::error::Error for Untolerated {}
 
-/// Whether every failure of at most `failures` fault domains leaves a majority and a copy of every set.
+/// Whether every failure of at most `failures` fault domains leaves a majority, and of every set the members that it needs.
 ///
 /// Judges the layout: component states are not looked at.
 ///
@@ -56,6 +59,7 @@ impl std::error::Error for Untolerated {}
 /// What the worst failure takes.
 pub fn tolerates<D: Ord>(
     members: &[Member],
+    redundancy: Redundancy,
     domain_of: impl Fn(HostId) -> D,
     failures: u32,
 ) -> Result<(), Untolerated> {
@@ -65,10 +69,11 @@ pub fn tolerates<D: Ord>(
     if left < needed {
         return Err(Untolerated::Votes { left, needed });
     }
-    let needed = failures as usize + 1;
-    for (set, domains) in set_domains(members.iter(), &domain_of) {
-        if domains.len() < needed {
-            return Err(Untolerated::Copies { set, domains: domains.len(), needed });
+    let needed = redundancy.needed();
+    for (set, holders) in holders(members.iter(), &domain_of) {
+        let left = holders.left(failures as usize);
+        if left < needed {
+            return Err(Untolerated::Copies { set, left, needed });
         }
     }
     Ok(())
@@ -76,7 +81,7 @@ pub fn tolerates<D: Ord>(
 
 /// How many further fault domains may fail, whichever they are, before the object is inaccessible.
 ///
-/// `reachable` seats are there now, and `usable` tells in-sync copies that can be read. None: inaccessible already.
+/// `reachable` seats are there now, and `usable` tells in-sync members that can be read. None: inaccessible already.
 pub fn redundancy<D: Ord>(
     config: &ObjectConfig,
     reachable: &BTreeSet<Seat>,
@@ -85,8 +90,10 @@ pub fn redundancy<D: Ord>(
 ) -> Option<u32> {
     crate::accessible(config, reachable, &usable).ok()?;
     let here = || config.members.iter().filter(|m| reachable.contains(&m.seat()));
-    let copies = set_domains(here().filter(|m| m.state.in_sync() && usable(m)), &domain_of);
-    let by_copies = copies.values().map(|domains| domains.len() - 1).min();
+    let sets = holders(here().filter(|m| m.state.in_sync() && usable(m)), &domain_of);
+    let needed = config.layout.redundancy.needed();
+    let survives = |set: &Holders, n: &usize| set.left(*n) >= needed;
+    let by_copies = sets.values().map(|set| (0..).take_while(|n| survives(set, n)).last().unwrap_or(0)).min();
     let by_votes = (0..).take_while(|&n| votes_left(here(), &domain_of, n) >= votes_needed(config)).last();
     let by_votes = by_votes.expect("an accessible object has a majority");
     Some(by_copies.unwrap_or(by_votes).min(by_votes) as u32)
@@ -107,15 +114,40 @@ fn votes_left<'a, D: Ord>(
     votes.iter().skip(failures).sum()
 }
 
-fn set_domains<'a, D: Ord>(
+/// In which fault domains the members of one set are.
+#[derive(Default)]
+struct Holders {
+    /// Per domain, the indexes that it holds: a bit each.
+    domains: Vec<u64>,
+}
+
+impl Holders {
+    /// Distinct indexes that are left at worst when `failures` domains fail.
+    ///
+    /// A domain holds one index, but for force provisioning and moves: the search is short.
+    fn left(&self, failures: usize) -> u32 {
+        fn worst(domains: &[u64], failures: usize, kept: u64) -> u32 {
+            match domains.split_first() {
+                None => kept.count_ones(),
+                Some((first, others)) => {
+                    let stays = worst(others, failures, kept | first);
+                    if failures == 0 { stays } else { stays.min(worst(others, failures - 1, kept)) }
+                }
+            }
+        }
+        worst(&self.domains, failures, 0)
+    }
+}
+
+fn holders<'a, D: Ord>(
     members: impl Iterator<Item = &'a Member>,
     domain_of: impl Fn(HostId) -> D,
-) -> BTreeMap<ReplicaSetIndex, BTreeSet<D>> {
-    let mut sets: BTreeMap<ReplicaSetIndex, BTreeSet<D>> = BTreeMap::new();
+) -> BTreeMap<ReplicaSetIndex, Holders> {
+    let mut sets: BTreeMap<ReplicaSetIndex, BTreeMap<D, u64>> = BTreeMap::new();
     for member in members {
-        if let Some(set) = member.set() {
-            sets.entry(set).or_default().insert(domain_of(member.host));
+        if let Role::Data { set, copy } = member.role {
+            *sets.entry(set).or_default().entry(domain_of(member.host)).or_default() |= 1 << (copy % u64::BITS);
         }
     }
-    sets
+    sets.into_iter().map(|(set, domains)| (set, Holders { domains: domains.into_values().collect() })).collect()
 }

@@ -11,7 +11,7 @@ use std::{
 use cairn_geometry::split;
 use cairn_types::{
     BLOCK_BYTES, BlockRange, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId,
-    OpId, Policy, Role,
+    OpId, Policy, Redundancy, Role,
 };
 use cairn_votes::check_change;
 use proptest::prelude::*;
@@ -89,7 +89,8 @@ fn base() -> impl Strategy<Value = ObjectConfig> {
         |((width, rows, sectors), states)| {
             let strip_bytes = BLOCK_BYTES;
             let chunk_bytes = rows * u64::from(width) * u64::from(strip_bytes);
-            let layout = Layout { chunk_bytes, stripe_width: width, strip_bytes, copies: 2 };
+            let layout =
+                Layout { chunk_bytes, stripe_width: width, strip_bytes, redundancy: Redundancy::Mirror { copies: 2 } };
             let size_bytes = sectors * 512;
             let sets = cairn_geometry::replica_sets(&layout, size_bytes);
             let copies = |set: u32| {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use cairn_types::{
-    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Role, Seat,
+    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Redundancy,
+    Role, Seat,
 };
 use cairn_votes::{accessible, has_majority, redundancy, tolerates};
 
@@ -21,7 +22,8 @@ fn layouts(members_max: usize) -> Vec<Vec<Member>> {
                 if !ordered {
                     continue;
                 }
-                let role = if role == 2 { Role::Witness } else { Role::Data { set: role as u32, copy: n as u32 } };
+                // Some hold what another one holds, as a member that is being moved and its twin do.
+                let role = if role == 2 { Role::Witness } else { Role::Data { set: role as u32, copy: n as u32 % 3 } };
                 let mut longer = layout.clone();
                 longer.push(Member {
                     component: ComponentId(n as u128),
@@ -44,14 +46,18 @@ fn layouts(members_max: usize) -> Vec<Vec<Member>> {
     all
 }
 
-fn config(members: &[Member]) -> ObjectConfig {
+/// A mirror, where any member does, and rows, where two distinct ones must be left.
+const REDUNDANCIES: [Redundancy; 2] =
+    [Redundancy::Mirror { copies: 1 }, Redundancy::Parity { data: 2, parity: 1, strip_blocks: 16 }];
+
+fn config(members: &[Member], redundancy: Redundancy) -> ObjectConfig {
     ObjectConfig {
         object: ObjectId(1),
         name: String::new(),
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 1 },
+        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, redundancy },
         members: members.to_vec(),
         decided: OpId::ZERO,
         deleted: false,
@@ -59,37 +65,40 @@ fn config(members: &[Member]) -> ObjectConfig {
 }
 
 /// What is left when the domains of the bits in `failed` fail.
-fn survives(members: &[Member], failed: u32, in_sync_only: bool) -> bool {
+fn survives(members: &[Member], redundancy: Redundancy, failed: u32, in_sync_only: bool) -> bool {
     let up = |m: &&Member| failed >> m.host.0 & 1 == 0;
     let votes: u32 = members.iter().filter(up).map(|m| m.votes).sum();
     let total: u32 = members.iter().map(|m| m.votes).sum();
     let sets: BTreeSet<u32> = members.iter().filter_map(Member::set).collect();
-    let copy = |set: &u32| {
-        let mut copies = members.iter().filter(up).filter(|m| m.set() == Some(*set));
-        copies.any(|m| !in_sync_only || m.state.in_sync())
+    let served = |set: &u32| {
+        let of_set = members.iter().filter(up).filter(|m| m.set() == Some(*set));
+        let left: BTreeSet<_> = of_set.filter(|m| !in_sync_only || m.state.in_sync()).map(Member::copy).collect();
+        left.len() as u32 >= redundancy.needed()
     };
-    votes * 2 > total && sets.iter().all(copy)
+    votes * 2 > total && sets.iter().all(served)
 }
 
 #[test]
 fn tolerance_and_redundancy_are_what_counting_all_failure_sets_gives() {
     let mut cases = 0;
-    for members in layouts(4) {
+    let all = layouts(4);
+    for (members, held) in all.iter().flat_map(|members| REDUNDANCIES.map(|held| (members, held))) {
         for failures in 0..=3 {
             let sets = (0..16u32).filter(|s| s.count_ones() <= failures);
-            let oracle = sets.clone().all(|failed| survives(&members, failed, false));
-            assert_eq!(tolerates(&members, |h| h, failures).is_ok(), oracle, "{members:?} {failures}");
+            let oracle = sets.clone().all(|failed| survives(members, held, failed, false));
+            assert_eq!(tolerates(members, held, |h| h, failures).is_ok(), oracle, "{members:?} {failures}");
             cases += 1;
         }
-        let config = config(&members);
+        let config = config(members, held);
         let all: BTreeSet<Seat> = members.iter().map(Member::seat).collect();
-        let most = (0..=4u32)
-            .take_while(|n| (0..16u32).filter(|s| s.count_ones() <= *n).all(|failed| survives(&members, failed, true)));
+        let most = (0..=4u32).take_while(|n| {
+            (0..16u32).filter(|s| s.count_ones() <= *n).all(|failed| survives(members, held, failed, true))
+        });
         assert_eq!(redundancy(&config, &all, |_| true, |h| h), most.last(), "{members:?}");
         for up in 0..16u32 {
             let here: BTreeSet<Seat> = members.iter().map(Member::seat).filter(|s| up >> s.host.0 & 1 == 1).collect();
             let ok = accessible(&config, &here, |_| true);
-            assert_eq!(ok.is_ok(), survives(&members, !up, true), "{members:?} {up:b}");
+            assert_eq!(ok.is_ok(), survives(members, held, !up, true), "{members:?} {up:b}");
             if let Err(why) = ok {
                 assert!(!why.to_string().is_empty());
             }
@@ -102,7 +111,7 @@ fn tolerance_and_redundancy_are_what_counting_all_failure_sets_gives() {
 #[test]
 fn two_majorities_share_a_seat() {
     for members in layouts(3) {
-        let config = config(&members);
+        let config = config(&members, REDUNDANCIES[0]);
         let seats = config.seats();
         let subset = |bits: u32| -> BTreeSet<Seat> {
             seats.iter().enumerate().filter(|(n, _)| bits >> n & 1 == 1).map(|(_, s)| *s).collect()

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use cairn_types::{
-    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Role, Seat,
+    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Redundancy,
+    Role, Seat,
 };
 use cairn_votes::{
     ChangeKind, IllegalChange, accessible, check_change, has_majority, redundancy, tolerates, votes_needed,
@@ -37,7 +38,12 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
         size_bytes: if names.iter().any(|name| name.starts_with('s')) { 2 << 30 } else { 1 << 30 },
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+        layout: Layout {
+            chunk_bytes: 1 << 30,
+            stripe_width: 1,
+            strip_bytes: 1 << 20,
+            redundancy: Redundancy::Mirror { copies: 2 },
+        },
         members: (0..names.len()).map(member).collect(),
         decided: OpId::ZERO,
         deleted: false,
@@ -139,7 +145,7 @@ fn legal_changes() {
             Ok(ChangeKind::StateOnly) => "StateOnly",
             Ok(ChangeKind::Joint) => "Joint",
             Err(IllegalChange::Component(_)) => "Component",
-            Err(IllegalChange::NoCopy(_)) => "NoCopy",
+            Err(IllegalChange::TooFew { .. }) => "NoCopy",
             Err(other) => panic!("{row}: {other}"),
         };
         assert_eq!(verdict, cells[2], "{row}");
@@ -162,7 +168,7 @@ fn other_illegal_changes() {
     // Addresses stay, and a new set is one that nobody can have written to.
     assert_eq!(changed(&|c| c.size_bytes -= 512), Err(IllegalChange::Addresses));
     assert_eq!(changed(&|c| c.layout.chunk_bytes /= 2), Err(IllegalChange::Addresses));
-    assert_eq!(changed(&|c| c.size_bytes = 2 << 30), Err(IllegalChange::NoCopy(1)));
+    assert_eq!(changed(&|c| c.size_bytes = 2 << 30), Err(IllegalChange::TooFew { set: 1, in_sync: 0, needed: 1 }));
     let second_set = |c: &mut ObjectConfig| {
         c.members.push(Member { component: ComponentId(9), role: Role::Data { set: 1, copy: 0 }, ..c.members[0] });
     };
@@ -197,6 +203,6 @@ fn a_half_is_no_majority() {
     assert_eq!(votes_needed(&config), 3);
     assert!(!has_majority(&config, &reachable(&config, "ok ok -- --")));
     assert!(has_majority(&config, &reachable(&config, "ok ok -- ok")));
-    assert!(tolerates(&config.members, |h| h, 1).is_ok());
-    assert!(tolerates(&config.members, |h| h, 2).is_err());
+    assert!(tolerates(&config.members, config.layout.redundancy, |h| h, 1).is_ok());
+    assert!(tolerates(&config.members, config.layout.redundancy, |h| h, 2).is_err());
 }

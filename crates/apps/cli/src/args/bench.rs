@@ -256,8 +256,8 @@ impl From<ProtectionName> for Protection {
             ProtectionName::Mirror1 => Self::Mirror { ftt: 1 },
             ProtectionName::Mirror2 => Self::Mirror { ftt: 2 },
             ProtectionName::Mirror3 => Self::Mirror { ftt: 3 },
-            ProtectionName::Raid5 => Self::Raid5,
-            ProtectionName::Raid6 => Self::Raid6,
+            ProtectionName::Raid5 => Self::RAID5,
+            ProtectionName::Raid6 => Self::RAID6,
         }
     }
 }

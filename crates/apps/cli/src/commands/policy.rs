@@ -42,6 +42,7 @@ fn create(wanted: Wanted) -> PolicyCreate {
                 Method::Mirror => RulesMethod::Mirror,
                 Method::ErasureCoding => RulesMethod::ErasureCoding,
             },
+            data_strips: wanted.data_strips,
             stripe_width: wanted.stripe_width,
             reservation_percent: wanted.reservation,
             checksum: !wanted.no_checksum,

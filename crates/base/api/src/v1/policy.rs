@@ -28,6 +28,9 @@ pub struct PolicyRules {
     pub ftt: u8,
     /// How copies are made; default mirror.
     pub ftm: RulesMethod,
+    /// With erasure coding, strips of data in a row, 2..=8; 0, the default: as many as the cluster's fault domains allow.
+    #[schema(maximum = 8)]
+    pub data_strips: u8,
     /// Capacity devices that each copy is spread over, 1..=12; default 1.
     #[schema(minimum = 1, maximum = 12)]
     pub stripe_width: u8,
@@ -73,6 +76,11 @@ pub struct PolicyCreate {
 impl crate::Request for PolicyCreate {
     fn validate(&self) -> crate::ApiResult<()> {
         super::name::check_name("policy", &self.name)?;
+        if self.rules.ftm == RulesMethod::Mirror && self.rules.data_strips > 0 {
+            let text =
+                "strips of data are of erasure coding, and this is a mirror: leave them out, or choose erasure coding";
+            return Err(crate::ApiError::refused(text));
+        }
         Ok(StoredPolicy::from(&self.rules).validate()?)
     }
 }
@@ -80,9 +88,10 @@ impl crate::Request for PolicyCreate {
 impl PolicyRules {
     /// The rules in a few words: "mirror, FTT 1".
     pub fn describe(&self) -> String {
-        let method = match self.ftm {
-            RulesMethod::Mirror => "mirror",
-            RulesMethod::ErasureCoding => "erasure coding",
+        let method = match (self.ftm, self.data_strips) {
+            (RulesMethod::Mirror, _) => "mirror".to_owned(),
+            (RulesMethod::ErasureCoding, 0) => "erasure coding".to_owned(),
+            (RulesMethod::ErasureCoding, strips) => format!("erasure coding {strips}+{}", self.ftt),
         };
         let mut text = format!("{method}, FTT {}", self.ftt);
         if self.stripe_width > 1 {
@@ -113,7 +122,11 @@ impl From<&StoredPolicy> for PolicyRules {
             ftt: policy.ftt,
             ftm: match policy.ftm {
                 FaultToleranceMethod::Mirror => RulesMethod::Mirror,
-                FaultToleranceMethod::ErasureCoding => RulesMethod::ErasureCoding,
+                FaultToleranceMethod::ErasureCoding { .. } => RulesMethod::ErasureCoding,
+            },
+            data_strips: match policy.ftm {
+                FaultToleranceMethod::Mirror => 0,
+                FaultToleranceMethod::ErasureCoding { data_strips } => data_strips,
             },
             stripe_width: policy.stripe_width,
             reservation_percent: policy.reservation_percent,
@@ -132,7 +145,7 @@ impl From<&PolicyRules> for StoredPolicy {
             ftt: rules.ftt,
             ftm: match rules.ftm {
                 RulesMethod::Mirror => FaultToleranceMethod::Mirror,
-                RulesMethod::ErasureCoding => FaultToleranceMethod::ErasureCoding,
+                RulesMethod::ErasureCoding => FaultToleranceMethod::ErasureCoding { data_strips: rules.data_strips },
             },
             stripe_width: rules.stripe_width,
             reservation_percent: rules.reservation_percent,
@@ -158,6 +171,9 @@ mod tests {
         .unwrap();
         assert_eq!(PolicyRules::from(&StoredPolicy::from(&rules)), rules);
         assert_eq!(rules.describe(), "mirror, FTT 2, 3 stripes, at most 500 IOPS, at most 1 MiB/s");
+        let rows: PolicyRules = serde_json::from_str(r#"{"ftm":"erasure-coding","data_strips":3}"#).unwrap();
+        assert_eq!(PolicyRules::from(&StoredPolicy::from(&rows)), rows);
+        assert_eq!(rows.describe(), "erasure coding 3+1, FTT 1");
     }
 
     #[test]

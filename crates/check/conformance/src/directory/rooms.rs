@@ -7,7 +7,7 @@ use cairn_directory::{
 };
 use cairn_types::{
     ClusterId, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Level, Member, ObjectConfig, ObjectId, OpId,
-    Policy, Role,
+    Policy, Redundancy, Role,
 };
 use futures::executor::block_on;
 
@@ -189,7 +189,12 @@ fn record(object: u128, text: &str, deleted: bool) -> ObjectConfig {
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, copies: 1 },
+        layout: Layout {
+            chunk_bytes: 1 << 30,
+            stripe_width: 1,
+            strip_bytes: 1 << 20,
+            redundancy: Redundancy::Mirror { copies: 1 },
+        },
         members: vec![Member {
             component: ComponentId(object),
             host: HostId(1),

@@ -10,7 +10,8 @@ use cairn_directory::{
 };
 use cairn_env::Env;
 use cairn_types::{
-    Accepted, ComponentId, Csn, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId, Policy,
+    Accepted, CHUNK_BYTES_MAX, ComponentId, Csn, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId,
+    Policy,
 };
 use cairn_wire::{OwnerCommand, Request};
 use futures::future::join_all;
@@ -82,7 +83,7 @@ impl<E: Env> Node<E> {
         near: &[HostId],
     ) -> ApiResult<(ObjectConfig, Option<String>)> {
         let env = &self.inner.env;
-        let layout = cairn_geometry::plan_layout(&policy, request.size_bytes);
+        let layout = cairn_placement::layout_for(&self.picture(), &policy, CHUNK_BYTES_MAX);
         let named = cairn_placement::check_record(&policy, &layout, request.size_bytes);
         named.map_err(|refusal| ApiError::refused(refusal.text))?;
         let heard_by = env.now() + HEARD_WITHIN;

@@ -5,7 +5,7 @@ use std::{cell::Cell, future::ready, rc::Rc};
 use bytes::Bytes;
 use cairn_types::{
     Accepted, BlockRange, Change, ClientTag, ComponentId, ComponentState, Contents, Csn, DiskGroupId, Epoch, HostId,
-    Layout, Member, ObjectConfig, ObjectId, OpId, Policy, RegionIndex, Role, SeatRecord, UnsettledOp,
+    Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Redundancy, RegionIndex, Role, SeatRecord, UnsettledOp,
 };
 use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
@@ -110,7 +110,12 @@ pub(crate) fn accepted(csn: u64, members: u128) -> Accepted {
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+        layout: Layout {
+            chunk_bytes: 1 << 20,
+            stripe_width: 1,
+            strip_bytes: 1 << 20,
+            redundancy: Redundancy::Mirror { copies: 2 },
+        },
         members: (1..=members).map(member).collect(),
         decided: OpId::ZERO,
         deleted: false,

@@ -45,7 +45,8 @@ fn an_absent_component_is_asked_back_when_failures_are_recorded() {
 #[test]
 fn a_copy_that_comes_back_undoes_what_may_not_stand() {
     let mut state = owner();
-    let unsettled = |seq| UnsettledOp { op: old_op(seq), range: BlockRange::new(0, 1), client: Default::default() };
+    let unsettled =
+        |seq| UnsettledOp { op: old_op(seq), range: BlockRange::new(0, 1), client: Default::default(), members: 0 };
     let held = ComponentAnswer { window: [3, 5, 6].map(unsettled).to_vec(), ..answer(D, old_op(2)) };
     let Returned::Fill { rejoin, session } = state.on_returned(&absent_d(), promised(vec![held])) else {
         panic!("it is filled")

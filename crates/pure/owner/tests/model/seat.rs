@@ -282,8 +282,12 @@ impl SeatNode {
 
     /// What the seat tells of its component.
     pub fn answer(&self, session: SessionId) -> ComponentAnswer {
-        let unsettled =
-            |op: &OpId| UnsettledOp { op: *op, range: BlockRange::new(block_of(*op), 1), client: ClientTag::default() };
+        let unsettled = |op: &OpId| UnsettledOp {
+            op: *op,
+            range: BlockRange::new(block_of(*op), 1),
+            client: ClientTag::default(),
+            members: 0,
+        };
         let component = ComponentId(id_of(self.letter));
         let decided = self.record.as_ref().map_or(OpId::ZERO, |record| decided_in_sync(record, component));
         ComponentAnswer {
@@ -293,6 +297,7 @@ impl SeatNode {
             session,
             settled: self.component.settled.max(decided),
             last_written: self.component.last_written,
+            last_written_with: Vec::new(),
             window: self.component.window.iter().map(unsettled).collect(),
             log_damaged: self.component.damaged,
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cairn_types::{
     Accepted, ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig,
-    ObjectId, OpId, Policy, Role, Seat,
+    ObjectId, OpId, Policy, Redundancy, Role, Seat,
 };
 
 /// The object of every model.
@@ -43,7 +43,12 @@ pub fn config_of(picture: &str) -> ObjectConfig {
         size_bytes: 1 << 20,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, copies: 2 },
+        layout: Layout {
+            chunk_bytes: 1 << 20,
+            stripe_width: 1,
+            strip_bytes: 1 << 20,
+            redundancy: Redundancy::Mirror { copies: 2 },
+        },
         members: picture.split_whitespace().map(member_of).collect(),
         decided: OpId::ZERO,
         deleted: false,
