@@ -219,6 +219,25 @@ impl Outside<LinuxEnv> for Process {
             ObjectEvent::Repaired { object, component, blocks } => {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }
+            ObjectEvent::Older { name, component, copy: (at, group), blocks, .. } => {
+                let at = self.host.peer_name(at);
+                let text = format!(
+                    "disk {name}: component {component} in disk group {group} of {at} had lost writes of {blocks} blocks, though each was sound by \
+                     itself; it was repaired from another copy"
+                );
+                self.warn(text);
+            }
+            ObjectEvent::Undecided { name, blocks, copies, .. } => {
+                let copies: Vec<_> =
+                    copies.iter().map(|(host, group)| format!("disk group {group} of {host}")).collect();
+                tracing::error!(
+                    host,
+                    disk = name,
+                    blocks,
+                    "copies hold blocks otherwise, each sound by itself, and nothing tells which is right ({}): see `cairn scrub status`",
+                    copies.join(", ")
+                );
+            }
         }
     }
 

@@ -8,6 +8,8 @@
 
 mod absences;
 mod command;
+mod compare;
+mod differences;
 mod forwarded;
 mod guest;
 mod keeper;
@@ -136,6 +138,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         context.tell(ObjectEvent::Owned { object: owned.id, name, epoch });
         let keeper = owned.clone();
         context.env.spawn(async move { keeper.keep().await });
+        owned.compare_in_background();
         owned
     }
 
