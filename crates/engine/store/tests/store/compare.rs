@@ -131,7 +131,7 @@ fn one_lost_write_is_another_digest() {
         let group = open(&rig, Needs::MAP_PAGES);
         for component in [1, 2] {
             rig.append(&group, create(component, BLOCKS, 0)).unwrap();
-            rig.append(&group, write(component, 1, 0, 0, 8)).unwrap();
+            rig.append(&group, write(component, 1, 0, 0, 4)).unwrap();
             rig.append(&group, write(component, 2, 1, 3, 1)).unwrap();
             rig.append(&group, write(component, 3, 1, 300, 2)).unwrap();
         }
@@ -145,7 +145,7 @@ fn one_lost_write_is_another_digest() {
         let (one, two) = (digests(&rig, &group, 1), digests(&rig, &group, 2));
         assert_ne!(one[0], two[0]);
         assert_eq!(one[1..], two[1..]);
-        let op_of = |component| match states(&rig, &group, component, 0, 8).blocks[3] {
+        let op_of = |component| match states(&rig, &group, component, 0, 4).blocks[3] {
             BlockState::Data { op, .. } => op,
             other => panic!("{other:?}"),
         };
