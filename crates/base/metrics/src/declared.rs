@@ -21,6 +21,12 @@ measures! {
         resync_out_bytes: Bytes = "resync out",
         /// Blocks that were bad on one copy and repaired from another.
         repaired_blocks: Count,
+        /// Bytes of its disks whose copies it compared, each copy counted once.
+        compared_bytes: Bytes,
+        /// Blocks of which a copy held an earlier state than the others, and was repaired.
+        older_blocks: Count,
+        /// Blocks that copies were found to differ in without anything that tells which is right, each time that they were compared.
+        undecided_blocks: Count,
     }
 }
 

@@ -103,11 +103,15 @@ pub enum Canary {
     MarkForgotten,
     /// A slow disk group is emptied while another one is.
     SlowAllAtOnce,
+    /// Digests by which copies are compared leave out what the blocks hold.
+    DigestBlind,
+    /// Of two copies that differ the earlier state is taken for the later one.
+    OlderCopyWins,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 50] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -156,6 +160,8 @@ impl Canary {
         Self::GoneHeard,
         Self::MarkForgotten,
         Self::SlowAllAtOnce,
+        Self::DigestBlind,
+        Self::OlderCopyWins,
     ];
 
     /// Whether this bug is to be made, here and now.

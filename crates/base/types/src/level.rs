@@ -98,11 +98,14 @@ pub enum Feature {
     Scrub,
     /// See [`Feature::sentence`].
     BadMarks,
+    /// See [`Feature::sentence`].
+    CompareCopies,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 5] = [Self::HeartbeatFacts, Self::MapPages, Self::Moves, Self::Scrub, Self::BadMarks];
+    pub const ALL: [Self; 6] =
+        [Self::HeartbeatFacts, Self::MapPages, Self::Moves, Self::Scrub, Self::BadMarks, Self::CompareCopies];
 
     /// As people read it.
     pub const fn name(self) -> &'static str {
@@ -112,13 +115,19 @@ impl Feature {
             Self::Moves => "moves",
             Self::Scrub => "scrub",
             Self::BadMarks => "bad-marks",
+            Self::CompareCopies => "compare-copies",
         }
     }
 
     /// The level from which it is on.
     pub const fn since(self) -> Level {
         match self {
-            Self::HeartbeatFacts | Self::MapPages | Self::Moves | Self::Scrub | Self::BadMarks => Level(13),
+            Self::HeartbeatFacts
+            | Self::MapPages
+            | Self::Moves
+            | Self::Scrub
+            | Self::BadMarks
+            | Self::CompareCopies => Level(13),
         }
     }
 
@@ -144,6 +153,10 @@ impl Feature {
             Self::BadMarks => {
                 "a copy that is filled marks blocks that no copy in sync can give, and is in sync with all others: before, it waited until \
                  they were written; older builds do not open disk groups with such marks"
+            }
+            Self::CompareCopies => {
+                "the copies of each disk are compared once a day by digests of their checksums, and one that has lost a write is repaired: older \
+                 builds do not know how to be asked for that"
             }
         }
     }

@@ -8,6 +8,7 @@ mod canary;
 mod change;
 mod config;
 mod device_times;
+mod digest;
 mod encode;
 mod ids;
 mod level;
@@ -25,6 +26,7 @@ pub use config::{
     Accepted, ComponentState, Layout, Member, ObjectConfig, RECORD_BYTES_MAX, ReplicaSetIndex, Role, Seat, SeatRecord,
 };
 pub use device_times::{DeviceTimes, RequestKind, Served};
+pub use digest::{BlockState, BlockStates, RegionDigest};
 pub use encode::encode_onto;
 pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
 pub use level::{Build, Feature, Level, Speaks};

@@ -1,8 +1,8 @@
 //! The messages: requests with a number, answers that repeat it, and what is sent without one.
 
 use cairn_types::{
-    Accepted, BlockRange, ClientTag, ComponentId, ComponentOp, Csn, DiskGroupId, Epoch, Feature, HostId, Level,
-    ObjectId, OpId, RegionIndex, Run,
+    Accepted, BlockRange, BlockStates, ClientTag, ComponentId, ComponentOp, Csn, DiskGroupId, Epoch, Feature, HostId,
+    Level, ObjectId, OpId, RegionIndex, Run,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,8 @@ impl Message {
             Self::Answer { answer: Ok(Answer::Data { runs }), .. } if runs.iter().any(Run::is_bad) => {
                 Feature::BadMarks.since()
             }
+            Self::Request { request: Request::Verify { .. } | Request::Compared { .. }, .. }
+            | Self::Answer { answer: Ok(Answer::Verified(_)), .. } => Feature::CompareCopies.since(),
             Self::Request { .. }
             | Self::Answer { .. }
             | Self::Done { .. }
@@ -87,6 +89,24 @@ pub enum ReadBy {
     Resync,
     /// A resync, of blocks that no copy in sync could give: what cannot be read is answered as marks. Sent from [`Feature::BadMarks`] on.
     Marks,
+}
+
+/// What a copy is to tell of its blocks, to be compared with other copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VerifyBy {
+    /// A digest of each region that the range touches: of those blocks of it that the range has.
+    Digests,
+    /// Each block, of one region at most.
+    Blocks,
+}
+
+/// What a copy tells of its blocks. Another form, such as vectors of checksums, is another variant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verified {
+    /// By region, ascending ([`cairn_types::RegionDigest`]).
+    Digests(Vec<u64>),
+    /// By block.
+    Blocks(BlockStates),
 }
 
 /// What may be asked.
@@ -231,6 +251,24 @@ pub enum Request {
         /// The command.
         command: OwnerCommand,
     },
+    /// What the copy holds, by index and map: no block is read. Sent from [`Feature::CompareCopies`] on.
+    Verify {
+        /// The component.
+        to: Target,
+        /// Component-relative.
+        range: BlockRange,
+        /// In which form.
+        by: VerifyBy,
+    },
+    /// What the owner found as it compared the copies of these blocks. Sent from [`Feature::CompareCopies`] on.
+    Compared {
+        /// The component.
+        to: Target,
+        /// Here it held an earlier state, and was repaired.
+        repaired: Vec<BlockRange>,
+        /// Here copies differ, and nothing tells which of them is right.
+        undecided: Vec<BlockRange>,
+    },
 }
 
 /// What is answered.
@@ -268,6 +306,8 @@ pub enum Answer {
     Managed(Box<HostAnswer>),
     /// To Manage: the object after the command.
     Status(Box<ObjectStatus>),
+    /// To Verify.
+    Verified(Verified),
 }
 
 /// Why a request was not carried out. It left no trace.
@@ -301,4 +341,43 @@ pub enum Refusal {
     Inaccessible(String),
     /// Asked and not answered: the connection ended or the peer fell silent. Never sent; made by the sender's side.
     Lost,
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{BlockState, Epoch, SessionId};
+
+    use super::*;
+
+    /// Goal: hosts of the release before are never asked to compare. Method: each message of it has the level of the feature, and reads back.
+    #[test]
+    fn what_compares_copies_has_a_level_and_reads_back() {
+        let to = Target {
+            disk_group: DiskGroupId(1),
+            component: ComponentId(2),
+            epoch: Epoch::default(),
+            session: SessionId::default(),
+        };
+        let op = OpId { epoch: Epoch { number: 3, ..Epoch::default() }, seq: 4 };
+        let range = BlockRange::new(256, 512);
+        let blocks = vec![
+            BlockState::Zeroes { op: None },
+            BlockState::Zeroes { op: Some(op) },
+            BlockState::Data { crc: 5, op },
+            BlockState::Lost { crc: 6 },
+        ];
+        let verified = |verified| Message::Answer { id: 1, answer: Ok(Answer::Verified(verified)) };
+        let request = |request| Message::Request { id: 1, request };
+        let messages = [
+            request(Request::Verify { to, range, by: VerifyBy::Digests }),
+            request(Request::Verify { to, range, by: VerifyBy::Blocks }),
+            request(Request::Compared { to, repaired: vec![range], undecided: Vec::new() }),
+            verified(Verified::Digests(vec![7, u64::MAX])),
+            verified(Verified::Blocks(BlockStates { touched: op, blocks })),
+        ];
+        for message in messages {
+            assert_eq!(message.since(), Feature::CompareCopies.since(), "{message:?}");
+            assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     ops::Range,
     rc::Rc,
@@ -36,59 +36,13 @@ use crate::{
 };
 
 pub use crate::{
+    log::Log,
     options::{ABSENT_AFTER, LEASE, PATIENCE, REPAIR_DELAY},
     shape::LOG_SEGMENT_BYTES,
 };
 
-const LOG_LINES: usize = 600;
-
 /// A front end's handle of a disk.
 pub type Client = DiskClient<SimEnv, GroupStore<SimEnv>>;
-
-/// What happened, newest last: printed when a seed fails.
-#[derive(Clone)]
-pub struct Log {
-    lines: Rc<RefCell<VecDeque<String>>>,
-    count: Rc<Cell<u64>>,
-    clock: Rc<dyn Fn() -> Duration>,
-    print: bool,
-}
-
-impl Log {
-    fn new(world: &World, print: bool) -> Self {
-        Self { lines: Rc::default(), count: Rc::default(), clock: Rc::new(world.clock()), print }
-    }
-
-    /// Adds a line, with the time.
-    pub fn add(&self, line: String) {
-        let line = format!("{:>10.4} {line}", (self.clock)().as_secs_f64());
-        if self.print {
-            eprintln!("{line}");
-        }
-        self.count.set(self.count.get() + 1);
-        let mut lines = self.lines.borrow_mut();
-        lines.push_back(line);
-        if lines.len() > LOG_LINES {
-            lines.pop_front();
-        }
-    }
-
-    /// Lines so far.
-    pub fn count(&self) -> u64 {
-        self.count.get()
-    }
-
-    /// The newest `n` lines, oldest first.
-    pub fn newest(&self, n: usize) -> Vec<String> {
-        let lines = self.lines.borrow();
-        lines.iter().skip(lines.len().saturating_sub(n)).cloned().collect()
-    }
-
-    /// The newest lines.
-    pub fn text(&self) -> String {
-        self.lines.borrow().iter().cloned().collect::<Vec<_>>().join("\n")
-    }
-}
 
 /// What a host's file system keeps over a crash.
 #[derive(Default)]
@@ -104,6 +58,8 @@ struct Seen {
     owners: BTreeMap<(ObjectId, Epoch), (String, u64)>,
     /// What was bad at a copy and repaired from another.
     repairs: Vec<String>,
+    /// What copies in sync were found to differ in.
+    differences: Vec<String>,
     /// Requests that were repeated after they had been carried out.
     done_before: u64,
     /// Messages whose blocks were found changed.
@@ -203,6 +159,9 @@ impl Outside<SimEnv> for SimOutside {
         if let ObjectEvent::Repaired { component, blocks, .. } = &event {
             let text = format!("{blocks} block(s) of {component:?} were bad");
             self.seen.borrow_mut().repairs.push(text);
+        }
+        if let ObjectEvent::Older { .. } | ObjectEvent::Undecided { .. } = &event {
+            self.seen.borrow_mut().differences.push(format!("{event:?}"));
         }
         // Two hosts may win with one number after each other: the whole epoch has an order. As an epoch names its host, this finds
         // two processes of a cloned machine only; two owners at once are found by `check_owners`.
@@ -710,6 +669,11 @@ impl Cluster {
         let (sender, receiver) = oneshot::channel();
         self.seen.borrow_mut().waiting.push((moment, sender));
         receiver
+    }
+
+    /// What copies in sync were found to differ in; forgotten with that.
+    pub fn take_differences(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.borrow_mut().differences)
     }
 
     /// What was repaired.

@@ -449,6 +449,13 @@ impl Guests {
         Ok(touched)
     }
 
+    /// Writes a block over. False: its guest gave up.
+    pub async fn write_block(&self, at: usize, block: u64) -> Result<bool, String> {
+        let (end, client) = (self.known_sectors(), self.connect_anew(at).await?);
+        let written = self.change(at, &client, block * 8, (end - block * 8).min(8), Act::Write).await;
+        written.map_err(|lost| format!("h{at} does not write: {lost:?}"))
+    }
+
     /// Blocks that no copy can give: reading them is refused.
     pub async fn refused(&self, at: usize) -> Result<BTreeSet<u64>, String> {
         let (end, mut bad) = (self.known_sectors(), BTreeSet::new());

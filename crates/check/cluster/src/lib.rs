@@ -19,6 +19,7 @@ mod draw;
 pub mod ends;
 pub mod guests;
 pub mod inject;
+mod log;
 mod membership;
 mod menu;
 pub mod model;

@@ -77,6 +77,7 @@ pub(crate) fn node_options(number: usize, hosts: &[HostId], shape: &Shape, relea
             repair_delay: REPAIR_DELAY,
             absent_after: ABSENT_AFTER,
             guest_patience: PATIENCE,
+            compare_period: Duration::from_millis(shape.compare_ms),
             ..ObjectOptions::default()
         },
         store_format: format_options(shape),

@@ -178,6 +178,11 @@ fn run_caught(plan: &Plan, print: bool, log: &LastLog, meet: impl FnOnce(&Cluste
         return Err(what);
     }
     result?;
+    if let Some(what) = cluster.take_differences().first()
+        && plan.menu != Menu::Beyond
+    {
+        return Err(format!("I5: copies in sync differ: {what}"));
+    }
     let repaired = cluster.repairs();
     if !repaired.is_empty() && !plan.events.iter().any(|event| event.what.spoils()) {
         return Err(format!("I7: {}, and no medium was spoiled", repaired[0]));

@@ -81,6 +81,9 @@ pub struct Shape {
     /// What made the cluster, and what all hosts run at first.
     #[serde(default)]
     pub release: Release,
+    /// In what time owners compare the copies of a disk once; 0: never.
+    #[serde(default)]
+    pub compare_ms: u64,
 }
 
 /// What the faults of a run leave of a promise, and so what its shape may be.
@@ -151,6 +154,8 @@ impl Shape {
         // Most guests leave a disk time to come to rest between two requests.
         let pause_max_ms = if rng.one_in(3) { rng.between(5, 40) } else { rng.between(40, 200) };
         let tasks: u64 = disks.iter().map(|disk| disk.guests + disk.readers as u64).sum();
+        // In every other cluster; not drawn, so that what follows in the draw is what it was before there was this.
+        let compare_ms = if disks[0].size_bytes / 512 % 2 == 0 { 1500 } else { 0 };
         Self {
             hosts,
             servers: Vec::new(),
@@ -166,6 +171,7 @@ impl Shape {
             // A pause lasts half of the longest on average.
             pause_max_ms: pause_max_ms.max(tasks * 2000 / needs.requests_per_s_max),
             release: Release::Current,
+            compare_ms,
         }
     }
 
@@ -205,6 +211,7 @@ impl Shape {
             }],
             pause_max_ms: 40,
             release: Release::Current,
+            compare_ms: 0,
         }
     }
 
@@ -217,6 +224,12 @@ impl Shape {
     pub fn crowded(mut self) -> Self {
         self.disks.iter_mut().for_each(|disk| disk.guests = 8);
         self.pause_max_ms = 12;
+        self
+    }
+
+    /// With owners that compare the copies of each disk once in so many milliseconds.
+    pub fn comparing(mut self, compare_ms: u64) -> Self {
+        self.compare_ms = compare_ms;
         self
     }
 

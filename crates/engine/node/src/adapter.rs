@@ -5,7 +5,8 @@ use cairn_env::Env;
 use cairn_object::{LocalComponent, LocalStore};
 use cairn_store::{DiskGroup, LogHealth, StoreError, StoreErrorKind};
 use cairn_types::{
-    BlockRange, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex, UnsettledOp,
+    BlockRange, BlockStates, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex,
+    UnsettledOp,
 };
 use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
@@ -130,6 +131,28 @@ impl<E: Env> LocalStore for GroupStore<E> {
     ) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
         let read = self.group.read_marked(component, range);
         async move { read.await.map_err(refusal) }
+    }
+
+    fn digests(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<u64>, Refusal>> + 'static {
+        let digests = self.group.digests(component, range);
+        async move { digests.await.map_err(refusal) }
+    }
+
+    fn block_states(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<BlockStates, Refusal>> + 'static {
+        let states = self.group.block_states(component, range);
+        async move { states.await.map_err(refusal) }
+    }
+
+    fn compared(&self, component: ComponentId, repaired: &[BlockRange], undecided: &[BlockRange]) {
+        self.group.compared(component, repaired, undecided);
     }
 
     fn allocated(

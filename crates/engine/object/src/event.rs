@@ -35,4 +35,9 @@ pub enum ObjectEvent {
     Unreadable { object: ObjectId, name: String, blocks: u64, copies: Vec<(HostId, DiskGroupId)> },
     /// A bad block was repaired from a good copy.
     Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
+    /// A copy held an earlier state of these blocks than another one, though each was sound by itself: it had lost what was written since. It
+    /// was repaired.
+    Older { object: ObjectId, name: String, component: ComponentId, copy: (HostId, DiskGroupId), blocks: u64 },
+    /// Copies hold these blocks otherwise, each sound by itself, and nothing tells which is right: they stay as they are.
+    Undecided { object: ObjectId, name: String, blocks: u64, copies: Vec<(HostId, DiskGroupId)> },
 }

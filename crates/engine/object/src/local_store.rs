@@ -4,7 +4,8 @@ use std::future::Future;
 
 use bytes::Bytes;
 use cairn_types::{
-    BlockRange, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex, UnsettledOp,
+    BlockRange, BlockStates, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex,
+    UnsettledOp,
 };
 use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
@@ -49,6 +50,20 @@ pub trait LocalStore: Clone + 'static {
         component: ComponentId,
         range: BlockRange,
     ) -> impl Future<Output = Result<Contents, Refusal>> + 'static;
+    /// A digest of each region that the range touches, from index and map.
+    fn digests(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<u64>, Refusal>> + 'static;
+    /// What it holds of each block of a range within one region, from index and map.
+    fn block_states(
+        &self,
+        component: ComponentId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<BlockStates, Refusal>> + 'static;
+    /// What the owner found as it compared this copy with others: blocks that were repaired, and those that nothing decides.
+    fn compared(&self, component: ComponentId, repaired: &[BlockRange], undecided: &[BlockRange]);
     /// Allocation, in order, covering the range.
     fn allocated(
         &self,

@@ -23,7 +23,7 @@ use cairn_types::{
     Accepted, Canary, Change, ComponentId, ComponentOp, Contents, DiskGroupId, Epoch, HostId, Incarnation, ObjectId,
     SeatRecord, SessionId,
 };
-use cairn_wire::{Answer, ComponentAnswer, ReadBy, Refusal, Request, SeizeAnswer, Target};
+use cairn_wire::{Answer, ComponentAnswer, ReadBy, Refusal, Request, SeizeAnswer, Target, Verified, VerifyBy};
 use futures::future::{LocalBoxFuture, ready};
 
 use crate::{
@@ -291,6 +291,19 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             Request::WasDone { to, client } => {
                 self.with_admitted(to, |store| done(Answer::WasDone(store.was_done(to.component, client))))
             }
+            Request::Verify { to, range, by } => self.with_admitted(to, |store| {
+                Box::pin(async move {
+                    let verified = match by {
+                        VerifyBy::Digests => Verified::Digests(store.digests(to.component, range).await?),
+                        VerifyBy::Blocks => Verified::Blocks(store.block_states(to.component, range).await?),
+                    };
+                    Ok((Answer::Verified(verified), Vec::new()))
+                })
+            }),
+            Request::Compared { to, repaired, undecided } => self.with_admitted(to, |store| {
+                store.compared(to.component, &repaired, &undecided);
+                done(Answer::Done)
+            }),
             Request::Clients { to } => {
                 self.with_admitted(to, |store| done(Answer::Clients(store.recent_clients(to.component))))
             }

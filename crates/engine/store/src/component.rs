@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::{
     bitmap::BaseBits,
     deferred::{Deferred, choose},
+    error::{StoreError, StoreErrorKind},
     index::{Extents, Met, Record, RecordId, Records},
     marks::{AT_ONCE, IN_METADATA, Marks, RegionMark},
     outcomes::Outcomes,
@@ -20,6 +21,17 @@ use crate::{
 
 /// Undone operations that a component remembers past `settled`, at most.
 const UNDONE_KEPT_MAX: usize = 1024;
+
+/// A part of a component, by where the newest state of its blocks is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Newest {
+    /// By this record of the index.
+    Version(RecordId, BlockRange),
+    /// By the map alone.
+    Mapped(BlockRange),
+    /// By neither: it holds nothing.
+    Hole(BlockRange),
+}
 
 /// What the store knows of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +116,47 @@ impl Component {
             lost: self.lost,
             device: self.device,
         }
+    }
+
+    /// Refuses blocks that it does not have.
+    pub fn within(&self, range: BlockRange) -> Result<(), StoreError> {
+        if range.first.checked_add(u64::from(range.count)).is_some_and(|end| end <= self.size_blocks) {
+            return Ok(());
+        }
+        let BlockRange { first, count } = range;
+        let text = format!("blocks {first}..+{count} are not within the component's {} blocks", self.size_blocks);
+        Err(StoreError::new(StoreErrorKind::Refused, text))
+    }
+
+    /// The parts of a range, in order and without a gap, by where the newest state of their blocks is told: what a read returns.
+    pub fn newest(&self, range: BlockRange) -> Vec<Newest> {
+        let mut parts = Vec::new();
+        let mut at = range.first;
+        self.extents.each(range, |own, versions| {
+            self.below_index(at, own.first, &mut parts);
+            parts.push(Newest::Version(versions[0], own));
+            at = own.end();
+        });
+        self.below_index(at, range.end(), &mut parts);
+        parts
+    }
+
+    fn below_index(&self, from: u64, to: u64, parts: &mut Vec<Newest>) {
+        let hole = |from: u64, to: u64, parts: &mut Vec<Newest>| {
+            if from < to {
+                parts.push(Newest::Hole(BlockRange::new(from, (to - from) as u32)));
+            }
+        };
+        if from == to {
+            return;
+        }
+        let mut at = from;
+        for run in self.base.runs(BlockRange::new(from, (to - from) as u32)) {
+            hole(at, run.first, parts);
+            parts.push(Newest::Mapped(run));
+            at = run.end();
+        }
+        hole(at, to, parts);
     }
 
     /// Blocks with data, in the map or on the way to it.

@@ -115,14 +115,10 @@ impl Components {
     /// Whether `op` may change these blocks of a component.
     pub fn check(&self, id: ComponentId, op: Option<OpId>, range: BlockRange) -> Result<(), StoreError> {
         let component = self.not_lost(id)?;
-        if range.count == 0
-            || range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks)
-        {
-            return Err(refused(format!(
-                "blocks {}..+{} are not within the component's {} blocks",
-                range.first, range.count, component.size_blocks
-            )));
+        if range.count == 0 {
+            return Err(refused(format!("an operation on no block of component {id}")));
         }
+        component.within(range)?;
         if op.is_some_and(|op| component.is_undone(op)) {
             return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
         }

@@ -2,11 +2,12 @@
 //!
 //! Promises    a block that was found bad is listed until it reads right, or its component goes; each is counted once as found,
 //!             and once as what became of it
+//!             a block that copies differ in, where nothing tells which is right, is listed until it is changed or compared again
 //!             what is durable of it is one row, of some 20 bytes for each stretch of bad blocks
 //! Memory      40 bytes a bad block, of [`LISTED_MAX`] at most; more are counted, and the next pass finds them again
 //! Not here    reading and comparing (`scrub.rs`)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_format::rows::{BadRange, ScrubRow};
 use cairn_types::{BlockRange, ComponentId};
@@ -45,6 +46,8 @@ pub struct ScrubState {
     pub no_copy_blocks: u64,
     /// Of those that are bad and listed, blocks whose owner is to be asked.
     pub awaiting_blocks: u64,
+    /// Blocks that other copies hold otherwise, each sound by itself, without anything that tells which is right.
+    pub undecided_blocks: u64,
 }
 
 /// The same in memory.
@@ -53,6 +56,9 @@ pub(crate) struct Findings {
     row: ScrubRow,
     /// Whether no other copy has the block.
     bad: BTreeMap<(ComponentId, u64), bool>,
+    /// Blocks that other copies hold otherwise: until they are changed, or compared again. Not in the row: their owner tells of them anew
+    /// with its next pass.
+    undecided: BTreeSet<(ComponentId, u64)>,
     /// Blocks that found no place in the list in this pass.
     unlisted: u64,
     /// The row on the device says something else.
@@ -113,6 +119,7 @@ impl Findings {
             bad_blocks: self.bad.len() as u64 + self.unlisted,
             no_copy_blocks,
             awaiting_blocks: self.bad.len() as u64 - no_copy_blocks,
+            undecided_blocks: self.undecided.len() as u64,
         }
     }
 
@@ -180,6 +187,7 @@ impl Findings {
 
     /// Blocks of a component were changed: into marks, or into something that is to be read before it is believed.
     pub fn changed(&mut self, component: ComponentId, range: BlockRange, into_marks: bool) {
+        self.compares(component, range);
         if into_marks {
             return self.marked(component, range);
         }
@@ -190,6 +198,45 @@ impl Findings {
             self.is_dirty |= *no_copy;
             *no_copy = false;
         }
+    }
+
+    /// These are compared with other copies anew.
+    pub fn compares(&mut self, component: ComponentId, range: BlockRange) {
+        // Each write comes here: what it costs is the blocks that are listed, as a rule none.
+        let (from, to) = ((component, range.first), (component, range.end()));
+        while let Some(&known) = self.undecided.range(from..to).next() {
+            self.undecided.remove(&known);
+        }
+    }
+
+    /// What came of it: blocks of which the component held an earlier state than others, and was repaired; and blocks that differ, where
+    /// nothing tells which is right.
+    pub fn differed(&mut self, component: ComponentId, repaired: &[BlockRange], undecided: &[BlockRange]) {
+        for block in repaired.iter().flat_map(|range| range.first..range.end()) {
+            // What is listed as bad is counted when it is read again.
+            if !self.bad.contains_key(&(component, block)) {
+                self.is_dirty = true;
+                self.row.found_blocks += 1;
+                self.row.repaired_blocks += 1;
+            }
+        }
+        for block in undecided.iter().flat_map(|range| range.first..range.end()) {
+            if self.undecided.len() < LISTED_MAX {
+                self.undecided.insert((component, block));
+            }
+        }
+    }
+
+    /// Stretches of blocks that nothing decides, ascending.
+    pub fn undecided(&self) -> Vec<(ComponentId, BlockRange)> {
+        let mut all: Vec<(ComponentId, BlockRange)> = Vec::new();
+        for &(component, block) in &self.undecided {
+            match all.last_mut() {
+                Some((of, range)) if *of == component && range.end() == block => range.count += 1,
+                _ => all.push((component, BlockRange::new(block, 1))),
+            }
+        }
+        all
     }
 
     /// The owner asked every copy in sync for these: none has them.
@@ -220,6 +267,7 @@ impl Findings {
     pub fn gone(&mut self, component: ComponentId) {
         let before = self.bad.len();
         self.bad.retain(|(of, _), _| *of != component);
+        self.undecided.retain(|(of, _)| *of != component);
         let went = (before - self.bad.len()) as u64;
         self.is_dirty |= went > 0;
         self.row.gone_blocks += went;
@@ -294,6 +342,25 @@ mod tests {
         assert!(findings.waits(A), "a new pass tries again");
         let state = findings.state();
         assert_eq!((state.pass, state.found_blocks, state.repaired_blocks, state.gone_blocks), (2, 5, 2, 1));
+    }
+
+    /// Goal: what copies differ in is counted or listed, and nobody lists it longer than it is so. Method: an owner tells of both kinds;
+    /// then blocks are written, compared again, and deleted.
+    #[test]
+    fn what_copies_differ_in_is_counted_or_listed() {
+        let mut findings = Findings::default();
+        findings.differed(A, &[BlockRange::new(3, 2)], &[BlockRange::new(10, 3), BlockRange::new(20, 1)]);
+        findings.differed(B, &[], &[BlockRange::new(10, 1)]);
+        let state = findings.state();
+        assert_eq!((state.found_blocks, state.repaired_blocks, state.bad_blocks, state.undecided_blocks), (2, 2, 0, 5));
+        findings.changed(A, BlockRange::new(11, 1), false);
+        let listed = [(A, BlockRange::new(10, 1)), (A, BlockRange::new(12, 1)), (A, BlockRange::new(20, 1))];
+        assert_eq!(findings.undecided()[..3], listed);
+        findings.compares(A, BlockRange::new(0, 20));
+        assert_eq!(findings.undecided(), [listed[2], (B, BlockRange::new(10, 1))]);
+        findings.gone(A);
+        assert_eq!(findings.undecided(), [(B, BlockRange::new(10, 1))]);
+        assert!(!findings.waits(B), "no owner can repair that");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, 
 use futures::future::join_all;
 
 use crate::{
-    component::Component,
+    component::{Component, Newest},
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
@@ -138,30 +138,17 @@ impl<E: Env> Inner<E> {
     ) -> Result<Plan, StoreError> {
         let State { log, components, tier, map, cache, .. } = state;
         let component = components.not_lost(id)?;
-        if range.first.checked_add(u64::from(range.count)).is_none_or(|end| end > component.size_blocks) {
-            return Err(StoreError::new(
-                StoreErrorKind::Refused,
-                format!(
-                    "blocks {}..+{} are not within the component's {} blocks",
-                    range.first, range.count, component.size_blocks
-                ),
-            ));
-        }
+        component.within(range)?;
         let (ring, records, segments) = (&log.ring, &components.records, tier.of(component.device));
         let (pins, sources, wanted, missing) = (&self.pins, Vec::new(), Vec::new(), Vec::new());
         let mut planner =
             Planner { component, ring, records, segments, map, cache, pins, fetched, sources, wanted, missing };
-        let mut at = range.first;
-        let spans = component.extents.spans(range);
-        for span in spans {
-            if span.range.first > at {
-                planner.base(BlockRange::new(at, (span.range.first - at) as u32));
+        for part in component.newest(range) {
+            match part {
+                Newest::Version(record, range) => planner.version(record, range),
+                Newest::Mapped(range) => planner.mapped(range),
+                Newest::Hole(range) => planner.hole(range),
             }
-            planner.version(span.versions[0], span.range);
-            at = span.range.end();
-        }
-        if at < range.end() {
-            planner.base(BlockRange::new(at, (range.end() - at) as u32));
         }
         if !planner.wanted.is_empty() {
             return Ok(Plan::Leaves(planner.wanted));
@@ -435,27 +422,14 @@ fn allocated(
     range: BlockRange,
 ) -> Result<Vec<(BlockRange, bool)>, StoreError> {
     let component = components.known(id)?;
-    let mut parts: Vec<(BlockRange, bool)> = Vec::new();
-    let base = |from: u64, to: u64, parts: &mut Vec<(BlockRange, bool)>| {
-        let mut at = from;
-        for run in component.base.runs(BlockRange::new(from, (to - from) as u32)) {
-            parts.push((BlockRange::new(at, (run.first - at) as u32), false));
-            parts.push((run, true));
-            at = run.end();
-        }
-        parts.push((BlockRange::new(at, (to - at) as u32), false));
-    };
-    let mut at = range.first;
-    for span in component.extents.spans(range) {
-        base(at, span.range.first, &mut parts);
-        parts.push((span.range, components.records.of(span.versions[0]).allocates()));
-        at = span.range.end();
-    }
-    base(at, range.end(), &mut parts);
+    let parts = component.newest(range).into_iter().map(|part| match part {
+        Newest::Version(record, range) => (range, components.records.of(record).allocates()),
+        Newest::Mapped(range) => (range, true),
+        Newest::Hole(range) => (range, false),
+    });
     let mut out: Vec<(BlockRange, bool)> = Vec::new();
     for (part, value) in parts {
         match out.last_mut() {
-            _ if part.count == 0 => {}
             Some((last, have)) if *have == value => last.count += part.count,
             _ => out.push((part, value)),
         }
@@ -567,38 +541,27 @@ impl Planner<'_> {
     }
 
     /// Blocks that only the map knows.
-    fn base(&mut self, range: BlockRange) {
-        let runs = self.component.base.runs(range);
-        let mut at = range.first;
-        for run in runs {
-            if run.first > at {
-                self.hole(BlockRange::new(at, (run.first - at) as u32));
+    fn mapped(&mut self, range: BlockRange) {
+        let mut leaf: Option<(u64, Arc<Leaf>)> = None;
+        for block in range.first..range.end() {
+            let number = block / LEAF_BLOCKS;
+            if leaf.as_ref().is_none_or(|(n, _)| *n != number) {
+                let key = (self.component.id, number);
+                let found = self.fetched.get(&key).cloned().or_else(|| self.map.leaf(key).cloned());
+                let Some(found) = found else {
+                    if self.wanted.last() != Some(&key) {
+                        self.wanted.push(key);
+                    }
+                    continue;
+                };
+                leaf = Some((number, found));
             }
-            at = run.end();
-            let mut leaf: Option<(u64, Arc<Leaf>)> = None;
-            for block in run.first..run.end() {
-                let number = block / LEAF_BLOCKS;
-                if leaf.as_ref().is_none_or(|(n, _)| *n != number) {
-                    let key = (self.component.id, number);
-                    let found = self.fetched.get(&key).cloned().or_else(|| self.map.leaf(key).cloned());
-                    let Some(found) = found else {
-                        if self.wanted.last() != Some(&key) {
-                            self.wanted.push(key);
-                        }
-                        continue;
-                    };
-                    leaf = Some((number, found));
-                }
-                let entry = leaf.as_ref().and_then(|(_, leaf)| leaf.get(block));
-                // The bits and the map change in one transaction; a difference is damage of the metadata.
-                match entry {
-                    Some(entry) => self.slot(block, entry.crc, entry.slot),
-                    None => self.missing.push(block),
-                }
+            let entry = leaf.as_ref().and_then(|(_, leaf)| leaf.get(block));
+            // The bits and the map change in one transaction; a difference is damage of the metadata.
+            match entry {
+                Some(entry) => self.slot(block, entry.crc, entry.slot),
+                None => self.missing.push(block),
             }
-        }
-        if at < range.end() {
-            self.hole(BlockRange::new(at, (range.end() - at) as u32));
         }
     }
 }

@@ -169,6 +169,16 @@ impl<E: Env> DiskGroup<E> {
         bad
     }
 
+    /// Blocks that other copies hold otherwise, each sound by itself, without anything that tells which is right. Ascending.
+    pub fn undecided_blocks(&self) -> Vec<BadBlocks> {
+        let state = self.inner().state.borrow();
+        let known = |(component, range): (ComponentId, BlockRange)| {
+            let object = state.components.get(component).filter(|component| !component.lost)?.object;
+            Some(BadBlocks { component, object, range, no_copy: false })
+        };
+        state.findings.undecided().into_iter().filter_map(known).collect()
+    }
+
     /// Whether something of the object is bad here that no owner has tried to repair in vain.
     pub fn awaits_repair(&self, object: ObjectId) -> bool {
         let state = self.inner().state.borrow();

@@ -238,7 +238,7 @@ impl State {
     }
 
     /// Components of a replica set whose stable media an acknowledged operation is on.
-    pub(crate) fn in_sync(&self, set: ReplicaSetIndex) -> Rc<[ComponentId]> {
+    pub fn in_sync(&self, set: ReplicaSetIndex) -> Rc<[ComponentId]> {
         self.sets.get(set as usize).map(|set| set.in_sync.clone()).unwrap_or_default()
     }
 

@@ -97,6 +97,11 @@ fn row(scrub: &Scrub) -> Vec<String> {
 
 fn words(finding: &ScrubFinding) -> String {
     let disk = finding.disk_name.clone().unwrap_or_else(|| finding.disk.to_string());
-    let end = if finding.unrepairable { ", and no other copy in sync has them" } else { ", and being repaired" };
-    format!("disk {disk}: {} at byte {} are bad{end}", format_bytes(finding.len_bytes), finding.offset_bytes)
+    let (len, at) = (format_bytes(finding.len_bytes), finding.offset_bytes);
+    let what = match (finding.differs, finding.unrepairable) {
+        (true, _) => "are sound, and other than in another copy: nothing tells which is right",
+        (false, true) => "are bad, and no other copy in sync has them",
+        (false, false) => "are bad, and being repaired",
+    };
+    format!("disk {disk}: {len} at byte {at} {what}")
 }

@@ -17,7 +17,7 @@ use cairn_env_linux::{
 };
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, Outside};
 use cairn_object::ObjectEvent;
-use cairn_types::{HostId, format_bytes};
+use cairn_types::{ComponentId, DiskGroupId, HostId, format_bytes};
 use futures::future::LocalBoxFuture;
 
 use crate::engine::fronts::Fronts;
@@ -77,6 +77,37 @@ fn device_error(error: OpenError) -> DeviceError {
         _ => DeviceErrorKind::Other,
     };
     DeviceError { kind, text: error.to_string() }
+}
+
+/// Copies of a disk, as people read it.
+fn places(copies: &[(HostId, DiskGroupId)]) -> String {
+    let copies: Vec<_> = copies.iter().map(|(host, group)| format!("disk group {group} of {host}")).collect();
+    copies.join(", ")
+}
+
+impl Process {
+    fn older(&self, disk: &str, component: ComponentId, (at, group): (HostId, DiskGroupId), blocks: u64) {
+        let at = self.host.peer_name(at);
+        tracing::warn!(
+            host = self.name.as_str(),
+            disk,
+            component = %component,
+            at,
+            disk_group = %group,
+            blocks,
+            "a copy had lost writes of blocks, though each was sound by itself; it was repaired from another copy"
+        );
+    }
+
+    fn undecided(&self, disk: &str, blocks: u64, copies: &[(HostId, DiskGroupId)]) {
+        tracing::error!(
+            host = self.name.as_str(),
+            disk,
+            blocks,
+            "copies hold blocks otherwise, each sound by itself, and nothing tells which is right ({}): see `cairn scrub status`",
+            places(copies)
+        );
+    }
 }
 
 impl Outside<LinuxEnv> for Process {
@@ -210,19 +241,19 @@ impl Outside<LinuxEnv> for Process {
                 );
             }
             ObjectEvent::Unreadable { name, blocks, copies, .. } => {
-                let copies: Vec<_> =
-                    copies.iter().map(|(host, group)| format!("disk group {group} of {host}")).collect();
                 tracing::error!(
                     host,
                     disk = name,
                     blocks,
                     "blocks cannot be read from any copy ({}): the guest gets an error until they are written again",
-                    copies.join(", ")
+                    places(&copies)
                 );
             }
             ObjectEvent::Repaired { object, component, blocks } => {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }
+            ObjectEvent::Older { name, component, copy, blocks, .. } => self.older(&name, component, copy, blocks),
+            ObjectEvent::Undecided { name, blocks, copies, .. } => self.undecided(&name, blocks, &copies),
         }
     }
 

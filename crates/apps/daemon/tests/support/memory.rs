@@ -132,6 +132,7 @@ fn scrub_of(group: &DiskGroup) -> Scrub {
         offset_bytes: 1 << 20,
         len_bytes: 4096,
         unrepairable: true,
+        differs: false,
     };
     Scrub {
         disk_group: group.id,
@@ -152,6 +153,7 @@ fn scrub_of(group: &DiskGroup) -> Scrub {
         gone_blocks: 0,
         bad_blocks: bad,
         unrepairable_blocks: bad,
+        differing_blocks: 0,
         findings: (0..bad).map(|_| finding.clone()).collect(),
     }
 }

@@ -54,7 +54,7 @@ pub enum ScrubState {
     Unreachable,
 }
 
-/// Blocks that are bad on the medium of one copy.
+/// Blocks that are bad on the medium of one copy, or that copies hold otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubFinding {
     /// The disk.
@@ -72,6 +72,9 @@ pub struct ScrubFinding {
     pub len_bytes: u64,
     /// No other copy in sync has them: a guest that reads them gets an error until they are written.
     pub unrepairable: bool,
+    /// They are sound, and another copy holds something else there: nothing tells which is right.
+    #[serde(default)]
+    pub differs: bool,
 }
 
 /// How far the scrub of a disk group is, and what it has found.
@@ -119,6 +122,9 @@ pub struct Scrub {
     pub bad_blocks: u64,
     /// Of those, blocks that no other copy in sync has.
     pub unrepairable_blocks: u64,
-    /// What is bad now, the unrepairable first; the first hundred.
+    /// Blocks that are sound, and that another copy holds otherwise, where nothing tells which is right.
+    #[serde(default)]
+    pub differing_blocks: u64,
+    /// What is bad now, the unrepairable first, and what differs; the first hundred of each.
     pub findings: Vec<ScrubFinding>,
 }

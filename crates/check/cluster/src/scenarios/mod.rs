@@ -7,6 +7,7 @@ mod bad_marks;
 mod caches;
 mod clones;
 mod devices;
+mod differences;
 mod forgets;
 mod growth;
 mod idle;
@@ -166,6 +167,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         what_if::all(),
         scrubs::all(),
         bad_marks::all(),
+        differences::all(),
         slow::all(),
         membership::all(),
         clones::all(),

@@ -302,6 +302,9 @@ impl Stage {
         self.cluster.heal_everything();
         let what = if spoiled { Spoiled::Anything } else { Spoiled::Nothing };
         come_to_rest(&self.cluster, &self.guests, what).await?;
+        if let Some(what) = self.cluster.take_differences().first() {
+            return Err(format!("I5: copies in sync differ: {what}"));
+        }
         match self.cluster.repairs().first() {
             Some(what) if !spoiled => Err(format!("I7: {what}, and no medium was spoiled")),
             _ => Ok(()),

@@ -95,6 +95,7 @@ impl<E: Env> Node<E> {
             gone_blocks: 0,
             bad_blocks: 0,
             unrepairable_blocks: 0,
+            differing_blocks: 0,
             findings: Vec::new(),
         }
     }
@@ -125,6 +126,9 @@ impl<E: Env> Node<E> {
         let (scrub, block) = (store.group().scrub_state(), u64::from(BLOCK_BYTES));
         let mut bad = store.group().bad_blocks();
         bad.sort_by_key(|bad| !bad.no_copy);
+        let bad = bad.into_iter().flat_map(|bad| self.scrub_findings(store, bad, false)).take(FINDINGS_MAX);
+        let differing = store.group().undecided_blocks().into_iter();
+        let differing = differing.flat_map(|one| self.scrub_findings(store, one, true)).take(FINDINGS_MAX);
         let stopped = store.group().is_stopped();
         let state = match scrub {
             _ if stopped => v1::ScrubState::Unreachable,
@@ -153,13 +157,14 @@ impl<E: Env> Node<E> {
             gone_blocks: scrub.gone_blocks,
             bad_blocks: scrub.bad_blocks,
             unrepairable_blocks: scrub.no_copy_blocks,
-            findings: bad.into_iter().flat_map(|bad| self.scrub_findings(store, bad)).take(FINDINGS_MAX).collect(),
+            differing_blocks: scrub.undecided_blocks,
+            findings: bad.chain(differing).collect(),
             ..self.unseen_scrub(store.disk_group(), self.me(), String::new())
         }
     }
 
-    /// Where bad blocks of a copy are on their disk.
-    fn scrub_findings(&self, store: &GroupStore<E>, bad: BadBlocks) -> Vec<v1::ScrubFinding> {
+    /// Where blocks of a copy are on their disk that are bad, or that another copy holds otherwise.
+    fn scrub_findings(&self, store: &GroupStore<E>, bad: BadBlocks, differs: bool) -> Vec<v1::ScrubFinding> {
         let block = u64::from(BLOCK_BYTES);
         let record = self.inner.seats.record(store.disk_group(), bad.object).and_then(|record| record.accepted);
         let entry = self.inner.copy.borrow().get::<CatalogueEntry>(&bad.object);
@@ -176,6 +181,7 @@ impl<E: Env> Node<E> {
             offset_bytes: range.first * block,
             len_bytes: u64::from(range.count) * block,
             unrepairable: bad.no_copy,
+            differs,
         };
         ranges.into_iter().map(finding).collect()
     }

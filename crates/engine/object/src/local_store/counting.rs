@@ -4,8 +4,9 @@ use std::{cell::Cell, future::ready, rc::Rc};
 
 use bytes::Bytes;
 use cairn_types::{
-    Accepted, BlockRange, Change, ClientTag, ComponentId, ComponentState, Contents, Csn, DiskGroupId, Epoch, HostId,
-    Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Redundancy, RegionIndex, Role, SeatRecord, UnsettledOp,
+    Accepted, BlockRange, BlockStates, Change, ClientTag, ComponentId, ComponentState, Contents, Csn, DiskGroupId,
+    Epoch, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Redundancy, RegionIndex, Role, SeatRecord,
+    UnsettledOp,
 };
 use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
@@ -38,6 +39,17 @@ impl LocalStore for Counting {
     fn read_marked(&self, _: ComponentId, _: BlockRange) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
         ready(Err(Refusal::NotFound))
     }
+    fn digests(&self, _: ComponentId, _: BlockRange) -> impl Future<Output = Result<Vec<u64>, Refusal>> + 'static {
+        ready(Err(Refusal::NotFound))
+    }
+    fn block_states(
+        &self,
+        _: ComponentId,
+        _: BlockRange,
+    ) -> impl Future<Output = Result<BlockStates, Refusal>> + 'static {
+        ready(Err(Refusal::NotFound))
+    }
+    fn compared(&self, _: ComponentId, _: &[BlockRange], _: &[BlockRange]) {}
     fn allocated(
         &self,
         _: ComponentId,

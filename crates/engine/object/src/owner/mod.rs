@@ -7,6 +7,8 @@
 //! A request's way: `guest` (bytes to blocks, locks) -> `write` or `read` -> the components -> `write` -> ack.
 
 mod command;
+mod compare;
+mod differences;
 mod forwarded;
 mod guest;
 mod keeper;
@@ -133,6 +135,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         context.tell(ObjectEvent::Owned { object: owned.id, name, epoch });
         let keeper = owned.clone();
         context.env.spawn(async move { keeper.keep().await });
+        owned.compare_in_background();
         owned
     }
 

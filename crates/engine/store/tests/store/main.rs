@@ -4,6 +4,7 @@
 
 mod bad_marks;
 mod caches;
+mod compare;
 mod counters;
 mod ends;
 mod faults;

@@ -10,7 +10,7 @@ use super::check::{Check, Looked, Picture, finding};
 pub(crate) const SCRUB: Check = Check {
     name: "scrub",
     looks_at: "the scrub of every disk group that answers",
-    finds: "each part of a disk that went bad at rest and that no other copy has: an error; each disk group whose last pass ended more than two periods ago, and each whose scrub is paused: a warning",
+    finds: "each part of a disk that went bad at rest and that no other copy has, and each in which copies differ without anything that tells which is right: an error; each disk group whose last pass ended more than two periods ago, and each whose scrub is paused: a warning",
     look,
 };
 
@@ -18,6 +18,7 @@ fn look(picture: &Picture) -> Looked {
     let mut findings = Vec::new();
     for scrub in picture.scrubs.iter().filter(|scrub| scrub.state != ScrubState::Unreachable) {
         findings.extend(scrub.findings.iter().filter(|bad| bad.unrepairable).map(|bad| lost(scrub, bad)));
+        findings.extend(scrub.findings.iter().filter(|bad| bad.differs).map(|one| differs(scrub, one)));
         findings.extend(unlisted(scrub));
         findings.extend(late(scrub, picture));
     }
@@ -37,6 +38,23 @@ fn lost(scrub: &v1::Scrub, bad: &v1::ScrubFinding) -> v1::Finding {
         ),
         "a guest that reads them gets an error, nothing else of the disk does",
         "bring back hosts with copies that are away; else have the guest restore what was there from a backup: what it writes is whole again",
+    )
+}
+
+/// Each copy's disk group tells of it: with both it is clear which ones there are.
+fn differs(scrub: &v1::Scrub, one: &v1::ScrubFinding) -> v1::Finding {
+    let disk = one.disk_name.clone().unwrap_or_else(|| one.disk.to_string());
+    finding(
+        Severity::Error,
+        format!(
+            "disk {disk}: {} at byte {} in disk group {} of host {} are sound, and other than in another copy, and nothing tells which is right",
+            format_bytes(one.len_bytes),
+            one.offset_bytes,
+            scrub.disk_group,
+            scrub.host_name
+        ),
+        "a guest reads the one or the other, and after a failure the one that is left",
+        "have the guest check what it keeps there, and write it anew: then both copies hold that",
     )
 }
 
@@ -104,6 +122,7 @@ mod tests {
             gone_blocks: 0,
             bad_blocks: findings.iter().map(|bad| bad.len_bytes / 4096).sum(),
             unrepairable_blocks: findings.iter().filter(|bad| bad.unrepairable).map(|bad| bad.len_bytes / 4096).sum(),
+            differing_blocks: 0,
             findings,
         }
     }
@@ -118,11 +137,13 @@ mod tests {
             offset_bytes: 40960,
             len_bytes: 8192,
             unrepairable,
+            differs: false,
         };
+        let differs = v1::ScrubFinding { offset_bytes: 8 << 20, differs: true, ..bad(false) };
         let mut many = scrub(5, ScrubState::Waiting, 1, vec![bad(true)]);
         many.unrepairable_blocks += 7;
         let scrubs = vec![
-            scrub(1, ScrubState::Running, 27, vec![bad(false)]),
+            scrub(1, ScrubState::Running, 27, vec![bad(false), differs]),
             scrub(2, ScrubState::Waiting, 29, Vec::new()),
             scrub(3, ScrubState::Paused, 1, Vec::new()),
             scrub(4, ScrubState::Unreachable, 99, vec![bad(true)]),
@@ -130,10 +151,11 @@ mod tests {
         ];
         let picture = Picture { scrubs, unix_ms: 100 * DAY_MS, scrub_period_days: 14, ..Default::default() };
         let found = causes(&SCRUB, &picture);
-        assert_eq!(found.len(), 4, "{found:?}");
-        assert!(found[0].contains("h2 was last scrubbed 29 days ago, the period is 14"), "{found:?}");
-        assert!(found[1].contains("h3 is paused"), "{found:?}");
-        assert!(found[2].contains("disk vm-1: 8 KiB at byte 40960") && found[2].contains("of host h5"), "{found:?}");
-        assert!(found[3].starts_with("7 more blocks"), "{found:?}");
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert!(found[0].contains("8 KiB at byte 8388608") && found[0].contains("h1 are sound"), "{found:?}");
+        assert!(found[1].contains("h2 was last scrubbed 29 days ago, the period is 14"), "{found:?}");
+        assert!(found[2].contains("h3 is paused"), "{found:?}");
+        assert!(found[3].contains("disk vm-1: 8 KiB at byte 40960") && found[3].contains("of host h5"), "{found:?}");
+        assert!(found[4].starts_with("7 more blocks"), "{found:?}");
     }
 }
