@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Redundancy;
+
 /// How a disk survives the loss of fault domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
@@ -110,7 +112,7 @@ impl Policy {
                     self.ftt
                 ));
             }
-            if data_strips != 0 && !(2..=8).contains(&data_strips) {
+            if data_strips != 0 && !Redundancy::DATA_STRIPS.contains(&data_strips) {
                 return refuse(format!(
                     "a row has 2 to 8 strips of data, not {data_strips}; 0 leaves it to the cluster"
                 ));

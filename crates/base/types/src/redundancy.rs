@@ -3,6 +3,8 @@
 //! Promises    a mirror's encoding is the number of its copies, as every release wrote it; parity is a number that older ones refuse
 //! Not here    which block lies where (`geometry`); who must answer (`votes`)
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 /// How the members of a replica set make up for a lost one.
@@ -18,9 +20,9 @@ pub enum Redundancy {
     },
     /// Each row has a strip at every member: of data at `data` of them, of parity at the others; which ones goes round.
     Parity {
-        /// Strips of data in a row, 2..=8.
+        /// Strips of data in a row, of [`Redundancy::DATA_STRIPS`].
         data: u8,
-        /// Strips of parity in a row, 1 (RAID-5) or 2 (RAID-6).
+        /// Strips of parity in a row, of [`Redundancy::PARITY_STRIPS`]: 1 is RAID-5, 2 are RAID-6.
         parity: u8,
         /// Blocks of a strip, 1..=[`Redundancy::STRIP_BLOCKS_MAX`].
         strip_blocks: u16,
@@ -31,6 +33,10 @@ pub enum Redundancy {
 const PARITY_BIT: u32 = 1 << 31;
 
 impl Redundancy {
+    /// Strips of data that a row may have.
+    pub const DATA_STRIPS: RangeInclusive<u8> = 2..=8;
+    /// Strips of parity that a row may have: P, or P and Q.
+    pub const PARITY_STRIPS: RangeInclusive<u8> = 1..=2;
     /// Blocks of a strip of a parity row, at most: 4 MiB.
     pub const STRIP_BLOCKS_MAX: u16 = 1 << 10;
 

@@ -155,7 +155,7 @@ impl Shape {
         let pause_max_ms = if rng.one_in(3) { rng.between(5, 40) } else { rng.between(40, 200) };
         let tasks: u64 = disks.iter().map(|disk| disk.guests + disk.readers as u64).sum();
         // In every other cluster; not drawn, so that what follows in the draw is what it was before there was this.
-        let compare_ms = if disks[0].size_bytes / 512 % 2 == 0 { 1500 } else { 0 };
+        let compare_ms = if (disks[0].size_bytes / 512).is_multiple_of(2) { 1500 } else { 0 };
         Self {
             hosts,
             servers: Vec::new(),

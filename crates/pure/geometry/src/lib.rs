@@ -22,5 +22,5 @@ pub use plan::{
     LayoutError, STRIP_BYTES, check_layout, check_size, chunks, component_blocks, component_bytes, layout_of,
     plan_layout, plan_layout_of, replica_sets, set_blocks, set_of, stripe_of,
 };
-pub use rows::{DATA_STRIPS, PARITY_STRIPS, RowRole, Rows, StripPart, Unit, Units};
+pub use rows::{RowRole, Rows, StripPart, Unit, Units};
 pub use split::{Piece, Pieces, split, to_object};

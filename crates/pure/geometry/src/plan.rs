@@ -10,7 +10,7 @@ use cairn_types::{
     SECTOR_BYTES, format_bytes,
 };
 
-use crate::rows::{DATA_STRIPS, PARITY_STRIPS, Rows};
+use crate::rows::Rows;
 
 /// Bytes that go to one stripe before the next.
 ///
@@ -69,7 +69,7 @@ pub fn check_layout(layout: &Layout) -> Result<(), LayoutError> {
             return refuse(format!("{copies} copies is not 1..=4"));
         }
         Redundancy::Parity { data, parity, strip_blocks } => {
-            if !DATA_STRIPS.contains(&data) || !PARITY_STRIPS.contains(&parity) {
+            if !Redundancy::DATA_STRIPS.contains(&data) || !Redundancy::PARITY_STRIPS.contains(&parity) {
                 return refuse(format!("rows of {data} strips of data and {parity} of parity are not 2..=8 and 1..=2"));
             }
             if strip_blocks == 0 || strip_blocks > Redundancy::STRIP_BLOCKS_MAX {

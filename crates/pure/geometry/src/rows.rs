@@ -7,14 +7,9 @@
 //! Assumes     the layout passed `check_layout`
 //! Not here    stripes and chunks (split.rs): an address here is one within a replica set
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 use cairn_types::{BlockRange, Redundancy};
-
-/// Strips of data that a row may have.
-pub const DATA_STRIPS: RangeInclusive<u8> = 2..=8;
-/// Strips of parity that a row may have.
-pub const PARITY_STRIPS: RangeInclusive<u8> = 1..=2;
 
 /// What a member holds of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

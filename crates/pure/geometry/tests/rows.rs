@@ -18,8 +18,11 @@ fn redundancies() -> impl Strategy<Value = Redundancy> {
     })
 }
 
-/// Strips dealt round all members, the row's parity after its data: (row, column, member) of each block, and each row's parity.
-fn deal(redundancy: Redundancy, blocks: u64) -> (Vec<(u64, u32, u32)>, Vec<Vec<u32>>) {
+/// Row, column and member of a block.
+type Spot = (u64, u32, u32);
+
+/// Strips dealt round all members, the row's parity after its data: the spot of each block, and the members of each row's parity.
+fn deal(redundancy: Redundancy, blocks: u64) -> (Vec<Spot>, Vec<Vec<u32>>) {
     let Redundancy::Parity { data, parity, strip_blocks } = redundancy else { panic!("rows") };
     let (k, m, strip) = (u32::from(data), u32::from(parity), u64::from(strip_blocks));
     let (mut places, mut parities) = (Vec::new(), Vec::new());

@@ -4,10 +4,12 @@
 
 use std::num::NonZeroU8;
 
+use cairn_types::Redundancy;
+
 /// Strips of data in a row, at most: kernels are made for each number.
-pub(crate) const COLUMNS_MAX: usize = 8;
+pub(crate) const COLUMNS_MAX: usize = *Redundancy::DATA_STRIPS.end() as usize;
 /// Strips of parity in a row, at most: P and Q.
-pub(crate) const PARITY_MAX: usize = 2;
+pub(crate) const PARITY_MAX: usize = *Redundancy::PARITY_STRIPS.end() as usize;
 
 /// x^8 + x^4 + x^3 + x^2 + 1 without its highest term: what is left of a product where that one falls out.
 pub(crate) const REDUCTION: u8 = 0x1d;

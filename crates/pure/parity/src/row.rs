@@ -5,13 +5,15 @@
 //! Promises    E1, E2, E4 (lib.rs)
 //! Not here    loops over bytes (kernels.rs)
 
+use cairn_types::Redundancy;
+
 use crate::{
     field::{COLUMNS_MAX, PARITY_MAX, factor, sum_of},
     kernels::{BLOCK, Block, ZERO_BLOCK, add, add_product, blocks, blocks_mut, p_and_q, scale, xor},
 };
 
 /// Strips of data in a row, at least: with one, parity is a copy.
-const COLUMNS_MIN: usize = 2;
+const COLUMNS_MIN: usize = *Redundancy::DATA_STRIPS.start() as usize;
 
 /// What one member has of a row, or of some positions of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

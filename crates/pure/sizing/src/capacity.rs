@@ -7,7 +7,7 @@
 //! Source      Micron vSAN 6.7 all-flash reference architecture (multipliers: mirror 2 and 3, RAID-5 1.33, RAID-6 1.5);
 //!             host minima and the 10 % rule of cache: vSAN design guides
 
-use cairn_types::{FaultToleranceMethod, Policy};
+use cairn_types::{FaultToleranceMethod, Policy, Redundancy};
 use serde::Serialize;
 
 use crate::{
@@ -80,9 +80,9 @@ impl Protection {
     /// # Errors
     /// Other than 2 to 8 and 1 to 2.
     pub fn parity(data: u8, parity: u8) -> Result<Self, SizingError> {
-        match (data, parity) {
-            (2..=8, 1..=2) => Ok(Self::Parity { data, parity }),
-            _ => Err(SizingError::value(
+        match Redundancy::DATA_STRIPS.contains(&data) && Redundancy::PARITY_STRIPS.contains(&parity) {
+            true => Ok(Self::Parity { data, parity }),
+            false => Err(SizingError::value(
                 format!("rows of {data} strips of data and {parity} of parity"),
                 "give 2 to 8 of data, and 1 (RAID-5) or 2 (RAID-6) of parity",
             )),

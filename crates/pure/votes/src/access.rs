@@ -102,6 +102,15 @@ impl fmt::Display for Inaccessible {
 
 impl std::error::Error for Inaccessible {}
 
+/// The members of a set that are in sync.
+#[derive(Default)]
+struct InSync {
+    /// Indexes of those that can be used now.
+    usable: BTreeSet<u32>,
+    /// Those that cannot.
+    missing: Vec<(ComponentId, HostId)>,
+}
+
 /// Whether the object can be served: `reachable` seats have a majority and each set has as many distinct members as it needs that are
 /// in sync, reachable and `usable`. A member that is being moved and its twin are one.
 ///
@@ -112,7 +121,7 @@ pub fn accessible(
     reachable: &BTreeSet<Seat>,
     usable: impl Fn(&Member) -> bool,
 ) -> Result<(), Inaccessible> {
-    let mut sets: BTreeMap<ReplicaSetIndex, (BTreeSet<u32>, Vec<(ComponentId, HostId)>)> = BTreeMap::new();
+    let mut sets: BTreeMap<ReplicaSetIndex, InSync> = BTreeMap::new();
     let mut hosts_missing = BTreeSet::new();
     for member in &config.members {
         let here = reachable.contains(&member.seat());
@@ -120,22 +129,24 @@ pub fn accessible(
             hosts_missing.insert(member.host);
         }
         let Role::Data { set, copy } = member.role else { continue };
-        let (served, waits) = sets.entry(set).or_default();
+        let known = sets.entry(set).or_default();
         if member.state.in_sync() {
             match here && usable(member) {
-                true => drop(served.insert(copy)),
-                false => waits.push((member.component, member.host)),
+                true => drop(known.usable.insert(copy)),
+                false => known.missing.push((member.component, member.host)),
             }
         }
     }
     let needed = config.layout.redundancy.needed();
-    let waiting = sets.into_iter().map(|(set, (served, in_sync))| (set, served.len() as u32, in_sync));
-    let waiting = waiting.filter(|(_, usable, _)| *usable < needed);
+    let waiting = sets.into_iter().filter_map(|(set, InSync { usable, missing })| {
+        let usable = usable.len() as u32;
+        (usable < needed).then_some(SetWaiting { set, needed, usable, in_sync: missing })
+    });
     let why = Inaccessible {
         votes_present: votes_of(config, |m| reachable.contains(&m.seat())),
         votes_needed: votes_needed(config),
         hosts_missing: hosts_missing.into_iter().collect(),
-        sets: waiting.map(|(set, usable, in_sync)| SetWaiting { set, needed, usable, in_sync }).collect(),
+        sets: waiting.collect(),
     };
     if why.lacks_votes() || !why.sets.is_empty() { Err(why) } else { Ok(()) }
 }
