@@ -154,6 +154,31 @@ proptest! {
     }
 }
 
+/// Lemma P. Goal: whoever hears k members in sync hears one that an operation concerned, so an operation is seen and fenced by them. Method:
+/// every k and m, every operation of a turn of rows, every absence of at most m members, every k of the others.
+#[test]
+fn an_operation_concerns_one_of_any_k_members_in_sync() {
+    let subsets = |of: u16, count: u32| (0..=of).filter(move |bits| bits & !of == 0 && bits.count_ones() == count);
+    let mut cases = 0u64;
+    for (data, parity) in (2..=8u8).flat_map(|data| [(data, 1u8), (data, 2)]) {
+        let rows = Rows::of(Redundancy::Parity { data, parity, strip_blocks: 2 }).expect("parity");
+        let all: u16 = (1 << rows.members()) - 1;
+        let turn = BlockRange::new(1, rows.row_blocks() as u32 * (rows.members() + 1));
+        let concerned: BTreeSet<u16> = rows.units(turn, 1).map(|unit| rows.relevant(&unit)).collect();
+        for absent in (0..=u32::from(parity)).flat_map(|count| subsets(all, count)) {
+            let in_sync = all & !absent;
+            for heard in subsets(in_sync, rows.data()) {
+                assert!(
+                    concerned.iter().all(|mask| mask & in_sync & heard != 0),
+                    "{data}+{parity} {absent:b} {heard:b}"
+                );
+                cases += concerned.len() as u64;
+            }
+        }
+    }
+    assert!(cases > 5_000, "{cases}");
+}
+
 #[test]
 fn real_layouts_are_what_the_design_says() {
     for (data, parity, strip_blocks, strip_kib, members) in

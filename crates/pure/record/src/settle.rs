@@ -159,7 +159,10 @@ pub fn rejoin(member: &Member, answer: &ComponentAnswer, acked: OpId) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockRange, ComponentId, Epoch, HostId, Incarnation, SessionId};
+    use cairn_types::{
+        BlockRange, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, Layout, ObjectId, Policy, Redundancy,
+        SessionId,
+    };
 
     use super::*;
 
@@ -167,13 +170,11 @@ mod tests {
         OpId { epoch: Epoch { number: 3, host: HostId(7), incarnation: Incarnation(1) }, seq }
     }
 
+    fn unsettled(seq: u64) -> UnsettledOp {
+        UnsettledOp { op: op(seq), range: BlockRange::new(0, 1), client: Default::default(), members: 0 }
+    }
+
     fn answer(settled: OpId, window: &[u64]) -> ComponentAnswer {
-        let unsettled = |seq: &u64| UnsettledOp {
-            op: op(*seq),
-            range: BlockRange::new(0, 1),
-            client: Default::default(),
-            members: 0,
-        };
         ComponentAnswer {
             component: ComponentId(1),
             present: true,
@@ -182,9 +183,92 @@ mod tests {
             settled,
             last_written: OpId::ZERO,
             last_written_with: Vec::new(),
-            window: window.iter().map(unsettled).collect(),
+            window: window.iter().map(|seq| unsettled(*seq)).collect(),
             log_damaged: false,
         }
+    }
+
+    /// Three members of rows of 2+1, of which these are in sync.
+    fn rows(in_sync: [bool; 3]) -> ObjectConfig {
+        let member = |index: u32| Member {
+            component: ComponentId(u128::from(index)),
+            host: HostId(u128::from(index)),
+            disk_group: DiskGroupId(1),
+            votes: 1,
+            role: Role::Data { set: 0, copy: index },
+            state: match in_sync[index as usize] {
+                true => ComponentState::Active,
+                false => ComponentState::Absent { stale_since: OpId::ZERO },
+            },
+        };
+        let redundancy = Redundancy::Parity { data: 2, parity: 1, strip_blocks: 1 };
+        ObjectConfig {
+            object: ObjectId(1),
+            name: String::new(),
+            size_bytes: 1 << 20,
+            policy: Policy::default(),
+            policy_name: String::new(),
+            layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, redundancy },
+            members: (0..3).map(member).collect(),
+            decided: OpId::ZERO,
+            deleted: false,
+        }
+    }
+
+    /// Goal: an operation on rows stands if each member in sync that it concerns has it; the others decide nothing. Method: operations of all
+    /// members (0b111), of column 0 and parity (0b101), of column 1 and parity (0b110), held by some.
+    #[test]
+    fn an_operation_on_rows_is_settled_by_those_that_it_concerns() {
+        let table: [(&str, [bool; 3], &[(u64, u16, [bool; 3])], &[u64]); 6] = [
+            ("all that it concerns have it", [true; 3], &[(1, 0b101, [true, false, true])], &[1]),
+            ("parity lacks it", [true; 3], &[(1, 0b101, [true, false, false])], &[]),
+            ("data lack it", [true; 3], &[(1, 0b101, [false, false, true])], &[]),
+            (
+                "its column is absent: parity has it for both",
+                [false, true, true],
+                &[(1, 0b101, [false, false, true])],
+                &[1],
+            ),
+            ("parity is absent: the column has it", [true, true, false], &[(1, 0b101, [true, false, false])], &[1]),
+            (
+                "each by its own members",
+                [true; 3],
+                &[(1, 0b111, [true; 3]), (2, 0b110, [false, true, false]), (3, 0b101, [true, false, true])],
+                &[1, 3],
+            ),
+        ];
+        for (what, in_sync, ops, stand) in table {
+            let config = rows(in_sync);
+            let answers: Vec<ComponentAnswer> = (0..3usize)
+                .map(|index| {
+                    let held = ops.iter().filter(|(_, _, holders)| holders[index]);
+                    let window =
+                        held.map(|(seq, members, _)| UnsettledOp { members: *members, ..unsettled(*seq) }).collect();
+                    ComponentAnswer { component: ComponentId(index as u128), window, ..answer(OpId::ZERO, &[]) }
+                })
+                .collect();
+            let heard =
+                (0..3usize).filter(|index| in_sync[*index]).map(|index| (ComponentId(index as u128), &answers[index]));
+            let settled = settle(&config, &heard.collect(), OpId::ZERO);
+            assert_eq!(settled.committed, stand.iter().map(|seq| op(*seq)).collect::<Vec<_>>(), "{what}");
+            for (component, undone) in settled.undo {
+                let held = |seq: OpId| answers[component.0 as usize].window.iter().any(|u| u.op == seq);
+                assert!(undone.iter().all(|op| held(*op) && !settled.committed.contains(op)), "{what}");
+            }
+        }
+    }
+
+    /// Goal: a member is refuted only by operations that concerned it. Method: parity took operation 9 with column 0, and 4 with column 1.
+    #[test]
+    fn a_member_must_have_what_concerned_it() {
+        let config = rows([true; 3]);
+        let answers: Vec<ComponentAnswer> =
+            [[op(9), OpId::ZERO, op(9)], [OpId::ZERO, op(4), op(4)], [op(9), op(4), op(9)]]
+                .into_iter()
+                .map(|with| ComponentAnswer { last_written_with: with.to_vec(), ..answer(op(9), &[]) })
+                .collect();
+        let proven = proven(&config, |m| answers.get(m.component.0 as usize));
+        assert_eq!(proven, BTreeMap::from([((0, 0), op(9)), ((0, 1), op(4)), ((0, 2), op(9))]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which of several copies holds the later state of a block, and where a pass over an object's copies goes on: plain functions.
 //!
-//! Promises    F1  a copy is said to be older only where every operation that its block may be of is below every one that the others' may be
-//!                 of. What is overwritten by that was written before what is kept
+//! Promises    F1  a copy is older only if all operations that its block may be of are below all of the others'. What is overwritten by that
+//!                 was written before what is kept
 //!             F2  what most copies hold is not overwritten by what fewer hold
 //!             F3  a pass comes to each part of an object once a period, wherever it begins
 //! Assumes     what is compared was told while no write was under way
