@@ -64,10 +64,13 @@ fn check_leds(cluster: &Cluster, host: u8, device: &str) -> Outcome<()> {
     let noted = fs::read_to_string(path(cluster, host, "ledctl.noted")).map_err(|e| e.to_string())?;
     let words: Vec<&str> = noted.lines().collect();
     // Of a partition its disk.
-    let is_it = |word: &str, pattern: &str| word.strip_prefix(pattern).is_some_and(|path| device.starts_with(path));
+    let is_it = |word: &str, order: &str| {
+        let path = word.strip_prefix(order).and_then(|rest| rest.strip_prefix('='));
+        path.is_some_and(|path| path.starts_with("/dev/") && device.starts_with(path))
+    };
     let as_told = match words[..] {
         [only, lit, only_too, out] => {
-            only == "--listed-only" && only_too == only && is_it(lit, "locate=/dev/") && is_it(out, "locate_off=/dev/")
+            only == "--listed-only" && only_too == only && is_it(lit, "locate") && is_it(out, "locate_off")
         }
         _ => false,
     };
