@@ -94,7 +94,8 @@ pub(crate) struct NodeInner<E: Env> {
     /// Counts comings and goings of peers.
     pub(crate) peer_changes: Cell<u64>,
     /// Seats that were looked at and found in order, until a peer comes or goes.
-    pub(crate) reconciled: RefCell<BTreeSet<(cairn_types::DiskGroupId, cairn_types::ObjectId)>>,
+    /// Whether this host owned the object then: when it does not any more, the seat is looked at once more.
+    pub(crate) reconciled: RefCell<BTreeMap<(cairn_types::DiskGroupId, cairn_types::ObjectId), bool>>,
     /// When this host first saw that an object is unfinished.
     pub(crate) unfinished_since: RefCell<BTreeMap<cairn_types::ObjectId, cairn_types::Time>>,
     /// What other hosts may not have told of yet.

@@ -139,7 +139,7 @@ impl<E: Env> Node<E> {
             return;
         }
         if changes == inner.peer_changes.get() {
-            inner.reconciled.borrow_mut().insert((disk_group, object));
+            inner.reconciled.borrow_mut().insert((disk_group, object), false);
         }
     }
 
@@ -170,9 +170,10 @@ impl<E: Env> Node<E> {
             || cairn_placement::copies(&own.config) != Copies::Right
     }
 
-    /// Whether the seat was found to be current since a peer last came or went.
+    /// Whether the seat was found to be current since a peer last came or went; by this host's own record only while it owns the object.
     fn is_reconciled(&self, disk_group: DiskGroupId, object: ObjectId) -> bool {
-        self.inner.reconciled.borrow().contains(&(disk_group, object))
+        let found = self.inner.reconciled.borrow().get(&(disk_group, object)).copied();
+        found.is_some_and(|owned| !owned || self.inner.objects.owned(object).is_some())
     }
 
     /// A seat that an owner holds: is it still one of the object's, and are its components? Some may have been replaced while
@@ -213,7 +214,7 @@ impl<E: Env> Node<E> {
             let _ = inner.seats.forget(disk_group, object).await;
         }
         if changes == inner.peer_changes.get() {
-            inner.reconciled.borrow_mut().insert((disk_group, object));
+            inner.reconciled.borrow_mut().insert((disk_group, object), owner == self.me());
         }
     }
 
