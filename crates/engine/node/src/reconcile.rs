@@ -256,7 +256,7 @@ impl<E: Env> Node<E> {
         let _ = inner.seats.serve(self.me(), inner.env.incarnation(), delete, Default::default()).await;
     }
 
-    /// True: what this seat held was removed.
+    /// True: what this seat held goes, now or once its owner has been heard; there is nothing else to do for it in this round.
     async fn remove_if_gone(
         &self,
         disk_group: DiskGroupId,

@@ -18,9 +18,10 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_geometry::Piece;
 use cairn_owner::Leg;
-use cairn_types::{BlockRange, BlockStates, ClientTag, Feature, REGION_BLOCKS, RegionIndex, ReplicaSetIndex};
+use cairn_types::{
+    BlockRange, BlockStates, ClientTag, Feature, REGION_BLOCKS, Redundancy, RegionIndex, ReplicaSetIndex,
+};
 use cairn_wire::{Answer, Refusal, Request, Verified, VerifyBy};
 use futures::future::join_all;
 
@@ -87,7 +88,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let asked_for = !context.options.borrow().compare_period.is_zero();
         let state = self.state.borrow();
         let rests = state.ended().is_none() && !state.has_failures() && !state.is_draining();
-        asked_for && rests && self.resyncs.borrow().is_empty() && context.level.get().has(Feature::CompareCopies)
+        // Members of rows hold different bytes: what is compared there is another thing.
+        let copies = matches!(state.config().layout.redundancy, Redundancy::Mirror { .. });
+        copies
+            && asked_for
+            && rests
+            && self.resyncs.borrow().is_empty()
+            && context.level.get().has(Feature::CompareCopies)
     }
 
     async fn compare_part(self: &Rc<Self>, part: u64) {
@@ -122,10 +129,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 self.repair_older(set, *range).await;
             }
         }
-    }
-
-    fn piece_of(&self, object_range: BlockRange) -> Option<Piece> {
-        cairn_geometry::split(&self.layout(), self.size_bytes(), object_range).next()
     }
 
     /// X3: looks once more, nobody else writing or reading, and overwrites what is earlier.

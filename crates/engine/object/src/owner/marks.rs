@@ -127,8 +127,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             for block in lost {
                 for range in cairn_geometry::to_object(&layout, set, BlockRange::new(block, 1)) {
                     let _lock = owned.locks.lock(range, false).await;
-                    let piece = cairn_geometry::split(&layout, owned.size_bytes(), range).next();
-                    if let Some(piece) = piece {
+                    if let Some(piece) = owned.piece_of(range) {
                         // What comes of it is noted there.
                         let _ = owned.read_piece(piece, For::Resync, None).await;
                     }

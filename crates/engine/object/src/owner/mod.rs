@@ -32,9 +32,10 @@ use std::{
 };
 
 use cairn_env::Env;
+use cairn_geometry::Piece;
 pub use cairn_owner::Ended;
 use cairn_owner::{Absences, State};
-use cairn_types::{Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
+use cairn_types::{BlockRange, Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
 
 use crate::{
     context::Context,
@@ -227,6 +228,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     fn layout(&self) -> Layout {
         self.state.borrow().config().layout
+    }
+
+    /// The first piece of these blocks of the disk; none past its end.
+    fn piece_of(&self, object_range: BlockRange) -> Option<Piece> {
+        cairn_geometry::split(&self.layout(), self.size_bytes(), object_range).next()
     }
 
     /// Bytes of the disk.

@@ -70,11 +70,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// False: no other copy has all of it.
     async fn repair_piece(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, object_range: BlockRange) -> bool {
-        let layout = self.state.borrow().config().layout;
         let lock = Rc::new(self.locks.lock(object_range, true).await);
-        let Some(piece) = cairn_geometry::split(&layout, self.size_bytes(), object_range).next() else {
-            return true;
-        };
+        let Some(piece) = self.piece_of(object_range) else { return true };
         // Somebody may have written it meanwhile: then there is nothing to repair.
         if self.read_leg(leg, piece.range, For::Guest).await.is_ok() {
             return true;

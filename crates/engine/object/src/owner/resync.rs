@@ -265,7 +265,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.not_draining().await.ok()?;
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;
-            let piece = cairn_geometry::split(&layout, self.size_bytes(), object_range).next()?;
+            let piece = self.piece_of(object_range)?;
             if self.copy_piece(component, session, piece, &lock).await? {
                 continue;
             }
