@@ -576,7 +576,7 @@ pub enum Policy {
 pub enum Method {
     /// Full copies across fault domains
     Mirror,
-    /// RAID-5 or RAID-6 across fault domains
+    /// RAID-5 or RAID-6 across fault domains; not in this release
     ErasureCoding,
 }
 
@@ -591,7 +591,7 @@ pub struct PolicyCreate {
     /// How copies are made
     #[arg(long, value_enum, default_value = "mirror")]
     pub ftm: Method,
-    /// With erasure coding, strips of data in a row, 2 to 8; 0: as many as the cluster's fault domains allow
+    /// With erasure coding, which is not in this release: strips of data in a row, 2 to 8; 0: as many as the fault domains allow
     #[arg(long, value_name = "STRIPS", default_value_t = 0)]
     pub data_strips: u8,
     /// Capacity devices that each copy is spread over, 1 to 12

@@ -159,12 +159,10 @@ pub fn rejoin(member: &Member, answer: &ComponentAnswer, acked: OpId) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{
-        BlockRange, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, Layout, ObjectId, Policy, Redundancy,
-        SessionId,
-    };
+    use cairn_types::{BlockRange, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, Redundancy, SessionId};
 
     use super::*;
+    use crate::ballot::tests::config_of;
 
     fn op(seq: u64) -> OpId {
         OpId { epoch: Epoch { number: 3, host: HostId(7), incarnation: Incarnation(1) }, seq }
@@ -201,25 +199,20 @@ mod tests {
                 false => ComponentState::Absent { stale_since: OpId::ZERO },
             },
         };
-        let redundancy = Redundancy::Parity { data: 2, parity: 1, strip_blocks: 1 };
-        ObjectConfig {
-            object: ObjectId(1),
-            name: String::new(),
-            size_bytes: 1 << 20,
-            policy: Policy::default(),
-            policy_name: String::new(),
-            layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, redundancy },
-            members: (0..3).map(member).collect(),
-            decided: OpId::ZERO,
-            deleted: false,
-        }
+        let mut config = config_of("");
+        config.layout.redundancy = Redundancy::Parity { data: 2, parity: 1, strip_blocks: 1 };
+        config.members = (0..3).map(member).collect();
+        config
     }
+
+    /// Number of an operation, the members that it concerns, and which of the three hold it.
+    type HeldOp = (u64, u16, [bool; 3]);
 
     /// Goal: an operation on rows stands if each member in sync that it concerns has it; the others decide nothing. Method: operations of all
     /// members (0b111), of column 0 and parity (0b101), of column 1 and parity (0b110), held by some.
     #[test]
     fn an_operation_on_rows_is_settled_by_those_that_it_concerns() {
-        let table: [(&str, [bool; 3], &[(u64, u16, [bool; 3])], &[u64]); 6] = [
+        let table: [(&str, [bool; 3], &[HeldOp], &[u64]); 6] = [
             ("all that it concerns have it", [true; 3], &[(1, 0b101, [true, false, true])], &[1]),
             ("parity lacks it", [true; 3], &[(1, 0b101, [true, false, false])], &[]),
             ("data lack it", [true; 3], &[(1, 0b101, [false, false, true])], &[]),

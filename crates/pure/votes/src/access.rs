@@ -89,8 +89,10 @@ impl fmt::Display for Inaccessible {
                 write!(f, "{between}{component} on host {host}")?;
                 between = " or ";
             }
-            if first.in_sync.is_empty() {
-                write!(f, " and none is left: restore it from a backup")?;
+            match (first.in_sync.is_empty(), first.needed) {
+                (true, 1) => write!(f, " and none is left: restore it from a backup")?,
+                (true, _) => write!(f, " and no other is in sync: restore it from a backup")?,
+                (false, _) => {}
             }
             if self.sets.len() > 1 {
                 write!(f, "; the same for {} more sets", self.sets.len() - 1)?;

@@ -100,7 +100,14 @@ fn tolerance_and_redundancy_are_what_counting_all_failure_sets_gives() {
             let ok = accessible(&config, &here, |_| true);
             assert_eq!(ok.is_ok(), survives(members, held, !up, true), "{members:?} {up:b}");
             if let Err(why) = ok {
-                assert!(!why.to_string().is_empty());
+                let words = why.to_string();
+                assert!(!words.is_empty());
+                // Rows are told how many there are, and how many must be; mirrors that none is there.
+                for set in &why.sets {
+                    assert!(set.usable < set.needed && set.needed == held.needed());
+                    let told = words.contains("members that replica set");
+                    assert_eq!(told, held.needed() > 1, "{words}");
+                }
             }
             cases += 1;
         }
