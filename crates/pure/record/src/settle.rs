@@ -207,12 +207,14 @@ mod tests {
 
     /// Number of an operation, the members that it concerns, and which of the three hold it.
     type HeldOp = (u64, u16, [bool; 3]);
+    /// What is tried, who is in sync, the operations, and those that stand.
+    type Case = (&'static str, [bool; 3], &'static [HeldOp], &'static [u64]);
 
     /// Goal: an operation on rows stands if each member in sync that it concerns has it; the others decide nothing. Method: operations of all
     /// members (0b111), of column 0 and parity (0b101), of column 1 and parity (0b110), held by some.
     #[test]
     fn an_operation_on_rows_is_settled_by_those_that_it_concerns() {
-        let table: [(&str, [bool; 3], &[HeldOp], &[u64]); 6] = [
+        let table: [Case; 6] = [
             ("all that it concerns have it", [true; 3], &[(1, 0b101, [true, false, true])], &[1]),
             ("parity lacks it", [true; 3], &[(1, 0b101, [true, false, false])], &[]),
             ("data lack it", [true; 3], &[(1, 0b101, [false, false, true])], &[]),
