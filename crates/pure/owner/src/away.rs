@@ -1,12 +1,15 @@
 //! Components that are away: which of them count as failed, which come back and with what, which are replaced.
 //!
-//! Promises    no component is given up unseen that is the last one of its set which answers
+//! Promises    no component is given up unseen without which too few of its set answer to give every byte
 //!             what was in sync and lacks what it acknowledged is filled anew, from the beginning
 //!             the repair delay never depends on a clock of the day, nor on another host's clock
 //! Assumes     a takeover begins the count again: a delay is lengthened by what the owner before had counted, never shortened
 //! Not here    who is up, which hosts are forgotten (`object`, `node`), where a replacement goes (`placement`)
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use cairn_record::{Rejoin, rejoin, still_holds};
 use cairn_types::{
@@ -56,11 +59,16 @@ impl State {
         self.config().members.iter().filter(|m| m.state.in_sync() && is_away(m.seat())).copied().collect()
     }
 
-    /// What is not believed to be there is recorded absent though nobody has missed it; never the last copy that answers. True: its
-    /// failure was noted.
+    /// What is not believed to be there is recorded absent though nobody has missed it; never where the others that answer are too few to
+    /// give every byte. True: its failure was noted.
     pub fn miss(&mut self, member: &Member, answers: impl Fn(&Leg) -> bool) -> bool {
-        let others = |set| self.readable(set).iter().any(|leg| leg.component != member.component && answers(leg));
-        let missed = member.set().is_none_or(others);
+        let others = |set| {
+            let readable = self.readable(set).into_iter();
+            let others = readable.filter(|leg| leg.component != member.component && answers(leg));
+            others.map(|leg| leg.link.copy).collect::<BTreeSet<_>>().len()
+        };
+        let needed = self.config().layout.redundancy.needed() as usize;
+        let missed = member.set().is_none_or(|set| others(set) >= needed);
         if missed {
             self.fail(member.component, false);
         }

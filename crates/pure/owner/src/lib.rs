@@ -15,6 +15,7 @@ mod away;
 mod change;
 mod numbered;
 mod operation;
+mod rows;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -23,4 +24,5 @@ pub use away::{Absences, RepairRules, Returned};
 pub use change::{Activation, FailureFirst};
 pub use numbered::Numbered;
 pub use operation::{AnswerEffect, Answered, GivenUp, Outcome, Step, Verdict};
-pub use state::{Admitted, Ended, Leg, Link, State};
+pub use rows::{PartWrite, part_write};
+pub use state::{Admitted, Ended, InSync, Leg, Link, MemberMask, State};

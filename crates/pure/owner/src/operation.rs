@@ -14,7 +14,7 @@ use cairn_types::{Canary, ComponentId, Epoch, OpId, ReplicaSetIndex, SessionId, 
 use cairn_wire::Refusal;
 use serde::Serialize;
 
-use crate::state::{Ended, State};
+use crate::state::{Ended, MemberMask, State, concerns};
 
 /// How long a copy that could not be filled for want of space is left alone.
 const NO_SPACE_PAUSE: Duration = Duration::from_secs(10);
@@ -111,12 +111,27 @@ impl State {
     }
 }
 
+/// What a member of a row tells of the block that an operation replaces there: parity members are sent the difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+enum OldData {
+    /// The operation needs none.
+    #[default]
+    NotAsked,
+    /// It is being read; the operation is at the data member alone.
+    Awaited,
+    /// It came, and the differences were sent.
+    Came,
+    /// Nobody can tell it: nothing is sent to parity members.
+    Lost,
+}
+
 /// The answers to one operation so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Outcome {
     failed: Vec<ComponentId>,
     no_space: bool,
     refused: Option<String>,
+    old_data: OldData,
     /// Everyone who was needed has answered.
     heard: bool,
 }
@@ -143,9 +158,32 @@ pub enum GivenUp {
     NoSpace,
     /// A copy refused it, and said why.
     Refused(String),
+    /// What it replaces could not be read, so parity could not follow. It may be begun again as one that makes the row's parity anew.
+    OldDataLost,
 }
 
 impl Outcome {
+    /// Of an operation that goes to parity members as a difference: it waits for what it replaces.
+    pub fn of_difference() -> Self {
+        Self { old_data: OldData::Awaited, ..Self::default() }
+    }
+
+    /// What it replaces was read: the differences go out. False: it is not waited for any more.
+    pub fn on_old_data(&mut self) -> bool {
+        let awaited = self.old_data == OldData::Awaited;
+        if awaited {
+            self.old_data = OldData::Came;
+        }
+        awaited
+    }
+
+    /// What it replaces cannot be read: it is taken back, wherever it is.
+    pub fn on_old_data_lost(&mut self) {
+        if self.old_data == OldData::Awaited {
+            self.old_data = OldData::Lost;
+        }
+    }
+
     /// Takes an answer in.
     pub fn take(&mut self, verdict: Verdict, component: ComponentId) {
         match verdict {
@@ -159,12 +197,16 @@ impl Outcome {
 
     /// What comes next. `missing`: the components whose answers are.
     pub fn step(&mut self, state: &State, mut missing: impl Iterator<Item = ComponentId>) -> Step {
+        // Those that are to get the difference have not been asked yet.
+        if self.old_data == OldData::Awaited {
+            return Step::Hear;
+        }
         // Once: what comes to be needed later waits for the end of the operation itself.
         self.heard = self.heard || !missing.any(|component| state.requires(component));
         if !self.heard {
             return Step::Hear;
         }
-        if self.no_space || self.refused.is_some() {
+        if self.no_space || self.refused.is_some() || self.old_data == OldData::Lost {
             return Step::TakeBack;
         }
         match state.recorded(&self.failed) {
@@ -182,26 +224,33 @@ impl Outcome {
     /// Why it is taken back.
     pub fn given_up(&self) -> GivenUp {
         match &self.refused {
-            Some(text) if !self.no_space => GivenUp::Refused(text.clone()),
-            _ => GivenUp::NoSpace,
+            _ if self.no_space => GivenUp::NoSpace,
+            Some(text) => GivenUp::Refused(text.clone()),
+            None => GivenUp::OldDataLost,
         }
     }
 
-    /// W1, where the acknowledgement is given: one copy at least has the operation, and each that is in sync. `answered`: it was sent to the
-    /// component, and that answered.
+    /// W1, where the acknowledgement is given: one member at least has the operation, and each in sync that it concerns. `answered`: it was
+    /// sent to the component, and that answered.
     ///
     /// # Panics
     /// It is not so.
-    pub fn assert_held(&self, state: &State, set: ReplicaSetIndex, answered: impl Fn(ComponentId) -> bool) {
+    pub fn assert_held(
+        &self,
+        state: &State,
+        (set, members): (ReplicaSetIndex, MemberMask),
+        answered: impl Fn(ComponentId) -> bool,
+    ) {
         // These bugs are for those who look from outside.
         let hidden = [Canary::LegMissing, Canary::AckFirstCopy, Canary::AbsenceNotRecorded, Canary::NoBarrier];
         if hidden.into_iter().any(Canary::sings) {
             return;
         }
         let in_sync = state.in_sync(set);
-        let held = |c: &ComponentId| answered(*c) && !self.failed.contains(c);
-        assert!(!in_sync.is_empty(), "replica set {set} has a copy in sync");
-        assert!(in_sync.iter().all(held), "what is acknowledged is on every copy in sync of replica set {set}");
+        let mut concerned = in_sync.iter().filter(|m| concerns(members, m.copy)).map(|m| m.component).peekable();
+        let held = |c: ComponentId| answered(c) && !self.failed.contains(&c);
+        assert!(concerned.peek().is_some(), "replica set {set} has a member in sync that the operation concerns");
+        assert!(concerned.all(held), "what is acknowledged is on every member in sync of replica set {set}");
     }
 }
 

@@ -1,10 +1,13 @@
 //! What an owner knows of its object, and the plain functions that change it. No await, no I/O.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use cairn_types::{
-    Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId,
-    Time,
+    Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, Role,
+    SessionId, Time,
 };
 use cairn_wire::Target;
 use serde::{Serialize, Serializer};
@@ -33,9 +36,11 @@ pub struct Link {
     pub target: Target,
     /// An acknowledgement waits for it: in sync, or its activation is proposed.
     pub required: bool,
+    /// Its index in its replica set.
+    pub copy: u32,
 }
 
-/// One copy of an operation to be sent.
+/// One member that an operation is to be sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leg {
     /// To whom.
@@ -44,13 +49,30 @@ pub struct Leg {
     pub link: Link,
 }
 
+/// Which members of its replica set an operation concerns, whatever their state: a bit for each index; 0: all, as at a mirror.
+pub type MemberMask = u16;
+
+/// Whether the mask has the member with this index.
+pub(crate) fn concerns(members: MemberMask, copy: u32) -> bool {
+    members == 0 || u32::from(members).checked_shr(copy).is_some_and(|bits| bits & 1 == 1)
+}
+
+/// A member whose stable media an acknowledged operation is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InSync {
+    /// Which.
+    pub component: ComponentId,
+    /// Its index in its replica set.
+    pub copy: u32,
+}
+
 /// A replica set, as operations on it see it.
 #[derive(Debug, Clone, Default)]
 struct SetLegs {
     /// The components that take writes: what an operation is sent to.
     legs: Rc<[Leg]>,
     /// Those that are in sync in the configuration in effect.
-    in_sync: Rc<[ComponentId]>,
+    in_sync: Rc<[InSync]>,
 }
 
 /// Sessions of components that the owner admitted for a configuration that is not in effect yet.
@@ -199,7 +221,8 @@ impl State {
 
     fn set_link(&mut self, member: &Member, session: SessionId) {
         let target = Target { disk_group: member.disk_group, component: member.component, epoch: self.epoch, session };
-        self.links.insert(member.component, Link { host: member.host, target, required: member.state.in_sync() });
+        let (host, required, copy) = (member.host, member.state.in_sync(), member.copy().unwrap_or_default());
+        self.links.insert(member.component, Link { host, target, required, copy });
     }
 
     /// Writes go to these members from now on, as far as they hold data and take writes.
@@ -221,13 +244,13 @@ impl State {
         let sets = self.config.members.iter().filter_map(Member::set).max().map_or(0, |s| s as usize + 1);
         let mut legs = vec![(Vec::new(), Vec::new()); sets];
         for member in &self.config.members {
-            let Some(set) = member.set() else { continue };
+            let Role::Data { set, copy } = member.role else { continue };
             let (legs, in_sync) = &mut legs[set as usize];
             let link = self.link_of(member.component);
             legs.extend(link.map(|link| Leg { component: member.component, link }));
             if member.state.in_sync() {
                 assert!(link.is_some() || Canary::LegMissing.sings(), "a component in sync takes writes");
-                in_sync.push(member.component);
+                in_sync.push(InSync { component: member.component, copy });
             }
         }
         // This host first: its device is at work while the messages to the others are put together and copied.
@@ -237,8 +260,8 @@ impl State {
         self.sets = legs.into_iter().map(set).collect();
     }
 
-    /// Components of a replica set whose stable media an acknowledged operation is on.
-    pub fn in_sync(&self, set: ReplicaSetIndex) -> Rc<[ComponentId]> {
+    /// Members of a replica set whose stable media an acknowledged operation is on, if it concerns them.
+    pub fn in_sync(&self, set: ReplicaSetIndex) -> Rc<[InSync]> {
         self.sets.get(set as usize).map(|set| set.in_sync.clone()).unwrap_or_default()
     }
 
@@ -252,12 +275,21 @@ impl State {
         self.links.iter().map(|(component, link)| Leg { component: *component, link: *link }).collect()
     }
 
-    /// Begins an operation on a replica set: its id and the copies that it goes to.
-    pub fn begin(&mut self, set: ReplicaSetIndex) -> (OpId, OpId, Rc<[Leg]>) {
+    /// Begins an operation on these members of a replica set: its id, what is settled, and those of them that take writes.
+    pub fn begin(&mut self, set: ReplicaSetIndex, members: MemberMask) -> (OpId, OpId, Rc<[Leg]>) {
         let seq = self.in_flight.push(());
         self.wrote = true;
-        let legs = self.sets.get(set as usize).map(|set| set.legs.clone()).unwrap_or_default();
+        let legs = self.legs(set, members);
         (OpId { epoch: self.epoch, seq }, self.settled(), legs)
+    }
+
+    /// These members of a replica set, as far as they take writes.
+    pub(crate) fn legs(&self, set: ReplicaSetIndex, members: MemberMask) -> Rc<[Leg]> {
+        let legs = self.sets.get(set as usize).map(|set| set.legs.clone()).unwrap_or_default();
+        match members {
+            0 => legs,
+            _ => legs.iter().filter(|leg| concerns(members, leg.link.copy)).copied().collect(),
+        }
     }
 
     /// The operation is decided on every component that it was sent to, or that component is recorded absent.
@@ -349,6 +381,11 @@ impl State {
             .filter(|m| !self.failed.contains_key(&m.component))
             .filter_map(|m| Some(Leg { component: m.component, link: self.link_of(m.component)? }))
             .collect()
+    }
+
+    /// The indexes of members that reads may use, each once.
+    pub fn readable_copies(&self, set: ReplicaSetIndex) -> BTreeSet<u32> {
+        self.readable(set).iter().map(|leg| leg.link.copy).collect()
     }
 
     /// Whether a copy that is not read now may be in sync again with what it holds: it is away, or misses a known part only.

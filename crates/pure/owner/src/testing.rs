@@ -74,6 +74,24 @@ pub(crate) fn owner() -> State {
     State::new(config(members), Csn(7), EPOCH, &BTreeMap::from(sessions), BTreeMap::new())
 }
 
+/// The members of the set in sync.
+pub(crate) fn in_sync(state: &State) -> Vec<ComponentId> {
+    state.in_sync(0).iter().map(|member| member.component).collect()
+}
+
+/// The owner of rows of so many strips of data and parity on as many members in these states: the one with index `n` is component `n + 1`.
+pub(crate) fn owner_of_rows(data: u8, parity: u8, states: &[ComponentState]) -> State {
+    let members = states.iter().enumerate().map(|(copy, state)| {
+        let component = ComponentId(copy as u128 + 1);
+        Member { role: Role::Data { set: 0, copy: copy as u32 }, ..member(component, *state) }
+    });
+    let mut config = config(members.collect());
+    config.layout.redundancy = Redundancy::Parity { data, parity, strip_blocks: 1 };
+    let taking = config.members.iter().filter(|m| m.state.takes_writes());
+    let sessions = taking.map(|m| (m.component, session(m.component))).collect();
+    State::new(config, Csn(7), EPOCH, &sessions, BTreeMap::new())
+}
+
 /// What a component answers that has everything up to `settled`.
 pub(crate) fn answer(component: ComponentId, settled: OpId) -> ComponentAnswer {
     ComponentAnswer {

@@ -1,20 +1,21 @@
 //! The register, exhaustively: every schedule of small clusters with two contending owners.
 //!
 //! Each line states a cluster and what its owners may do; every state is checked for I2 (one chain of configurations),
-//! I3 and I4 (acknowledged operations are on every active component), I5 (equal after settling). Careless variants
-//! must be caught. The head of `model/explore.rs` tells what "every schedule" means.
+//! I3 and I4 (acknowledged operations are on every active component), I5 (equal after settling; of rows: any k of n give the same, computed).
+//! Careless variants must be caught. The head of `model/explore.rs` tells what "every schedule" means.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the test measures
 
 mod model;
 
 use model::{
-    Canary,
+    Canary, Object,
     explore::{Explorer, Found, Setup},
 };
 
 const MIRROR: Setup = Setup {
-    config: "A1 B1 w1",
+    object: Object::mirror("A1 B1 w1"),
+    columns: &[],
     spare: "",
     writes: [0, 0],
     seizes: [0, 1],
@@ -63,7 +64,7 @@ fn a_writing_owner_a_seizer_and_a_restart() {
 
 #[test]
 fn a_copy_comes_back_and_somebody_seizes() {
-    let stale = Setup { config: "A1 B1- w1", rejoins: 1, ..MIRROR };
+    let stale = Setup { object: Object::mirror("A1 B1- w1"), rejoins: 1, ..MIRROR };
     right("stale copy, 1 rejoin, 1 seizure", stale.clone());
     right("the same with 1 write", Setup { writes: [1, 0], ..stale });
 }
@@ -80,7 +81,7 @@ fn two_seizers_and_what_a_dead_owner_left() {
     right("the owner dies with 1 write on its way, 2 seizers", contending);
 }
 
-const THREE: Setup = Setup { config: "A1 B1 D1 w1", ..MIRROR };
+const THREE: Setup = Setup { object: Object::mirror("A1 B1 D1 w1"), ..MIRROR };
 
 #[test]
 fn three_copies_and_a_witness() {
@@ -95,6 +96,46 @@ fn three_copies_and_two_seizers() {
     right("3 copies, the owner dies with 1 write on its way, 2 seizers", contending);
 }
 
+/// Rows of 2+1: columns 0 and 1 of row 0 on A and B, parity on C.
+const ROWS: Setup = Setup { object: Object::of_rows("A1 B1 C1", 2, 1), columns: &[Some(0)], ..MIRROR };
+
+#[test]
+fn rows_in_sync() {
+    right("2+1, 1 write of a column, 1 seizure", Setup { writes: [1, 0], ..ROWS });
+    right("2+1, 1 whole row, 1 seizure", Setup { writes: [1, 0], columns: &[None], ..ROWS });
+    right("2+1, a column twice, 1 seizure", Setup { writes: [2, 0], ..ROWS });
+    right("2+1, 1 write by each owner, 1 seizure", Setup { writes: [1, 1], ..ROWS });
+    right("2+1, 1 write, 1 seizure, 1 restart", Setup { writes: [1, 0], restarts: 1, ..ROWS });
+}
+
+#[test]
+fn rows_that_two_write_to() {
+    right("2+1, both columns, 1 seizure", Setup { writes: [2, 0], columns: &[Some(0), Some(1)], ..ROWS });
+    right("2+1, a column, then all, 1 seizure", Setup { writes: [2, 0], columns: &[Some(0), None], ..ROWS });
+}
+
+#[test]
+fn rows_with_two_seizers() {
+    right("2+1, 1 write, 2 seizers", Setup { writes: [1, 0], seizes: [1, 1], ..ROWS });
+}
+
+#[test]
+fn rows_with_a_member_absent() {
+    let data = Setup { object: Object::of_rows("A1- B1 C1", 2, 1), ..ROWS };
+    let parity = Setup { object: Object::of_rows("A1 B1 C1-", 2, 1), ..ROWS };
+    right("2+1 without column 0, 1 write of it, 1 seizure", Setup { writes: [1, 0], ..data.clone() });
+    right("2+1 without parity, 1 write, 1 seizure", Setup { writes: [1, 0], ..parity.clone() });
+    right("2+1 without column 0, 1 rejoin, 1 seizure", Setup { rejoins: 1, ..data.clone() });
+    right("2+1 without parity, 1 rejoin, 1 seizure", Setup { rejoins: 1, ..parity.clone() });
+    right("2+1 without column 0, 1 write of it, 1 rejoin, 1 seizure", Setup { writes: [1, 0], rejoins: 1, ..data });
+    right("2+1 without parity, 1 write, 1 rejoin, 1 seizure", Setup { writes: [1, 0], rejoins: 1, ..parity });
+}
+
+#[test]
+fn a_member_of_rows_is_replaced() {
+    right("2+1, A replaced by D, 1 seizure", Setup { spare: "D1", replace: Some(('A', 'D')), ..ROWS });
+}
+
 /// Goal: leaving out states that differ in names only leaves out nothing else. Method: visit them all, and count how many
 /// are left without names.
 #[test]
@@ -104,7 +145,7 @@ fn the_names_of_equal_copies_do_not_matter() {
     for setup in [writing, THREE, dies] {
         let all = Explorer::new(setup.clone()).every_name().run(4_000_000);
         let one = Explorer::new(setup.clone()).run(4_000_000);
-        println!("{}: {} states, {} without names", setup.config, all.states, one.states);
+        println!("{}: {} states, {} without names", setup.object.picture, all.states, one.states);
         assert!(all.complete && one.complete && one.states < all.states);
         assert_eq!(all.classes, one.states);
     }
@@ -113,7 +154,7 @@ fn the_names_of_equal_copies_do_not_matter() {
 #[test]
 fn careless_variants_are_caught() {
     let writing = Setup { writes: [1, 0], ..MIRROR };
-    let stale = Setup { config: "A1 B1- w1", rejoins: 1, ..writing.clone() };
+    let stale = Setup { object: Object::mirror("A1 B1- w1"), rejoins: 1, ..writing.clone() };
     let moving = Setup { spare: "D1", replace: Some(('B', 'D')), ..MIRROR };
     for (name, setup) in [
         ("a change by majority of the new members", Setup { canary: Canary::NotJoint, ..moving }),

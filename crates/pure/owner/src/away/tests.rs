@@ -112,7 +112,7 @@ fn a_copy_at_rest_whose_host_started_anew_stays_in_sync() {
         let mut state = owner();
         state.on_acked(A, acked);
         if writes {
-            state.begin(0);
+            state.begin(0, 0);
         }
         assert!(state.on_started_anew(&a, session(A), answer));
         assert!(state.has_failed(A) && link(&state) == Some(session(A)));

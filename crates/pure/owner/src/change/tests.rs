@@ -5,7 +5,7 @@ use cairn_types::Csn;
 use super::*;
 use crate::{
     state::Admitted,
-    testing::{A, B, C, D, member, old_op, op, owner, session},
+    testing::{A, B, C, D, in_sync, member, old_op, op, owner, session},
 };
 
 fn adopt(state: &mut State, next: ObjectConfig, admitted: &Admitted) {
@@ -16,9 +16,9 @@ fn adopt(state: &mut State, next: ObjectConfig, admitted: &Admitted) {
 #[test]
 fn an_absence_is_recorded_from_what_is_decided_on() {
     let mut state = owner();
-    let (first, _, _) = state.begin(0);
+    let (first, _, _) = state.begin(0, 0);
     state.end(first);
-    state.begin(0);
+    state.begin(0, 0);
     state.fail(A, false);
     state.fail(C, false);
     let next = state.failures_to_record().expect("B is left");
@@ -58,11 +58,11 @@ fn the_last_copy_in_sync_ends_the_ownership() {
 #[test]
 fn a_filled_copy_is_activated_behind_its_barrier() {
     let mut state = owner();
-    let (before, _, _) = state.begin(0);
+    let (before, _, _) = state.begin(0, 0);
     assert!(!state.requires(C));
     let barrier = state.begin_barrier(C);
     assert!(state.requires(C));
-    let (after, _, _) = state.begin(0);
+    let (after, _, _) = state.begin(0, 0);
     assert!(!state.is_past(barrier));
     state.end(before);
     assert!(state.is_past(barrier), "later ones are acknowledged by it too");
@@ -70,7 +70,7 @@ fn a_filled_copy_is_activated_behind_its_barrier() {
     assert_eq!((next.decided, was_empty), (before, false));
     assert!(next.member(C).is_some_and(|m| m.state.in_sync()) && after > before);
     adopt(&mut state, next, &Admitted::new());
-    assert_eq!(*state.in_sync(0), [A, B, C]);
+    assert_eq!(in_sync(&state), [A, B, C]);
     assert_eq!(state.activation(C, session(C)), None, "it is in sync");
 }
 

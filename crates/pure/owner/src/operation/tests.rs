@@ -1,7 +1,7 @@
 //! Each answer that a copy can give, and the steps of an operation that follow.
 
 use super::*;
-use crate::testing::{A, B, C, D, EPOCH, NEWER, op, owner, session};
+use crate::testing::{A, B, C, D, EPOCH, NEWER, in_sync, op, owner, owner_of_rows, session};
 
 const NOW: Time = Time(1_000_000_000);
 
@@ -126,7 +126,7 @@ struct Written {
 impl Written {
     fn begun() -> Self {
         let mut state = owner();
-        let (begun, _, legs) = state.begin(0);
+        let (begun, _, legs) = state.begin(0, 0);
         assert_eq!(begun, op(1));
         Self { state, outcome: Outcome::default(), missing: legs.iter().map(|leg| leg.component).collect() }
     }
@@ -151,7 +151,7 @@ impl Written {
     }
 
     fn is_held(&self) {
-        self.outcome.assert_held(&self.state, 0, |c| !self.missing.contains(&c));
+        self.outcome.assert_held(&self.state, (0, 0), |c| !self.missing.contains(&c));
     }
 }
 
@@ -184,7 +184,7 @@ fn it_waits_until_who_missed_it_is_recorded() {
     assert!(w.outcome.is_missed());
     assert_eq!(w.record(), Step::Acknowledge);
     w.is_held();
-    assert_eq!(*w.state.in_sync(0), [B]);
+    assert_eq!(in_sync(&w.state), [B]);
     let mut w = Written::begun();
     w.answer(C, Err(Refusal::Session));
     w.answer(A, Ok(()));
@@ -233,7 +233,7 @@ fn what_a_copy_refuses_is_taken_back() {
 }
 
 #[test]
-#[should_panic(expected = "on every copy in sync")]
+#[should_panic(expected = "on every member in sync")]
 fn an_acknowledgement_without_a_copy_in_sync_is_a_bug() {
     let mut w = Written::begun();
     w.answer(A, Ok(()));
@@ -249,4 +249,37 @@ fn the_last_copy_is_not_given_up() {
     assert!(w.state.finish(why.clone()) && !w.state.finish(Ended::GivenUp));
     assert_eq!(w.step(), Step::Ended(why), "the first reason stands");
     assert_eq!(w.state.epoch(), EPOCH);
+}
+
+/// Goal: what goes to parity as a difference is acknowledged by no one before that was sent, and taken back where nobody can tell what it
+/// replaces.
+#[test]
+fn a_difference_waits_for_what_it_replaces() {
+    let mut state = owner_of_rows(2, 1, &[cairn_types::ComponentState::Active; 3]);
+    state.begin(0, 0b101);
+    let mut outcome = Outcome::of_difference();
+    assert_eq!(outcome.step(&state, [A].into_iter()), Step::Hear);
+    outcome.take(Verdict::Done, A);
+    assert_eq!(outcome.step(&state, [].into_iter()), Step::Hear, "nothing is at parity");
+    assert!(outcome.on_old_data() && !outcome.on_old_data(), "it comes once");
+    assert_eq!(outcome.step(&state, [C].into_iter()), Step::Hear);
+    outcome.take(Verdict::Done, C);
+    assert_eq!(outcome.step(&state, [].into_iter()), Step::Acknowledge);
+    outcome.assert_held(&state, (0, 0b101), |c| c != B);
+
+    let mut outcome = Outcome::of_difference();
+    outcome.take(Verdict::Failed, A);
+    outcome.on_old_data_lost();
+    assert_eq!(outcome.step(&state, [].into_iter()), Step::TakeBack);
+    assert_eq!(outcome.given_up(), GivenUp::OldDataLost);
+    assert!(!outcome.on_old_data(), "a late answer changes nothing");
+}
+
+#[test]
+#[should_panic(expected = "a member in sync that the operation concerns")]
+fn what_no_member_in_sync_has_is_never_acknowledged() {
+    let absent = cairn_types::ComponentState::Absent { stale_since: OpId::ZERO };
+    let active = cairn_types::ComponentState::Active;
+    let state = owner_of_rows(2, 1, &[active, absent, active]);
+    Outcome::default().assert_held(&state, (0, 0b010), |_| true);
 }

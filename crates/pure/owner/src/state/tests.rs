@@ -1,7 +1,7 @@
 //! What an owner knows after each thing that happens to it.
 
 use super::*;
-use crate::testing::{A, B, C, D, EPOCH, config, member, old_op, op, owner, session};
+use crate::testing::{A, B, C, D, EPOCH, config, in_sync, member, old_op, op, owner, owner_of_rows, session};
 
 fn components(legs: &[Leg]) -> Vec<ComponentId> {
     legs.iter().map(|leg| leg.component).collect()
@@ -14,12 +14,12 @@ fn an_operation_goes_to_all_that_take_writes() {
         vec![member(B, ComponentState::Active), member(C, ComponentState::Active), member(A, ComponentState::Active)];
     let sessions = BTreeMap::from([A, B, C].map(|component| (component, session(component))));
     let mut state = State::new(config(members), Csn(1), EPOCH, &sessions, BTreeMap::new());
-    assert_eq!(components(&state.begin(0).2), [A, B, C], "A lives on the owner's host");
+    assert_eq!(components(&state.begin(0, 0).2), [A, B, C], "A lives on the owner's host");
     let mut state = owner();
-    assert_eq!(components(&state.begin(0).2), [A, B, C]);
-    assert_eq!(*state.in_sync(0), [A, B]);
+    assert_eq!(components(&state.begin(0, 0).2), [A, B, C]);
+    assert_eq!(in_sync(&state), [A, B]);
     assert_eq!([A, B, C, D].map(|component| state.requires(component)), [true, true, false, false]);
-    assert!(state.begin(1).2.is_empty(), "there is no such set");
+    assert!(state.begin(1, 0).2.is_empty(), "there is no such set");
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_component_in_sync_that_is_not_admitted_is_a_bug() {
 #[test]
 fn what_is_settled_is_below_the_first_in_flight() {
     let mut state = owner();
-    let ops: Vec<OpId> = (0..3).map(|_| state.begin(0).0).collect();
+    let ops: Vec<OpId> = (0..3).map(|_| state.begin(0, 0).0).collect();
     assert_eq!((state.settled(), state.last()), (op(0), op(3)));
     state.end(ops[1]);
     assert_eq!(state.settled(), op(0));
@@ -46,7 +46,7 @@ fn settled_is_told_once_after_operations() {
     let mut state = owner();
     assert_eq!(state.settled_to_tell(), Some(op(0)), "what the owner before left is over");
     assert_eq!((state.settled_to_tell(), state.wrote()), (None, false));
-    let (first, _, _) = state.begin(0);
+    let (first, _, _) = state.begin(0, 0);
     assert_eq!((state.settled_to_tell(), state.wrote()), (None, true), "it is in flight");
     state.end(first);
     assert_eq!(state.settled_to_tell(), Some(first));
@@ -84,4 +84,17 @@ fn a_configuration_in_effect_forgets_what_it_names_no_more() {
     assert_eq!(state.link_of(C).map(|link| link.target.session), Some(SessionId(77)));
     state.closed(Csn(9));
     assert_eq!(state.csn(), Csn(9));
+}
+
+/// Goal: an operation on rows goes to the members that it concerns, and needs no others. Method: columns 0 and 1 and parity are members 0 to 2.
+#[test]
+fn an_operation_on_rows_goes_to_those_that_it_concerns() {
+    let mut state = owner_of_rows(2, 1, &[ComponentState::Active; 3]);
+    for (members, to) in [(0b101, vec![A, C]), (0b110, vec![B, C]), (0b111, vec![A, B, C]), (0b001, vec![A])] {
+        assert_eq!(components(&state.begin(0, members).2), to);
+    }
+    let absent = ComponentState::Absent { stale_since: op(0) };
+    let mut state = owner_of_rows(2, 1, &[absent, ComponentState::Active, ComponentState::Active]);
+    assert_eq!(components(&state.begin(0, 0b101).2), [C], "an absent one takes no writes");
+    assert_eq!(state.readable_copies(0), BTreeSet::from([1, 2]));
 }

@@ -19,28 +19,33 @@
 #![allow(clippy::disallowed_types)] // hash maps of millions of entries, looked up and never walked
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     rc::Rc,
 };
 
-use cairn_types::{ComponentId, Time};
+use cairn_owner::PartWrite;
+use cairn_types::{ComponentId, OpId, Time};
 use serde::Serialize;
 
 use super::{
-    Canary,
+    BLOCKS, Canary, Held, Object, Place,
     canonical::{Renaming, encode},
-    closed, component_of, config_of, epoch,
+    closed, component_of, epoch,
     ghost::Ghost,
     message::{Body, Msg},
     owner::{Event, Out, OwnerNode, Phase},
+    rows::{Strip, absolute, decode},
     seat::{SeatNode, Seen},
+    serving::Serving,
 };
 
 /// What is explored.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The object at the start; owner 0 serves it.
-    pub config: &'static str,
+    pub object: Object,
+    /// What operations write of row 0, in turn: a column, or all; of a mirror they write blocks in turn.
+    pub columns: &'static [Option<u32>],
     /// Seats that are nascent, for replacements.
     pub spare: &'static str,
     /// Operations that each owner may begin.
@@ -147,7 +152,7 @@ pub struct Explorer {
 impl Explorer {
     pub fn new(setup: Setup) -> Self {
         let letters = |s: &str| s.split_whitespace().map(|w| w.chars().next().expect("a word")).collect::<Vec<_>>();
-        let all = [letters(setup.config), letters(setup.spare)].concat();
+        let all = [letters(setup.object.picture), letters(setup.spare)].concat();
         let namings: Rc<[Renaming]> = namings(&setup).into();
         Self {
             setup,
@@ -175,7 +180,7 @@ impl Explorer {
     /// Owner 0 has won with everyone present, and nothing is in the network.
     fn first(&mut self) -> State {
         let canary = self.setup.canary;
-        let before = closed(epoch(1, 0), 1, config_of(self.setup.config));
+        let before = closed(epoch(1, 0), 1, self.setup.object.config());
         let members = before.config.seats().len();
         let mut seats: Vec<SeatNode> = Vec::new();
         for (n, letter) in self.letters.iter().enumerate() {
@@ -207,7 +212,8 @@ impl Explorer {
         let mut out = Out::default();
         if self.setup.dies {
             for _ in 0..std::mem::take(&mut budget.writes[0]) {
-                owner.start_write(&mut out).expect("another block");
+                let place = self.next_place(owner.serving().expect("it serves"));
+                owner.start_at(place, None, &mut out).expect("it is not locked");
             }
             owner.end(&mut out);
         }
@@ -290,6 +296,14 @@ impl Explorer {
                 after.seats[place] = self.seats.number(seat);
                 self.push(state, after, next);
             }
+        }
+    }
+
+    fn next_place(&self, serving: &Serving) -> Place {
+        let seq = serving.state.last().seq;
+        match serving.rows() {
+            None => Place::block((seq + 1) % BLOCKS),
+            Some(rows) => Place::of_row(rows, 0, self.setup.columns[seq as usize % self.setup.columns.len()]),
         }
     }
 
@@ -378,8 +392,18 @@ impl Explorer {
         if budget.writes[owner] > 0 {
             let mut budget = budget;
             budget.writes[owner] -= 1;
+            let place = self.next_place(serving);
+            // All of the row is read at once.
+            let row = match serving.part_write(&place) {
+                Some(PartWrite::Encode) if !serving.locked(&place.whole()) => {
+                    let seats: Vec<&SeatNode> = state.seats.iter().map(|s| &self.seats.parts[*s as usize]).collect();
+                    self.found.wrong = self.found.wrong.take().or(image(serving, &seats, place.row, None).err());
+                    image(serving, &seats, place.row, None).ok().flatten()
+                }
+                _ => None,
+            };
             let step = self.owner_step(number, |o, out| {
-                o.start_write(out);
+                o.start_at(place, row, out);
             });
             self.apply(state, owner, step, budget, next);
         }
@@ -418,8 +442,10 @@ impl Explorer {
             if self.setup.canary != Canary::NoResync {
                 let seats: Vec<&SeatNode> = state.seats.iter().map(|s| &self.seats.parts[*s as usize]).collect();
                 let place = self.letters.iter().position(|l| *l == letter).expect("a seat");
-                let Some(target) = resync(&mut node, &seats, letter) else {
-                    return;
+                let target = match resync(&mut node, &seats, letter) {
+                    Ok(Some(target)) => target,
+                    Ok(None) => return,
+                    Err(wrong) => return self.found.wrong = Some(wrong),
                 };
                 after.seats[place] = self.seats.number(target);
             }
@@ -437,10 +463,10 @@ impl Explorer {
         after.send(step.send);
         for event in step.events {
             match event {
-                Event::Acked(op) => {
+                Event::Acked(op, place) => {
                     self.found.acked += 1;
                     let mut ghost = self.ghosts.parts[after.ghost as usize].clone();
-                    ghost.acked.insert(op);
+                    ghost.acked.insert(op, place);
                     after.ghost = self.ghosts.number(ghost);
                 }
                 Event::Won(epoch, config) => {
@@ -541,7 +567,11 @@ impl State {
 fn namings(setup: &Setup) -> Vec<Renaming> {
     let moves = |letter: char| setup.replace.is_some_and(|(old, new)| letter == old || letter == new);
     let data = |word: &&str| word.starts_with(|l: char| l.is_uppercase() && !moves(l));
-    let words: Vec<&str> = setup.config.split_whitespace().filter(data).collect();
+    if setup.object.rows.is_some() {
+        // Each member has strips of its own.
+        return vec![Renaming::new()];
+    }
+    let words: Vec<&str> = setup.object.picture.split_whitespace().filter(data).collect();
     let equal = words.iter().filter(|word| word[1..] == words[0][1..]);
     let letters: Vec<char> = equal.map(|word| word.chars().next().expect("a word")).collect();
     let mut orders: Vec<Vec<char>> = vec![Vec::new()];
@@ -573,38 +603,110 @@ fn fingerprint(state: &impl std::hash::Hash) -> u128 {
     u128::from(one.finish()) << 64 | u128::from(two.finish())
 }
 
+/// The members that are in sync, or are being filled, and answer in the session that they were admitted in.
+fn usable<'a>(serving: &Serving, seats: &[&'a SeatNode], component: ComponentId) -> Option<&'a SeatNode> {
+    let seat = seats.iter().find(|s| component_of(s.letter) == component).copied().expect("a seat");
+    let link = serving.state.link_of(component)?;
+    (seat.admitted == Some((serving.state.epoch(), link.target.session))).then_some(seat)
+}
+
+/// What one member holds of a row; none: it does not answer.
+///
+/// # Errors
+/// It holds what does not fit.
+pub fn strip(serving: &Serving, seats: &[&SeatNode], row: u64, index: u32) -> Result<Option<Strip>, String> {
+    let readable = serving.state.readable(0);
+    let leg = readable.iter().find(|leg| leg.link.copy == index);
+    let seat = leg.and_then(|leg| usable(serving, seats, leg.component));
+    seat.map(|seat| seat.component.strip(serving.rows().expect("it has rows"), row, index, None)).transpose()
+}
+
+/// A row by all members that answer but one; none: too few do.
+///
+/// # Errors
+/// They disagree.
+pub fn image(
+    serving: &Serving,
+    seats: &[&SeatNode],
+    row: u64,
+    without: Option<u32>,
+) -> Result<Option<Vec<OpId>>, String> {
+    let rows = serving.rows().expect("it has rows");
+    let mut strips = BTreeMap::new();
+    for index in (0..rows.members()).filter(|index| Some(*index) != without) {
+        strips.extend(strip(serving, seats, row, index)?.map(|strip| (index, strip)));
+    }
+    let enough = strips.len() >= rows.data() as usize;
+    enough.then(|| decode(rows, row, &strips)).transpose()
+}
+
 /// The target after a copy of what `node`, the owner, finds stale on it; none: not possible now.
-pub fn resync(node: &mut OwnerNode, seats: &[&SeatNode], letter: char) -> Option<SeatNode> {
+///
+/// # Errors
+/// A row's members disagree.
+pub fn resync(node: &mut OwnerNode, seats: &[&SeatNode], letter: char) -> Result<Option<SeatNode>, String> {
+    let canary = node.canary;
     let Phase::Serving(serving) = &mut node.phase else {
-        return None;
+        return Ok(None);
     };
-    let (state, filling) = (&serving.state, serving.filling.get(&letter)?);
-    let (set, stale_since) = state.being_filled(component_of(letter), filling.session)?;
-    // What was begun before it took writes is in nobody's table for certain until it is decided.
-    if !state.is_settled(filling.begun) {
-        return None;
-    }
-    // Only who is admitted in the session answers.
-    let usable = |component: ComponentId| {
-        let seat = seats.iter().find(|s| component_of(s.letter) == component).copied().expect("a seat");
-        let link = state.link_of(component)?;
-        (seat.admitted == Some((state.epoch(), link.target.session))).then_some(seat)
+    let Some(mut filled) = Target::of(serving, seats, letter) else {
+        return Ok(None);
     };
-    let target = usable(component_of(letter))?;
-    let sources: Option<Vec<&SeatNode>> = state.readable(set).iter().map(|leg| usable(leg.component)).collect();
-    let sources = sources?;
-    let mut stale: BTreeSet<u64> = BTreeSet::new();
-    for touched in sources.iter().map(|s| &s.component.touched).chain([&target.component.touched]) {
-        stale.extend(touched.iter().filter(|(_, op)| **op > stale_since).map(|(block, _)| *block));
+    if let Some(rows) = serving.rows() {
+        for row in &filled.stale {
+            let Some(mut columns) = image(serving, seats, *row, None)? else { return Ok(None) };
+            if canary == Canary::ColumnTakenForCopy {
+                columns.rotate_left(1);
+            }
+            // A copy is an operation of its own: what was begun before is below it.
+            let place = Place { row: *row, column: None, members: 1 << filled.index };
+            let (op, _, _) = serving.state.begin(0, place.members);
+            serving.state.end(op);
+            let piece = absolute(rows, *row, filled.index, &columns);
+            let sources = filled.sources.iter().map(|s| &s.component);
+            filled.seat.copy_row(op, Held { place, piece, copied: true }, sources);
+        }
+    } else {
+        let Some(source) = filled.sources.first() else { return Ok(None) };
+        filled.stale.iter().for_each(|block| filled.seat.copy(*block, &source.component));
     }
-    // A copy runs under the block's lock.
-    if stale.iter().any(|block| serving.locked(*block)) {
-        return None;
+    if let Some(filling) = serving.filling.get_mut(&letter) {
+        filling.filled = true;
     }
-    let mut target = target.clone();
-    for block in &stale {
-        target.copy(*block, &sources.first()?.component);
+    Ok(Some(filled.seat))
+}
+
+/// A member that is to be filled, and from what.
+struct Target<'a> {
+    seat: SeatNode,
+    index: u32,
+    sources: Vec<&'a SeatNode>,
+    /// Blocks, or rows.
+    stale: BTreeSet<u64>,
+}
+
+impl<'a> Target<'a> {
+    /// None: not possible now.
+    fn of(serving: &Serving, seats: &[&'a SeatNode], letter: char) -> Option<Self> {
+        let (state, filling) = (&serving.state, serving.filling.get(&letter)?);
+        let (set, stale_since) = state.being_filled(component_of(letter), filling.session)?;
+        // What was begun before it took writes is in nobody's table for certain until it is decided.
+        if !state.is_settled(filling.begun) {
+            return None;
+        }
+        let seat = usable(serving, seats, component_of(letter))?.clone();
+        let legs = state.readable(set);
+        let sources: Option<Vec<&SeatNode>> = legs.iter().map(|leg| usable(serving, seats, leg.component)).collect();
+        let sources = sources?;
+        let mut stale: BTreeSet<u64> = BTreeSet::new();
+        for touched in sources.iter().map(|s| &s.component.touched).chain([&seat.component.touched]) {
+            stale.extend(touched.iter().filter(|(_, op)| **op > stale_since).map(|(block, _)| *block));
+        }
+        // A copy runs under the lock of the block, or of the row.
+        if stale.iter().any(|block| serving.locked(&Place::block(*block))) {
+            return None;
+        }
+        let index = state.link_of(component_of(letter))?.copy;
+        Some(Self { seat, index, sources, stale })
     }
-    serving.filling.get_mut(&letter)?.filled = true;
-    Some(target)
 }

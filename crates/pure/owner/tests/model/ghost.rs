@@ -2,11 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cairn_geometry::Rows;
 use cairn_types::{Accepted, Csn, Epoch, ObjectConfig, OpId};
 use cairn_votes::has_majority_by;
 use serde::Serialize;
 
-use super::{letter_of, picture_of, seat::SeatNode};
+use super::{
+    BLOCKS, Place, letter_of, picture_of,
+    rows::{Strip, decode, rows_of},
+    seat::SeatNode,
+};
 
 /// A record and who ever accepted it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,7 +25,7 @@ struct Proposed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Ghost {
     proposed: BTreeMap<(Epoch, Csn), Proposed>,
-    pub acked: BTreeSet<OpId>,
+    pub acked: BTreeMap<OpId, Place>,
 }
 
 impl Ghost {
@@ -28,7 +33,7 @@ impl Ghost {
     pub fn new(record: &Accepted) -> Self {
         let by = record.config.members.iter().map(|m| letter_of(m.seat())).collect();
         let first = Proposed { record: record.clone(), by, effective: true };
-        Self { proposed: BTreeMap::from([((record.epoch, record.csn), first)]), acked: BTreeSet::new() }
+        Self { proposed: BTreeMap::from([((record.epoch, record.csn), first)]), acked: BTreeMap::new() }
     }
 
     /// A seat accepted a record. I2: one record per number, and effective ones form a chain.
@@ -77,15 +82,14 @@ impl Ghost {
     /// I3 and I4: every active component of the effective configuration holds every acknowledged operation.
     pub fn check_acked<'a>(&self, seat: impl Fn(char) -> &'a SeatNode) -> Result<(), String> {
         for member in &self.effective().members {
-            if member.set().is_none() || !member.state.in_sync() {
-                continue;
-            }
+            let (Some(index), true) = (member.copy(), member.state.in_sync()) else { continue };
             let seat = seat(letter_of(member.seat()));
             // A fault of its own: settling and reading must do without it.
             if seat.component.damaged || seat.component.young {
                 continue;
             }
-            if let Some(op) = self.acked.difference(&seat.component.ops).next() {
+            let lacks = |(op, place): &(&OpId, &Place)| place.concerns(index) && !seat.component.holds(**op, place);
+            if let Some((op, _)) = self.acked.iter().find(lacks) {
                 return Err(format!(
                     "I3: acknowledged {op:?} is not on {} of {}",
                     seat.letter,
@@ -96,21 +100,65 @@ impl Ghost {
         Ok(())
     }
 
-    /// I5: when an owner has won, active components hold the same of all older epochs.
+    /// I5: when an owner has won, active components hold the same of all older epochs; every row comes to the same from any k of them.
     pub fn check_equal<'a>(
         &self,
         epoch: Epoch,
         config: &ObjectConfig,
         seat: impl Fn(char) -> &'a SeatNode,
     ) -> Result<(), String> {
+        if let Some(rows) = rows_of(config) {
+            return (0..BLOCKS).try_for_each(|row| self.check_row(epoch, config, &seat, (rows, row)));
+        }
         let active = config.members.iter().filter(|m| m.set().is_some() && m.state.in_sync());
         let active = active.filter(|m| !seat(letter_of(m.seat())).component.damaged);
-        let older = |l: char| seat(l).component.ops.iter().filter(|op| op.epoch < epoch).copied().collect::<Vec<_>>();
+        let older = |l: char| seat(l).component.ops.keys().filter(|op| op.epoch < epoch).copied().collect::<Vec<_>>();
         let held: Vec<(char, Vec<OpId>)> = active.map(|m| letter_of(m.seat())).map(|l| (l, older(l))).collect();
         match held.windows(2).find(|pair| pair[0].1 != pair[1].1) {
             Some(pair) => Err(format!("I5: after settling {:?} and {:?} differ", pair[0], pair[1])),
             None => Ok(()),
         }
+    }
+
+    /// I5' of one row: any k members in sync give the same, and that is not older than what was acknowledged.
+    fn check_row<'a>(
+        &self,
+        epoch: Epoch,
+        config: &ObjectConfig,
+        seat: &impl Fn(char) -> &'a SeatNode,
+        (rows, row): (Rows, u64),
+    ) -> Result<(), String> {
+        let mut strips: Vec<(u32, Strip)> = Vec::new();
+        let below = Some(OpId { epoch, seq: 0 });
+        for member in config.members.iter().filter(|m| m.state.in_sync()) {
+            let (Some(index), seat) = (member.copy(), seat(letter_of(member.seat()))) else { continue };
+            if !seat.component.damaged && !seat.component.young {
+                let strip = seat.component.strip(rows, row, index, below);
+                strips.push((index, strip.map_err(|wrong| format!("I5': {} holds: {wrong}", seat.letter))?));
+            }
+        }
+        let mut found: Option<Vec<OpId>> = None;
+        for mask in 0..1u32 << strips.len() {
+            if mask.count_ones() != rows.data() {
+                continue;
+            }
+            let some = strips.iter().enumerate().filter(|(n, _)| mask >> n & 1 == 1).map(|(_, strip)| strip.clone());
+            let columns = decode(rows, row, &some.collect()).map_err(|wrong| format!("I5': {wrong}"))?;
+            if found.as_ref().is_some_and(|found| *found != columns) {
+                return Err(format!("I5': row {row} is {found:?} or {columns:?} of {strips:?}"));
+            }
+            found = Some(columns);
+        }
+        let Some(columns) = found else { return Ok(()) };
+        for (column, op) in (0..).zip(&columns) {
+            let wrote = |(_, place): &(&OpId, &Place)| place.row == row && place.column.is_none_or(|c| c == column);
+            if let Some((acked, _)) = self.acked.iter().rev().filter(|(op, _)| op.epoch < epoch).find(wrote)
+                && acked > op
+            {
+                return Err(format!("I3: column {column} of row {row} is {op:?}, and {acked:?} was acknowledged"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,6 +5,8 @@ use cairn_types::{Accepted, Csn, Epoch, OpId, SessionId};
 use cairn_wire::{Heartbeat, HeartbeatAnswer, SeizeAnswer};
 use serde::Serialize;
 
+use super::{Piece, Place};
+
 /// Between owner number `owner` and the seat of a letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Msg {
@@ -33,10 +35,10 @@ pub enum Body {
     Undo { epoch: Epoch, session: SessionId, ops: Vec<OpId> },
     /// To it.
     UndoAnswer { epoch: Epoch, session: SessionId, done: Result<(), Option<Epoch>> },
-    /// An operation.
-    Write { epoch: Epoch, session: SessionId, op: OpId, settled: OpId },
+    /// An operation; `asks_old`: what stood there before is to be told.
+    Write { epoch: Epoch, session: SessionId, op: OpId, settled: OpId, place: Place, piece: Piece, asks_old: bool },
     /// To it.
-    WriteAnswer { epoch: Epoch, session: SessionId, op: OpId, done: Result<(), Option<Epoch>> },
+    WriteAnswer { epoch: Epoch, session: SessionId, op: OpId, done: Result<(), Option<Epoch>>, old: Option<OpId> },
     /// Lease messages; `token` finds the question.
     Heartbeat(Heartbeat),
     /// To it.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_owner::{Activation, Admitted, AnswerEffect, Returned, State};
+use cairn_owner::{Activation, Admitted, AnswerEffect, PartWrite, Returned, State};
 use cairn_record::{
     ChangeEffect, ConfigChange, PeerLeases, PendingConfirm, Seizure, SeizureEffect, SeizureFailure, Won, next_epoch,
 };
@@ -16,16 +16,16 @@ use cairn_wire::{Heartbeat, HostSummary, Refusal, SeizeAnswer};
 use serde::Serialize;
 
 use super::{
-    Canary, OBJECT, component_of, epoch, letter_of,
+    Canary, OBJECT, Place, component_of, epoch, letter_of,
     message::{Body, Msg},
     seat_of,
-    serving::{Changing, Coming, Serving},
+    serving::{Changing, Coming, Part, Serving, Way},
 };
 
 /// What the world outside sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    Acked(OpId),
+    Acked(OpId, Place),
     Won(Epoch, Box<ObjectConfig>),
     Failed(SeizureFailure),
 }
@@ -193,7 +193,7 @@ impl OwnerNode {
                     }
                 }
                 for op in missing {
-                    serving.on_answer(seat, op, Err(Refusal::Lost));
+                    serving.on_answer(seat, op, (Err(Refusal::Lost), None), self.canary);
                 }
                 self.advance(out);
             }
@@ -286,14 +286,18 @@ impl OwnerNode {
                     return self.on_change(effects, out);
                 }
             }
-            Body::WriteAnswer { epoch, op, done, .. } if *epoch == e => {
+            Body::WriteAnswer { epoch, op, done, old, .. } if *epoch == e => {
                 let refusal = |promised: Option<Epoch>| match promised {
                     Some(promised) => Refusal::Fenced { promised },
                     None => Refusal::Session,
                 };
-                if let Some(AnswerEffect::Fenced(_)) = serving.on_answer(seat, *op, done.map_err(refusal)) {
+                let (effect, parts) = serving.on_answer(seat, *op, (done.map_err(refusal), *old), self.canary);
+                if let Some(AnswerEffect::Fenced(_)) = effect {
                     return self.end(out);
                 }
+                let place = serving.writes.get(&op.seq).map(|w| w.place);
+                let settled = serving.state.settled();
+                self.send_parts(parts, (*op, settled), place, out);
             }
             Body::SeizeAnswer { epoch, anew: true, answer } if *epoch == e => {
                 if let SeizeAnswer::Promisee { .. } = answer {
@@ -387,7 +391,7 @@ impl OwnerNode {
         let Phase::Serving(serving) = &mut self.phase else {
             return;
         };
-        out.events.extend(serving.acknowledge(canary).into_iter().map(Event::Acked));
+        out.events.extend(serving.acknowledge(canary).into_iter().map(|(op, place)| Event::Acked(op, place)));
         serving.tidy();
         if !serving.state.has_failures() || serving.is_busy() {
             return;
@@ -401,20 +405,37 @@ impl OwnerNode {
         }
     }
 
-    /// Begins an operation, if its block is not locked.
+    /// Begins an operation on the next block of a mirror, if that is not locked.
     pub fn start_write(&mut self, out: &mut Out) -> Option<OpId> {
+        let next = self.serving()?.state.last().seq + 1;
+        self.start_at(Place::block(next % super::BLOCKS), None, out)
+    }
+
+    /// Begins an operation, if its place is not locked. `row`: what was read of its row, under the lock of that.
+    pub fn start_at(&mut self, place: Place, row: Option<Vec<OpId>>, out: &mut Out) -> Option<OpId> {
+        let canary = self.canary;
         let Phase::Serving(serving) = &mut self.phase else {
             return None;
         };
-        if serving.locked((serving.state.last().seq + 1) % super::BLOCKS) {
-            return None;
-        }
-        let (op, settled, legs) = serving.begin();
-        for (seat, session) in legs {
-            let body = Body::Write { epoch: op.epoch, session, op, settled };
+        let way = match (row, serving.part_write(&place)) {
+            (Some(columns), _) => Way::Encoded(columns),
+            _ if serving.locked(&place) => return None,
+            (None, None) => Way::Whole,
+            (None, Some(PartWrite::Difference)) => Way::Difference,
+            (None, Some(PartWrite::DataAlone)) => Way::DataAlone,
+            (None, Some(PartWrite::Encode | PartWrite::AfterFailures)) => return None,
+        };
+        let (op, settled, parts) = serving.begin(place, way, canary);
+        self.send_parts(parts, (op, settled), Some(place), out);
+        Some(op)
+    }
+
+    fn send_parts(&self, parts: Vec<Part>, (op, settled): (OpId, OpId), place: Option<Place>, out: &mut Out) {
+        for (seat, session, piece, asks_old) in parts {
+            let place = place.expect("it is in flight");
+            let body = Body::Write { epoch: op.epoch, session, op, settled, place, piece, asks_old };
             out.send.push(Msg { owner: self.index, seat, body });
         }
-        Some(op)
     }
 
     /// Asks a component to come back, or a nascent one to replace `instead_of`.
@@ -535,7 +556,8 @@ impl OwnerNode {
                 let mut members = config.members.clone();
                 let place = members.iter().position(|m| m.component == old).expect("checked");
                 let word = format!("{}{}", coming.letter, members[place].votes);
-                members[place] = Member { state, ..super::member_of(&word) };
+                let role = members[place].role;
+                members[place] = Member { state, role, ..super::member_of(&word) };
                 serving.state.config_of_members(&members, &[old], config.size_bytes).ok()
             }
         };

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use cairn_geometry::{RowRole, Rows};
 use cairn_record::{AcceptRefused, Grants, accept, decided_in_sync, learn, promise};
 use cairn_types::{
     Accepted, BlockRange, ClientTag, ComponentId, Csn, Epoch, Incarnation, OpId, SeatRecord, SessionId, Time,
@@ -14,8 +15,9 @@ use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, Seize
 use serde::Serialize;
 
 use super::{
-    Canary, OBJECT, block_of, id_of,
+    Canary, Held, OBJECT, Place, id_of,
     message::{Accepting, Body},
+    rows::{self, Strip},
     seat_of,
 };
 
@@ -23,11 +25,13 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Component {
     /// Visible operations.
-    pub ops: BTreeSet<OpId>,
+    pub ops: BTreeMap<OpId, Held>,
     /// Those that came as writes and are not known to be settled.
-    pub window: BTreeSet<OpId>,
+    pub window: BTreeMap<OpId, Place>,
     /// The last of those that came as writes, stand and are settled.
     pub last_written: OpId,
+    /// The same by member index, of those that concerned that member; empty at a mirror.
+    pub last_written_with: Vec<OpId>,
     /// Undone: refused for ever.
     pub undone: BTreeSet<OpId>,
     /// Per block, the highest operation that touched it, undone ones too.
@@ -200,7 +204,7 @@ impl SeatNode {
                 }
                 (Some(Body::UndoAnswer { epoch: *epoch, session: *session, done }), None)
             }
-            Body::Write { epoch, session, op, settled } => {
+            Body::Write { epoch, session, op, settled, place, piece, asks_old } => {
                 let mut done = self.may_write(*epoch, *session);
                 if done.is_ok() && self.component.undone.contains(op) {
                     done = Err(None);
@@ -208,11 +212,13 @@ impl SeatNode {
                 if done.is_ok() {
                     if self.canary == Canary::NoSession {
                         // A log in which the last arrival wins.
-                        self.component.ops.retain(|o| o < op || block_of(*o) != block_of(*op));
+                        self.component.ops.retain(|o, held| o < op || !held.place.overlaps(place));
                     }
-                    self.write(*op, *settled);
+                    self.write(*op, *settled, Held { place: *place, piece: piece.clone(), copied: false });
                 }
-                (Some(Body::WriteAnswer { epoch: *epoch, session: *session, op: *op, done }), None)
+                let below = if self.canary == Canary::OldNotBelow { None } else { Some(*op) };
+                let old = (*asks_old && done.is_ok()).then(|| self.component.data(place.row, below));
+                (Some(Body::WriteAnswer { epoch: *epoch, session: *session, op: *op, done, old }), None)
             }
             Body::Heartbeat(heartbeat) => (self.heartbeat(owner, heartbeat, now), None),
             Body::Confirm { epoch, token } => {
@@ -282,11 +288,15 @@ impl SeatNode {
 
     /// What the seat tells of its component.
     pub fn answer(&self, session: SessionId) -> ComponentAnswer {
-        let unsettled = |op: &OpId| UnsettledOp {
+        let unsettled = |(op, place): (&OpId, &Place)| UnsettledOp {
             op: *op,
-            range: BlockRange::new(block_of(*op), 1),
+            range: BlockRange::new(place.row, 1),
             client: ClientTag::default(),
-            members: 0,
+            members: match (self.canary, place.column) {
+                (Canary::AllConcerned, _) => 0,
+                (Canary::ParityIgnored, Some(column)) => self.data_member(place.row, column),
+                _ => place.members,
+            },
         };
         let component = ComponentId(id_of(self.letter));
         let decided = self.record.as_ref().map_or(OpId::ZERO, |record| decided_in_sync(record, component));
@@ -297,10 +307,20 @@ impl SeatNode {
             session,
             settled: self.component.settled.max(decided),
             last_written: self.component.last_written,
-            last_written_with: Vec::new(),
+            last_written_with: match self.canary {
+                Canary::ProofUnmasked => Vec::new(),
+                _ => self.component.last_written_with.clone(),
+            },
             window: self.component.window.iter().map(unsettled).collect(),
             log_damaged: self.component.damaged,
         }
+    }
+
+    /// The mask of the member that holds a column.
+    fn data_member(&self, row: u64, column: u32) -> u16 {
+        let config = self.record.as_ref().and_then(|r| r.accepted.as_ref()).map(|a| &a.config);
+        let rows = config.and_then(rows::rows_of);
+        rows.map_or(0, |rows| 1 << rows.member(row, RowRole::Column(column)))
     }
 
     fn accept(&mut self, proposal: &Accepted) -> (Option<Body>, Option<Seen>) {
@@ -357,17 +377,26 @@ impl SeatNode {
         }
     }
 
-    fn write(&mut self, op: OpId, settled: OpId) {
+    fn write(&mut self, op: OpId, settled: OpId, held: Held) {
         let component = &mut self.component;
-        component.ops.insert(op);
-        component.window.insert(op);
-        let touched = component.touched.entry(block_of(op)).or_default();
+        let place = held.place;
+        component.ops.insert(op, held);
+        component.window.insert(op, place);
+        let touched = component.touched.entry(place.row).or_default();
         *touched = (*touched).max(op);
         component.settled = component.settled.max(settled);
         let settled = component.settled;
-        let last = component.window.iter().rfind(|op| **op <= settled).copied().unwrap_or_default();
-        component.last_written = component.last_written.max(last);
-        component.window.retain(|op| *op > settled);
+        for (op, place) in component.window.iter().filter(|(op, _)| **op <= settled) {
+            component.last_written = component.last_written.max(*op);
+            let with = &mut component.last_written_with;
+            let indexes = u16::BITS - place.members.leading_zeros();
+            with.resize(with.len().max(indexes as usize), OpId::ZERO);
+            for (index, last) in with.iter_mut().enumerate().filter(|(index, _)| place.members >> index & 1 == 1) {
+                debug_assert!(place.concerns(index as u32));
+                *last = (*last).max(*op);
+            }
+        }
+        component.window.retain(|op, _| *op > settled);
     }
 
     /// Once: an undo that comes twice must not take what a copy has brought back meanwhile (found by seed 79258 of
@@ -381,16 +410,59 @@ impl SeatNode {
 
     /// The newest visible operation of a block.
     pub fn read(&self, block: u64) -> OpId {
-        self.component.ops.iter().rev().copied().find(|op| block_of(*op) == block).unwrap_or(OpId::ZERO)
+        self.component.data(block, None)
     }
 
     /// A copy of a block, from the resync source.
     pub fn copy(&mut self, block: u64, from: &Component) {
-        self.component.ops.retain(|op| block_of(*op) != block);
-        self.component.ops.extend(from.ops.iter().filter(|op| block_of(**op) == block));
-        if let Some(theirs) = from.touched.get(&block) {
-            let touched = self.component.touched.entry(block).or_default();
+        self.component.ops.retain(|_, held| held.place.row != block);
+        let theirs = from.ops.iter().filter(|(_, held)| held.place.row == block);
+        self.component.ops.extend(theirs.map(|(op, held)| (*op, held.clone())));
+        self.component.touch_like(block, from);
+    }
+
+    /// What the row comes to, as an operation of its own: it hides what stands below. `touched` as by the sources.
+    pub fn copy_row<'a>(&mut self, op: OpId, held: Held, sources: impl Iterator<Item = &'a Component>) {
+        let row = held.place.row;
+        self.component.ops.retain(|_, known| known.place.row != row);
+        self.component.ops.insert(op, held);
+        sources.for_each(|from| self.component.touch_like(row, from));
+    }
+}
+
+impl Component {
+    fn touch_like(&mut self, row: u64, from: &Self) {
+        if let Some(theirs) = from.touched.get(&row) {
+            let touched = self.touched.entry(row).or_default();
             *touched = (*touched).max(*theirs);
         }
+    }
+
+    /// What it holds of a row, oldest first; of what is older than `below` only.
+    fn chain(&self, row: u64, below: Option<OpId>) -> impl Iterator<Item = (OpId, &Held)> {
+        let older = self.ops.iter().filter(move |(op, _)| below.is_none_or(|below| **op < below));
+        older.filter(move |(_, held)| held.place.row == row).map(|(op, held)| (*op, held))
+    }
+
+    /// The operation whose data a block has.
+    pub fn data(&self, row: u64, below: Option<OpId>) -> OpId {
+        rows::data(self.chain(row, below).map(|(_, held)| held))
+    }
+
+    /// What the member with this index holds of a row.
+    ///
+    /// # Errors
+    /// Its differences do not fit what is below them.
+    pub fn strip(&self, rows: Rows, row: u64, index: u32, below: Option<OpId>) -> Result<Strip, String> {
+        match rows.role(row, index) {
+            RowRole::Column(_) => Ok(Strip::Data(self.data(row, below))),
+            RowRole::Parity(parity) => rows::parity(self.chain(row, below), rows, parity),
+        }
+    }
+
+    /// Whether it has what an operation wrote, or what came of that.
+    pub fn holds(&self, op: OpId, place: &Place) -> bool {
+        let copied = |(later, held): (&OpId, &Held)| held.copied && *later > op && held.place.row == place.row;
+        self.ops.contains_key(&op) || self.ops.iter().any(copied)
     }
 }

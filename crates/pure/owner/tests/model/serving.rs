@@ -2,26 +2,61 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_owner::{Admitted, AnswerEffect, Answered, Outcome, State, Step, Verdict};
+use cairn_geometry::{RowRole, Rows};
+use cairn_owner::{Admitted, AnswerEffect, Answered, GivenUp, Outcome, PartWrite, State, Step, Verdict, part_write};
 use cairn_record::ConfigChange;
 use cairn_types::{Accepted, ComponentId, ComponentState, OpId, SessionId, Time};
 use cairn_wire::Refusal;
 use serde::Serialize;
 
-use super::{Canary, block_of, component_of, letter_of_component};
+use super::{
+    Canary, Piece, Place, component_of, letter_of_component,
+    rows::{Strip, absolute, rows_of},
+};
 
-/// An operation in flight.
-#[derive(Debug, Clone, Serialize, Default)]
+/// An operation that has not ended.
+#[derive(Debug, Clone, Serialize)]
 pub struct InFlight {
+    pub place: Place,
+    /// Others keep away from the whole row.
+    pub locks_row: bool,
     /// Everyone that it was sent to.
     pub sent: BTreeSet<char>,
     /// Those whose answers are missing, and the admission that it was sent in.
     pub missing: BTreeMap<char, SessionId>,
+    /// Those that are sent the difference once it is known what stood there.
+    pub unsent: BTreeMap<char, SessionId>,
     pub outcome: Outcome,
     pub acked: bool,
-    /// Those that missed it, found out after the acknowledgement.
+    /// It is taken back, and never acknowledged.
+    pub given_up: bool,
+    /// Those that missed it, found out after the acknowledgement, or for which it was given up.
     pub late: Vec<ComponentId>,
 }
+
+/// A row that is read, so that its parity is made anew for a column that is written.
+#[derive(Debug, Clone, Serialize)]
+pub struct Encode {
+    pub place: Place,
+    /// What was read of it, by member index.
+    pub strips: BTreeMap<u32, Strip>,
+}
+
+/// How an operation is written.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// To all, with nothing from before: a block of a mirror, a whole row.
+    Whole,
+    /// The data first, differences then.
+    Difference,
+    /// The data alone.
+    DataAlone,
+    /// Data, and parity of the row as it was read.
+    Encoded(Vec<OpId>),
+}
+
+/// A piece to be sent to a seat, and whether that is to tell what stood there.
+pub type Part = (char, SessionId, Piece, bool);
 
 /// A component that is being filled.
 #[derive(Debug, Clone, Serialize)]
@@ -56,6 +91,8 @@ pub struct Serving {
     pub writes: BTreeMap<u64, InFlight>,
     pub coming: Option<Coming>,
     pub filling: BTreeMap<char, Filling>,
+    /// By row.
+    pub encodes: BTreeMap<u64, Encode>,
 }
 
 /// A component on its way back, or a new one that replaces `instead_of`.
@@ -69,8 +106,15 @@ pub struct Coming {
 
 impl Serving {
     pub fn new(state: State) -> Self {
-        let mut serving =
-            Self { state, change: None, naive: None, writes: BTreeMap::new(), coming: None, filling: BTreeMap::new() };
+        let mut serving = Self {
+            state,
+            change: None,
+            naive: None,
+            writes: BTreeMap::new(),
+            coming: None,
+            filling: BTreeMap::new(),
+            encodes: BTreeMap::new(),
+        };
         // Components that were resyncing under the last owner begin again.
         for leg in serving.state.links() {
             serving.begin_filling(leg.component, leg.link.target.session);
@@ -96,29 +140,92 @@ impl Serving {
         }
     }
 
-    /// Begins an operation, and lists whom it goes to.
-    pub fn begin(&mut self) -> (OpId, OpId, Vec<(char, SessionId)>) {
-        let (op, settled, legs) = self.state.begin(0);
-        let to = legs.iter().map(|leg| (letter_of_component(leg.component), leg.link.target.session));
-        let to: Vec<(char, SessionId)> = to.collect();
-        let sent = to.iter().map(|(letter, _)| *letter).collect();
-        let missing = to.iter().copied().collect();
-        self.writes.insert(op.seq, InFlight { sent, missing, ..InFlight::default() });
-        (op, settled, to)
+    /// The rows of the object, if it has them.
+    pub fn rows(&self) -> Option<Rows> {
+        rows_of(self.state.config())
     }
 
-    /// A component answered an operation, or is not waited for any longer.
-    pub fn on_answer(&mut self, letter: char, op: OpId, reply: Result<(), Refusal>) -> Option<AnswerEffect> {
-        let write = self.writes.get_mut(&op.seq)?;
-        let session = write.missing.remove(&letter)?;
+    /// How a column is written now; none: it is a whole row, or a block of a mirror.
+    pub fn part_write(&self, place: &Place) -> Option<PartWrite> {
+        Some(part_write(&self.state, 0, self.rows()?, (place.row, place.column?)))
+    }
+
+    /// Begins an operation, and lists whom it goes to, and with what.
+    pub fn begin(&mut self, place: Place, way: Way, canary: Canary) -> (OpId, OpId, Vec<Part>) {
+        let rows = self.rows();
+        let data = rows.zip(place.column).map(|(rows, c)| rows.member(place.row, RowRole::Column(c)));
+        let (op, settled, legs) = self.state.begin(0, place.members);
+        let locks_row = matches!(way, Way::Encoded(_)) && canary != Canary::RowNotLocked;
+        let (sent, missing) = (BTreeSet::new(), BTreeMap::new());
+        let outcome = Outcome::default();
+        let unsent = BTreeMap::new();
+        let late = Vec::new();
+        let mut write =
+            InFlight { place, locks_row, sent, missing, unsent, outcome, acked: false, given_up: false, late };
+        let mut parts = Vec::new();
+        for leg in legs.iter() {
+            let (letter, session) = (letter_of_component(leg.component), leg.link.target.session);
+            let is_data = data.is_none_or(|data| data == leg.link.copy);
+            let piece = match (&way, rows) {
+                (Way::Whole, Some(rows)) => absolute(rows, place.row, leg.link.copy, &vec![op; rows.data() as usize]),
+                (Way::Encoded(before), _) if !is_data => {
+                    let mut columns = before.clone();
+                    columns[place.column.expect("a column is written") as usize] = op;
+                    Piece::Parity(columns)
+                }
+                (Way::Difference, _) if !is_data && canary != Canary::ParityForgotten => {
+                    write.unsent.insert(letter, session);
+                    continue;
+                }
+                (Way::Difference | Way::DataAlone, _) if !is_data => continue,
+                _ => Piece::Data(op),
+            };
+            let asks_old = matches!(way, Way::Difference);
+            parts.push((letter, session, piece, asks_old && leg.link.required));
+            write.sent.insert(letter);
+            write.missing.insert(letter, session);
+        }
+        if !write.unsent.is_empty() {
+            write.outcome = Outcome::of_difference();
+        }
+        self.writes.insert(op.seq, write);
+        (op, settled, parts)
+    }
+
+    /// A component answered an operation, or is not waited for any longer. `old`: what it says stood there. The differences that are to be
+    /// sent then.
+    pub fn on_answer(
+        &mut self,
+        letter: char,
+        op: OpId,
+        (reply, old): (Result<(), Refusal>, Option<OpId>),
+        canary: Canary,
+    ) -> (Option<AnswerEffect>, Vec<Part>) {
+        let Some(write) = self.writes.get_mut(&op.seq) else { return (None, Vec::new()) };
+        let Some(session) = write.missing.remove(&letter) else { return (None, Vec::new()) };
         let component = component_of(letter);
         let (verdict, effect) = self.state.on_answer(Answered { op, component, session, reply }, || Time(0));
+        let failed = verdict != Verdict::Done;
         match write.acked {
             false => write.outcome.take(verdict, component),
-            true if verdict != Verdict::Done => write.late.push(component),
+            true if failed => write.late.push(component),
             true => {}
         }
-        effect
+        let mut parts = Vec::new();
+        if failed && !write.unsent.is_empty() {
+            write.outcome.on_old_data_lost();
+            write.unsent.clear();
+            write.late.extend((canary != Canary::LostNotRecorded).then_some(component));
+        } else if let (Some(old), Some(column)) = (old, write.place.column)
+            && write.outcome.on_old_data()
+        {
+            for (letter, session) in std::mem::take(&mut write.unsent) {
+                parts.push((letter, session, Piece::Difference { column, old }, false));
+                write.sent.insert(letter);
+                write.missing.insert(letter, session);
+            }
+        }
+        (effect, parts)
     }
 
     /// Operations that lack an answer of the seat.
@@ -129,10 +236,10 @@ impl Serving {
     }
 
     /// Acknowledges what may be acknowledged.
-    pub fn acknowledge(&mut self, canary: Canary) -> Vec<OpId> {
+    pub fn acknowledge(&mut self, canary: Canary) -> Vec<(OpId, Place)> {
         let epoch = self.state.epoch();
         let mut acked = Vec::new();
-        for (seq, write) in self.writes.iter_mut().filter(|(_, w)| !w.acked) {
+        for (seq, write) in self.writes.iter_mut().filter(|(_, w)| !w.acked && !w.given_up) {
             match write.outcome.step(&self.state, write.missing.keys().copied().map(component_of)) {
                 Step::Acknowledge => {
                     let (sent, missing) = (&write.sent, &write.missing);
@@ -142,17 +249,23 @@ impl Serving {
                     };
                     // What the careless do is for those who look from outside.
                     if canary == Canary::None {
-                        write.outcome.assert_held(&self.state, 0, answered);
+                        write.outcome.assert_held(&self.state, (0, write.place.members), answered);
                     }
                 }
                 Step::Record if canary == Canary::AckBeforeAbsent => {}
                 Step::Hear | Step::Record => continue,
-                step @ (Step::TakeBack | Step::Ended(_)) => panic!("no copy of the model refuses: {step:?}"),
+                // It is at the data member alone, if anywhere, and that is recorded absent.
+                Step::TakeBack => {
+                    assert_eq!(write.outcome.given_up(), GivenUp::OldDataLost, "no copy of the model refuses");
+                    write.given_up = true;
+                    continue;
+                }
+                step @ Step::Ended(_) => panic!("it does not go on once it ended: {step:?}"),
             }
             // What led to it matters no more.
             (write.acked, write.outcome) = (true, Outcome::default());
             write.sent.clear();
-            acked.push(OpId { epoch, seq: *seq });
+            acked.push((OpId { epoch, seq: *seq }, write.place));
         }
         acked
     }
@@ -161,7 +274,7 @@ impl Serving {
     pub fn tidy(&mut self) {
         let (epoch, state) = (self.state.epoch(), &mut self.state);
         self.writes.retain(|seq, w| {
-            let decided = w.acked && w.missing.is_empty() && state.recorded(&w.late) == Some(Ok(()));
+            let decided = (w.acked || w.given_up) && w.missing.is_empty() && state.recorded(&w.late) == Some(Ok(()));
             if decided {
                 state.end(OpId { epoch, seq: *seq });
             }
@@ -170,9 +283,9 @@ impl Serving {
         self.filling.retain(|letter, f| state.being_filled(component_of(*letter), f.session).is_some());
     }
 
-    /// Whether an unacknowledged operation holds the block.
-    pub fn locked(&self, block: u64) -> bool {
-        let epoch = self.state.epoch();
-        self.writes.iter().any(|(seq, w)| !w.acked && block_of(OpId { epoch, seq: *seq }) == block)
+    /// Whether an operation that is not acknowledged, or a row that is read to make its parity, keeps others away.
+    pub fn locked(&self, place: &Place) -> bool {
+        let held = |w: &InFlight| if w.locks_row { w.place.whole() } else { w.place };
+        self.encodes.contains_key(&place.row) || self.writes.values().any(|w| !w.acked && held(w).overlaps(place))
     }
 }

@@ -2,19 +2,23 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use cairn_geometry::RowRole;
+use cairn_owner::{Leg, PartWrite};
 use cairn_record::{Grants, left_out};
 use cairn_types::{ComponentId, OpId, Time};
 
 use super::{
-    BLOCKS, Canary, LEASE, closed, config_of, epoch,
-    explore::resync,
+    BLOCKS, Canary, LEASE, Object, Place, closed, epoch,
+    explore::{image, resync, strip},
     ghost::Ghost,
     id_of, letter_of, letter_of_component,
     message::{Body, Msg},
     owner::{Event, Out, OwnerNode, Phase},
     picture_of,
+    rows::decode,
     seat::{SeatNode, Seen},
     seat_of,
+    serving::{Encode, Serving},
 };
 
 /// A small generator: SplitMix64.
@@ -44,9 +48,18 @@ impl Rng {
 struct Fetched {
     owner: usize,
     epoch: cairn_types::Epoch,
-    block: u64,
+    block: Block,
     value: OpId,
     floor: OpId,
+}
+
+/// A block of a mirror, or a row and a column of it.
+type Block = (u64, u32);
+
+/// The blocks that an operation writes, of rows of `columns`.
+fn blocks_of(place: Place, columns: u32) -> impl Iterator<Item = Block> {
+    let columns = place.column.map_or(0..columns, |column| column..column + 1);
+    columns.map(move |column| (place.row, column))
 }
 
 /// What a run did.
@@ -56,6 +69,10 @@ pub struct Counts {
     pub won: usize,
     pub acked: usize,
     pub reads: usize,
+    /// Reads of a column that were answered by the others.
+    pub degraded: usize,
+    /// Writes for which parity was made anew.
+    pub encoded: usize,
     pub changes: usize,
     pub activated: usize,
     /// Seats that were left out and went, and those of them that had promised more than the owner that they heard it from.
@@ -88,21 +105,21 @@ pub struct World {
     paused: Vec<bool>,
     fetched: Vec<Fetched>,
     /// Per block, what an answered read has shown.
-    shown: BTreeMap<u64, OpId>,
+    shown: BTreeMap<Block, OpId>,
     /// What was acknowledged last.
-    acked: BTreeMap<u64, OpId>,
+    acked: BTreeMap<Block, OpId>,
     damage_left: bool,
     pub trace: Option<Vec<String>>,
 }
 
 impl World {
     /// A cluster at rest: nobody owns the object.
-    pub fn new(seed: u64, canary: Canary, config: &str, spare: &str, owners: usize) -> Self {
+    pub fn new(seed: u64, canary: Canary, object: Object, spare: &str, owners: usize) -> Self {
         let mut rng = Rng(seed);
-        let first = closed(epoch(1, 9), 1, config_of(config));
+        let first = closed(epoch(1, 9), 1, object.config());
         let word = |w: &str| w.chars().next().expect("a letter");
         let mut seats: Vec<SeatNode> = Vec::new();
-        for w in config.split_whitespace() {
+        for w in object.picture.split_whitespace() {
             seats.push(SeatNode::new(word(w), canary, Some(first.clone())));
         }
         for w in spare.split_whitespace() {
@@ -307,11 +324,11 @@ impl World {
                 self.seats[place].record = Some(older);
             }
             self.seats[place].last.clear();
-            let gone = self.seats[place].component.ops.iter().next_back().copied();
             let component = &mut self.seats[place].component;
             component.damaged = true;
-            component.ops.retain(|op| Some(*op) != gone);
-            component.window.retain(|op| Some(*op) != gone);
+            if let Some((gone, _)) = component.ops.pop_last() {
+                component.window.remove(&gone);
+            }
         }
         self.say(|| format!("seat {letter} restarts{}", if damaged { ", damaged" } else { "" }));
         self.check()
@@ -380,11 +397,14 @@ impl World {
         for event in out.events {
             self.say(|| format!("owner {owner}: {event:?}"));
             match event {
-                Event::Acked(op) => {
+                Event::Acked(op, place) => {
                     self.counts.acked += 1;
-                    self.ghost.acked.insert(op);
-                    let acked = self.acked.entry(super::block_of(op)).or_default();
-                    *acked = (*acked).max(op);
+                    self.ghost.acked.insert(op, place);
+                    let columns = self.owners[owner].serving().and_then(Serving::rows).map_or(1, |rows| rows.data());
+                    for block in blocks_of(place, columns) {
+                        let acked = self.acked.entry(block).or_default();
+                        *acked = (*acked).max(op);
+                    }
                 }
                 Event::Won(epoch, config) => {
                     self.counts.won += 1;
@@ -449,11 +469,13 @@ impl World {
         if self.owners[owner].serving().is_none() {
             return Ok(());
         }
+        let reads_rows = self.owners[owner].serving().is_some_and(|serving| !serving.encodes.is_empty());
+        if reads_rows && self.rng.one_in(2) {
+            return self.encode(owner);
+        }
         match self.rng.below(17) {
             16 => self.bring_up(owner),
-            0..5 => self.act(owner, |o, out| {
-                o.start_write(out);
-            }),
+            0..5 => self.write(owner),
             5..7 => self.fetch(owner),
             7..10 => self.fill(owner),
             10..13 => self.come_back(owner),
@@ -484,12 +506,110 @@ impl World {
         self.act(owner, |o, out| o.start_seize(out))
     }
 
-    fn fetch(&mut self, owner: usize) -> Result<(), String> {
-        let block = self.rng.next() % BLOCKS;
+    /// Begins a write, or to read the row that its parity is made of.
+    fn write(&mut self, owner: usize) -> Result<(), String> {
+        let Some(rows) = self.owners[owner].serving().and_then(Serving::rows) else {
+            return self.act(owner, |o, out| {
+                o.start_write(out);
+            });
+        };
+        let row = self.rng.next() % BLOCKS;
+        let column = self.rng.below(rows.data() as usize + 1) as u32;
+        let place = Place::of_row(rows, row, (column < rows.data()).then_some(column));
+        let canary = self.canary;
+        if let Phase::Serving(serving) = &mut self.owners[owner].phase
+            && serving.part_write(&place) == Some(PartWrite::Encode)
+        {
+            let lock = if canary == Canary::RowNotLocked { place } else { place.whole() };
+            if !serving.locked(&lock) {
+                serving.encodes.insert(row, Encode { place, strips: BTreeMap::new() });
+            }
+            return Ok(());
+        }
+        self.act(owner, |o, out| {
+            o.start_at(place, None, out);
+        })
+    }
+
+    /// Reads one more member of a row that is made anew, or writes it when enough are read.
+    fn encode(&mut self, owner: usize) -> Result<(), String> {
         let Some(serving) = self.owners[owner].serving() else {
             return Ok(());
         };
-        let (Some(leg), false) = (self.rng.pick(&serving.state.readable(0)), serving.locked(block)) else {
+        let (rows, known) = (serving.rows().expect("it has rows"), serving.encodes.keys().copied().collect::<Vec<_>>());
+        let row = self.rng.pick(&known).expect("there is one");
+        let Encode { place, mut strips } = serving.encodes[&row].clone();
+        let copies = serving.state.readable_copies(0);
+        let left: Vec<u32> = copies.into_iter().filter(|index| !strips.contains_key(index)).collect();
+        let index = self.rng.pick(&left);
+        let reached = |s: &&SeatNode| !self.cut.contains(&(owner, s.letter));
+        let seats: Vec<&SeatNode> = self.seats.iter().collect();
+        let leg = serving.state.readable(0).into_iter().find(|leg| Some(leg.link.copy) == index);
+        let is_reached = leg.is_some_and(|leg| reached(&self.seat(letter_of_component(leg.component))));
+        if let Some(index) = index.filter(|_| is_reached)
+            && let Some(read) = strip(serving, &seats, row, index)?
+        {
+            strips.insert(index, read);
+        }
+        let enough = strips.len() >= rows.data() as usize && self.rng.one_in(2);
+        let stops = self.rng.one_in(8);
+        let Phase::Serving(serving) = &mut self.owners[owner].phase else { unreachable!("it serves") };
+        if !enough {
+            match stops {
+                true => drop(serving.encodes.remove(&row)),
+                false => serving.encodes.get_mut(&row).expect("it is there").strips = strips,
+            }
+            return Ok(());
+        }
+        serving.encodes.remove(&row);
+        let columns = decode(rows, row, &strips)?;
+        self.counts.encoded += 1;
+        self.say(|| format!("owner {owner} makes parity of row {row} from {columns:?}"));
+        self.act(owner, |o, out| {
+            o.start_at(place, Some(columns), out);
+        })
+    }
+
+    fn fetch(&mut self, owner: usize) -> Result<(), String> {
+        let row = self.rng.next() % BLOCKS;
+        let Some(serving) = self.owners[owner].serving() else {
+            return Ok(());
+        };
+        let Some(rows) = serving.rows() else {
+            let legs = serving.state.readable(0);
+            return self.fetch_from(owner, (row, 0), &legs, Place::block(row));
+        };
+        let column = self.rng.below(rows.data() as usize) as u32;
+        let place = Place::of_row(rows, row, Some(column));
+        let data = rows.member(row, RowRole::Column(column));
+        let legs: Vec<Leg> = serving.state.readable(0).into_iter().filter(|leg| leg.link.copy == data).collect();
+        if !legs.is_empty() && !self.rng.one_in(3) {
+            return self.fetch_from(owner, (row, column), &legs, place);
+        }
+        if serving.locked(&place.whole()) {
+            return Ok(());
+        }
+        let here = self.seats.iter().filter(|s| !self.cut.contains(&(owner, s.letter)));
+        let answers = serving.state.readable(0).iter().all(|leg| {
+            let letter = letter_of_component(leg.component);
+            leg.link.copy == data || here.clone().any(|s| s.letter == letter)
+        });
+        let seats: Vec<&SeatNode> = self.seats.iter().collect();
+        let Some(columns) = image(serving, &seats, row, Some(data))?.filter(|_| answers) else {
+            return Ok(());
+        };
+        let (epoch, value) = (serving.state.epoch(), columns[column as usize]);
+        self.counts.degraded += 1;
+        self.fetched(owner, epoch, (row, column), value, "the others");
+        Ok(())
+    }
+
+    /// Reads one of these members.
+    fn fetch_from(&mut self, owner: usize, block: Block, legs: &[Leg], place: Place) -> Result<(), String> {
+        let Some(serving) = self.owners[owner].serving() else {
+            return Ok(());
+        };
+        let (Some(leg), false) = (self.rng.pick(legs), serving.locked(&place)) else {
             return Ok(());
         };
         let (epoch, letter) = (serving.state.epoch(), letter_of_component(leg.component));
@@ -498,12 +618,16 @@ impl World {
         if !admitted || self.cut.contains(&(owner, letter)) {
             return Ok(());
         }
-        let value = seat.read(block);
-        let at = |m: &BTreeMap<u64, OpId>| m.get(&block).copied().unwrap_or(OpId::ZERO);
-        let floor = at(&self.shown).max(at(&self.acked));
-        self.say(|| format!("owner {owner} reads {value:?} of {block} from {letter}"));
-        self.fetched.push(Fetched { owner, epoch, block, value, floor });
+        let value = seat.read(block.0);
+        self.fetched(owner, epoch, block, value, &letter.to_string());
         Ok(())
+    }
+
+    fn fetched(&mut self, owner: usize, epoch: cairn_types::Epoch, block: Block, value: OpId, from: &str) {
+        let at = |m: &BTreeMap<Block, OpId>| m.get(&block).copied().unwrap_or(OpId::ZERO);
+        let floor = at(&self.shown).max(at(&self.acked));
+        self.say(|| format!("owner {owner} reads {value:?} of {block:?} from {from}"));
+        self.fetched.push(Fetched { owner, epoch, block, value, floor });
     }
 
     fn answer_read(&mut self) -> Result<(), String> {
@@ -540,7 +664,7 @@ impl World {
         if !serving.filling[&letter].filled && self.canary != Canary::NoResync {
             let copied = {
                 let seats: Vec<&SeatNode> = self.seats.iter().collect();
-                resync(&mut self.owners[owner], &seats, letter)
+                resync(&mut self.owners[owner], &seats, letter)?
             };
             let Some(target) = copied else { return Ok(()) };
             let place = self.place(letter);
@@ -656,7 +780,8 @@ impl World {
     /// Copies what is stale to a component that is being filled.
     pub fn copy_to(&mut self, owner: usize, letter: char) {
         let seats: Vec<&SeatNode> = self.seats.iter().collect();
-        let target = resync(&mut self.owners[owner], &seats, letter).expect("a copy is possible");
+        let target = resync(&mut self.owners[owner], &seats, letter).expect("a row's members agree");
+        let target = target.expect("a copy is possible");
         self.seat_mut(letter).become_filled(target);
     }
 

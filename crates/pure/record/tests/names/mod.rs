@@ -55,6 +55,18 @@ pub fn config_of(picture: &str) -> ObjectConfig {
     }
 }
 
+/// The same with rows: so many strips of data and of parity, each of one block. Capitals are members of the set in the order that they
+/// are written in.
+pub fn config_of_rows(picture: &str, data: u8, parity: u8) -> ObjectConfig {
+    let mut config = config_of(picture);
+    config.layout.redundancy = Redundancy::Parity { data, parity, strip_blocks: 1 };
+    let members = config.members.iter_mut().filter(|m| m.set().is_some());
+    for (copy, member) in members.enumerate() {
+        member.role = Role::Data { set: 0, copy: copy as u32 };
+    }
+    config
+}
+
 /// One word of the picture.
 pub fn member_of(word: &str) -> Member {
     let letters: Vec<char> = word.chars().collect();
