@@ -74,25 +74,80 @@ pub enum BlockOp {
         /// What the source holds from there on.
         runs: Vec<Run>,
     },
+    /// Writes what an operation on rows leaves on this member. From [`crate::Feature::ErasureCoding`] on, as all that follow.
+    Rows {
+        /// The members of the set that the operation concerns, a bit for each index; never 0.
+        members: u16,
+        /// The first block.
+        first_block: u64,
+        /// Data and parity from there on: neither holes nor marks.
+        runs: Vec<Run>,
+    },
+    /// Makes blocks zero for an operation on rows.
+    ZeroRows {
+        /// The members of the set that the operation concerns, a bit for each index; never 0.
+        members: u16,
+        /// Which.
+        range: BlockRange,
+        /// True: they keep their space. False: they give it back.
+        keep_allocated: bool,
+    },
+    /// Brings parity from old data of a column to new data. What travels beside it is old XOR new.
+    ///
+    /// Not a store's: the seat makes [`Self::Rows`] of it, with the parity that is there.
+    Difference {
+        /// The members of the set that the operation concerns, a bit for each index; never 0.
+        members: u16,
+        /// The first block.
+        first_block: u64,
+        /// Which column changes.
+        column: u8,
+        /// What the difference is multiplied by before it is added.
+        factor: u8,
+        /// CRC-32C of each block of the column that was there.
+        old: Crcs,
+        /// CRC-32C of each block that is there now.
+        new: Crcs,
+    },
 }
 
 impl BlockOp {
-    /// CRC-32C of every block that travels beside the operation, in order.
+    /// CRC-32C of every block that travels beside the operation, in order. Of a difference they follow from those of old and new blocks.
     pub fn crcs(&self) -> impl Iterator<Item = &u32> {
         let (own, runs): (&[u32], &[Run]) = match self {
             Self::Write { crcs, .. } => (crcs, &[]),
-            Self::Zero { .. } => (&[], &[]),
-            Self::Copy { runs, .. } => (&[], runs),
+            Self::Zero { .. } | Self::ZeroRows { .. } | Self::Difference { .. } => (&[], &[]),
+            Self::Copy { runs, .. } | Self::Rows { runs, .. } => (&[], runs),
         };
         own.iter().chain(runs.iter().flat_map(Run::crcs))
+    }
+
+    /// The members of the set that it concerns, a bit for each index; 0: all of a mirror.
+    pub fn members(&self) -> u16 {
+        match self {
+            Self::Write { .. } | Self::Zero { .. } | Self::Copy { .. } => 0,
+            Self::Rows { members, .. } | Self::ZeroRows { members, .. } | Self::Difference { members, .. } => *members,
+        }
+    }
+
+    /// Whether it is one that only hosts with erasure coding know.
+    pub fn has_rows(&self) -> bool {
+        match self {
+            Self::Write { .. } | Self::Zero { .. } => false,
+            Self::Copy { runs, .. } => runs.iter().any(Run::is_parity),
+            Self::Rows { .. } | Self::ZeroRows { .. } | Self::Difference { .. } => true,
+        }
     }
 
     /// The blocks that it changes.
     pub fn range(&self) -> BlockRange {
         match self {
             Self::Write { first_block, crcs } => BlockRange::new(*first_block, crcs.len() as u32),
-            Self::Zero { range, .. } => *range,
-            Self::Copy { first_block, runs } => BlockRange::new(*first_block, runs.iter().map(Run::blocks).sum()),
+            Self::Zero { range, .. } | Self::ZeroRows { range, .. } => *range,
+            Self::Copy { first_block, runs } | Self::Rows { first_block, runs, .. } => {
+                BlockRange::new(*first_block, runs.iter().map(Run::blocks).sum())
+            }
+            Self::Difference { first_block, new, .. } => BlockRange::new(*first_block, new.len() as u32),
         }
     }
 }
@@ -147,6 +202,11 @@ impl ComponentOp {
         matches!(self, Self::Apply { blocks: BlockOp::Copy { runs, .. }, .. } if runs.iter().any(Run::is_bad))
     }
 
+    /// Whether it is one that only hosts with erasure coding know.
+    pub fn has_rows(&self) -> bool {
+        matches!(self, Self::Apply { blocks, .. } if blocks.has_rows())
+    }
+
     /// The operation on this component, for one that has no data.
     pub fn on(self, component: ComponentId) -> Change {
         Change::Component { component, op: self, data: Bytes::new() }
@@ -171,13 +231,20 @@ pub enum Run {
         /// CRC-32C that the bytes of each block had; 0 where nobody knows it.
         crcs: Crcs,
     },
+    /// Blocks of parity whose bytes travel beside the run. From [`crate::Feature::ErasureCoding`] on.
+    Parity {
+        /// CRC-32C of each block; the length is the count of blocks.
+        crcs: Crcs,
+        /// What each block says of the data that it was made from: a sum over the columns' checksums (`cairn-parity`); one for each block.
+        row_checks: Crcs,
+    },
 }
 
 impl Run {
     /// How many blocks it covers.
     pub fn blocks(&self) -> u32 {
         match self {
-            Self::Data { crcs } | Self::Bad { crcs } => crcs.len() as u32,
+            Self::Data { crcs } | Self::Bad { crcs } | Self::Parity { crcs, .. } => crcs.len() as u32,
             Self::Hole { blocks } => *blocks,
         }
     }
@@ -185,9 +252,14 @@ impl Run {
     /// The checksums of blocks whose bytes travel beside it: none of a hole, nor of a mark.
     pub fn crcs(&self) -> &[u32] {
         match self {
-            Self::Data { crcs } => crcs,
+            Self::Data { crcs } | Self::Parity { crcs, .. } => crcs,
             Self::Hole { .. } | Self::Bad { .. } => &[],
         }
+    }
+
+    /// Whether it is of parity.
+    pub fn is_parity(&self) -> bool {
+        matches!(self, Self::Parity { .. })
     }
 
     /// Whether it is of marks.
@@ -247,10 +319,10 @@ impl Contents {
         covered == u64::from(blocks) && bytes == with_data * BLOCK_BYTES as usize
     }
 
-    /// The bytes, holes as zeros; none of them is copied.
+    /// The bytes of data, holes as zeros; none of them is copied.
     ///
     /// # Panics
-    /// When there are fewer bytes than the runs tell of, or a block is bad.
+    /// When there are fewer bytes than the runs tell of, a block is bad, or is parity: that is no guest's data.
     pub fn into_bytes(self) -> Vec<Bytes> {
         if let ([Run::Data { .. }], [_]) = (self.runs.as_slice(), self.data.as_slice()) {
             return self.data;
@@ -263,6 +335,7 @@ impl Contents {
             while left > 0 {
                 let part = match run {
                     Run::Bad { .. } => panic!("a bad block has no bytes"),
+                    Run::Parity { .. } => panic!("parity is no data of a guest"),
                     Run::Hole { .. } => Bytes::from_static(&ZEROS[..left.min(ZEROS.len())]),
                     Run::Data { .. } => {
                         if current.is_empty() {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct Level(pub u32);
 
 /// Levels, each with the first release that speaks it. The first one is that of clusters whose directory names none.
-const FIRST_BUILDS: [(Level, &str); 2] = [(Level::FIRST, "0.2.0"), (Level(13), "0.3.0")];
+const FIRST_BUILDS: [(Level, &str); 3] = [(Level::FIRST, "0.2.0"), (Level(13), "0.3.0"), (Level(14), "0.4.0")];
 
 impl Level {
     /// That of release 0.2.0, which knows of no levels: a cluster without an entry in its directory is at this one.
@@ -100,12 +100,21 @@ pub enum Feature {
     BadMarks,
     /// See [`Feature::sentence`].
     CompareCopies,
+    /// See [`Feature::sentence`].
+    ErasureCoding,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 6] =
-        [Self::HeartbeatFacts, Self::MapPages, Self::Moves, Self::Scrub, Self::BadMarks, Self::CompareCopies];
+    pub const ALL: [Self; 7] = [
+        Self::HeartbeatFacts,
+        Self::MapPages,
+        Self::Moves,
+        Self::Scrub,
+        Self::BadMarks,
+        Self::CompareCopies,
+        Self::ErasureCoding,
+    ];
 
     /// As people read it.
     pub const fn name(self) -> &'static str {
@@ -116,6 +125,7 @@ impl Feature {
             Self::Scrub => "scrub",
             Self::BadMarks => "bad-marks",
             Self::CompareCopies => "compare-copies",
+            Self::ErasureCoding => "erasure-coding",
         }
     }
 
@@ -128,6 +138,7 @@ impl Feature {
             | Self::Scrub
             | Self::BadMarks
             | Self::CompareCopies => Level(13),
+            Self::ErasureCoding => Level(14),
         }
     }
 
@@ -157,6 +168,10 @@ impl Feature {
             Self::CompareCopies => {
                 "the copies of each disk are compared once a day by digests of their checksums, and one that has lost a write is repaired: older \
                  builds do not know how to be asked for that"
+            }
+            Self::ErasureCoding => {
+                "disks may have erasure coding: rows of data and parity over their hosts take less space than copies; older builds do not open disk \
+                 groups with parity"
             }
         }
     }

@@ -64,6 +64,14 @@ impl Message {
             Self::HeartbeatWith(..) => Feature::HeartbeatFacts.since(),
             Self::Request { request: Request::Read { by: ReadBy::Marks, .. }, .. } => Feature::BadMarks.since(),
             Self::Request { request: Request::Change { op, .. }, .. } if op.has_marks() => Feature::BadMarks.since(),
+            Self::Request { request: Request::Change { op, .. } | Request::Exchange { op, .. }, .. }
+                if op.has_rows() =>
+            {
+                Feature::ErasureCoding.since()
+            }
+            Self::Answer { answer: Ok(Answer::Data { runs }), .. } if runs.iter().any(Run::is_parity) => {
+                Feature::ErasureCoding.since()
+            }
             Self::Answer { answer: Ok(Answer::Data { runs }), .. } if runs.iter().any(Run::is_bad) => {
                 Feature::BadMarks.since()
             }
@@ -268,6 +276,14 @@ pub enum Request {
         repaired: Vec<BlockRange>,
         /// Here copies differ, and nothing tells which of them is right.
         undecided: Vec<BlockRange>,
+    },
+    /// As [`Self::Change`], and tell what was in its blocks before: the answer has that as [`Answer::Data`]. Sent from
+    /// [`Feature::ErasureCoding`] on.
+    Exchange {
+        /// The component.
+        to: Target,
+        /// What.
+        op: ComponentOp,
     },
 }
 

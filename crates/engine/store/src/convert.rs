@@ -22,6 +22,9 @@ use crate::{
     tier::Tier,
 };
 
+/// Why rows are refused.
+const NO_ROWS: &str = "disk groups of this release keep no parity";
+
 /// A record, its data, and whether it may overtake in a full log.
 pub(crate) type Converted = (LogRecord, DataParts, Class);
 
@@ -94,6 +97,7 @@ impl Converter<'_> {
                 }
                 Ok((LogRecord::Copy { component, op, settled, pieces }, data, Class::Normal))
             }
+            BlockOp::Rows { .. } | BlockOp::ZeroRows { .. } | BlockOp::Difference { .. } => Err(refused(NO_ROWS)),
         }
     }
 
@@ -122,6 +126,7 @@ impl Converter<'_> {
             pieces.push(match run {
                 Run::Hole { .. } => LogPiece::Hole { range },
                 Run::Bad { crcs } => LogPiece::Bad { first_block: range.first, crcs },
+                Run::Parity { .. } => return Err(refused(NO_ROWS)),
                 Run::Data { crcs } => {
                     parts.push(aligned(data.split_to(range.bytes() as usize)));
                     LogPiece::Data { first_block: range.first, crcs }

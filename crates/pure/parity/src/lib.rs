@@ -8,6 +8,7 @@
 //!             E3  a difference added to P, and with its column's factor to Q, gives the parity of the new data
 //!                                                                                                   (tests/parity/differences.rs)
 //!             E4  an error has changed no buffer
+//!             E5  the row check after any changes of columns is that of the row as it is          (tests/parity/differences.rs)
 //! Assumes     strips are whole blocks, and those of one call are equally long: anything else is the caller's bug and panics
 //! Not here    which member holds which strip (`geometry`); whether a block is the one that was written (its CRC, at whoever
 //!             read it): from a wrong strip a wrong one is made
@@ -19,7 +20,7 @@ mod field;
 mod kernels;
 mod row;
 
-pub use checksum::{crc_of_difference, crc_of_p};
+pub use checksum::{crc_of_difference, crc_of_p, row_check, row_check_after};
 pub use field::{Factor, factor};
 pub use kernels::{mul_into, xor_into};
 pub use row::{Strip, StripState, TooFewStrips, decode, encode};

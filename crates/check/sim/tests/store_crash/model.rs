@@ -141,14 +141,17 @@ fn pieces_of(blocks: &BlockOp, tag: u64) -> Vec<(BlockRange, Value)> {
         BlockOp::Write { first_block, crcs } => {
             vec![(BlockRange::new(*first_block, crcs.len() as u32), Value::Data(tag))]
         }
-        BlockOp::Zero { range, keep_allocated } => vec![(*range, Value::Zero { allocated: *keep_allocated })],
-        BlockOp::Copy { first_block, runs } => {
+        BlockOp::Zero { range, keep_allocated } | BlockOp::ZeroRows { range, keep_allocated, .. } => {
+            vec![(*range, Value::Zero { allocated: *keep_allocated })]
+        }
+        BlockOp::Difference { .. } => unreachable!("a store is given what comes of it"),
+        BlockOp::Copy { first_block, runs } | BlockOp::Rows { first_block, runs, .. } => {
             let mut first = *first_block;
             let piece = |run: &Run| {
                 let range = BlockRange::new(first, run.blocks());
                 first = range.end();
                 let value = match run {
-                    Run::Data { .. } => Value::Data(tag),
+                    Run::Data { .. } | Run::Parity { .. } => Value::Data(tag),
                     Run::Hole { .. } => Value::Zero { allocated: false },
                     Run::Bad { .. } => Value::Bad(tag),
                 };

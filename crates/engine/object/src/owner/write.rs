@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
-use cairn_owner::{AnswerEffect, Answered, GivenUp, Leg, Outcome, Step, Verdict};
+use cairn_owner::{AnswerEffect, Answered, GivenUp, Leg, MemberMask, Outcome, Step, Verdict};
 use cairn_types::{BlockOp, BlockRange, ClientTag, ComponentId, ComponentOp, Contents, OpId, ReplicaSetIndex};
 use cairn_wire::Request;
 use futures::future::LocalBoxFuture;
@@ -26,6 +26,9 @@ use crate::{
     owner::{Ended, Owned, unreadable::Lost},
     stages::{CopyWatch, Watch},
 };
+
+/// Operations on a mirror concern all members of their set.
+const OF_ALL: MemberMask = 0;
 
 /// What an operation does to its blocks, and the bytes that it needs.
 #[derive(Debug, Clone)]
@@ -161,7 +164,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         watch: Option<&Watch<E>>,
     ) -> Operation<E> {
         self.unreadable.borrow_mut().whole_again(set, body.blocks.range());
-        let begun = self.state.borrow_mut().begin(set);
+        let begun = self.state.borrow_mut().begin(set, OF_ALL);
         self.send(begun, client, body, lock, (Some(set), watch.map(Watch::copies)))
     }
 
@@ -173,7 +176,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         body: Body,
         lock: Lock,
     ) -> Operation<E> {
-        let (op, settled, legs) = self.state.borrow_mut().begin(set);
+        let (op, settled, legs) = self.state.borrow_mut().begin(set, OF_ALL);
         let legs = legs.iter().filter(|l| l.component == component).copied().collect();
         self.send((op, settled, legs), ClientTag::default(), body, lock, (None, None))
     }
@@ -249,7 +252,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         if let Some(set) = held_by {
             let answered = |c| legs.iter().any(|leg| leg.component == c) && !answers.missing().any(|late| late == c);
-            outcome.assert_held(&self.state.borrow(), set, answered);
+            outcome.assert_held(&self.state.borrow(), (set, OF_ALL), answered);
         }
         drop(lock);
         if answers.is_empty() {
@@ -331,6 +334,7 @@ impl From<GivenUp> for OpError {
         match why {
             GivenUp::NoSpace => Self::NoSpace,
             GivenUp::Refused(text) => Self::Io(text),
+            GivenUp::OldDataLost => Self::Io("what it replaces cannot be read, so parity could not follow it".into()),
         }
     }
 }

@@ -5,7 +5,9 @@
 use std::panic::catch_unwind;
 
 use cairn_format::{crc32c, zero_block_crc};
-use cairn_parity::{Factor, Strip, crc_of_difference, crc_of_p, encode, factor, mul_into, xor_into};
+use cairn_parity::{
+    Factor, Strip, crc_of_difference, crc_of_p, encode, factor, mul_into, row_check, row_check_after, xor_into,
+};
 use proptest::prelude::*;
 
 use crate::oracle::{BLOCK, Field, bytes};
@@ -108,5 +110,30 @@ proptest! {
         // The vector of a row of holes.
         prop_assert_eq!(crc_of_p(&vec![zero_block_crc(); k]), zero_block_crc());
         prop_assert_eq!(crc_of_difference(crcs[0], crcs[0]), zero_block_crc());
+    }
+
+    /// Goal: whatever columns change, in any order, the row check is that of the row as it is, and no other row of the same blocks has it.
+    #[test]
+    fn row_checks_follow_changes(
+        k in 2usize..=8,
+        first in proptest::collection::vec(any::<u32>(), 8),
+        changes in proptest::collection::vec((any::<u8>(), any::<u32>()), 0..12),
+    ) {
+        let mut crcs = first[..k].to_vec();
+        let mut told = row_check(&crcs);
+        for (column, new) in changes {
+            let column = usize::from(column) % k;
+            told = row_check_after(told, column as u32, crcs[column], new);
+            crcs[column] = new;
+        }
+        prop_assert_eq!(told, row_check(&crcs));
+        prop_assert_eq!(row_check(&vec![zero_block_crc(); k]), 0);
+        let mut exchanged = crcs.clone();
+        exchanged.swap(0, 1);
+        prop_assert!(crcs[0] == crcs[1] || row_check(&exchanged) != told);
+        // A change of two columns that leaves their XOR as it was.
+        let (mut other, by) = (crcs.clone(), 0x0101_0101);
+        (other[0], other[1]) = (crcs[0] ^ by, crcs[1] ^ by);
+        prop_assert!(row_check(&other) != told);
     }
 }
