@@ -95,20 +95,24 @@ pub enum BlockOp {
     /// Brings parity from old data of a column to new data. What travels beside it is old XOR new.
     ///
     /// Not a store's: the seat makes [`Self::Rows`] of it, with the parity that is there.
-    Difference {
-        /// The members of the set that the operation concerns, a bit for each index; never 0.
-        members: u16,
-        /// The first block.
-        first_block: u64,
-        /// Which column changes.
-        column: u8,
-        /// What the difference is multiplied by before it is added.
-        factor: u8,
-        /// CRC-32C of each block of the column that was there.
-        old: Crcs,
-        /// CRC-32C of each block that is there now.
-        new: Crcs,
-    },
+    Difference(Box<Difference>),
+}
+
+/// What becomes of a run of blocks of one column. Apart, as operations on mirrors are handed about beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The members of the set that the operation concerns, a bit for each index; never 0.
+    pub members: u16,
+    /// The first block.
+    pub first_block: u64,
+    /// Which column changes.
+    pub column: u8,
+    /// What the difference is multiplied by before it is added.
+    pub factor: u8,
+    /// CRC-32C of each block of the column that was there.
+    pub old: Crcs,
+    /// CRC-32C of each block that is there now.
+    pub new: Crcs,
 }
 
 impl BlockOp {
@@ -116,7 +120,7 @@ impl BlockOp {
     pub fn crcs(&self) -> impl Iterator<Item = &u32> {
         let (own, runs): (&[u32], &[Run]) = match self {
             Self::Write { crcs, .. } => (crcs, &[]),
-            Self::Zero { .. } | Self::ZeroRows { .. } | Self::Difference { .. } => (&[], &[]),
+            Self::Zero { .. } | Self::ZeroRows { .. } | Self::Difference(_) => (&[], &[]),
             Self::Copy { runs, .. } | Self::Rows { runs, .. } => (&[], runs),
         };
         own.iter().chain(runs.iter().flat_map(Run::crcs))
@@ -126,7 +130,8 @@ impl BlockOp {
     pub fn members(&self) -> u16 {
         match self {
             Self::Write { .. } | Self::Zero { .. } | Self::Copy { .. } => 0,
-            Self::Rows { members, .. } | Self::ZeroRows { members, .. } | Self::Difference { members, .. } => *members,
+            Self::Rows { members, .. } | Self::ZeroRows { members, .. } => *members,
+            Self::Difference(difference) => difference.members,
         }
     }
 
@@ -135,7 +140,7 @@ impl BlockOp {
         match self {
             Self::Write { .. } | Self::Zero { .. } => false,
             Self::Copy { runs, .. } => runs.iter().any(Run::is_parity),
-            Self::Rows { .. } | Self::ZeroRows { .. } | Self::Difference { .. } => true,
+            Self::Rows { .. } | Self::ZeroRows { .. } | Self::Difference(_) => true,
         }
     }
 
@@ -147,7 +152,7 @@ impl BlockOp {
             Self::Copy { first_block, runs } | Self::Rows { first_block, runs, .. } => {
                 BlockRange::new(*first_block, runs.iter().map(Run::blocks).sum())
             }
-            Self::Difference { first_block, new, .. } => BlockRange::new(*first_block, new.len() as u32),
+            Self::Difference(difference) => BlockRange::new(difference.first_block, difference.new.len() as u32),
         }
     }
 }

@@ -56,6 +56,11 @@ impl Speaks {
     pub fn includes(self, level: Level) -> bool {
         self.least <= level && level <= self.highest
     }
+
+    /// What such a build has at its highest level, in the order in which it came.
+    pub fn features(self) -> impl Iterator<Item = Feature> {
+        Feature::ALL.into_iter().filter(move |feature| self.highest.has(*feature))
+    }
 }
 
 impl fmt::Display for Speaks {

@@ -57,8 +57,12 @@ pub async fn stores_in_order(cluster: &Cluster, spoiled: bool) -> Result<(), Str
 async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, spoiled: bool) -> Result<(), String> {
     let mut sets: BTreeMap<u32, Vec<Member>> = BTreeMap::new();
     for member in &config.members {
-        if let Some(set) = member.set() {
+        let Some(set) = member.set() else { continue };
+        if member.state.in_sync() {
             sets.entry(set).or_default().push(*member);
+        } else if config.twin_of(member.component).is_none_or(|twin| !twin.state.in_sync()) {
+            // One that is to take another's place may wait for room; the disk lacks nothing meanwhile.
+            return Err(format!("{disk}: {:?} is {:?} at rest", member.component, member.state));
         }
     }
     for copies in sets.values() {

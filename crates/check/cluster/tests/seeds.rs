@@ -166,6 +166,10 @@ const PLANS: &[(&str, &str)] = &[
         include_str!("plans/component-made-in-vain.json"),
         "a component that an owner had made at a seat from before, and never named, stayed there for ever",
     ),
+    (
+        include_str!("plans/left-with-a-component-in-vain.json"),
+        "a seat that had promised more than its owner has, and held a component that nobody names, stayed for ever",
+    ),
 ];
 
 #[test]

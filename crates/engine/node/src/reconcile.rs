@@ -100,9 +100,10 @@ impl<E: Env> Node<E> {
         }
     }
 
-    /// Components here that the closed record of their object does not name.
+    /// Components here that the record of their object does not name.
     fn unnamed(&self, disk_group: DiskGroupId, own: &Accepted) -> Vec<ComponentId> {
-        let named = |c: &ComponentId| own.base.is_some() || own.config.member(*c).is_some();
+        let configs = || std::iter::once(&own.config).chain(own.base.as_deref());
+        let named = |c: &ComponentId| configs().any(|config| config.member(*c).is_some());
         self.components_here(disk_group, own.config.object).into_iter().filter(|c| !named(c)).collect()
     }
 
@@ -199,7 +200,8 @@ impl<E: Env> Node<E> {
             // same, where this seat alone had accepted what the owner before it did not bring to its end.
             let hosts: Vec<_> = status.config.members.iter().map(|m| m.host).collect();
             if let Some((known, _)) = inner.objects.look_up(object, &hosts).await {
-                self.go_on_here(disk_group, &known, &status).await;
+                let unwanted: Vec<_> = unnamed.into_iter().filter(|c| !status.wants(*c)).collect();
+                self.go_on_here(disk_group, &known, &status, &unwanted).await;
             }
             return;
         }
@@ -230,12 +232,19 @@ impl<E: Env> Node<E> {
     }
 
     /// Gives a seat the record that the object has without it. It refuses where it has promised more than the owner has, to a host that
-    /// did not become owner; if that record is in effect and leaves the seat out, the seat goes nevertheless.
-    async fn go_on_here(&self, disk_group: DiskGroupId, known: &Accepted, status: &ObjectStatus) {
+    /// did not become owner; if that record is in effect and leaves the seat out, the seat goes nevertheless. So do the `unwanted`: what the
+    /// owner has made here and will not name.
+    async fn go_on_here(
+        &self,
+        disk_group: DiskGroupId,
+        known: &Accepted,
+        status: &ObjectStatus,
+        unwanted: &[ComponentId],
+    ) {
         let in_effect = (known.epoch, known.csn.0) == (status.epoch, status.csn);
         if self.accept_here(disk_group, known).await.is_err() && in_effect {
             // Refused once more where it is not left out.
-            let _ = self.inner.seats.leave(disk_group, known).await;
+            let _ = self.inner.seats.leave(disk_group, known, unwanted).await;
         }
     }
 
@@ -276,17 +285,19 @@ impl<E: Env> Node<E> {
             here.retain(|component| !status.wants(component.component));
         }
         let (gone, nothing_stays) = (!here.is_empty(), here.len() == all);
-        for component in here {
+        let here: Vec<ComponentId> = here.into_iter().map(|c| c.component).collect();
+        for component in &here {
             // The seat has to see the record that allows the removal.
             if self.accept_here(disk_group, known).await.is_err() {
                 if let Some(owner) = owner
                     && let Some(status) = self.ask_owner(record.object, owner).await
                 {
-                    self.go_on_here(disk_group, known, &status).await;
+                    let unwanted: Vec<_> = here.iter().copied().filter(|c| !status.wants(*c)).collect();
+                    self.go_on_here(disk_group, known, &status, &unwanted).await;
                 }
                 continue;
             }
-            self.delete_here(disk_group, component.component, record.object).await;
+            self.delete_here(disk_group, *component, record.object).await;
         }
         if gone && nothing_stays && !known.config.deleted {
             let _ = self.inner.seats.forget(disk_group, record.object).await;

@@ -585,17 +585,23 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
 
     /// S3: removes all that a disk group holds of an object that went on without it. `decided` is a closed record that is in effect or was,
     /// above what the seat has accepted. It counts whatever the seat has promised: no owner after it can miss it, and what it leaves
-    /// out, of what was named before it, nobody names again.
+    /// out, of what was named before it, nobody names again. `unwanted`: components here of which the owner of that record says that it is not
+    /// about to name them.
     ///
     /// # Errors
     /// [`Refusal::Invalid`]: the record says nothing of that kind about what is here; nothing is removed.
-    pub fn leave(&self, disk_group: DiskGroupId, decided: &Accepted) -> LocalBoxFuture<'static, Result<(), Refusal>> {
+    pub fn leave(
+        &self,
+        disk_group: DiskGroupId,
+        decided: &Accepted,
+        unwanted: &[ComponentId],
+    ) -> LocalBoxFuture<'static, Result<(), Refusal>> {
         let object = decided.config.object;
         let mut groups = self.inner.groups.borrow_mut();
         let Some(group) = groups.get_mut(&disk_group) else {
             return ready(Err(Refusal::NotFound)).boxed();
         };
-        if !group.is_left_out(decided) {
+        if !group.is_left_out(decided, unwanted) {
             let why = "the record does not leave out what the disk group has of the object";
             return ready(Err(Refusal::Invalid(why.into()))).boxed();
         }
@@ -619,11 +625,12 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
 }
 
 impl<S: LocalStore> Group<S> {
-    /// Whether the object went on without this disk group ([`cairn_record::left_out`]).
-    fn is_left_out(&self, decided: &Accepted) -> bool {
+    /// Whether the object went on without this disk group ([`cairn_record::left_out`]), and without the `unwanted` here.
+    fn is_left_out(&self, decided: &Accepted, unwanted: &[ComponentId]) -> bool {
         let object = decided.config.object;
         let Some(own) = self.seats.get(&object).and_then(|record| record.accepted.as_ref()) else { return false };
         let here = self.store.components_of(object).into_iter().map(|c| c.component);
+        let here = here.filter(|component| !unwanted.contains(component));
         cairn_record::left_out(own, decided, self.store.disk_group(), here)
     }
 

@@ -97,7 +97,7 @@ impl Converter<'_> {
                 }
                 Ok((LogRecord::Copy { component, op, settled, pieces }, data, Class::Normal))
             }
-            BlockOp::Rows { .. } | BlockOp::ZeroRows { .. } | BlockOp::Difference { .. } => Err(refused(NO_ROWS)),
+            BlockOp::Rows { .. } | BlockOp::ZeroRows { .. } | BlockOp::Difference(_) => Err(refused(NO_ROWS)),
         }
     }
 

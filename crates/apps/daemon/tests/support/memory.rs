@@ -375,7 +375,7 @@ impl MemoryCluster {
             text: feature.sentence().into(),
             on: false,
         };
-        let features = cairn_types::Feature::ALL.into_iter().map(feature).collect();
+        let features = cairn_types::Speaks::of(12, 13).features().map(feature).collect();
         let obstacles = vec!["host host-3 runs 0.2.0, which speaks protocol 12 and not 13: upgrade it".into()];
         let hosts = hosts.into_iter().enumerate().map(host).collect();
         Ok(Upgrade { level: 12, level_next: 13, hosts, features, obstacles })

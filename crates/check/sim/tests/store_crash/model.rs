@@ -144,7 +144,7 @@ fn pieces_of(blocks: &BlockOp, tag: u64) -> Vec<(BlockRange, Value)> {
         BlockOp::Zero { range, keep_allocated } | BlockOp::ZeroRows { range, keep_allocated, .. } => {
             vec![(*range, Value::Zero { allocated: *keep_allocated })]
         }
-        BlockOp::Difference { .. } => unreachable!("a store is given what comes of it"),
+        BlockOp::Difference(_) => unreachable!("a store is given what comes of it"),
         BlockOp::Copy { first_block, runs } | BlockOp::Rows { first_block, runs, .. } => {
             let mut first = *first_block;
             let piece = |run: &Run| {

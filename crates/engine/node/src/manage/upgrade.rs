@@ -11,6 +11,7 @@ use cairn_directory::{DirectoryError, HostEntry, Revision};
 use cairn_env::Env;
 use cairn_types::{Build, Feature, HostId, Level};
 use cairn_upgrade::{Hearing, Standing, obstacles, target};
+use cairn_wire::SPEAKS;
 
 use crate::{manage::directory_error, node::Node};
 
@@ -108,7 +109,7 @@ impl<E: Env> Node<E> {
             level: level.0,
             level_next: next.0,
             hosts,
-            features: Feature::ALL.into_iter().map(feature).collect(),
+            features: SPEAKS.features().map(feature).collect(),
             obstacles: if next > level { obstacles(next, &standings) } else { Vec::new() },
         }
     }

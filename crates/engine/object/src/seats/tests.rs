@@ -42,16 +42,17 @@ fn a_seat_that_is_left_out_goes_whatever_it_promised() {
 
     let mut group = group_of(&store, seat.clone());
     assert!(group.take(next.clone(), cairn_record::learn).is_err(), "it has promised more");
-    assert!(group.is_left_out(&next));
+    assert!(group.is_left_out(&next, &[]));
     let open = Accepted { base: Some(Box::new(next.config.clone())), ..next.clone() };
-    assert!(!group.is_left_out(&open), "a change is open");
-    assert!(!group.is_left_out(&of(1..3, 1, 2)), "what is not above what the seat accepted");
-    assert!(!group.is_left_out(&of(0..3, 2, 2)), "the seat is a member");
+    assert!(!group.is_left_out(&open, &[]), "a change is open");
+    assert!(!group.is_left_out(&of(1..3, 1, 2), &[]), "what is not above what the seat accepted");
+    assert!(!group.is_left_out(&of(0..3, 2, 2), &[]), "the seat is a member");
     let newcomer = ComponentId(77);
     let admitting = Counting { components: vec![here, newcomer], ..counting() };
-    assert!(!group_of(&admitting, seat.clone()).is_left_out(&next), "a component that may be about to be named");
+    assert!(!group_of(&admitting, seat.clone()).is_left_out(&next, &[]), "a component that may be about to be named");
+    assert!(group_of(&admitting, seat.clone()).is_left_out(&next, &[newcomer]), "the owner made it in vain");
     let unasked = SeatRecord { accepted: None, ..seat };
-    assert!(!group_of(&store, unasked).is_left_out(&next), "no record names what is here");
+    assert!(!group_of(&store, unasked).is_left_out(&next, &[]), "no record names what is here");
 
     assert!(futures::FutureExt::now_or_never(group.remove_all(ObjectId(1))).expect("counts only").is_ok());
     assert!(group.seats.is_empty());

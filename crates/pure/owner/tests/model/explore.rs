@@ -611,14 +611,11 @@ fn usable<'a>(serving: &Serving, seats: &[&'a SeatNode], component: ComponentId)
 }
 
 /// What one member holds of a row; none: it does not answer.
-///
-/// # Errors
-/// It holds what does not fit.
-pub fn strip(serving: &Serving, seats: &[&SeatNode], row: u64, index: u32) -> Result<Option<Strip>, String> {
+pub fn strip(serving: &Serving, seats: &[&SeatNode], row: u64, index: u32) -> Option<Strip> {
     let readable = serving.state.readable(0);
     let leg = readable.iter().find(|leg| leg.link.copy == index);
     let seat = leg.and_then(|leg| usable(serving, seats, leg.component));
-    seat.map(|seat| seat.component.strip(serving.rows().expect("it has rows"), row, index, None)).transpose()
+    seat.map(|seat| seat.component.strip(serving.rows().expect("it has rows"), row, index, None))
 }
 
 /// A row by all members that answer but one; none: too few do.
@@ -634,7 +631,7 @@ pub fn image(
     let rows = serving.rows().expect("it has rows");
     let mut strips = BTreeMap::new();
     for index in (0..rows.members()).filter(|index| Some(*index) != without) {
-        strips.extend(strip(serving, seats, row, index)?.map(|strip| (index, strip)));
+        strips.extend(strip(serving, seats, row, index).map(|strip| (index, strip)));
     }
     let enough = strips.len() >= rows.data() as usize;
     enough.then(|| decode(rows, row, &strips)).transpose()

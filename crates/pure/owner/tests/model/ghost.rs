@@ -133,8 +133,7 @@ impl Ghost {
         for member in config.members.iter().filter(|m| m.state.in_sync()) {
             let (Some(index), seat) = (member.copy(), seat(letter_of(member.seat()))) else { continue };
             if !seat.component.damaged && !seat.component.young {
-                let strip = seat.component.strip(rows, row, index, below);
-                strips.push((index, strip.map_err(|wrong| format!("I5': {} holds: {wrong}", seat.letter))?));
+                strips.push((index, seat.component.strip(rows, row, index, below)));
             }
         }
         let mut found: Option<Vec<OpId>> = None;

@@ -92,8 +92,10 @@ pub enum Canary {
     OldNotBelow,
     /// What stood below is not told once the data member is lost, and the write is given up without recording that.
     LostNotRecorded,
-    /// Parity is made anew from a row that others write to.
+    /// A column is written while another one of the row is, or while the row is read to make its parity.
     RowNotLocked,
+    /// A parity member takes an operation that comes below what it has.
+    ParityTakenLate,
     /// Of an operation, settling looks at the data member alone.
     ParityIgnored,
     /// Of an operation on a column, settling looks at all members.

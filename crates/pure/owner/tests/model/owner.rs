@@ -419,7 +419,7 @@ impl OwnerNode {
         };
         let way = match (row, serving.part_write(&place)) {
             (Some(columns), _) => Way::Encoded(columns),
-            _ if serving.locked(&place) => return None,
+            _ if !serving.may_write(&place, canary) => return None,
             (None, None) => Way::Whole,
             (None, Some(PartWrite::Difference)) => Way::Difference,
             (None, Some(PartWrite::DataAlone)) => Way::DataAlone,

@@ -1,7 +1,8 @@
 //! Rows in the model: what an operation leaves on a member, what a chain of such pieces comes to, and a row from k of its members.
 //!
 //! Every operation has a value of its own in each column: eight bytes that nothing else comes to. What a member stores is computed from
-//! these as the product does: a difference is added with its column's factor, and a missing column is solved for.
+//! these as the product does: a difference is added to the parity that is there, with its column's factor, and a missing column is solved
+//! for. Beside it stands of which operations parity ought to be: what is computed must agree.
 
 use std::collections::BTreeMap;
 
@@ -58,10 +59,38 @@ impl Place {
 pub enum Piece {
     /// The data of this operation.
     Data(OpId),
-    /// Parity that needs nothing below it: of each column, the operation whose data it is of.
-    Parity(Vec<OpId>),
-    /// What stood in a column, to be replaced by the operation itself.
-    Difference { column: u32, old: OpId },
+    /// Parity.
+    Parity(Parity),
+    /// What stood in a column, to be replaced by the operation itself: the member of this parity makes that of it.
+    Difference { column: u32, old: OpId, parity: u32, columns: u32 },
+}
+
+/// A block of parity, with its row check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Parity {
+    /// Of each column, the operation whose data it ought to be of.
+    of: Vec<OpId>,
+    bytes: u64,
+    row_check: u64,
+}
+
+impl Parity {
+    /// Of a row.
+    pub fn of(columns: &[OpId], parity: u32) -> Self {
+        Self { of: columns.to_vec(), bytes: parity_of(columns, parity), row_check: row_check(columns) }
+    }
+
+    /// After a column's data were replaced.
+    pub fn after(&self, parity: u32, column: u32, (old, new): (OpId, OpId)) -> Self {
+        let (was, is) = (word(old, column), word(new, column));
+        let mut of = self.of.clone();
+        of[column as usize] = new;
+        Self {
+            of,
+            bytes: self.bytes ^ times(factor(column, parity), was ^ is),
+            row_check: self.row_check.wrapping_sub(mixed(old, column)).wrapping_add(mixed(new, column)),
+        }
+    }
 }
 
 /// An operation that a component holds.
@@ -77,8 +106,7 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Strip {
     Data(OpId),
-    /// Of each column the operation that it is told to be of, and the bytes.
-    Parity(Vec<OpId>, u64),
+    Parity(Parity),
 }
 
 /// The rows of an object that has them.
@@ -119,6 +147,15 @@ fn factor(column: u32, parity: u32) -> u8 {
     cairn_parity::factor(column, parity).get()
 }
 
+/// What a column's data add to the row check; zeroes add nothing.
+fn mixed(op: OpId, column: u32) -> u64 {
+    word(op, column).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
+}
+
+fn row_check(columns: &[OpId]) -> u64 {
+    (0..).zip(columns).fold(0, |sum, (column, op)| mixed(*op, column).wrapping_add(sum))
+}
+
 fn parity_of(columns: &[OpId], parity: u32) -> u64 {
     let words = columns.iter().enumerate().map(|(c, op)| times(factor(c as u32, parity), word(*op, c as u32)));
     words.fold(0, |sum, word| sum ^ word)
@@ -130,31 +167,10 @@ pub fn data<'a>(chain: impl Iterator<Item = &'a Held>) -> OpId {
     data.last().unwrap_or(OpId::ZERO)
 }
 
-/// What a chain of parity comes to. `chain` is of one row, oldest first.
-///
-/// # Errors
-/// A difference does not fit what is below it.
-pub fn parity<'a>(chain: impl Iterator<Item = (OpId, &'a Held)>, rows: Rows, parity: u32) -> Result<Strip, String> {
-    let mut columns = vec![OpId::ZERO; rows.data() as usize];
-    let (mut value, mut misfit) = (0, None);
-    for (op, held) in chain {
-        match &held.piece {
-            Piece::Parity(of) => {
-                (columns, misfit) = (of.clone(), None);
-                value = parity_of(&columns, parity);
-            }
-            Piece::Difference { column, old } => {
-                let told = &mut columns[*column as usize];
-                if told != old {
-                    misfit = Some(format!("{op:?} replaces {old:?} of column {column} where {told:?} is"));
-                }
-                *told = op;
-                value ^= times(factor(*column, parity), word(*old, *column) ^ word(op, *column));
-            }
-            Piece::Data(_) => misfit = Some(format!("{op:?} left data on a parity member")),
-        }
-    }
-    misfit.map_or(Ok(Strip::Parity(columns, value)), Err)
+/// The parity of the newest of these operations, which are of one row, oldest first; of zeroes where there is none.
+pub fn parity<'a>(chain: impl Iterator<Item = &'a Held>, columns: u32, parity: u32) -> Parity {
+    let found = chain.filter_map(|held| if let Piece::Parity(parity) = &held.piece { Some(parity) } else { None });
+    found.last().cloned().unwrap_or_else(|| Parity::of(&vec![OpId::ZERO; columns as usize], parity))
 }
 
 /// The operation in each column of a row, from k strips at least, all of which must agree.
@@ -169,42 +185,35 @@ pub fn decode(rows: Rows, row: u64, strips: &BTreeMap<u32, Strip>) -> Result<Vec
     for (index, strip) in strips {
         match (rows.role(row, *index), strip) {
             (RowRole::Column(column), Strip::Data(op)) => columns[column as usize] = Some(*op),
-            (RowRole::Parity(parity), Strip::Parity(told, value)) => parities.push((parity, told, *value)),
+            (RowRole::Parity(parity), Strip::Parity(told)) => parities.push((parity, told)),
             (role, strip) => panic!("{strip:?} as {role:?}"),
         }
     }
     let missing: Vec<u32> = (0..k).filter(|c| columns[*c as usize].is_none()).collect();
-    // Every parity block tells of each column what it is of.
-    for (_, told, _) in &parities {
-        for (column, known) in columns.iter().enumerate() {
-            if known.is_some_and(|known| known != told[column]) || told[column] != parities[0].1[column] {
-                return Err(format!("row {row}: {strips:?} disagree on column {column}"));
-            }
-        }
-    }
     let solved = solve(&missing, &columns, &parities);
     for (column, bytes) in missing.iter().zip(solved) {
-        let told = parities[0].1[*column as usize];
-        if word(told, *column) != bytes {
-            return Err(format!(
-                "row {row}: column {column} comes to other bytes than those of {told:?} from {strips:?}"
-            ));
+        let ought = parities[0].1.of[*column as usize];
+        if word(ought, *column) != bytes {
+            return Err(format!("row {row}: column {column} comes to other bytes than those of {ought:?}: {strips:?}"));
         }
-        columns[*column as usize] = Some(told);
+        columns[*column as usize] = Some(ought);
     }
     let columns: Vec<OpId> = columns.into_iter().flatten().collect();
-    match parities.iter().find(|(parity, _, value)| parity_of(&columns, *parity) != *value) {
-        Some((parity, ..)) => Err(format!("row {row}: parity {parity} is of other bytes than {columns:?}: {strips:?}")),
+    let fits = |told: &Parity, parity| {
+        told.row_check == row_check(&columns) && told.bytes == parity_of(&columns, parity) && told.of == columns
+    };
+    match parities.iter().find(|(parity, told)| !fits(told, *parity)) {
+        Some((parity, _)) => Err(format!("row {row}: parity {parity} is not of {columns:?}: {strips:?}")),
         None => Ok(columns),
     }
 }
 
 /// The bytes of the missing columns, by as many of the parities: Gauss and Jordan.
-fn solve(missing: &[u32], columns: &[Option<OpId>], parities: &[(u32, &Vec<OpId>, u64)]) -> Vec<u64> {
+fn solve(missing: &[u32], columns: &[Option<OpId>], parities: &[(u32, &Parity)]) -> Vec<u64> {
     let mut equations: Vec<(Vec<u8>, u64)> = Vec::new();
-    for (parity, _, value) in parities.iter().take(missing.len()) {
+    for (parity, told) in parities.iter().take(missing.len()) {
         let known = columns.iter().enumerate().filter_map(|(c, op)| Some((c as u32, (*op)?)));
-        let rest = known.fold(*value, |sum, (c, op)| sum ^ times(factor(c, *parity), word(op, c)));
+        let rest = known.fold(told.bytes, |sum, (c, op)| sum ^ times(factor(c, *parity), word(op, c)));
         equations.push((missing.iter().map(|c| factor(*c, *parity)).collect(), rest));
     }
     for pivot in 0..missing.len() {
@@ -233,6 +242,6 @@ fn scale((factors, value): &mut (Vec<u8>, u64), pivot: usize) {
 pub fn absolute(rows: Rows, row: u64, index: u32, columns: &[OpId]) -> Piece {
     match rows.role(row, index) {
         RowRole::Column(column) => Piece::Data(columns[column as usize]),
-        RowRole::Parity(_) => Piece::Parity(columns.to_vec()),
+        RowRole::Parity(parity) => Piece::Parity(Parity::of(columns, parity)),
     }
 }

@@ -15,7 +15,7 @@ use cairn_wire::{ComponentAnswer, Heartbeat, HeartbeatAnswer, PeerSession, Seize
 use serde::Serialize;
 
 use super::{
-    Canary, Held, OBJECT, Place, id_of,
+    Canary, Held, OBJECT, Piece, Place, id_of,
     message::{Accepting, Body},
     rows::{self, Strip},
     seat_of,
@@ -206,7 +206,7 @@ impl SeatNode {
             }
             Body::Write { epoch, session, op, settled, place, piece, asks_old } => {
                 let mut done = self.may_write(*epoch, *session);
-                if done.is_ok() && self.component.undone.contains(op) {
+                if done.is_ok() && (self.component.undone.contains(op) || self.is_late(*op, place, piece)) {
                     done = Err(None);
                 }
                 if done.is_ok() {
@@ -214,7 +214,8 @@ impl SeatNode {
                         // A log in which the last arrival wins.
                         self.component.ops.retain(|o, held| o < op || !held.place.overlaps(place));
                     }
-                    self.write(*op, *settled, Held { place: *place, piece: piece.clone(), copied: false });
+                    let piece = self.piece_of(*op, place, piece);
+                    self.write(*op, *settled, Held { place: *place, piece, copied: false });
                 }
                 let below = if self.canary == Canary::OldNotBelow { None } else { Some(*op) };
                 let old = (*asks_old && done.is_ok()).then(|| self.component.data(place.row, below));
@@ -377,6 +378,23 @@ impl SeatNode {
         }
     }
 
+    /// Parity takes operations in order: one that comes below what is there would not be in it.
+    fn is_late(&self, op: OpId, place: &Place, piece: &Piece) -> bool {
+        let is_data = matches!(piece, Piece::Data(_)) || self.canary == Canary::ParityTakenLate;
+        let later = |(other, held): (&OpId, &Held)| *other > op && held.place.row == place.row;
+        !is_data && !self.component.ops.contains_key(&op) && self.component.ops.iter().any(later)
+    }
+
+    /// What is logged of a piece: of a difference the parity that comes of it. One that comes twice changes nothing.
+    fn piece_of(&self, op: OpId, place: &Place, piece: &Piece) -> Piece {
+        let Piece::Difference { column, old, parity, columns } = *piece else { return piece.clone() };
+        if let Some(known) = self.component.ops.get(&op) {
+            return known.piece.clone();
+        }
+        let chain = self.component.chain(place.row, None).map(|(_, held)| held);
+        Piece::Parity(rows::parity(chain, columns, parity).after(parity, column, (old, op)))
+    }
+
     fn write(&mut self, op: OpId, settled: OpId, held: Held) {
         let component = &mut self.component;
         let place = held.place;
@@ -450,13 +468,12 @@ impl Component {
     }
 
     /// What the member with this index holds of a row.
-    ///
-    /// # Errors
-    /// Its differences do not fit what is below them.
-    pub fn strip(&self, rows: Rows, row: u64, index: u32, below: Option<OpId>) -> Result<Strip, String> {
+    pub fn strip(&self, rows: Rows, row: u64, index: u32, below: Option<OpId>) -> Strip {
         match rows.role(row, index) {
-            RowRole::Column(_) => Ok(Strip::Data(self.data(row, below))),
-            RowRole::Parity(parity) => rows::parity(self.chain(row, below), rows, parity),
+            RowRole::Column(_) => Strip::Data(self.data(row, below)),
+            RowRole::Parity(parity) => {
+                Strip::Parity(rows::parity(self.chain(row, below).map(|(_, held)| held), rows.data(), parity))
+            }
         }
     }
 

@@ -24,8 +24,8 @@ pub struct InFlight {
     pub sent: BTreeSet<char>,
     /// Those whose answers are missing, and the admission that it was sent in.
     pub missing: BTreeMap<char, SessionId>,
-    /// Those that are sent the difference once it is known what stood there.
-    pub unsent: BTreeMap<char, SessionId>,
+    /// Those that are sent the difference once it is known what stood there, and which parity they hold.
+    pub unsent: BTreeMap<char, (SessionId, u32)>,
     pub outcome: Outcome,
     pub acked: bool,
     /// It is taken back, and never acknowledged.
@@ -171,10 +171,13 @@ impl Serving {
                 (Way::Encoded(before), _) if !is_data => {
                     let mut columns = before.clone();
                     columns[place.column.expect("a column is written") as usize] = op;
-                    Piece::Parity(columns)
+                    absolute(rows.expect("it has rows"), place.row, leg.link.copy, &columns)
                 }
-                (Way::Difference, _) if !is_data && canary != Canary::ParityForgotten => {
-                    write.unsent.insert(letter, session);
+                (Way::Difference, Some(rows)) if !is_data && canary != Canary::ParityForgotten => {
+                    let RowRole::Parity(parity) = rows.role(place.row, leg.link.copy) else {
+                        unreachable!("it is no data")
+                    };
+                    write.unsent.insert(letter, (session, parity));
                     continue;
                 }
                 (Way::Difference | Way::DataAlone, _) if !is_data => continue,
@@ -219,8 +222,10 @@ impl Serving {
         } else if let (Some(old), Some(column)) = (old, write.place.column)
             && write.outcome.on_old_data()
         {
-            for (letter, session) in std::mem::take(&mut write.unsent) {
-                parts.push((letter, session, Piece::Difference { column, old }, false));
+            let rows = rows_of(self.state.config()).expect("a column is one of a row");
+            for (letter, (session, parity)) in std::mem::take(&mut write.unsent) {
+                let piece = Piece::Difference { column, old, parity, columns: rows.data() };
+                parts.push((letter, session, piece, false));
                 write.sent.insert(letter);
                 write.missing.insert(letter, session);
             }
@@ -283,9 +288,16 @@ impl Serving {
         self.filling.retain(|letter, f| state.being_filled(component_of(*letter), f.session).is_some());
     }
 
-    /// Whether an operation that is not acknowledged, or a row that is read to make its parity, keeps others away.
+    /// Whether an operation that is not acknowledged, or a row that is read to make its parity, keeps readers away.
     pub fn locked(&self, place: &Place) -> bool {
         let held = |w: &InFlight| if w.locks_row { w.place.whole() } else { w.place };
         self.encodes.contains_key(&place.row) || self.writes.values().any(|w| !w.acked && held(w).overlaps(place))
+    }
+
+    /// Whether it may be written now: nobody else writes to that position of the row, as parity would have both.
+    pub fn may_write(&self, place: &Place, canary: Canary) -> bool {
+        let of_rows = place.members != 0 && canary != Canary::RowNotLocked;
+        let place = if of_rows { place.whole() } else { *place };
+        !self.locked(&place)
     }
 }

@@ -547,7 +547,7 @@ impl World {
         let leg = serving.state.readable(0).into_iter().find(|leg| Some(leg.link.copy) == index);
         let is_reached = leg.is_some_and(|leg| reached(&self.seat(letter_of_component(leg.component))));
         if let Some(index) = index.filter(|_| is_reached)
-            && let Some(read) = strip(serving, &seats, row, index)?
+            && let Some(read) = strip(serving, &seats, row, index)
         {
             strips.insert(index, read);
         }
@@ -671,6 +671,10 @@ impl World {
             self.seats[place].become_filled(target);
             self.say(|| format!("owner {owner} filled {letter}"));
             self.check()?;
+            if self.owners[owner].serving().is_some_and(|serving| serving.rows().is_some()) {
+                // What is written before the barrier reaches it as it comes.
+                return Ok(());
+            }
         }
         let mut proposed = false;
         self.act(owner, |o, out| proposed = o.start_activation(letter, out))?;
