@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use cairn_api::LocalManagement;
+use cairn_geometry::{RowRole, Rows};
+use cairn_parity::{Strip, encode, row_check};
 use cairn_store::{StoreError, StoreErrorKind};
-use cairn_types::{BlockRange, Contents, Member, ObjectConfig, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Contents, Member, ObjectConfig, OpId, Run};
 
 use crate::cluster::Cluster;
 
@@ -65,6 +67,12 @@ async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, 
             return Err(format!("{disk}: {:?} is {:?} at rest", member.component, member.state));
         }
     }
+    if let Some(rows) = Rows::of(config.layout.redundancy) {
+        for members in sets.values() {
+            rows_agree(cluster, disk, (rows, members), spoiled).await?;
+        }
+        return Ok(());
+    }
     for copies in sets.values() {
         let mut seen: Option<(String, Vec<Block>)> = None;
         for copy in copies {
@@ -82,6 +90,49 @@ async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, 
                 return Err(format!("I5: {disk}: copies {other} and {what} differ at block {at}"));
             }
             seen = Some((what, blocks));
+        }
+    }
+    Ok(())
+}
+
+/// I5': the parity of every row is that of its data, and says so.
+async fn rows_agree(
+    cluster: &Cluster,
+    disk: &str,
+    (rows, members): (Rows, &[Member]),
+    spoiled: bool,
+) -> Result<(), String> {
+    let mut strips: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
+    for member in members {
+        let blocks = contents(cluster, member).await?;
+        if let Some(at) = blocks.iter().position(|block| matches!(block, Block::Bad))
+            && !spoiled
+        {
+            return Err(format!("I7: {disk}: block {at} of {:?} is bad, and no medium was spoiled", member.component));
+        }
+        let index = member.copy().expect("it holds data");
+        if let Some(twin) = strips.get(&index)
+            && let Some(at) = twin.iter().zip(&blocks).position(|(a, b)| a.differs(b))
+        {
+            return Err(format!("I5: {disk}: {:?} and its twin differ at block {at}", member.component));
+        }
+        strips.insert(index, blocks);
+    }
+    let blocks = strips.values().map(Vec::len).max().unwrap_or(0);
+    for at in 0..blocks {
+        let row = at as u64 / rows.strip_blocks();
+        let of = |role| strips.get(&rows.member(row, role)).and_then(|blocks| blocks.get(at));
+        let columns: Option<Vec<&Bytes>> = (0..rows.data()).map(|c| of(RowRole::Column(c))?.bytes()).collect();
+        let Some(columns) = columns else { continue };
+        let crcs: Vec<u32> = columns.iter().map(|column| cairn_format::crc32c(column)).collect();
+        let strips: Vec<Strip<'_>> = columns.iter().map(|column| Strip::Bytes(column)).collect();
+        let mut made = vec![vec![0; BLOCK_BYTES as usize]; rows.parity() as usize];
+        encode(&strips, &mut made.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+        for (number, made) in (0..).zip(&made) {
+            let Some(Block::Data(bytes, told)) = of(RowRole::Parity(number)) else { continue };
+            if bytes != made || *told != row_check(&crcs) {
+                return Err(format!("I5': {disk}: parity {number} of row {row} is not that of its data at block {at}"));
+            }
         }
     }
     Ok(())
@@ -174,8 +225,8 @@ pub async fn tell_block(cluster: &Cluster, block: Option<u64>) {
 
 /// A block of a copy.
 enum Block {
-    /// A hole's are zeros.
-    Data(Bytes),
+    /// A hole's are zeros. The number is parity's row check, 0 of data.
+    Data(Bytes, u32),
     /// It says so itself: spoiled on the medium, and nobody has read it since.
     Bad,
 }
@@ -184,7 +235,14 @@ impl Block {
     fn differs(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Bad, _) | (_, Self::Bad) => false,
-            (Self::Data(a), Self::Data(b)) => a != b,
+            (Self::Data(a, _), Self::Data(b, _)) => a != b,
+        }
+    }
+
+    fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Data(bytes, _) => Some(bytes),
+            Self::Bad => None,
         }
     }
 }
@@ -226,6 +284,18 @@ async fn read(
         Err(error) if matches!(error.kind, StoreErrorKind::BadBlock { .. }) => return Ok(None),
         Err(error) => return Err(format!("h{at}: {error}")),
     };
-    let blocks = |data: Bytes| (0..data.len() / 4096).map(move |n| Block::Data(data.slice(n * 4096..(n + 1) * 4096)));
-    Ok(Some(contents.into_bytes().into_iter().flat_map(blocks).collect()))
+    let mut data = contents.data.iter().flat_map(|part| part.chunks(BLOCK_BYTES as usize)).map(Bytes::copy_from_slice);
+    let mut blocks = Vec::new();
+    for run in &contents.runs {
+        let checks: &[u32] = if let Run::Parity { row_checks, .. } = run { row_checks } else { &[] };
+        for at in 0..run.blocks() as usize {
+            let bytes = match run {
+                Run::Hole { .. } => Bytes::from_static(&[0; BLOCK_BYTES as usize]),
+                Run::Data { .. } | Run::Parity { .. } => data.next().ok_or("a read has fewer bytes than it tells")?,
+                Run::Bad { .. } => return Ok(None),
+            };
+            blocks.push(Block::Data(bytes, checks.get(at).copied().unwrap_or(0)));
+        }
+    }
+    Ok(Some(blocks))
 }

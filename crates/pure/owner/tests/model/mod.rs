@@ -9,6 +9,7 @@
 pub mod canonical;
 pub mod explore;
 pub mod ghost;
+pub mod io;
 pub mod message;
 #[path = "../../../record/tests/names/mod.rs"]
 pub mod names;
