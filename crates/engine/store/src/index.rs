@@ -4,7 +4,7 @@
 //!             so every version that is still here is live (I6: superseded only by unsettled ones is live)
 //! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] and [`Extents::hidden_blocks`] show
 //! Memory      about 50 bytes per extent and 150 per record, 4 per block beyond its fourth: some 200 for a lone 4 KiB write,
-//!             5 bytes per block of a large one
+//!             5 bytes per block of a large one; one of parity 32 more, and 4 per block beyond its fourth
 //! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`leaf.rs`)
 
 use std::{

@@ -67,3 +67,48 @@ pub(crate) fn body_of(body: PendingBody, blocks: usize) -> Option<(Body, u16)> {
         PendingBody::Rows { members, slots, crcs, row_checks } => (data(slots, crcs, row_checks)?, members),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{BlockRange, ComponentId, OpId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Goal: what a record says of its blocks is what its row says, and a row of other lengths is none. Method: any sums, members and
+        /// bodies; rows of mirrors are of the kinds that they were.
+        #[test]
+        fn rows_read_back(
+            blocks in proptest::collection::vec((any::<u64>(), any::<u32>(), prop_oneof![Just(0u32), any::<u32>()]), 1..9),
+            members in prop_oneof![Just(0u16), any::<u16>()],
+            zero in any::<bool>(),
+        ) {
+            let count = blocks.len();
+            let body = match zero {
+                true => Body::Zero { keep_allocated: count % 2 == 0 },
+                false => Body::Data {
+                    place: Place::Slots(blocks.iter().map(|block| block.0).collect()),
+                    crcs: blocks.iter().map(|block| block.1).collect(),
+                    row_checks: RowChecks::new(blocks.iter().map(|block| block.2).collect()),
+                },
+            };
+            let range = BlockRange::new(7, count as u32);
+            let (component, op, row) = (ComponentId(1), OpId::ZERO, Some(PendingNumber::new(0)));
+            let record = Record { component, op, range, position: 9, body: body.clone(), live: 0, row };
+            let known = UnsettledOp { op, range, client: ClientTag { session: 3, number: 4 }, members };
+            let row = row_of(&record, Some(&known));
+            prop_assert_eq!((row.client, row.position, row.range), (known.client, 9, range));
+            let of_mirror = members == 0 && (zero || blocks.iter().all(|block| block.2 == 0));
+            prop_assert_eq!(matches!(row.body, PendingBody::Data { .. } | PendingBody::Zero { .. }), of_mirror);
+            prop_assert!(zero || body_of(row.body.clone(), count + 1).is_none());
+            prop_assert_eq!(body_of(row.body, count), Some((body, members)));
+        }
+    }
+
+    #[test]
+    fn numbers_of_rows_read_back() {
+        assert_eq!([0, 1, 1 << 61].map(|number| PendingNumber::new(number).get()), [0, 1, 1 << 61]);
+        assert_eq!(size_of::<Option<PendingNumber>>(), 8);
+    }
+}
