@@ -282,6 +282,108 @@ mod tests {
     }
     const GOLDEN: (u32, u32) = (353, 3842258896);
 
+    /// Records of rows, in the order of their variants.
+    fn rows() -> Vec<LogRecord> {
+        let component = ComponentId(0xc0);
+        let (client, range) = (ClientTag { session: 1, number: 300 }, BlockRange::new(5, 6));
+        let parity = LogPiece::Parity { first_block: 2, crcs: vec![3].into(), row_checks: vec![0x0403_0201].into() };
+        let data = LogPiece::Data { first_block: 0, crcs: vec![1, 2].into() };
+        let runs = vec![SlotRun { first_slot: 5, count: 1, generation: 9 }];
+        let placed = PlacedPiece::Parity { first_block: 7, crcs: vec![4].into(), row_checks: vec![5].into(), runs };
+        vec![
+            LogRecord::Copy { component, op: op(9), settled: op(8), pieces: vec![parity.clone()] },
+            LogRecord::Placed { component, op: op(10), settled: op(8), pieces: vec![placed] },
+            LogRecord::Rows {
+                component,
+                op: op(11),
+                settled: op(8),
+                client,
+                members: 0x105,
+                pieces: vec![data, parity],
+            },
+            LogRecord::ZeroRows {
+                component,
+                op: op(12),
+                settled: op(8),
+                client,
+                members: 5,
+                range,
+                keep_allocated: true,
+            },
+        ]
+    }
+
+    /// Goal: records of rows read back, whatever comes later. Method: bytes that are fixed, behind those of head and component.
+    #[test]
+    fn the_bytes_of_rows_are_fixed() {
+        let (header, bytes) = encode_batch(header(), &rows());
+        assert_eq!((bytes.len(), header.data_bytes), (4096, 4 * 4096));
+        assert_eq!(decode_batch_records(&header, &bytes), Ok(rows()));
+        assert!(rows().iter().all(|record| record.needs() == crate::Needs::PARITY));
+        assert_eq!(rows()[2].data_crcs().collect::<Vec<_>>(), [1, 2, 3]);
+        let number = |op: OpId| postcard::to_stdvec(&op).unwrap();
+        let ends = |record: &LogRecord, variant: u8, numbers: [u64; 2], rest: &[u8]| {
+            let id = 0xc0u128.to_le_bytes();
+            let fixed = [&[variant], &id[..], &number(op(numbers[0])), &number(op(numbers[1])), rest].concat();
+            assert_eq!(postcard::to_stdvec(record).unwrap(), fixed);
+        };
+        let check = [0x81, 0x84, 0x8c, 0x20];
+        let [copy, placed, written, zeroed] = &rows()[..] else { panic!("four records") };
+        ends(copy, 5, [9, 8], &[&[1, 3, 2, 1, 3, 1][..], &check].concat());
+        ends(placed, 10, [10, 8], &[1, 2, 7, 1, 4, 1, 5, 1, 5, 1, 9]);
+        let pieces = [&[2, 0, 0, 2, 1, 2, 3, 2, 1, 3, 1][..], &check].concat();
+        ends(written, 11, [11, 8], &[&[1, 0xAC, 2, 0x85, 2][..], &pieces].concat());
+        ends(zeroed, 12, [12, 8], &[1, 0xAC, 2, 5, 5, 6, 1]);
+    }
+
+    /// The same of rows that no store writes: no member, other row checks than blocks, holes and marks, pieces that overlap.
+    #[test]
+    fn rows_that_no_store_writes_are_refused() {
+        let (component, client) = (ComponentId(1), ClientTag::default());
+        let record =
+            |members, pieces| LogRecord::Rows { component, op: op(1), settled: op(0), client, members, pieces };
+        let data = |first_block| LogPiece::Data { first_block, crcs: vec![1, 2].into() };
+        let parity = |blocks, checks| LogPiece::Parity {
+            first_block: 2,
+            crcs: vec![1; blocks].into(),
+            row_checks: vec![2; checks].into(),
+        };
+        let range = BlockRange::new(0, 1);
+        let zeroes = |members, range| LogRecord::ZeroRows {
+            component,
+            op: op(1),
+            settled: op(0),
+            client,
+            members,
+            range,
+            keep_allocated: false,
+        };
+        let copy = |pieces| LogRecord::Copy { component, op: op(1), settled: op(0), pieces };
+        let run = SlotRun { first_slot: 5, count: 2, generation: 1 };
+        let placed = |checks| {
+            let (crcs, row_checks) = (vec![1, 2].into(), vec![3; checks].into());
+            let piece = PlacedPiece::Parity { first_block: 0, crcs, row_checks, runs: vec![run] };
+            LogRecord::Placed { component, op: op(1), settled: op(0), pieces: vec![piece] }
+        };
+        let good = [record(1, vec![data(0), parity(2, 2)]), zeroes(1, range), copy(vec![parity(1, 1)]), placed(2)];
+        assert!(good.iter().all(LogRecord::is_sound));
+        let bad = [
+            record(0, vec![data(0)]),
+            record(1, vec![]),
+            record(1, vec![parity(2, 1)]),
+            record(1, vec![parity(0, 0)]),
+            record(1, vec![data(1), parity(1, 1)]),
+            record(1, vec![LogPiece::Hole { range }]),
+            record(1, vec![LogPiece::Bad { first_block: 0, crcs: vec![1].into() }]),
+            zeroes(0, range),
+            zeroes(1, BlockRange::new(0, 0)),
+            copy(vec![parity(1, 2)]),
+            placed(1),
+            placed(3),
+        ];
+        bad.iter().for_each(|bad| assert!(!bad.is_sound(), "{bad:?}"));
+    }
+
     #[test]
     fn records_that_no_store_writes_are_refused() {
         let component = ComponentId(1);

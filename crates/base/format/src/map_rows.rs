@@ -13,7 +13,7 @@ use cairn_types::{BlockRange, ComponentId, Epoch, OpId, REGION_BLOCKS, RegionInd
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    map_page::{FORM_BITS, Form, LEAF_BLOCKS, MapEntry, NO_SLOT, SHARD_BLOCKS, first_run},
+    map_page::{FORM_BITS, Form, LEAF_BLOCKS, MapEntry, NO_SLOT, SHARD_BLOCKS, first_run, is_place, step_of},
     record::COMPONENT_BLOCKS_MAX,
     rows::{RegionBits, RowError, SegmentRow, decode, key, malformed},
     varint,
@@ -233,6 +233,9 @@ impl StoredComponent {
             varint::put(&mut bytes, (count as u64) << FORM_BITS | form as u64);
             varint::put(&mut bytes, u64::from(number_of(first.op.epoch)));
             varint::put_step(&mut bytes, sequence, first.op.seq);
+            if form.has_step() {
+                varint::put(&mut bytes, step_of(&rest[..count]));
+            }
             if form != Form::Unplaced {
                 varint::put_step(&mut bytes, slot, first.slot);
                 slot = first.slot + count as u64;
@@ -242,6 +245,9 @@ impl StoredComponent {
                     bytes.extend_from_slice(&entry.slot.to_le_bytes());
                 }
                 bytes.extend_from_slice(&entry.crc.to_le_bytes());
+                if form.has_row_checks() {
+                    bytes.extend_from_slice(&entry.row_check.to_le_bytes());
+                }
             }
             next = block + count as u64;
             sequence = rest[count - 1].1.op.seq;
@@ -274,12 +280,9 @@ impl StoredComponent {
             next = end;
             let epoch = epoch(varint::take(&mut rest)?)?;
             sequence = varint::take_step(&mut rest, sequence)?;
-            let (placed, step) = match form {
-                0 => (true, 0),
-                1 => (true, 1),
-                3 => (false, 0),
-                _ => return None,
-            };
+            let form = Form::of_changes(form)?;
+            let step = if form.has_step() { varint::take(&mut rest)? } else { form.own_step() };
+            let placed = form != Form::Unplaced;
             if placed {
                 slot = varint::take_step(&mut rest, slot)?;
             }
@@ -293,14 +296,15 @@ impl StoredComponent {
             for at in 0..count {
                 let slot = if placed { slot.checked_add(at)? } else { number(8)? };
                 let crc = number(4)? as u32;
-                if slot == NO_SLOT {
+                let row_check = if form.has_row_checks() { number(4)? as u32 } else { 0 };
+                if slot == NO_SLOT || row_check != 0 && !is_place(slot) {
                     return None;
                 }
-                let op = OpId { epoch, seq: sequence.checked_add(step * at)? };
-                entries.push((block + at, MapEntry { slot, crc, op }));
+                let op = OpId { epoch, seq: sequence.checked_add(step.checked_mul(at)?)? };
+                entries.push((block + at, MapEntry { slot, crc, row_check, op }));
             }
             slot = slot.checked_add(if placed { count } else { 0 })?;
-            sequence = sequence.checked_add(step * (count - 1))?;
+            sequence = sequence.checked_add(step.checked_mul(count - 1)?)?;
         }
         let mark = |&(region, number, seq): &(RegionIndex, u16, u64)| {
             Some((region, OpId { epoch: epoch(u64::from(number))?, seq }))
@@ -330,7 +334,7 @@ mod tests {
     }
 
     fn component() -> impl Strategy<Value = ComponentChanges> {
-        let run = (0u64..300, 1u64..200, 0u64..1 << 40, 0u64..1 << 33, 0u64..4, 0u8..5);
+        let run = (0u64..300, 1u64..200, 0u64..1 << 40, 0u64..1 << 33, 0u64..4, 0u8..8);
         let marks = proptest::collection::vec((any::<RegionIndex>(), 0u64..4, any::<u64>()), 0..5);
         let runs = proptest::collection::vec(run, 0..40);
         (any::<u64>(), proptest::collection::vec(any::<u16>(), 0..3), runs, marks).prop_map(
@@ -345,8 +349,9 @@ mod tests {
                     }
                     for at in 0..count {
                         let slot = if kind == 3 { ZERO_SLOT } else { slot + at };
-                        let op = op(number, seq + if kind == 1 { at } else { 0 });
-                        entries.push((block, MapEntry { slot, crc: block as u32, op }));
+                        let op = op(number, seq + [0, 1, 0, 0, 0, 0, gap, slot % 7][usize::from(kind)] * at);
+                        let row_check = if kind > 4 { !(slot as u32) } else { 0 };
+                        entries.push((block, MapEntry { slot, crc: block as u32, row_check, op }));
                         block += 1;
                     }
                 }
@@ -386,7 +391,7 @@ mod tests {
     fn a_changed_block_takes_some_thirteen_bytes() {
         let entry = |at: u64| {
             let op = op(300, at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
-            (at * 15_001, MapEntry { slot: 700_000 + at, crc: 0xDEAD_BEEF, op })
+            (at * 15_001, MapEntry { slot: 700_000 + at, crc: 0xDEAD_BEEF, row_check: 0, op })
         };
         let entries = (0..4096).map(entry).collect();
         let component = ComponentChanges { component: ComponentId(1), entries, ..ComponentChanges::default() };
@@ -401,7 +406,7 @@ mod tests {
     fn the_bytes_of_rows_are_fixed() {
         let id = |lowest: u8| u128::from(lowest).to_le_bytes();
         let epoch = [&[0xAC, 2][..], &id(7), &[2]].concat();
-        let entry = |slot| MapEntry { slot, crc: 5, op: op(300, 9) };
+        let entry = |slot| MapEntry { slot, crc: 5, row_check: 0, op: op(300, 9) };
         let changed = ComponentChanges {
             component: ComponentId(6),
             gone: vec![4],
@@ -437,6 +442,26 @@ mod tests {
         assert_eq!(crate::rows::encode(&row), fixed);
         let row = SegmentsRow { number: 1, rows: vec![SegmentRow { generation: 1, fill: 2, live: 3, written: 4 }] };
         assert_eq!(crate::rows::encode(&row), [1, 1, 1, 2, 3, 4]);
+    }
+
+    /// The same of parity: a run by steps, then a block by itself.
+    #[test]
+    fn the_bytes_of_parity_in_changes_are_fixed() {
+        let entry = |slot, seq, row_check| MapEntry { slot, crc: 5, row_check, op: op(300, seq) };
+        let component = ComponentChanges {
+            component: ComponentId(6),
+            entries: vec![(2, entry(30, 9, 1)), (3, entry(31, 12, 2)), (4, entry(32, 15, 3)), (5, entry(9, 14, 4))],
+            ..ComponentChanges::default()
+        };
+        let coded = [
+            &[2, 3 << 3 | 5, 0, 18, 3, 60][..],
+            &[5, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0],
+            &[0, 1 << 3 | 5, 0, 1, 0, 47, 5, 0, 0, 0, 4, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(StoredComponent::of(&component).entries, coded);
+        let changes = Changes { components: vec![component], segments: Vec::new() };
+        assert_eq!(Changes::decode(&changes.encode()), Ok(changes));
     }
 
     #[test]

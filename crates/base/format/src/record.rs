@@ -3,6 +3,8 @@
 use cairn_types::{BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, ClientTag, ComponentId, Crcs, ObjectId, OpId};
 use serde::{Deserialize, Serialize};
 
+use crate::Needs;
+
 /// Blocks of a component, at most. What a device says beyond it is not believed: a single record of a larger range would cost
 /// memory for each region of it.
 pub const COMPONENT_BLOCKS_MAX: u64 = CHUNK_BYTES_MAX / BLOCK_BYTES as u64;
@@ -13,6 +15,11 @@ pub const KEPT_ZERO_BLOCKS_MAX: u32 = 64 << 10;
 /// Whether the range is one that an operation may have: some blocks, within the largest component.
 fn is_range(first: u64, count: usize) -> bool {
     count > 0 && first.checked_add(count as u64).is_some_and(|end| end <= COMPONENT_BLOCKS_MAX)
+}
+
+/// The same of one that becomes zero.
+fn is_zeroed(range: BlockRange, keep_allocated: bool) -> bool {
+    is_range(range.first, range.count as usize) && !(keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX)
 }
 
 /// A part of a copied region.
@@ -36,6 +43,15 @@ pub enum LogPiece {
         first_block: u64,
         /// CRC-32C that the bytes of each block had; 0 where nobody knows it.
         crcs: Crcs,
+    },
+    /// Blocks of parity; their bytes stand in the batch's data. Needs [`crate::Needs::PARITY`].
+    Parity {
+        /// The first block.
+        first_block: u64,
+        /// CRC-32C per block; the length is the count of blocks.
+        crcs: Crcs,
+        /// What each says of the data that it was made from (`cairn-parity`); one for each block.
+        row_checks: Crcs,
     },
 }
 
@@ -66,6 +82,17 @@ pub enum PlacedPiece {
     Hole {
         /// Which.
         range: BlockRange,
+    },
+    /// Blocks of parity. Needs [`crate::Needs::PARITY`].
+    Parity {
+        /// The first block.
+        first_block: u64,
+        /// CRC-32C per block; the length is the count of blocks.
+        crcs: Crcs,
+        /// As [`LogPiece::Parity`] has them.
+        row_checks: Crcs,
+        /// Where they stand, in order; as many slots as there are blocks.
+        runs: Vec<SlotRun>,
     },
 }
 
@@ -180,31 +207,78 @@ pub enum LogRecord {
         /// Data and holes, ascending.
         pieces: Vec<PlacedPiece>,
     },
+    /// Blocks are written for an operation on rows; their bytes stand in the batch's data, in record order. This and what follows needs
+    /// [`crate::Needs::PARITY`].
+    Rows {
+        /// Where.
+        component: ComponentId,
+        /// By which operation.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// The request that asked for it.
+        client: ClientTag,
+        /// The members of the set that the operation concerns, a bit for each index; never 0.
+        members: u16,
+        /// Data and parity, ascending.
+        pieces: Vec<LogPiece>,
+    },
+    /// Blocks become zero for an operation on rows.
+    ZeroRows {
+        /// Where.
+        component: ComponentId,
+        /// By which operation.
+        op: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// The request that asked for it.
+        client: ClientTag,
+        /// The members of the set that the operation concerns, a bit for each index; never 0.
+        members: u16,
+        /// Which blocks.
+        range: BlockRange,
+        /// They count as allocated all the same.
+        keep_allocated: bool,
+    },
 }
 
 /// Slots of a device, and uses of a segment, are below it: more than any device comes to.
 const SLOTS_MAX: u64 = COMPONENT_BLOCKS_MAX << 20;
 
 impl PlacedPiece {
-    /// The blocks that it covers; none where they are no range, or have other slots than one each.
+    /// The blocks that it covers; none where they are no range, have other slots than one each, or other row checks.
     fn covers(&self) -> Option<BlockRange> {
         let (first, count) = match self {
             Self::Data { first_block, crcs, runs } => {
-                let sound = |run: &SlotRun| {
-                    run.count > 0
-                        && run.generation < SLOTS_MAX
-                        && run.first_slot.checked_add(u64::from(run.count)).is_some_and(|end| end < SLOTS_MAX)
-                };
-                let slots: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
-                if slots != crcs.len() as u64 || !runs.iter().all(sound) {
-                    return None;
-                }
-                (*first_block, crcs.len())
+                (*first_block, are_slots_of(runs, crcs.len()).then_some(crcs.len())?)
+            }
+            Self::Parity { first_block, crcs, row_checks, runs } => {
+                let fits = are_slots_of(runs, crcs.len()) && row_checks.len() == crcs.len();
+                (*first_block, fits.then_some(crcs.len())?)
             }
             Self::Hole { range } => (range.first, range.count as usize),
         };
         is_range(first, count).then(|| BlockRange::new(first, count as u32))
     }
+
+    /// Blocks with data.
+    pub fn data_blocks(&self) -> u64 {
+        match self {
+            Self::Data { crcs, .. } | Self::Parity { crcs, .. } => crcs.len() as u64,
+            Self::Hole { .. } => 0,
+        }
+    }
+}
+
+/// Whether these are so many slots, none of them beyond all devices.
+fn are_slots_of(runs: &[SlotRun], blocks: usize) -> bool {
+    let sound = |run: &SlotRun| {
+        run.count > 0
+            && run.generation < SLOTS_MAX
+            && run.first_slot.checked_add(u64::from(run.count)).is_some_and(|end| end < SLOTS_MAX)
+    };
+    let slots: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+    slots == blocks as u64 && runs.iter().all(sound)
 }
 
 /// Whether these ranges are all there, ascend and do not overlap; at least one.
@@ -220,10 +294,11 @@ fn ascend(mut ranges: impl Iterator<Item = Option<BlockRange>>) -> bool {
 }
 
 impl LogPiece {
-    /// The blocks that it covers; none where they are no range.
+    /// The blocks that it covers; none where they are no range, or have other row checks than one each.
     fn covers(&self) -> Option<BlockRange> {
         let count = match self {
             Self::Data { crcs, .. } | Self::Bad { crcs, .. } => crcs.len(),
+            Self::Parity { crcs, row_checks, .. } => (row_checks.len() == crcs.len()).then_some(crcs.len())?,
             Self::Hole { range } => range.count as usize,
         };
         let range = self.range();
@@ -233,18 +308,23 @@ impl LogPiece {
     /// The blocks of a sound piece.
     pub fn range(&self) -> BlockRange {
         match self {
-            Self::Data { first_block, crcs } | Self::Bad { first_block, crcs } => {
-                BlockRange::new(*first_block, crcs.len() as u32)
-            }
+            Self::Data { first_block, crcs }
+            | Self::Bad { first_block, crcs }
+            | Self::Parity { first_block, crcs, .. } => BlockRange::new(*first_block, crcs.len() as u32),
             Self::Hole { range } => *range,
         }
     }
 
     /// Blocks whose bytes stand in the batch's data.
     pub fn data_blocks(&self) -> u64 {
+        self.data_crcs().len() as u64
+    }
+
+    /// CRC-32C of each of those.
+    pub fn data_crcs(&self) -> &[u32] {
         match self {
-            Self::Data { crcs, .. } => crcs.len() as u64,
-            Self::Hole { .. } | Self::Bad { .. } => 0,
+            Self::Data { crcs, .. } | Self::Parity { crcs, .. } => crcs,
+            Self::Hole { .. } | Self::Bad { .. } => &[],
         }
     }
 
@@ -264,8 +344,14 @@ impl LogRecord {
                 (*size_blocks).max(*reserved_blocks) <= COMPONENT_BLOCKS_MAX
             }
             Self::Write { first_block, crcs, .. } => is_range(*first_block, crcs.len()),
-            Self::Zero { range, keep_allocated, .. } => {
-                is_range(range.first, range.count as usize) && !(*keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX)
+            Self::Zero { range, keep_allocated, .. } => is_zeroed(*range, *keep_allocated),
+            Self::ZeroRows { members, range, keep_allocated, .. } => {
+                *members != 0 && is_zeroed(*range, *keep_allocated)
+            }
+            Self::Rows { members, pieces, .. } => {
+                *members != 0
+                    && pieces.iter().all(|piece| matches!(piece, LogPiece::Data { .. } | LogPiece::Parity { .. }))
+                    && ascend(pieces.iter().map(LogPiece::covers))
             }
             Self::Copy { pieces, .. } => ascend(pieces.iter().map(LogPiece::covers)),
             Self::Placed { pieces, .. } => ascend(pieces.iter().map(PlacedPiece::covers)),
@@ -281,7 +367,7 @@ impl LogRecord {
     pub fn data_blocks(&self) -> u64 {
         match self {
             Self::Write { crcs, .. } => crcs.len() as u64,
-            Self::Copy { pieces, .. } => pieces.iter().map(LogPiece::data_blocks).sum(),
+            Self::Copy { pieces, .. } | Self::Rows { pieces, .. } => pieces.iter().map(LogPiece::data_blocks).sum(),
             _ => 0,
         }
     }
@@ -291,19 +377,30 @@ impl LogRecord {
         matches!(self, Self::Copy { pieces, .. } if pieces.iter().any(|piece| matches!(piece, LogPiece::Bad { .. })))
     }
 
+    /// Whether it is of rows, or has parity: the same.
+    pub fn has_rows(&self) -> bool {
+        match self {
+            Self::Rows { .. } | Self::ZeroRows { .. } => true,
+            Self::Copy { pieces, .. } => pieces.iter().any(|piece| matches!(piece, LogPiece::Parity { .. })),
+            Self::Placed { pieces, .. } => pieces.iter().any(|piece| matches!(piece, PlacedPiece::Parity { .. })),
+            _ => false,
+        }
+    }
+
+    /// What a build must know to read the record.
+    pub fn needs(&self) -> Needs {
+        let marks = if self.has_marks() { Needs::BAD_MARKS } else { Needs::NONE };
+        let rows = if self.has_rows() { Needs::PARITY } else { Needs::NONE };
+        marks.with(rows)
+    }
+
     /// CRC-32C of every data block, in the order of the batch's data.
     pub fn data_crcs(&self) -> impl Iterator<Item = u32> + '_ {
         let (own, pieces): (&[u32], &[LogPiece]) = match self {
             Self::Write { crcs, .. } => (crcs, &[]),
-            Self::Copy { pieces, .. } => (&[], pieces),
+            Self::Copy { pieces, .. } | Self::Rows { pieces, .. } => (&[], pieces),
             _ => (&[], &[]),
         };
-        own.iter().copied().chain(pieces.iter().flat_map(|piece| {
-            let crcs: &[u32] = match piece {
-                LogPiece::Data { crcs, .. } => crcs,
-                LogPiece::Hole { .. } | LogPiece::Bad { .. } => &[],
-            };
-            crcs.iter().copied()
-        }))
+        own.iter().chain(pieces.iter().flat_map(LogPiece::data_crcs)).copied()
     }
 }

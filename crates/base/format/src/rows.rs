@@ -117,6 +117,24 @@ pub enum PendingBody {
         /// They count as allocated.
         keep_allocated: bool,
     },
+    /// What [`Self::Data`] says, of an operation on rows, or with parity. This and what follows needs [`crate::Needs::PARITY`].
+    Rows {
+        /// The members of the set that the operation concerns, a bit for each index; 0: a copy.
+        members: u16,
+        /// Where the blocks stand.
+        slots: Vec<u64>,
+        /// Their CRC-32C.
+        crcs: Vec<u32>,
+        /// Their row checks, one each, 0 for data; none where all are data.
+        row_checks: Vec<u32>,
+    },
+    /// Zeroes of an operation on rows.
+    ZeroRows {
+        /// The members of the set that the operation concerns, a bit for each index.
+        members: u16,
+        /// They count as allocated.
+        keep_allocated: bool,
+    },
 }
 
 /// A segment of a capacity device.
@@ -401,6 +419,9 @@ mod tests {
         let fixed = [&id(5)[..], &op_bytes(5)[..], &[1, 2, 8, 4, 1, 0, 1, 3, 1, 200, 1]].concat();
         assert_eq!(encode(&pending), fixed);
         assert_eq!(encode(&PendingBody::Zero { keep_allocated: true }), [1, 1]);
+        let rows = PendingBody::Rows { members: 0b1000_0001, slots: vec![3], crcs: vec![4], row_checks: vec![200] };
+        assert_eq!(encode(&rows), [2, 0x81, 1, 1, 3, 1, 4, 1, 200, 1]);
+        assert_eq!(encode(&PendingBody::ZeroRows { members: 5, keep_allocated: false }), [3, 5, 0]);
         assert_eq!(encode(&SegmentRow { generation: 1, fill: 2, live: 3, written: 4 }), [1, 2, 3, 4]);
         assert_eq!(encode(&ObjectRow { position: 1, bytes: vec![9, 9] }), [1, 2, 9, 9]);
         assert_eq!(encode(&ClientRow { client, op: op(5) }), [&[1, 2][..], &op_bytes(5)[..]].concat());

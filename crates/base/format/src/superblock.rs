@@ -87,8 +87,11 @@ impl Needs {
     pub const MAP_PAGES: Self = Self(1 << 10);
     /// Marks of blocks whose bytes are lost, in the log, in pending rows and in the block map.
     pub const BAD_MARKS: Self = Self(1 << 5);
+    /// Operations on rows in the log, and row checks of parity in the log, in pending rows and in pages of the block map. Only with
+    /// [`Self::MAP_PAGES`].
+    pub const PARITY: Self = Self(1 << 9);
     /// What this build knows.
-    pub const ALL: Self = Self::MAP_PAGES.with(Self::BAD_MARKS);
+    pub const ALL: Self = Self::MAP_PAGES.with(Self::BAD_MARKS).with(Self::PARITY);
 
     /// Of these, what a group is written with as soon as it may: the others wait until there is something to write.
     pub const fn at_once(self) -> Self {
@@ -276,7 +279,7 @@ mod tests {
     fn what_a_group_needs_reads_back_or_is_told() {
         let marked = Superblock { needs: Needs::BAD_MARKS, ..cache() };
         assert_eq!(decode_superblock(&encode_superblock(&marked)), Ok(marked));
-        assert_eq!((Needs::ALL.at_once(), Needs::ALL.0), (Needs::MAP_PAGES, 0x420));
+        assert_eq!((Needs::ALL.at_once(), Needs::ALL.0), (Needs::MAP_PAGES, 0x620));
         let needy = Superblock { needs: Needs::MAP_PAGES, ..cache() };
         let bytes = encode_superblock(&needy);
         assert_eq!(decode_superblock(&bytes), Ok(needy));

@@ -247,7 +247,7 @@ async fn read_block(group: &Group, component: ComponentId, block: u64) -> Block 
     let contents = group.read(component, BlockRange::new(block, 1)).await.map_err(drop)?;
     assert!(contents.is_whole(1));
     match &contents.runs[..] {
-        [Run::Data { crcs }] => {
+        [Run::Data { crcs } | Run::Parity { crcs, .. }] => {
             assert_eq!([crc32c(&contents.data.concat())], crcs[..], "a block with another checksum than its own");
             Ok(Some(crcs[0]))
         }

@@ -218,7 +218,7 @@ fn forge(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
 
 fn record(input: &mut Input<'_>, next_slot: &mut u64) -> LogRecord {
     let component = component(input);
-    match input.below(13) {
+    match input.below(15) {
         0 => LogRecord::CreateComponent {
             component,
             object: ObjectId(u128::from(input.below(3))),
@@ -257,6 +257,23 @@ fn record(input: &mut Input<'_>, next_slot: &mut u64) -> LogRecord {
         8 | 9 => LogRecord::Undo { component, op: operation(input) },
         10 => LogRecord::Settle { component, upto: operation(input) },
         11 => LogRecord::Record { object: ObjectId(u128::from(input.below(16))), bytes: input.bytes(3).to_vec() },
+        12 => LogRecord::Rows {
+            component,
+            op: operation(input),
+            settled: operation(input),
+            client: client(input),
+            members: u16::from(input.u8()),
+            pieces: (0..input.below(4)).map(|_| piece(input)).filter(|piece| piece.data_blocks() > 0).collect(),
+        },
+        13 => LogRecord::ZeroRows {
+            component,
+            op: operation(input),
+            settled: operation(input),
+            client: client(input),
+            members: u16::from(input.u8()),
+            range: range(input),
+            keep_allocated: input.flag(),
+        },
         _ => LogRecord::Placed {
             component,
             op: operation(input),
@@ -292,6 +309,11 @@ fn crcs(input: &mut Input<'_>) -> Crcs {
     (0..count).map(|at| zero_block_crc() ^ u32::from(at == wrong)).collect()
 }
 
+/// One for each block; where there are five of them, one is lacking.
+fn row_checks(crcs: &Crcs) -> Crcs {
+    crcs.iter().take(4).map(|crc| crc.rotate_left(7)).collect()
+}
+
 /// Slots that are free, each once, as nobody can tell of a single slot whether it is in use; now and then some that do not exist.
 fn placed(input: &mut Input<'_>, next_slot: &mut u64) -> PlacedPiece {
     if input.flag() {
@@ -302,12 +324,20 @@ fn placed(input: &mut Input<'_>, next_slot: &mut u64) -> PlacedPiece {
     let first_slot = if input.below(16) == 15 { input.u64() | 1 << 32 } else { *next_slot };
     *next_slot += u64::from(count);
     let run = SlotRun { first_slot, count, generation: input.mostly_below(4) };
-    PlacedPiece::Data { first_block, crcs, runs: vec![run] }
+    match first_slot % 3 {
+        0 => PlacedPiece::Parity { first_block, row_checks: row_checks(&crcs), crcs, runs: vec![run] },
+        _ => PlacedPiece::Data { first_block, crcs, runs: vec![run] },
+    }
 }
 
 fn piece(input: &mut Input<'_>) -> LogPiece {
     match input.flag() {
-        true => LogPiece::Data { first_block: input.mostly_below(48), crcs: crcs(input) },
+        true => match (input.mostly_below(48), crcs(input)) {
+            (first_block, crcs) if first_block % 3 == 2 => {
+                LogPiece::Parity { first_block, row_checks: row_checks(&crcs), crcs }
+            }
+            (first_block, crcs) => LogPiece::Data { first_block, crcs },
+        },
         false => match range(input) {
             range if range.count % 8 == 7 => {
                 LogPiece::Bad { first_block: range.first, crcs: (0..range.count.min(48)).collect() }

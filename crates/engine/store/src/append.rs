@@ -59,10 +59,10 @@ type Admitted = SmallVec<[Waiting; 1]>;
 impl<E: Env> Inner<E> {
     /// Queues `change`; the answer comes when it is durable.
     pub(crate) fn append(self: &Rc<Self>, change: Change) -> impl Future<Output = Result<(), StoreError>> + use<E> {
-        let has_marks = change.has_marks();
+        let needs = needs_of(&change);
         let admitted = self.state.borrow_mut().admit(change, self.env.now(), &self.tuning);
-        if has_marks && admitted.iter().any(Result::is_ok) && !self.has_needs(Needs::BAD_MARKS) {
-            self.take_needs_for_queue();
+        if admitted.iter().any(Result::is_ok) && !self.has_needs(needs) {
+            self.take_needs_for_queue(needs);
         }
         if !admitted.is_empty() {
             self.writer.raise();
@@ -161,13 +161,12 @@ impl<E: Env> Inner<E> {
         let congested = ring.fill_permille() >= u64::from(self.tuning.congestion_high_percent) * 10;
         let fixed = cairn_format::BATCH_RECORDS_OFFSET as u64;
         let (mut chosen, mut header, mut data) = (Vec::with_capacity(queue.len().min(BATCH_EXPECTED)), fixed, 0u64);
-        let takes_marks = self.has_needs(Needs::BAD_MARKS);
         let mut only_reserve = congested;
         let mut position = 0;
         while let Some(next) = queue.peek(only_reserve) {
             let (new_header, new_data) = (header + next.header_bytes, data + next.data_bytes);
             let bytes = new_header.next_multiple_of(u64::from(BLOCK_BYTES)) + new_data;
-            if next.marks && !takes_marks {
+            if !self.has_needs(next.needs) {
                 // The superblock is to say so first, and is being written.
                 if chosen.is_empty() {
                     return Next::Later;
@@ -232,7 +231,7 @@ impl<E: Env> Inner<E> {
             data += queued.data_bytes;
             uncharge(&mut state.components, &mut state.tier, queued.charged);
             crate::stats::count_operation(&mut state.counters, &queued.record, queued.data_bytes);
-            if let LogRecord::Write { .. } = queued.record {
+            if let LogRecord::Write { .. } | LogRecord::Rows { .. } = queued.record {
                 state.stages.left_queue(queued.since, began);
                 writes += 1;
             }
@@ -265,6 +264,13 @@ impl<E: Env> Inner<E> {
             });
         }
     }
+}
+
+/// What the superblock is to say before the records of a change are in the log.
+fn needs_of(change: &Change) -> Needs {
+    let Change::Component { op, .. } = change else { return Needs::NONE };
+    let when = |is_so: bool, needs: Needs| if is_so { needs } else { Needs::NONE };
+    when(op.has_marks(), Needs::BAD_MARKS).with(when(op.has_rows(), Needs::PARITY))
 }
 
 fn outcome(applied: Applied) -> Result<(), StoreError> {
@@ -348,7 +354,7 @@ impl State {
         if let Err(error) = self.life.not_stopped().and_then(|()| self.life.not_closing()) {
             return Admitted::from_iter([Err(error)]);
         }
-        Converter { components: &self.components, tier: &self.tier, log: &self.log }
+        Converter { components: &self.components, tier: &self.tier, log: &self.log, map: &self.map }
             .convert(change)
             .into_iter()
             .map(|converted| self.enqueue(converted?, since, tuning))
@@ -389,7 +395,9 @@ impl State {
     pub(crate) fn refuse_waiting(&mut self, component: ComponentId) {
         self.refuse_copies(component);
         self.refuse_queued(|record| match record {
-            LogRecord::Write { component: of, .. } | LogRecord::Copy { component: of, .. } => *of == component,
+            LogRecord::Write { component: of, .. }
+            | LogRecord::Copy { component: of, .. }
+            | LogRecord::Rows { component: of, .. } => *of == component,
             _ => false,
         });
     }

@@ -102,11 +102,11 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    /// The first mark waits in the queue for the superblock to say so; the writer goes on then.
-    pub(crate) fn take_needs_for_queue(self: &Rc<Self>) {
+    /// The first mark, or the first rows, wait in the queue for the superblock to say so; the writer goes on then.
+    pub(crate) fn take_needs_for_queue(self: &Rc<Self>, needs: Needs) {
         let inner = self.clone();
         self.env.spawn(async move {
-            if let Err(error) = inner.take_needs(Needs::BAD_MARKS).await {
+            if let Err(error) = inner.take_needs(needs).await {
                 inner.state.borrow_mut().stop(error);
             }
             inner.writer.raise();

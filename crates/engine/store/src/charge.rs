@@ -32,8 +32,9 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
         LogRecord::Write { component, first_block, crcs, .. } => {
             (*component, new(component, BlockRange::new(*first_block, crcs.len() as u32)))
         }
-        LogRecord::Zero { component, range, keep_allocated: true, .. } => (*component, new(component, *range)),
-        LogRecord::Copy { component, pieces, .. } => {
+        LogRecord::Zero { component, range, keep_allocated: true, .. }
+        | LogRecord::ZeroRows { component, range, keep_allocated: true, .. } => (*component, new(component, *range)),
+        LogRecord::Copy { component, pieces, .. } | LogRecord::Rows { component, pieces, .. } => {
             let allocating = pieces.iter().filter(|piece| piece.allocates()).map(LogPiece::range);
             (*component, allocating.map(|range| new(component, range)).sum())
         }

@@ -190,7 +190,7 @@ fn of_version(record: &Record, block: u64) -> BlockState {
 
 /// None: the bits have the block and the map has not. That is damage.
 fn of_entry(entry: Option<Entry>) -> BlockState {
-    entry.map_or(BlockState::Lost { crc: 0 }, |Entry { slot, crc, op }| of_slot(Some(slot), crc, op))
+    entry.map_or(BlockState::Lost { crc: 0 }, |Entry { slot, crc, op, .. }| of_slot(Some(slot), crc, op))
 }
 
 /// `slot`: none where it stands in the log.

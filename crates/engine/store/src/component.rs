@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, RegionIndex, UnsettledOp};
+use cairn_types::{BlockRange, ComponentId, ObjectId, OpId, RegionIndex, UnsettledOp};
 use smallvec::SmallVec;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     index::{Extents, Met, Record, RecordId, Records},
     marks::{AT_ONCE, IN_METADATA, Marks, RegionMark},
     outcomes::Outcomes,
-    window::Window,
+    window::{Origin, Window},
 };
 
 /// Undone operations that a component remembers past `settled`, at most.
@@ -65,6 +65,9 @@ pub(crate) struct Component {
     /// The last operation at or below `settled` that came as a write and stands, as far as this process or the log that it found knows:
     /// other copies that take the same writes have it too.
     pub last_written: OpId,
+    /// The same of those operations on rows that concerned the member of each index: others that they concerned have them too. As long as the
+    /// highest index needs.
+    pub last_written_with: Vec<OpId>,
     /// Undone operations, with the log position of the record that undid them.
     pub undone: BTreeMap<OpId, u64>,
     pub window: Window,
@@ -93,6 +96,7 @@ impl Component {
             lost: false,
             settled: OpId::ZERO,
             last_written: OpId::ZERO,
+            last_written_with: Vec::new(),
             undone: BTreeMap::new(),
             window: Window::default(),
             outcomes: Outcomes::default(),
@@ -199,28 +203,23 @@ impl Component {
         self.undone.contains_key(&op)
     }
 
-    /// Puts one run of an operation into the index. `written`: it came as a write. `log_segment` is none for a pending row of the
-    /// metadata.
-    pub fn put(
-        &mut self,
-        record: Record,
-        client: ClientTag,
-        written: bool,
-        log_segment: Option<u64>,
-        records: &mut Records,
-    ) -> RecordId {
+    /// Puts one run of an operation into the index. `log_segment` is none for a pending row of the metadata.
+    pub fn put(&mut self, record: Record, origin: Origin, log_segment: Option<u64>, records: &mut Records) -> RecordId {
+        let Origin { client, members, written } = origin;
         let (op, range) = (record.op, record.range);
         let id = records.add(record, log_segment);
         if op > self.settled {
-            let info = UnsettledOp { op, range, client, members: 0 };
+            let info = UnsettledOp { op, range, client, members };
             let entry = self.window.entry(info);
             let first = entry.info.range.first.min(range.first);
             let end = entry.info.range.end().max(range.end());
             entry.info.range = BlockRange::new(first, (end - first) as u32);
             entry.ranges.push(range);
             entry.written |= written;
+            // A copy of that number does not say which.
+            entry.info.members |= members;
         } else if written {
-            self.last_written = self.last_written.max(op);
+            self.took_write(op, members);
         }
         match records.defers {
             true => {
@@ -231,6 +230,24 @@ impl Component {
         }
         self.touch(range, op, log_segment.map_or(AT_ONCE, |segment| segment + 1));
         id
+    }
+
+    /// A write stands, and is settled.
+    fn took_write(&mut self, op: OpId, members: u16) {
+        self.last_written = self.last_written.max(op);
+        let indexes = (u16::BITS - members.leading_zeros()) as usize;
+        if self.last_written_with.len() < indexes {
+            self.last_written_with.resize(indexes, OpId::ZERO);
+        }
+        let concerned = (0..)
+            .zip(&mut self.last_written_with)
+            .filter(|(index, _)| members.checked_shr(*index).unwrap_or(0) & 1 == 1);
+        concerned.for_each(|(_, last)| *last = op.max(*last));
+    }
+
+    /// Whether an operation above `op` that is not settled has changed blocks of `range`.
+    pub fn is_late(&self, op: OpId, range: BlockRange) -> bool {
+        self.window.overlaps_after(op, range)
     }
 
     /// Puts a run of a record into the index.
@@ -341,7 +358,7 @@ impl Component {
         self.dirty = true;
         while let Some(first) = self.window.pop_upto(upto) {
             if first.written {
-                self.last_written = self.last_written.max(first.info.op);
+                self.took_write(first.info.op, first.info.members);
             }
             for range in first.ranges.into_iter().filter(|_| !first.alone) {
                 self.extents.settle(range, upto, &self.base, records);
@@ -403,11 +420,16 @@ impl Component {
 mod tests {
     use std::collections::BTreeSet;
 
-    use cairn_types::{Epoch, HostId, Incarnation};
+    use cairn_types::{ClientTag, Epoch, HostId, Incarnation};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::index::{Body, Place};
+    use crate::{
+        index::{Body, Place},
+        row_checks::RowChecks,
+    };
+
+    const WRITTEN: Origin = Origin { client: ClientTag { session: 0, number: 0 }, members: 0, written: true };
 
     fn op(seq: u64) -> OpId {
         OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }
@@ -457,9 +479,10 @@ mod tests {
                         // Each operation comes once; what was undone is not put.
                         if seen.insert(op) && !component.is_undone(op) {
                             let range = BlockRange::new(first, count);
-                            let body = Body::Data { place: Place::Log(0), crcs: std::iter::repeat_n(0, count as usize).collect() };
+                            let crcs = std::iter::repeat_n(0, count as usize).collect();
+                            let body = Body::Data { place: Place::Log(0), crcs, row_checks: RowChecks::default() };
                             let record = Record { component: component.id, op, range, position: 0, body, live: 0, row: None };
-                            component.put(record, ClientTag::default(), true, Some(0), &mut records);
+                            component.put(record, WRITTEN, Some(0), &mut records);
                         }
                     }
                     Step::Settle { back } => component.settle(op(next - back), &mut records),
@@ -489,11 +512,11 @@ mod tests {
                         let crcs = std::iter::repeat_n(0, count as usize).collect();
                         let body = match op.seq % 5 {
                             0 => Body::Zero { keep_allocated: false },
-                            _ => Body::Data { place: Place::Log(0), crcs },
+                            _ => Body::Data { place: Place::Log(0), crcs, row_checks: RowChecks::default() },
                         };
                         let record =
                             Record { component: component.id, op, range, position: 0, body, live: 0, row: None };
-                        component.put(record, ClientTag::default(), true, Some(0), &mut records);
+                        component.put(record, WRITTEN, Some(0), &mut records);
                     }
                 }
                 Step::Settle { back } => component.settle(op(next - back), &mut records),

@@ -17,13 +17,20 @@ use crate::{
     components::Components,
     error::{StoreError, StoreErrorKind, refused},
     log::Log,
+    map::Map,
     queue::DataParts,
     ring::Class,
     tier::Tier,
 };
 
-/// Why rows are refused.
-const NO_ROWS: &str = "disk groups of this release keep no parity";
+/// Why rows are refused while leaves of the map are rows of the metadata: those have no row checks.
+const NO_PAGES: &str = "the disk group keeps its block map as version 0.2.0 does, and parity needs it in pages: it goes over by itself \
+                        once all hosts of the cluster run a release that knows them; ask again then";
+/// Why a difference is.
+const NO_DIFFERENCE: &str =
+    "a difference is added by the component's seat: a disk group is given the parity that comes of it";
+
+const UNDONE: &str = "the operation was undone before it arrived";
 
 /// A record, its data, and whether it may overtake in a full log.
 pub(crate) type Converted = (LogRecord, DataParts, Class);
@@ -33,6 +40,7 @@ pub(crate) struct Converter<'a> {
     pub components: &'a Components,
     pub tier: &'a Tier,
     pub log: &'a Log,
+    pub map: &'a Map,
 }
 
 impl Converter<'_> {
@@ -80,29 +88,77 @@ impl Converter<'_> {
                 Ok((record, DataParts::from_iter([aligned(data)]), Class::Normal))
             }
             BlockOp::Zero { range, keep_allocated } => {
-                self.components.check(component, Some(op), range)?;
-                check_length(0, &data)?;
-                if keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX {
-                    return Err(refused(format!(
-                        "{} blocks of allocated zeroes at once: send at most {KEPT_ZERO_BLOCKS_MAX}",
-                        range.count
-                    )));
-                }
+                self.check_zeroes(component, op, (range, keep_allocated), &data)?;
                 Ok(small(LogRecord::Zero { component, op, settled, client, range, keep_allocated }))
             }
             BlockOp::Copy { first_block, runs } => {
-                let (pieces, data) = self.convert_copy(component, first_block, runs, data)?;
+                let (pieces, data) = self.convert_runs(component, first_block, runs, data)?;
                 if self.components.of(component).is_undone(op) {
-                    return Err(StoreError::new(StoreErrorKind::Undone, "the operation was undone before it arrived"));
+                    return Err(StoreError::new(StoreErrorKind::Undone, UNDONE));
                 }
                 Ok((LogRecord::Copy { component, op, settled, pieces }, data, Class::Normal))
             }
-            BlockOp::Rows { .. } | BlockOp::ZeroRows { .. } | BlockOp::Difference(_) => Err(refused(NO_ROWS)),
+            BlockOp::Rows { members, first_block, runs } => {
+                self.check_rows(members)?;
+                if !runs.iter().all(|run| matches!(run, Run::Data { .. } | Run::Parity { .. })) {
+                    return Err(refused("an operation on rows with holes or marks: it has data and parity alone"));
+                }
+                let (pieces, data) = self.convert_runs(component, first_block, runs, data)?;
+                if self.components.of(component).is_undone(op) {
+                    return Err(StoreError::new(StoreErrorKind::Undone, UNDONE));
+                }
+                Ok((LogRecord::Rows { component, op, settled, client, members, pieces }, data, Class::Normal))
+            }
+            BlockOp::ZeroRows { members, range, keep_allocated } => {
+                self.check_rows(members)?;
+                self.check_zeroes(component, op, (range, keep_allocated), &data)?;
+                Ok(small(LogRecord::ZeroRows { component, op, settled, client, members, range, keep_allocated }))
+            }
+            BlockOp::Difference(_) => Err(refused(NO_DIFFERENCE)),
         }
     }
 
+    /// Whether there can be operations on rows, or parity, and this one concerns anybody.
+    fn check_rows(&self, members: u16) -> Result<(), StoreError> {
+        if self.map.pages().is_none() {
+            return Err(refused(NO_PAGES));
+        }
+        match members {
+            0 => Err(refused("an operation on rows that concerns no member")),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_parity(&self, blocks: usize, row_checks: usize) -> Result<(), StoreError> {
+        if self.map.pages().is_none() {
+            return Err(refused(NO_PAGES));
+        }
+        match row_checks == blocks {
+            true => Ok(()),
+            false => Err(refused(format!("{row_checks} row checks for {blocks} blocks of parity"))),
+        }
+    }
+
+    fn check_zeroes(
+        &self,
+        component: ComponentId,
+        op: OpId,
+        (range, keep_allocated): (BlockRange, bool),
+        data: &[u8],
+    ) -> Result<(), StoreError> {
+        self.components.check(component, Some(op), range)?;
+        check_length(0, data)?;
+        if keep_allocated && range.count > KEPT_ZERO_BLOCKS_MAX {
+            return Err(refused(format!(
+                "{} blocks of allocated zeroes at once: send at most {KEPT_ZERO_BLOCKS_MAX}",
+                range.count
+            )));
+        }
+        Ok(())
+    }
+
     /// Runs with their places, and the bytes of each run by themselves.
-    fn convert_copy(
+    fn convert_runs(
         &self,
         component: ComponentId,
         mut first_block: u64,
@@ -110,13 +166,16 @@ impl Converter<'_> {
         mut data: Bytes,
     ) -> Result<(Vec<LogPiece>, DataParts), StoreError> {
         if runs.is_empty() {
-            return Err(refused("a copy of nothing"));
+            return Err(refused("a copy of nothing, or an operation on rows without blocks"));
         }
         let (mut pieces, mut parts) = (Vec::with_capacity(runs.len()), DataParts::new());
         let mut first = first_block;
         for run in &runs {
             let range = BlockRange::new(first, run.blocks());
             self.components.check(component, None, range)?;
+            if let Run::Parity { crcs, row_checks } = run {
+                self.check_parity(crcs.len(), row_checks.len())?;
+            }
             first = range.end();
         }
         check_length(runs.iter().map(|run| run.crcs().len()).sum(), &data)?;
@@ -126,7 +185,10 @@ impl Converter<'_> {
             pieces.push(match run {
                 Run::Hole { .. } => LogPiece::Hole { range },
                 Run::Bad { crcs } => LogPiece::Bad { first_block: range.first, crcs },
-                Run::Parity { .. } => return Err(refused(NO_ROWS)),
+                Run::Parity { crcs, row_checks } => {
+                    parts.push(aligned(data.split_to(range.bytes() as usize)));
+                    LogPiece::Parity { first_block: range.first, crcs, row_checks }
+                }
                 Run::Data { crcs } => {
                     parts.push(aligned(data.split_to(range.bytes() as usize)));
                     LogPiece::Data { first_block: range.first, crcs }

@@ -165,7 +165,7 @@ mod tests {
     fn delta(number: u64, blocks: &[u64]) -> Delta {
         let mut leaf = Leaf::default();
         for &block in blocks {
-            leaf.set(block, Some(Entry { slot: number * 100 + block, crc: 0, op: OpId::ZERO }));
+            leaf.set(block, Some(Entry { slot: number * 100 + block, crc: 0, row_check: 0, op: OpId::ZERO }));
         }
         Delta { number, row: leaf.encode().into(), entries: blocks.len() as u32 }
     }

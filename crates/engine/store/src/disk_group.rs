@@ -327,6 +327,18 @@ impl<E: Env> DiskGroup<E> {
         self.inner().state.borrow().components.get(component).map_or(OpId::ZERO, |c| c.last_written)
     }
 
+    /// The same by member of its set: of operations on rows that concerned the member of each index. As long as the highest index needs; none
+    /// where no operation said which members it concerns.
+    pub fn last_written_with(&self, component: ComponentId) -> Vec<OpId> {
+        let state = self.inner().state.borrow();
+        state.components.get(component).map_or_else(Vec::new, |c| c.last_written_with.clone())
+    }
+    /// Whether an operation above `op` that is not settled has changed blocks of `range`: parity that is made for `op` would come late.
+    pub fn is_late(&self, component: ComponentId, op: OpId, range: BlockRange) -> bool {
+        let state = self.inner().state.borrow();
+        state.components.get(component).is_some_and(|c| c.is_late(op, range))
+    }
+
     /// The operations that are not settled, ascending.
     pub fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
         let state = self.inner().state.borrow();

@@ -125,7 +125,8 @@ impl Piece {
         (0..count).map(move |at| {
             let block = first + at;
             let seq = operations.map_or_else(|| block / OPERATION_BLOCKS, |shuffle| shuffle.at(block)) + 1;
-            let entry = Entry { slot: self.slot(begin + at), crc: self.content.crc(seed, block), op: op_of(seq) };
+            let (slot, crc) = (self.slot(begin + at), self.content.crc(seed, block));
+            let entry = Entry { slot, crc, row_check: 0, op: op_of(seq) };
             ((block % SHARD_BLOCKS) as u16, entry)
         })
     }
@@ -185,7 +186,7 @@ pub(crate) fn sample(content: Content, slots: u64, operations: u64, slots_per_ru
             // Between two runs there is a header.
             FillOrder::Sequential => (block + block / slots_per_run.max(1), block / OPERATION_BLOCKS + 1),
         };
-        (block, Entry { slot, crc: content.crc(content.seed, block), op: op_of(seq) })
+        (block, Entry { slot, crc: content.crc(content.seed, block), row_check: 0, op: op_of(seq) })
     };
     (0..SHARD_BLOCKS).map(entry).collect()
 }

@@ -13,6 +13,7 @@ use crate::{
     index::{Body, Place, Record, RecordId},
     leaf::{Entry, LEAF_BLOCKS, LeafKey, NO_SLOT, ZERO_SLOT},
     map::Map,
+    pending::PendingNumber,
     transaction::{Folded, MadePending, Transaction},
 };
 
@@ -157,22 +158,23 @@ fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots,
         }
         return;
     }
-    let client = component.window.get(record.op).map(|u| u.info.client).unwrap_or_default();
+    let known = component.window.get(record.op).map(|unsettled| unsettled.info);
     let record = record.clone();
     for span in spans {
         let body = match &record.body {
-            Body::Data { crcs, .. } => {
+            Body::Data { crcs, row_checks, .. } => {
                 let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
                 list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
                 let from = (span.first - record.range.first) as usize;
-                let crcs = Crcs::from_slice(&crcs[from..from + span.count as usize]);
-                Body::Data { place: Place::Slots(list), crcs }
+                let (count, place) = (span.count as usize, Place::Slots(list));
+                let crcs = Crcs::from_slice(&crcs[from..from + count]);
+                Body::Data { place, crcs, row_checks: row_checks.part(from, count) }
             }
             zero => zero.clone(),
         };
         let number = map.take_pending_number();
-        let made = Record { range: span, body, live: 0, row: Some(number), ..record.clone() };
-        transaction.make_pending(MadePending { old: item.record, number, record: made }, client);
+        let made = Record { range: span, body, live: 0, row: Some(PendingNumber::new(number)), ..record.clone() };
+        transaction.make_pending(MadePending { old: item.record, number, record: made }, known.as_ref());
     }
 }
 
@@ -194,7 +196,12 @@ fn plan_fold(
     };
     for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
         let slot = slot_of(block);
-        let entry = (slot != NO_SLOT).then(|| Entry { slot, crc: record.crc(block), op: record.op });
+        let entry = (slot != NO_SLOT).then(|| Entry {
+            slot,
+            crc: record.crc(block),
+            row_check: record.row_check(block),
+            op: record.op,
+        });
         match transaction.set_entry_of(component, block, record.op, entry) {
             true if new => transaction.add_slot(component.device, slot),
             false if !new => transaction.drop_slot(component.device, slot),

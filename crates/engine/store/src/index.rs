@@ -4,7 +4,7 @@
 //!             so every version that is still here is live (I6: superseded only by unsettled ones is live)
 //! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] and [`Extents::hidden_blocks`] show
 //! Memory      about 50 bytes per extent and 150 per record, 4 per block beyond its fourth: some 200 for a lone 4 KiB write,
-//!             5 bytes per block of a large one
+//!             5 bytes per block of a large one; one of parity 32 more, and 4 per block beyond its fourth
 //! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`leaf.rs`)
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
 
 use cairn_types::{BlockRange, ComponentId, Crcs, OpId};
 
-use crate::{bitmap::BaseBits, chunked::Chunked, free_ids::FreeIds};
+use crate::{bitmap::BaseBits, chunked::Chunked, free_ids::FreeIds, pending::PendingNumber, row_checks::RowChecks};
 
 /// Names a record while it is in the table; reused after.
 pub(crate) type RecordId = u32;
@@ -38,6 +38,8 @@ pub(crate) enum Body {
         place: Place,
         /// CRC-32C per block.
         crcs: Crcs,
+        /// Of those that are parity.
+        row_checks: RowChecks,
     },
     /// They are zero.
     Zero {
@@ -65,7 +67,7 @@ pub(crate) struct Record {
     /// Blocks whose version list names it; at zero the record goes.
     pub live: u64,
     /// Its row in the metadata, once it is pending.
-    pub row: Option<u64>,
+    pub row: Option<PendingNumber>,
 }
 
 impl Record {
@@ -77,6 +79,12 @@ impl Record {
         match &self.body {
             Body::Data { crcs, .. } => crcs[(block - self.range.first) as usize],
             Body::Zero { .. } => cairn_format::zero_block_crc(),
+        }
+    }
+    pub fn row_check(&self, block: u64) -> u32 {
+        match &self.body {
+            Body::Data { row_checks, .. } => row_checks.at((block - self.range.first) as usize),
+            Body::Zero { .. } => 0,
         }
     }
 }
@@ -125,12 +133,13 @@ impl Records {
         self.pending.remove(&id);
         self.count -= 1;
         self.give_back(id);
-        self.garbage.push(Garbage { row: record.row.expect("just seen"), component: record.component, slots });
+        let row = record.row.expect("just seen").get();
+        self.garbage.push(Garbage { row, component: record.component, slots });
     }
     /// The record's row goes to the caller.
     pub fn leave_row(&mut self, id: RecordId) -> u64 {
         self.pending.remove(&id);
-        self.of_mut(id).row.take().expect("a pending record has a row")
+        self.of_mut(id).row.take().expect("a pending record has a row").get()
     }
     pub fn of_mut(&mut self, id: RecordId) -> &mut Record {
         self.slot(id).as_mut().expect("a version names a record that is there")
@@ -205,7 +214,7 @@ impl Records {
         self.count -= 1;
         self.pending.remove(&id);
         if let Some(row) = record.row {
-            self.discard(row, record.component, record.body);
+            self.discard(row.get(), record.component, record.body);
         }
     }
     /// A pending row that nothing refers to any more: it and its slots go with the next transaction.
@@ -220,7 +229,7 @@ impl Records {
     }
     /// A slot of a pending row moved. The record may have gone meanwhile: its slots wait among the garbage then.
     pub fn move_slot(&mut self, id: RecordId, row: u64, index: usize, (from, to): (u64, u64)) {
-        let record = self.slot(id).as_mut().filter(|record| record.row == Some(row));
+        let record = self.slot(id).as_mut().filter(|record| record.row == Some(PendingNumber::new(row)));
         if let Some(Record { body: Body::Data { place: Place::Slots(slots), .. }, .. }) = record {
             slots[index] = to;
             return;
@@ -710,7 +719,7 @@ mod tests {
             let put = |extents: &mut Extents, records: &mut Records, base: &BaseBits, oracle: &mut Oracle, seq: u64, settled: u64, first, count, data: bool| {
                 let range = BlockRange::new(first, count);
                 let body = if data {
-                    Body::Data { place: Place::Log(0), crcs: vec![0; count as usize].into() }
+                    Body::Data { place: Place::Log(0), crcs: vec![0; count as usize].into(), row_checks: RowChecks::default() }
                 } else {
                     Body::Zero { keep_allocated: false }
                 };

@@ -212,6 +212,9 @@ impl State {
                     return Err(format!("{what}: its bit is not set"));
                 }
                 *mapped.entry(id).or_default() += 1;
+                if entry.row_check != 0 && !is_place(entry.slot) {
+                    return Err(format!("{what}: parity that stands nowhere"));
+                }
                 if entry.slot != ZERO_SLOT && entry.slot != BAD_SLOT {
                     if !self.tier.of(device).has(entry.slot) {
                         return Err(format!("{what}: device {device} has no such slot"));
@@ -241,9 +244,12 @@ impl State {
             }
         }
         for (_, record) in self.components.records.iter() {
-            let Body::Data { place, crcs } = &record.body else {
+            let Body::Data { place, crcs, row_checks } = &record.body else {
                 continue;
             };
+            if crcs.len() != record.range.count as usize || !row_checks.fits(crcs.len()) {
+                return Err(format!("{:?} {:?}: other checksums than blocks", record.component, record.range));
+            }
             let component = self.components.of(record.component);
             for (at, &crc) in crcs.iter().enumerate() {
                 let block = record.range.first + at as u64;

@@ -8,7 +8,7 @@ use crate::error::{StoreError, StoreErrorKind};
 pub const LOG_BYTES_MAX: u64 = 600_000_000_000;
 /// Memory that the index of a full log may take where nothing is chosen, in the worst case of lone 4 KiB writes: that of 37.2 GiB.
 pub const INDEX_BYTES_MAX: u64 = 2 << 30;
-/// Index memory of one buffered 4 KiB write, in the worst case (see `index.rs`).
+/// Index memory of one buffered 4 KiB write, in the worst case (see `index.rs`); of parity, which is a part of what is written, 32 more.
 const INDEX_BYTES_PER_BLOCK: u64 = 220;
 /// Bytes of a log segment that is chosen, at most: an operation has at most half of one, and the object layer sends up to 1 MiB at
 /// once, which with its header does not fit half of 2 MiB.

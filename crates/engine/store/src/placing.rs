@@ -70,17 +70,14 @@ impl Placement {
 
     /// Its blocks, to be written.
     fn blocks(&self) -> Vec<OutBlock> {
-        let with_data = self.copy.pieces.iter().filter_map(|piece| match piece {
-            LogPiece::Data { first_block, crcs } => Some((*first_block, crcs)),
-            LogPiece::Hole { .. } | LogPiece::Bad { .. } => None,
-        });
+        let with_data = self.copy.pieces.iter().filter(|piece| piece.data_blocks() > 0);
         let mut blocks = Vec::with_capacity((self.bytes() / PAGE) as usize);
-        for ((first_block, crcs), data) in with_data.zip(&self.data) {
-            for (at, &crc) in crcs.iter().enumerate() {
+        for (piece, data) in with_data.zip(&self.data) {
+            for (at, &crc) in piece.data_crcs().iter().enumerate() {
                 let from = at * PAGE as usize;
                 blocks.push(OutBlock {
                     component: self.copy.component,
-                    block: first_block + at as u64,
+                    block: piece.range().first + at as u64,
                     crc,
                     pending: true,
                     data: data.slice(from..from + PAGE as usize),
@@ -101,13 +98,17 @@ impl Placement {
         let Self { since, copy, charged, done, .. } = self;
         let CopyParts { component, op, settled, pieces } = copy;
         let mut slots = slots;
-        let placed = |piece: LogPiece| match piece {
-            LogPiece::Hole { range } => PlacedPiece::Hole { range },
-            LogPiece::Bad { .. } => unreachable!("marks go through the log"),
-            LogPiece::Data { first_block, crcs } => {
-                let (own, rest) = slots.split_at(crcs.len());
-                slots = rest;
-                PlacedPiece::Data { first_block, crcs, runs: runs_of(own, segments) }
+        let placed = |piece: LogPiece| {
+            let (own, rest) = slots.split_at(piece.data_blocks() as usize);
+            slots = rest;
+            let runs = runs_of(own, segments);
+            match piece {
+                LogPiece::Hole { range } => PlacedPiece::Hole { range },
+                LogPiece::Bad { .. } => unreachable!("marks go through the log"),
+                LogPiece::Data { first_block, crcs } => PlacedPiece::Data { first_block, crcs, runs },
+                LogPiece::Parity { first_block, crcs, row_checks } => {
+                    PlacedPiece::Parity { first_block, crcs, row_checks, runs }
+                }
             }
         };
         let pieces = pieces.into_iter().map(placed).collect();
@@ -134,15 +135,6 @@ fn runs_of(slots: &[u64], segments: &Segments) -> Vec<SlotRun> {
         }
     }
     runs
-}
-
-/// Blocks with data.
-pub(crate) fn placed_blocks(pieces: &[PlacedPiece]) -> u64 {
-    let blocks = |piece: &PlacedPiece| match piece {
-        PlacedPiece::Data { crcs, .. } => crcs.len() as u64,
-        PlacedPiece::Hole { .. } => 0,
-    };
-    pieces.iter().map(blocks).sum()
 }
 
 /// Copies on their way to the capacity tier.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use cairn_format::{LogPiece, LogRecord, PlacedPiece};
+use cairn_format::{LogPiece, LogRecord, Needs, PlacedPiece};
 use cairn_types::{ComponentId, Time};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
@@ -37,8 +37,8 @@ pub(crate) struct Queued {
     /// Of what was written to a capacity device for it, which waits for the record.
     pub ticket: Option<u64>,
     pub done: Done,
-    /// It has marks.
-    pub marks: bool,
+    /// What the superblock is to say before the log has it.
+    pub needs: Needs,
 }
 
 /// Blocks that an operation may add to a component, until it is applied.
@@ -62,8 +62,8 @@ impl Queued {
         ticket: Option<u64>,
         done: Done,
     ) -> Self {
-        let (data_bytes, header_bytes, marks) = (bytes_of(&data), record_bytes_bound(&record), record.has_marks());
-        Self { number: 0, since, record, data, data_bytes, header_bytes, class, charged, ticket, done, marks }
+        let (data_bytes, header_bytes, needs) = (bytes_of(&data), record_bytes_bound(&record), record.needs());
+        Self { number: 0, since, record, data, data_bytes, header_bytes, class, charged, ticket, done, needs }
     }
 
     /// Whether it changes blocks of this component.
@@ -71,7 +71,9 @@ impl Queued {
         match &self.record {
             LogRecord::Write { component: of, .. }
             | LogRecord::Zero { component: of, .. }
-            | LogRecord::Copy { component: of, .. } => *of == component,
+            | LogRecord::Copy { component: of, .. }
+            | LogRecord::Rows { component: of, .. }
+            | LogRecord::ZeroRows { component: of, .. } => *of == component,
             _ => false,
         }
     }
@@ -152,7 +154,7 @@ pub(crate) fn record_bytes_bound(record: &LogRecord) -> u64 {
     let crcs = record.data_blocks() * 5;
     let rest = match record {
         LogRecord::Placed { pieces, .. } => pieces.iter().map(placed_bytes_bound).sum(),
-        LogRecord::Copy { pieces, .. } => pieces.iter().map(piece_bytes_bound).sum(),
+        LogRecord::Copy { pieces, .. } | LogRecord::Rows { pieces, .. } => pieces.iter().map(piece_bytes_bound).sum(),
         LogRecord::Record { bytes, .. } => bytes.len() as u64,
         LogRecord::Remember { clients, .. } => clients.len() as u64 * 96,
         _ => 0,
@@ -162,15 +164,18 @@ pub(crate) fn record_bytes_bound(record: &LogRecord) -> u64 {
 
 fn piece_bytes_bound(piece: &LogPiece) -> u64 {
     match piece {
-        // Those of data are counted above.
+        // Checksums of data are counted above.
         LogPiece::Data { .. } | LogPiece::Hole { .. } => 24,
-        LogPiece::Bad { crcs, .. } => 24 + crcs.len() as u64 * 5,
+        LogPiece::Bad { crcs: more, .. } | LogPiece::Parity { row_checks: more, .. } => 24 + more.len() as u64 * 5,
     }
 }
 
 fn placed_bytes_bound(piece: &PlacedPiece) -> u64 {
     match piece {
         PlacedPiece::Data { crcs, runs, .. } => 24 + crcs.len() as u64 * 5 + runs.len() as u64 * 25,
+        PlacedPiece::Parity { crcs, row_checks, runs, .. } => {
+            24 + (crcs.len() + row_checks.len()) as u64 * 5 + runs.len() as u64 * 25
+        }
         PlacedPiece::Hole { .. } => 24,
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use cairn_env::{DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::{crc32c, zero_block_crc};
 use cairn_metrics::StoreCounters;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Run, Time};
 use futures::future::join_all;
 
 use crate::{
@@ -45,10 +45,22 @@ static ZEROES: [u8; 64 * BLOCK_BYTES as usize] = [0; 64 * BLOCK_BYTES as usize];
 struct Stretch {
     first_block: u64,
     crcs: Crcs,
+    /// Of its blocks that are parity, as far as the last of those.
+    row_checks: Vec<u32>,
     device: u8,
     offset: u64,
     segment: u64,
     _pin: Pin,
+}
+
+impl Stretch {
+    fn push(&mut self, crc: u32, row_check: u32) {
+        if row_check != 0 {
+            self.row_checks.resize(self.crcs.len(), 0);
+            self.row_checks.push(row_check);
+        }
+        self.crcs.push(crc);
+    }
 }
 
 /// Where the parts of a range come from.
@@ -61,6 +73,7 @@ enum Source {
     Ready {
         data: Bytes,
         crc: u32,
+        row_check: u32,
     },
     Device(Stretch),
 }
@@ -223,14 +236,16 @@ impl<E: Env> Inner<E> {
             match (source, result) {
                 (Source::Hole(range), _) => contents.push_hole(range.count),
                 (Source::Zeroes(blocks), _) => push_zeroes(&mut contents, blocks),
-                (Source::Ready { data, crc }, _) => contents.push_data(data, Crcs::from_slice(&[crc])),
+                (Source::Ready { data, crc, row_check }, _) => {
+                    push_blocks(&mut contents, data, Crcs::from_slice(&[crc]), &[row_check]);
+                }
                 (Source::Device(stretch), Some(Ok(data))) => {
                     let bad = wrong_blocks(&stretch, &data);
                     if bad.is_empty() && keep {
                         self.keep(id, &stretch, &data);
                     }
                     wrong.extend(bad);
-                    contents.push_data(data, stretch.crcs);
+                    push_blocks(&mut contents, data, stretch.crcs, &stretch.row_checks);
                 }
                 (Source::Device(stretch), Some(Err(error))) => {
                     if stretch.device != LOG && error.kind == DiskErrorKind::Gone {
@@ -239,7 +254,7 @@ impl<E: Env> Inner<E> {
                     }
                     let (data, bad) = self.salvage(&stretch).await;
                     wrong.extend(bad);
-                    contents.push_data(data, stretch.crcs);
+                    push_blocks(&mut contents, data, stretch.crcs, &stretch.row_checks);
                 }
                 (Source::Device(_), None) => unreachable!("every device source was read"),
             }
@@ -353,6 +368,24 @@ fn slowest(sources: &[Source]) -> ReadSource {
         Source::Device(_) => ReadSource::Capacity,
     };
     sources.iter().map(place).max().unwrap_or(ReadSource::Memory)
+}
+
+/// Blocks with these row checks come next; those behind the last one have none. Parity whose row check is 0 is told as data: whoever
+/// reads it adds 0.
+fn push_blocks(contents: &mut Contents, data: Bytes, crcs: Crcs, row_checks: &[u32]) {
+    let of = |at: usize| row_checks.get(at).copied().unwrap_or(0);
+    let mut from = 0;
+    while from < crcs.len() {
+        let is_parity = of(from) != 0;
+        let end = (from..crcs.len()).find(|at| (of(*at) != 0) != is_parity).unwrap_or(crcs.len());
+        let own = Crcs::from_slice(&crcs[from..end]);
+        contents.runs.push(match is_parity {
+            true => Run::Parity { crcs: own, row_checks: (from..end).map(of).collect() },
+            false => Run::Data { crcs: own },
+        });
+        from = end;
+    }
+    contents.data.push(data);
 }
 
 /// Zeroes that keep their space are data: a copy that is filled with them keeps it, too.
@@ -469,7 +502,7 @@ impl Planner<'_> {
     fn version(&mut self, record: RecordId, range: BlockRange) {
         let record = self.records.of(record);
         for block in range.first..range.end() {
-            let crc = record.crc(block);
+            let sums = (record.crc(block), record.row_check(block));
             let index = block - record.range.first;
             match &record.body {
                 Body::Zero { keep_allocated: true } => {
@@ -484,17 +517,18 @@ impl Planner<'_> {
                     let position = position + index * u64::from(BLOCK_BYTES);
                     let offset = self.ring.device_offset(position);
                     let segment = self.ring.physical(self.ring.segment_of(position));
-                    self.block(block, crc, (LOG, offset, segment));
+                    self.block(block, sums, (LOG, offset, segment));
                 }
                 Body::Data { place: Place::Slots(slots), .. } => {
                     let slot = slots[index as usize];
-                    self.slot(block, crc, slot);
+                    self.slot(block, sums, slot);
                 }
             }
         }
     }
 
-    fn slot(&mut self, block: u64, crc: u32, slot: u64) {
+    /// `sums`: CRC and row check.
+    fn slot(&mut self, block: u64, sums: (u32, u32), slot: u64) {
         if slot == ZERO_SLOT {
             self.sources.push(Source::Zeroes(1));
             return;
@@ -509,12 +543,12 @@ impl Planner<'_> {
             return self.missing.push(block);
         }
         let place = (self.component.device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
-        self.block(block, crc, place);
+        self.block(block, sums, place);
     }
 
-    fn block(&mut self, block: u64, crc: u32, (device, offset, segment): (u8, u64, u64)) {
+    fn block(&mut self, block: u64, (crc, row_check): (u32, u32), (device, offset, segment): (u8, u64, u64)) {
         if let Some(data) = self.cache.get(self.component.id, block, crc) {
-            self.sources.push(Source::Ready { data, crc });
+            self.sources.push(Source::Ready { data, crc, row_check });
             return;
         }
         if let Some(Source::Device(last)) = self.sources.last_mut() {
@@ -525,19 +559,15 @@ impl Planner<'_> {
                 && last.segment == segment
                 && len < DEVICE_READ_BLOCKS_MAX;
             if follows {
-                last.crcs.push(crc);
+                last.push(crc, row_check);
                 return;
             }
         }
         let _pin = self.pins.pin(device, segment);
-        self.sources.push(Source::Device(Stretch {
-            first_block: block,
-            crcs: Crcs::from_slice(&[crc]),
-            device,
-            offset,
-            segment,
-            _pin,
-        }));
+        let (crcs, row_checks) = (Crcs::new(), Vec::new());
+        let mut stretch = Stretch { first_block: block, crcs, row_checks, device, offset, segment, _pin };
+        stretch.push(crc, row_check);
+        self.sources.push(Source::Device(stretch));
     }
 
     /// Blocks that only the map knows.
@@ -559,7 +589,7 @@ impl Planner<'_> {
             let entry = leaf.as_ref().and_then(|(_, leaf)| leaf.get(block));
             // The bits and the map change in one transaction; a difference is damage of the metadata.
             match entry {
-                Some(entry) => self.slot(block, entry.crc, entry.slot),
+                Some(entry) => self.slot(block, (entry.crc, entry.row_check), entry.slot),
                 None => self.missing.push(block),
             }
         }

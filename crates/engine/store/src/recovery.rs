@@ -26,7 +26,7 @@ use crate::{
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{MetaError, StoreError, StoreErrorKind, damaged},
     flag::Flag,
-    index::{Body, Place, Record},
+    index::Record,
     latencies::Stages,
     leaf::Leaf,
     load_map::{LoadedMap, is_region},
@@ -36,16 +36,17 @@ use crate::{
     meters::Meters,
     occupant::{Found, find_superblock},
     options::OpenOptions,
+    pending::{PendingNumber, body_of},
     read_cache::ReadCache,
     replay::{Replayed, replay},
     rows::{
-        self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingBody, PendingRow, RegionRow, ScrubRow, SegmentRow,
-        StateRow,
+        self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingRow, RegionRow, ScrubRow, SegmentRow, StateRow,
     },
     segments::{COUNTS_MAX, Pins},
     shards::Bounds,
     state::State,
     tier::Tier,
+    window::Origin,
 };
 
 /// Rows of one metadata read while loading.
@@ -488,25 +489,19 @@ impl State {
         if row.range.count == 0 || end.is_none_or(|end| end > COMPONENT_BLOCKS_MAX) {
             return Err(MetaError("a pending row is not readable".into()));
         }
-        let body = match row.body {
-            PendingBody::Zero { keep_allocated } => Body::Zero { keep_allocated },
-            PendingBody::Data { slots, crcs } => {
-                let whole = slots.len() == row.range.count as usize && crcs.len() == slots.len();
-                if !whole || number >= COUNTS_MAX {
-                    return Err(MetaError("a pending row is not readable".into()));
-                }
-                Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into() }
-            }
-        };
+        let sound = body_of(row.body, row.range.count as usize).filter(|_| number < COUNTS_MAX);
+        let (body, members) = sound.ok_or_else(|| MetaError("a pending row is not readable".into()))?;
         if !self.components.is_here(row.component) {
             // Deleted while its device was away.
             self.components.records.discard(number, row.component, body);
             return Ok(());
         }
         let PendingRow { component: id, range, op, position, client, .. } = row;
-        let record = Record { component: id, op, range, position, body, live: 0, row: Some(number) };
+        let record =
+            Record { component: id, op, range, position, body, live: 0, row: Some(PendingNumber::new(number)) };
         // Rows do not tell what came as a copy: the log does, where it still has the record.
-        self.components.load(id, |component, records| component.put(record, client, false, None, records));
+        let origin = Origin { client, members, written: false };
+        self.components.load(id, |component, records| component.put(record, origin, None, records));
         Ok(())
     }
 

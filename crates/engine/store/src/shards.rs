@@ -317,7 +317,7 @@ mod tests {
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 let block = ((u128::from(random) * u128::from(written)) >> 64) as u64;
                 let epoch = Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) };
-                let entry = Entry { slot: block, crc: 0, op: OpId { epoch, seq: number } };
+                let entry = Entry { slot: block, crc: 0, row_check: 0, op: OpId { epoch, seq: number } };
                 shards.put(component, block, Some(entry), number);
             }
             shards.keep(number, 1, ROUND);

@@ -9,7 +9,7 @@
 use cairn_env::Env;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_metrics::StoreCounters;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, Crcs, OpId};
 use smallvec::SmallVec;
 
 use crate::{
@@ -24,8 +24,10 @@ use crate::{
     log::Log,
     map::Map,
     read_cache::ReadCache,
+    row_checks::RowChecks,
     seats::Seats,
     tier::Tier,
+    window::Origin,
 };
 
 /// Everything that changes, in parts.
@@ -72,9 +74,12 @@ struct Head {
     component: ComponentId,
     op: OpId,
     settled: OpId,
-    client: ClientTag,
-    /// It came as a write, not as a copy.
-    written: bool,
+    origin: Origin,
+}
+
+/// A write or a zero of a mirror.
+fn written(client: ClientTag) -> Origin {
+    Origin { client, members: 0, written: true }
 }
 
 impl State {
@@ -125,39 +130,30 @@ impl State {
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
             LogRecord::Write { component, op, settled, client, first_block, crcs } => self.put(
-                Head { component, op, settled, client, written: true },
+                Head { component, op, settled, origin: written(client) },
                 logged([LogPiece::Data { first_block, crcs }], at),
                 at,
             ),
             LogRecord::Zero { component, op, settled, client, range, keep_allocated } => {
                 let zero = (range, Body::Zero { keep_allocated });
-                self.put(Head { component, op, settled, client, written: true }, Parts::from_iter([zero]), at)
+                self.put(Head { component, op, settled, origin: written(client) }, Parts::from_iter([zero]), at)
             }
             LogRecord::Copy { component, op, settled, pieces } => {
-                let client = ClientTag::default();
-                self.put(Head { component, op, settled, client, written: false }, logged(pieces, at), at)
+                self.put(Head { component, op, settled, origin: Origin::default() }, logged(pieces, at), at)
             }
             LogRecord::Placed { component, op, settled, pieces } => {
-                let client = ClientTag::default();
-                self.apply_placed(Head { component, op, settled, client, written: false }, pieces, at)
+                self.apply_placed(Head { component, op, settled, origin: Origin::default() }, pieces, at)
             }
-            LogRecord::Undo { component, op } => {
-                let ranges =
-                    self.components.change(&mut self.tier, component, |c, records| c.undo(op, at.position, records));
-                if matches!(ranges, Some(Some(_))) {
-                    self.components.change(&mut self.tier, component, |c, _| c.outcomes.undo(op));
-                }
-                let Some(ranges) = ranges else {
-                    return Applied::NoComponent;
-                };
-                let Some(ranges) = ranges else {
-                    return Applied::Settled;
-                };
-                for range in ranges {
-                    self.cache.forget(component, range);
-                }
-                Applied::Done
+            LogRecord::Rows { component, op, settled, client, members, pieces } => {
+                let origin = Origin { client, members, written: true };
+                self.put(Head { component, op, settled, origin }, logged(pieces, at), at)
             }
+            LogRecord::ZeroRows { component, op, settled, client, members, range, keep_allocated } => {
+                let (zero, origin) =
+                    ((range, Body::Zero { keep_allocated }), Origin { client, members, written: true });
+                self.put(Head { component, op, settled, origin }, Parts::from_iter([zero]), at)
+            }
+            LogRecord::Undo { component, op } => self.undo(component, op, at.position),
             LogRecord::Settle { component, upto } => {
                 let found = self.components.change(&mut self.tier, component, |c, records| c.settle(upto, records));
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
@@ -178,6 +174,23 @@ impl State {
         }
     }
 
+    fn undo(&mut self, component: ComponentId, op: OpId, position: u64) -> Applied {
+        let ranges = self.components.change(&mut self.tier, component, |c, records| c.undo(op, position, records));
+        if matches!(ranges, Some(Some(_))) {
+            self.components.change(&mut self.tier, component, |c, _| c.outcomes.undo(op));
+        }
+        let Some(ranges) = ranges else {
+            return Applied::NoComponent;
+        };
+        let Some(ranges) = ranges else {
+            return Applied::Settled;
+        };
+        for range in ranges {
+            self.cache.forget(component, range);
+        }
+        Applied::Done
+    }
+
     fn delete(&mut self, id: ComponentId, position: u64) -> Applied {
         if !self.components.delete(&mut self.tier, id, position) {
             return Applied::NoComponent;
@@ -189,7 +202,7 @@ impl State {
 
     /// Puts the parts of an operation into the index.
     fn put(&mut self, head: Head, parts: Parts, at: At) -> Applied {
-        let Head { component, op, settled, client, written } = head;
+        let Head { component, op, settled, origin } = head;
         let (segment, outcomes_max) = (self.log.ring.segment_of(at.position), self.components.outcomes_max());
         // What is not applied in the end is forgotten in vain, and read again.
         parts.iter().for_each(|(range, _)| self.cache.forget(component, *range));
@@ -202,15 +215,15 @@ impl State {
             // Before all else: a refused operation leaves no trace, not even what it says of others. But what its client says holds,
             // whatever becomes of the operation: replay may know already that it was undone, and must forget the same.
             if c.is_undone(op) {
-                c.outcomes.answered(client);
+                c.outcomes.answered(origin.client);
                 return Applied::Undone;
             }
             c.settle(settled, records);
             for (range, body) in parts {
                 let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
-                c.put(record, client, written, Some(segment), records);
+                c.put(record, origin, Some(segment), records);
             }
-            c.outcomes.remember(client, op, at.position, outcomes_max);
+            c.outcomes.remember(origin.client, op, at.position, outcomes_max);
             Applied::Done
         });
         if applied == Some(Applied::Done) {
@@ -227,15 +240,20 @@ impl State {
         let device = known.device;
         let (mut parts, mut runs) = (Parts::new(), Vec::new());
         for piece in pieces {
-            parts.push(match piece {
-                PlacedPiece::Hole { range } => (range, Body::Zero { keep_allocated: false }),
-                PlacedPiece::Data { first_block, crcs, runs: own } => {
-                    let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize)).collect();
-                    let range = BlockRange::new(first_block, crcs.len() as u32);
-                    runs.extend(own);
-                    (range, Body::Data { place: Place::Slots(slots), crcs })
+            let (first_block, crcs, row_checks, own) = match piece {
+                PlacedPiece::Hole { range } => {
+                    parts.push((range, Body::Zero { keep_allocated: false }));
+                    continue;
                 }
-            });
+                PlacedPiece::Data { first_block, crcs, runs } => (first_block, crcs, RowChecks::default(), runs),
+                PlacedPiece::Parity { first_block, crcs, row_checks, runs } => {
+                    (first_block, crcs, RowChecks::new(row_checks), runs)
+                }
+            };
+            let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize)).collect();
+            let range = BlockRange::new(first_block, crcs.len() as u32);
+            runs.extend(own);
+            parts.push((range, Body::Data { place: Place::Slots(slots), crcs, row_checks }));
         }
         // Not ours, whatever its checksum says: no writer of the log names slots that the device does not have.
         if !known.lost && !runs.iter().all(|run| self.tier.of(device).has_run(*run)) {
@@ -272,17 +290,20 @@ type Parts = SmallVec<[(BlockRange, Body); 1]>;
 /// Pieces whose data stand in the log, one after the other.
 fn logged(pieces: impl IntoIterator<Item = LogPiece>, at: At) -> Parts {
     let mut data = at.data;
+    let mut in_log = |first_block, crcs: Crcs, row_checks| {
+        let range = BlockRange::new(first_block, crcs.len() as u32);
+        let body = Body::Data { place: Place::Log(data), crcs, row_checks };
+        data += range.bytes();
+        (range, body)
+    };
     let part = |piece| match piece {
-        LogPiece::Data { first_block, crcs } => {
-            let range = BlockRange::new(first_block, crcs.len() as u32);
-            let body = Body::Data { place: Place::Log(data), crcs };
-            data += range.bytes();
-            (range, body)
-        }
+        LogPiece::Data { first_block, crcs } => in_log(first_block, crcs, RowChecks::default()),
+        LogPiece::Parity { first_block, crcs, row_checks } => in_log(first_block, crcs, RowChecks::new(row_checks)),
         LogPiece::Hole { range } => (range, Body::Zero { keep_allocated: false }),
         LogPiece::Bad { first_block, crcs } => {
             let range = BlockRange::new(first_block, crcs.len() as u32);
-            (range, Body::Data { place: Place::Slots(vec![BAD_SLOT; crcs.len()].into()), crcs })
+            let place = Place::Slots(vec![BAD_SLOT; crcs.len()].into());
+            (range, Body::Data { place, crcs, row_checks: RowChecks::default() })
         }
     };
     pieces.into_iter().map(part).collect()

@@ -1,10 +1,8 @@
 //! What a disk group tells of itself.
 
-use cairn_format::LogRecord;
+use cairn_format::{LogRecord, PlacedPiece};
 use cairn_metrics::{StoreCounters, StoreGauges};
 use cairn_types::{BLOCK_BYTES, DeviceId, DiskGroupId};
-
-use crate::placing::placed_blocks;
 
 /// Whether the log was whole when the disk group was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +49,7 @@ pub struct DeviceStats {
 pub(crate) fn count_operation(counters: &mut StoreCounters, record: &LogRecord, data_bytes: u64) {
     counters.log_operations += 1;
     match record {
-        LogRecord::Write { .. } => {
+        LogRecord::Write { .. } | LogRecord::Rows { .. } => {
             counters.write_operations += 1;
             counters.write_bytes += data_bytes;
         }
@@ -61,9 +59,10 @@ pub(crate) fn count_operation(counters: &mut StoreCounters, record: &LogRecord, 
         }
         LogRecord::Placed { pieces, .. } => {
             counters.resync_in_operations += 1;
-            counters.resync_in_bytes += placed_blocks(pieces) * u64::from(BLOCK_BYTES);
+            let blocks: u64 = pieces.iter().map(PlacedPiece::data_blocks).sum();
+            counters.resync_in_bytes += blocks * u64::from(BLOCK_BYTES);
         }
-        LogRecord::Zero { .. } => counters.zero_operations += 1,
+        LogRecord::Zero { .. } | LogRecord::ZeroRows { .. } => counters.zero_operations += 1,
         _ => {}
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_types::{BlockRange, Canary, ClientTag, ComponentId, OpId, RegionIndex};
+use cairn_types::{BlockRange, Canary, ComponentId, OpId, RegionIndex, UnsettledOp};
 
 use crate::{
     bitmap::BaseBits,
@@ -25,7 +25,8 @@ use crate::{
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, is_place},
     map::Map,
     meta::Batch,
-    rows::{self, ComponentRow, DeletedRow, PendingBody, PendingRow, RegionRow, StateRow},
+    pending,
+    rows::{self, ComponentRow, DeletedRow, RegionRow, StateRow},
     seats::Seats,
     shards::ShardKey,
     state::State,
@@ -85,6 +86,11 @@ pub(crate) struct Transaction {
     deltas: Vec<(LeafKey, Delta)>,
     /// The same where the map is in pages.
     changes: MapChanges,
+}
+
+/// What stands in no slot is no parity any more: of its bytes the checksum is all that is left.
+fn as_kept(entry: Option<Entry>) -> Option<Entry> {
+    entry.map(|entry| Entry { row_check: if is_place(entry.slot) { entry.row_check } else { 0 }, ..entry })
 }
 
 /// A slot of a pending row that moves.
@@ -166,7 +172,7 @@ impl Transaction {
     /// operation to a block that holds a later one.
     pub fn set_entry_of(&mut self, component: &Component, block: u64, op: OpId, entry: Option<Entry>) -> bool {
         let leaf = self.leaves.get_mut(&(component.id, block / LEAF_BLOCKS)).expect("leaves are fetched before");
-        let old = leaf.get(block);
+        let (old, entry) = (leaf.get(block), as_kept(entry));
         if old.is_some_and(|old| old.op > op) {
             return false;
         }
@@ -176,7 +182,7 @@ impl Transaction {
     }
     /// Changes the map's entry; the slot that it named before is given up.
     pub fn set_entry(&mut self, component: &Component, block: u64, entry: Option<Entry>) {
-        let leaf = self.leaf(component.id, block);
+        let (leaf, entry) = (self.leaf(component.id, block), as_kept(entry));
         let old = leaf.get(block);
         leaf.set(block, entry);
         self.entry_changed(component, block, old, entry);
@@ -212,23 +218,9 @@ impl Transaction {
     pub fn fold(&mut self, folded: Folded) {
         self.folded.push(folded);
     }
-    pub fn make_pending(&mut self, made: MadePending, client: ClientTag) {
-        let body = match &made.record.body {
-            Body::Zero { keep_allocated } => PendingBody::Zero { keep_allocated: *keep_allocated },
-            Body::Data { place: Place::Slots(slots), crcs } => {
-                PendingBody::Data { slots: slots.to_vec(), crcs: crcs.to_vec() }
-            }
-            Body::Data { place: Place::Log(_), .. } => unreachable!("a pending row has slots"),
-        };
-        let record = &made.record;
-        let row = PendingRow {
-            component: record.component,
-            op: record.op,
-            client,
-            position: record.position,
-            range: record.range,
-            body,
-        };
+    /// `known`: its operation.
+    pub fn make_pending(&mut self, made: MadePending, known: Option<&UnsettledOp>) {
+        let row = pending::row_of(&made.record, known);
         self.batch.insert(rows::pending_key(made.number), Some(rows::encode(&row)));
         self.pending.push(made);
     }
@@ -249,7 +241,7 @@ impl Transaction {
     }
     /// A slot of a pending row moves (cleaning). The row is written by [`Self::gather`].
     pub fn move_pending(&mut self, records: &Records, record: RecordId, index: usize, from: u64, to: u64) {
-        let row = records.of(record).row.expect("a pending record has a row");
+        let row = records.of(record).row.expect("a pending record has a row").get();
         self.moved_pending.push(MovedPending { record, row, index, from, to });
     }
 
@@ -326,26 +318,14 @@ impl Transaction {
         }
         for (id, moves) in by_record {
             let record = components.records.of(id);
-            let Body::Data { place: Place::Slots(slots), crcs } = &record.body else {
+            let mut moved = record.clone();
+            let Body::Data { place: Place::Slots(slots), .. } = &mut moved.body else {
                 continue;
             };
-            let mut slots = slots.to_vec();
             moves.into_iter().for_each(|(index, slot)| slots[index] = slot);
-            let client = components
-                .of(record.component)
-                .window
-                .get(record.op)
-                .map_or_else(ClientTag::default, |u| u.info.client);
-            let row = PendingRow {
-                component: record.component,
-                op: record.op,
-                client,
-                position: record.position,
-                range: record.range,
-                body: PendingBody::Data { slots, crcs: crcs.to_vec() },
-            };
-            let number = record.row.expect("a pending record has a row");
-            self.batch.insert(rows::pending_key(number), Some(rows::encode(&row)));
+            let known = components.of(record.component).window.get(record.op).map(|unsettled| &unsettled.info);
+            let number = record.row.expect("a pending record has a row").get();
+            self.batch.insert(rows::pending_key(number), Some(rows::encode(&pending::row_of(&moved, known))));
         }
     }
 

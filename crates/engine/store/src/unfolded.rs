@@ -1,10 +1,10 @@
 //! Entries of one shard of the map that wait to be folded into its pages: sorted, in chunks.
 //!
 //! Promises    of each block the entry that was put last
-//! Memory      24 bytes an entry, in chunks that are half full at least and grow by a quarter
+//! Memory      24 bytes an entry, in chunks that are half full at least and grow by a quarter; some 10 more where it is of parity
 //! Not here    which shards are folded when (`shards.rs`)
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use cairn_types::{Epoch, OpId};
 
@@ -32,6 +32,8 @@ pub(crate) struct Unfolded {
     count: usize,
     /// Few: owners change seldom.
     epochs: Vec<Epoch>,
+    /// Of entries of parity.
+    row_checks: BTreeMap<u16, u32>,
 }
 
 impl Unfolded {
@@ -48,6 +50,11 @@ impl Unfolded {
         let epoch = self.number_of(op.epoch);
         let (slot, crc) = entry.map_or((NO_SLOT, 0), |entry| (entry.slot, entry.crc));
         let item = Item { block, epoch, crc, slot, sequence: op.seq };
+        match entry.map_or(0, |entry| entry.row_check) {
+            0 if self.row_checks.is_empty() => {}
+            0 => drop(self.row_checks.remove(&block)),
+            row_check => drop(self.row_checks.insert(block, row_check)),
+        }
         // The last chunk that begins at or before it; the first one takes what is before all.
         let at = self.chunks.partition_point(|chunk| chunk[0].block <= block).saturating_sub(1);
         let Some(chunk) = self.chunks.get_mut(at) else {
@@ -112,7 +119,8 @@ impl Unfolded {
 
     fn entry_of(&self, item: &Item) -> Option<Entry> {
         let op = OpId { epoch: self.epochs[item.epoch as usize], seq: item.sequence };
-        (item.slot != NO_SLOT).then_some(Entry { slot: item.slot, crc: item.crc, op })
+        let row_check = self.row_checks.get(&item.block).copied().unwrap_or(0);
+        (item.slot != NO_SLOT).then_some(Entry { slot: item.slot, crc: item.crc, row_check, op })
     }
 }
 
@@ -132,7 +140,9 @@ mod tests {
             for (first, count, number, there) in steps {
                 for block in first..first + count {
                     let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(2) };
-                    let entry = Entry { slot: number * 7, crc: u32::from(block), op: OpId { epoch, seq: number } };
+                    let row_check = if number % 3 == 0 { number as u32 } else { 0 };
+                    let op = OpId { epoch, seq: number };
+                    let entry = Entry { slot: number * 7, crc: u32::from(block), row_check, op };
                     let entry = there.then_some(entry);
                     unfolded.put(block, entry);
                     map.insert(u64::from(block), entry);
@@ -155,7 +165,7 @@ mod tests {
     fn epochs_that_nothing_names_are_forgotten() {
         let entry = |number: u64| {
             let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(1) };
-            Some(Entry { slot: 1, crc: 2, op: OpId { epoch, seq: 3 } })
+            Some(Entry { slot: 1, crc: 2, row_check: 0, op: OpId { epoch, seq: 3 } })
         };
         let mut unfolded = Unfolded::default();
         (0..100_000).for_each(|number| unfolded.put(7, entry(number)));

@@ -79,7 +79,9 @@ impl State {
     ) -> oneshot::Receiver<Result<(), StoreError>> {
         if let LogRecord::Write { component, settled, .. }
         | LogRecord::Zero { component, settled, .. }
-        | LogRecord::Copy { component, settled, .. } = &record
+        | LogRecord::Copy { component, settled, .. }
+        | LogRecord::Rows { component, settled, .. }
+        | LogRecord::ZeroRows { component, settled, .. } = &record
         {
             settle_ahead(&self.components, &mut self.admission.queue, since, *component, *settled);
         }
@@ -119,8 +121,10 @@ impl State {
             LogRecord::Write { component, op, first_block, crcs, .. } => {
                 self.components.check(*component, Some(*op), BlockRange::new(*first_block, crcs.len() as u32))?;
             }
-            LogRecord::Zero { component, op, range, .. } => self.components.check(*component, Some(*op), *range)?,
-            LogRecord::Copy { component, op, pieces, .. } => {
+            LogRecord::Zero { component, op, range, .. } | LogRecord::ZeroRows { component, op, range, .. } => {
+                self.components.check(*component, Some(*op), *range)?
+            }
+            LogRecord::Copy { component, op, pieces, .. } | LogRecord::Rows { component, op, pieces, .. } => {
                 for piece in pieces {
                     self.components.check(*component, Some(*op), piece.range())?;
                 }
@@ -146,6 +150,8 @@ fn still_no_room(components: &Components, tier: &Tier, record: &LogRecord) -> St
         LogRecord::Write { component, .. }
         | LogRecord::Zero { component, .. }
         | LogRecord::Copy { component, .. }
+        | LogRecord::Rows { component, .. }
+        | LogRecord::ZeroRows { component, .. }
         | LogRecord::ResizeComponent { component, .. } => components.of(*component).device,
         _ => unreachable!("what takes no space waits for none"),
     };

@@ -5,8 +5,19 @@
 
 use std::collections::{VecDeque, vec_deque};
 
-use cairn_types::{BlockRange, OpId, UnsettledOp};
+use cairn_types::{BlockRange, ClientTag, OpId, UnsettledOp};
 use smallvec::SmallVec;
+
+/// How an operation came.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Origin {
+    /// The front-end request behind it.
+    pub client: ClientTag,
+    /// As [`UnsettledOp::members`] has them.
+    pub members: u16,
+    /// It came as a write, not as a copy of what another component holds.
+    pub written: bool,
+}
 
 /// One operation that is not settled.
 #[derive(Debug, Clone)]
@@ -16,7 +27,7 @@ pub(crate) struct Unsettled {
     pub ranges: SmallVec<[BlockRange; 1]>,
     /// Nothing older stands under them: settling it hides nothing, and the index, which is large, need not be asked.
     pub alone: bool,
-    /// It came as a write, not as a copy of what another component holds.
+    /// As [`Origin::written`].
     pub written: bool,
 }
 
@@ -69,6 +80,12 @@ impl Window {
     pub fn after(&mut self, op: OpId) -> impl Iterator<Item = &mut Unsettled> {
         let from = self.place(op).map_or_else(|place| place, |place| place + 1);
         self.0.range_mut(from..)
+    }
+
+    /// Whether one after `op` has blocks of `range`.
+    pub fn overlaps_after(&self, op: OpId, range: BlockRange) -> bool {
+        let from = self.place(op).map_or_else(|place| place, |place| place + 1);
+        self.0.range(from..).any(|later| later.ranges.iter().any(|own| own.overlaps(range)))
     }
 
     pub fn first(&self) -> Option<&Unsettled> {

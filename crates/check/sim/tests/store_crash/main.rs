@@ -100,7 +100,7 @@ async fn sound(group: &Group, env: &SimEnv, at: &str) {
 async fn go_on(group: Group, env: SimEnv, parts: DiskGroupDevices<SimDisk>, mut model: Model, at: &str) {
     let mut operations = vec![Change::Record { object: ObjectId(9), bytes: Bytes::from_static(b"after") }];
     for (&component, c) in &model.components {
-        let upto = c.window().last().map_or(c.settled, |(op, _)| *op);
+        let upto = c.window().last().map_or(c.settled, |(op, ..)| *op);
         operations.push(ComponentOp::Settle { upto }.on(component));
     }
     for operation in operations {
@@ -158,6 +158,7 @@ fn sweep(seed: u64) -> (u64, u64) {
         counters.map_pages_read
     );
     assert!(counters.destage_rounds > 10 && recording.log_wraps > 1 && past_log > 0, "the workload is too tame");
+    assert!(recording.log.parities() > 20, "the workload has too little parity");
     let all = chosen("CRASH_LOSSES");
     let losses = all.unwrap_or(1);
     let mut points = 0;

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, RegionIndex, Run};
 
-/// What a block holds: the tag of the write that filled it, zeroes, or a mark with the tag of the copy that brought it.
+/// What a block holds: the tag of the write that filled it, and what it says of its row where it is parity; zeroes, or a mark with the tag of
+/// the copy that brought it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     Data(u64),
+    Parity { tag: u64, row_check: u32 },
     Zero { allocated: bool },
     Bad(u64),
 }
@@ -21,8 +23,8 @@ pub struct Component {
     undone: BTreeSet<OpId>,
     /// By block, then in order of operation and arrival.
     versions: BTreeMap<u64, Vec<(OpId, Value)>>,
-    /// The blocks from the first to the last of each operation that is not settled.
-    window: BTreeMap<OpId, (u64, u64)>,
+    /// The blocks from the first to the last of each operation that is not settled, and the members that it concerns.
+    window: BTreeMap<OpId, ((u64, u64), u16)>,
     pub regions: BTreeMap<RegionIndex, OpId>,
     pub clients: Vec<(ClientTag, OpId)>,
 }
@@ -42,13 +44,15 @@ impl Component {
     pub fn allocated(&self, block: u64) -> bool {
         match self.visible(block) {
             None => false,
-            Some(Value::Data(_) | Value::Bad(_)) => true,
+            Some(Value::Data(_) | Value::Parity { .. } | Value::Bad(_)) => true,
             Some(Value::Zero { allocated }) => allocated,
         }
     }
 
-    pub fn window(&self) -> Vec<(OpId, BlockRange)> {
-        let range = |(&op, &(first, end)): (&OpId, &(u64, u64))| (op, BlockRange::new(first, (end - first) as u32));
+    pub fn window(&self) -> Vec<(OpId, BlockRange, u16)> {
+        let range = |(&op, &((first, end), members)): (&OpId, &((u64, u64), u16))| {
+            (op, BlockRange::new(first, (end - first) as u32), members)
+        };
         self.window.iter().map(range).collect()
     }
 
@@ -60,7 +64,7 @@ impl Component {
         }
     }
 
-    fn put(&mut self, op: OpId, range: BlockRange, value: Value) {
+    fn put(&mut self, op: OpId, members: u16, range: BlockRange, value: Value) {
         for block in range.first..range.end() {
             let versions = self.versions.entry(block).or_default();
             let at = versions.partition_point(|(other, _)| *other <= op);
@@ -72,7 +76,7 @@ impl Component {
             *mark = op.max(*mark);
         }
         if op > self.settled {
-            let (first, end) = self.window.entry(op).or_insert((range.first, range.end()));
+            let ((first, end), _) = self.window.entry(op).or_insert(((range.first, range.end()), members));
             *first = range.first.min(*first);
             *end = range.end().max(*end);
         }
@@ -94,7 +98,7 @@ impl Component {
     fn apply(&mut self, op: &ComponentOp, tag: u64) {
         match op {
             ComponentOp::Apply { op, settled, client, blocks } => {
-                self.mutate(*op, *settled, *client, &pieces_of(blocks, tag));
+                self.mutate((*op, blocks.members()), *settled, *client, &pieces_of(blocks, tag));
             }
             ComponentOp::Undo { ops } => ops.iter().for_each(|op| self.undo(*op)),
             ComponentOp::Settle { upto } => self.settle(*upto),
@@ -111,14 +115,14 @@ impl Component {
         }
     }
 
-    fn mutate(&mut self, op: OpId, settled: OpId, client: ClientTag, pieces: &[(BlockRange, Value)]) {
+    fn mutate(&mut self, (op, members): (OpId, u16), settled: OpId, client: ClientTag, pieces: &[(BlockRange, Value)]) {
         self.answered(client);
         self.settle(settled);
         if self.undone.contains(&op) {
             return;
         }
         for (range, value) in pieces {
-            self.put(op, *range, *value);
+            self.put(op, members, *range, *value);
         }
         self.remember(client, op);
     }
@@ -146,18 +150,25 @@ fn pieces_of(blocks: &BlockOp, tag: u64) -> Vec<(BlockRange, Value)> {
         }
         BlockOp::Difference(_) => unreachable!("a store is given what comes of it"),
         BlockOp::Copy { first_block, runs } | BlockOp::Rows { first_block, runs, .. } => {
-            let mut first = *first_block;
-            let piece = |run: &Run| {
+            let (mut first, mut pieces) = (*first_block, vec![]);
+            for run in runs {
                 let range = BlockRange::new(first, run.blocks());
                 first = range.end();
-                let value = match run {
-                    Run::Data { .. } | Run::Parity { .. } => Value::Data(tag),
-                    Run::Hole { .. } => Value::Zero { allocated: false },
-                    Run::Bad { .. } => Value::Bad(tag),
-                };
-                (range, value)
-            };
-            runs.iter().map(piece).collect()
+                match run {
+                    Run::Data { .. } => pieces.push((range, Value::Data(tag))),
+                    Run::Hole { .. } => pieces.push((range, Value::Zero { allocated: false })),
+                    Run::Bad { .. } => pieces.push((range, Value::Bad(tag))),
+                    Run::Parity { row_checks, .. } => {
+                        let blocks = (range.first..range.end()).zip(row_checks);
+                        pieces.extend(
+                            blocks.map(|(block, &row_check)| {
+                                (BlockRange::new(block, 1), Value::Parity { tag, row_check })
+                            }),
+                        );
+                    }
+                }
+            }
+            pieces
         }
     }
 }
@@ -169,6 +180,14 @@ fn forget(versions: &mut Vec<(OpId, Value)>, settled: OpId) {
 }
 
 impl Model {
+    /// Blocks of parity.
+    pub fn parities(&self) -> usize {
+        let shown = |c: &Component| {
+            (0..c.size_blocks).filter(|block| matches!(c.visible(*block), Some(Value::Parity { .. }))).count()
+        };
+        self.components.values().map(shown).sum()
+    }
+
     /// Gives a change its effect; `tag` names its data.
     pub fn apply(&mut self, change: &Change, tag: u64) {
         match change {

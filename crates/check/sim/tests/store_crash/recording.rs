@@ -10,7 +10,7 @@ use futures::{channel::oneshot, future::join_all};
 
 use crate::{
     model::Model,
-    script::{Script, Step},
+    script::{Script, Step, allowed_from},
     shape::{Group, add_devices, devices, format_options, identity, open_as},
 };
 
@@ -21,6 +21,10 @@ impl Log {
     /// The model of the workload's end.
     pub fn last_quiet(&self) -> Model {
         self.quiet.last().expect("the script ends with a barrier").2.clone()
+    }
+    /// Blocks of parity in the models of all quiet moments.
+    pub fn parities(&self) -> usize {
+        self.quiet.iter().map(|(_, _, model)| model.parities()).sum()
     }
 }
 
@@ -73,7 +77,7 @@ pub fn record_with(seed: u64, length: usize, faults: Vec<(usize, &'static str, F
         // Every other workload begins as 0.2.0 had it, and is allowed more in mid-run.
         let allowed = if seed.is_multiple_of(2) { Needs::NONE } else { Needs::ALL };
         let group = open_as(task_host.env(), devices(&task_host), allowed).await.unwrap();
-        let script = Script::steps(seed, length);
+        let script = (Script::steps(seed, length), length);
         workload(&group, &task_host, &task_log, script, &faults).await;
         let ended = (group.stats(), group.durable_position());
         group.close().await;
@@ -98,16 +102,19 @@ async fn workload(
     group: &Group,
     host: &Host,
     log: &Rc<RefCell<Log>>,
-    script: Vec<Step>,
+    (script, length): (Vec<Step>, usize),
     faults: &[(usize, &str, Fault)],
 ) {
     let mut in_flight = VecDeque::new();
     let mut model = Model::default();
     let mut applied = 0;
-    let allowed_at = script.len() / 3;
+    let allowed_at = allowed_from(length);
     for (tag, step) in script.into_iter().enumerate() {
         if tag == allowed_at {
             group.allow(Needs::ALL);
+            while !group.needs().include(Needs::MAP_PAGES) {
+                host.env().sleep(Duration::from_millis(1)).await;
+            }
         }
         for (_, disk, fault) in faults.iter().filter(|(at, ..)| *at == tag) {
             host.disk(disk).inject(*fault);

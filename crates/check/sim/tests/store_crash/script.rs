@@ -14,6 +14,8 @@ use cairn_types::{
     Run,
 };
 
+/// Blocks of a strip, where a component is written in rows: every third strip is parity.
+const STRIP_BLOCKS: u64 = 3;
 /// Blocks of each component.
 pub const COMPONENT_BLOCKS: u64 = 200;
 const COMPONENTS: u64 = 3;
@@ -64,11 +66,35 @@ pub fn data(tag: u64, component: ComponentId, range: BlockRange) -> (Crcs, Bytes
     (crcs, PageBuf::copy_of(&blocks.concat()).freeze())
 }
 
+/// What a block of parity says of its row: of each operation something else.
+pub fn row_check(tag: u64, block: u64) -> u32 {
+    Rng::new(tag << 16 ^ block).next_u64() as u32 | 1
+}
+
+/// Data, and in every third strip parity.
+fn rows_of(tag: u64, range: BlockRange, crcs: &[u32]) -> Vec<Run> {
+    let is_parity = |block: u64| block / STRIP_BLOCKS % 3 == 2;
+    let blocks: Vec<(u64, u32)> = (range.first..range.end()).zip(crcs.iter().copied()).collect();
+    let run = |some: &[(u64, u32)]| {
+        let crcs = some.iter().map(|(_, crc)| *crc).collect();
+        match is_parity(some[0].0) {
+            true => Run::Parity { crcs, row_checks: some.iter().map(|(block, _)| row_check(tag, *block)).collect() },
+            false => Run::Data { crcs },
+        }
+    };
+    blocks.chunk_by(|a, b| is_parity(a.0) == is_parity(b.0)).map(run).collect()
+}
+
 struct Sent {
     next: u64,
     settled: u64,
     /// Not settled, not undone.
     open: Vec<u64>,
+}
+
+/// The step of a script at which its group is allowed all that this build knows.
+pub fn allowed_from(length: usize) -> usize {
+    length / 3
 }
 
 /// Makes the workload of a seed.
@@ -81,6 +107,8 @@ pub struct Script {
     /// What the writes since then wrote.
     writes: Vec<(ComponentId, BlockRange)>,
     steps: Vec<Step>,
+    /// From this step on every third component is written in rows: the group may have parity then.
+    rows_from: usize,
 }
 
 impl Script {
@@ -92,6 +120,7 @@ impl Script {
             copies: Vec::new(),
             writes: Vec::new(),
             steps: Vec::new(),
+            rows_from: allowed_from(length),
         };
         for _ in 0..COMPONENTS {
             script.create();
@@ -122,6 +151,12 @@ impl Script {
     ) {
         let op = ComponentOp::Apply { op, settled, client, blocks };
         self.push(Change::Component { component, op, data });
+    }
+
+    /// The members that an operation on rows concerns; none where the component is a mirror's.
+    fn members_of(&self, component: ComponentId) -> Option<u16> {
+        let in_rows = component.0.is_multiple_of(3) && self.steps.len() > self.rows_from;
+        in_rows.then(|| 1 << (self.tag() % 5) | 1 << 9)
     }
 
     fn barrier(&mut self) {
@@ -213,7 +248,11 @@ impl Script {
         self.writes.push((component, range));
         let tag = self.tag();
         let (crcs, data) = data(tag, component, range);
-        let blocks = BlockOp::Write { first_block: range.first, crcs };
+        let first_block = range.first;
+        let blocks = match self.members_of(component) {
+            None => BlockOp::Write { first_block, crcs },
+            Some(members) => BlockOp::Rows { members, first_block, runs: rows_of(tag, range, &crcs) },
+        };
         self.apply(component, (op, settled), request(tag), blocks, data);
     }
 
@@ -251,7 +290,10 @@ impl Script {
         }
         let client = request(self.tag());
         let keep_allocated = self.rng.one_in(3);
-        let blocks = BlockOp::Zero { range, keep_allocated };
+        let blocks = match self.members_of(component) {
+            None => BlockOp::Zero { range, keep_allocated },
+            Some(members) => BlockOp::ZeroRows { members, range, keep_allocated },
+        };
         self.apply(component, (op, settled), client, blocks, Bytes::new());
     }
 
@@ -267,8 +309,14 @@ impl Script {
         // Two blocks that their source could not give; those go through the log, the others past it.
         let marks = self.rng.one_in(3).then(|| Run::Bad { crcs: vec![tag as u32; 2].into() });
         let hole = Run::Hole { blocks: if marks.is_some() { 4 } else { 6 } };
-        let runs = [Some(Run::Data { crcs: head }), Some(hole), marks, Some(Run::Data { crcs: tail })];
-        let runs = runs.into_iter().flatten().collect();
+        let in_rows = self.members_of(component).is_some();
+        let filled = |range: BlockRange, crcs: Crcs| match in_rows {
+            true => rows_of(tag, range, &crcs),
+            false => vec![Run::Data { crcs }],
+        };
+        let mut runs = filled(BlockRange::new(start, 3), head);
+        runs.extend([hole].into_iter().chain(marks));
+        runs.extend(filled(BlockRange::new(start + 9, 2), tail));
         let blocks = BlockOp::Copy { first_block: start, runs };
         let data = PageBuf::copy_of(&[head_data, tail_data].concat()).freeze();
         self.apply(component, (op, settled), ClientTag::default(), blocks, data);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_store::{StoreError, StoreErrorKind};
-use cairn_types::{BlockRange, ClientTag, ComponentId, ObjectId, OpId, Run};
+use cairn_types::{BlockRange, ClientTag, ComponentId, Contents, ObjectId, OpId, Run};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,11 +25,12 @@ pub struct SeenComponent {
     pub size_blocks: u64,
     pub reserved_blocks: u64,
     pub settled: OpId,
+    /// With the members that an operation concerns above its first block, as messages have them.
     pub window: Vec<(OpId, BlockRange)>,
     pub regions: Vec<(u32, OpId)>,
     /// By operation: in a full log trims overtake writes, so the order in which they were kept is not the script's.
     pub clients: Vec<(ClientTag, OpId)>,
-    /// Per block: the tag of its data, or none for zeroes.
+    /// Per block: the tag of its data, or none for zeroes; of parity with what it says of its row.
     pub blocks: Vec<Option<u64>>,
     pub allocated: Vec<bool>,
 }
@@ -38,6 +39,7 @@ pub fn expected(model: &Model) -> Seen {
     let component = |(&id, c): (&ComponentId, &model::Component)| {
         let tag = |block| match c.visible(block) {
             Some(Value::Data(tag)) => Some(tag),
+            Some(Value::Parity { tag, row_check }) => Some(parity(tag, row_check)),
             Some(Value::Bad(tag)) => Some(MARKED | tag),
             _ => None,
         };
@@ -46,7 +48,7 @@ pub fn expected(model: &Model) -> Seen {
             size_blocks: c.size_blocks,
             reserved_blocks: c.reserved_blocks,
             settled: c.settled,
-            window: c.window(),
+            window: c.window().into_iter().map(|(op, range, members)| (op, concerning(range, members))).collect(),
             regions: c.regions.iter().map(|(r, op)| (*r, *op)).collect(),
             clients: by_operation(c.clients.clone()),
             blocks: (0..c.size_blocks).map(tag).collect(),
@@ -73,7 +75,7 @@ pub async fn look(group: &Group) -> Result<Seen, StoreError> {
             size_blocks: info.size_blocks,
             reserved_blocks: info.reserved_blocks,
             settled: group.settled(info.id),
-            window: group.window(info.id).iter().map(|u| (u.op, u.range)).collect(),
+            window: group.window(info.id).iter().map(|u| (u.op, concerning(u.range, u.members))).collect(),
             regions: group.regions_after(info.id, OpId::ZERO),
             clients: by_operation(group.recent_clients(info.id)),
             blocks,
@@ -93,6 +95,18 @@ fn by_operation(mut clients: Vec<(ClientTag, OpId)>) -> Vec<(ClientTag, OpId)> {
 /// With the checksum of a mark: that is the tag of the copy that brought it.
 const MARKED: u64 = 1 << 63;
 
+/// Of parity: above the tag is what it says of its row.
+const PARITY: u64 = 1 << 62;
+
+fn parity(tag: u64, row_check: u32) -> u64 {
+    assert!(tag < 1 << 24, "tags of short scripts");
+    PARITY | u64::from(row_check) << 24 | tag
+}
+
+fn concerning(range: BlockRange, members: u16) -> BlockRange {
+    BlockRange { first: range.first | u64::from(members) << 40, ..range }
+}
+
 /// The tag of a block that is not wholly of one write, for its place: no model has it.
 const FOREIGN: u64 = u64::MAX;
 
@@ -109,8 +123,29 @@ pub async fn look_at_blocks(
         read => read?,
     };
     assert!(contents.is_whole(range.count), "what was read covers what was asked for");
-    let blocks = contents.into_bytes().concat();
-    Ok((range.first..).zip(blocks.chunks(4096)).map(|(block, bytes)| shown(bytes, component, block)).collect())
+    Ok(shown_all(&contents, component, range.first))
+}
+
+/// What each block of an answer shows.
+fn shown_all(contents: &Contents, component: ComponentId, first: u64) -> Vec<Option<u64>> {
+    let data = contents.data.concat();
+    let (mut bytes, mut block, mut all) = (data.chunks(4096), first, vec![]);
+    let mut next = |block| shown(bytes.next().expect("the answer is whole"), component, block);
+    for run in &contents.runs {
+        for at in 0..run.blocks() as usize {
+            all.push(match run {
+                Run::Hole { .. } => None,
+                Run::Bad { crcs } => Some(MARKED | u64::from(crcs[at])),
+                Run::Data { .. } => next(block),
+                Run::Parity { row_checks, .. } => match next(block) {
+                    Some(tag) if tag != FOREIGN => Some(parity(tag, row_checks[at])),
+                    other => other,
+                },
+            });
+            block += 1;
+        }
+    }
+    all
 }
 
 /// Whether a block is a mark, or cannot be read.
@@ -138,10 +173,7 @@ async fn look_at_each(
     let mut shown_ones = vec![];
     for block in range.first..range.end() {
         let contents = group.read_marked(component, BlockRange::new(block, 1)).await?;
-        shown_ones.push(match contents.runs.as_slice() {
-            [Run::Bad { crcs }] => Some(MARKED | u64::from(crcs[0])),
-            _ => shown(&contents.into_bytes().concat(), component, block),
-        });
+        shown_ones.extend(shown_all(&contents, component, block));
     }
     Ok(shown_ones)
 }

@@ -16,5 +16,6 @@ mod map;
 mod old_rows;
 mod placed;
 mod refusals;
+mod rows;
 mod scrub;
 mod support;

@@ -191,6 +191,8 @@ fn kind(record: &LogRecord) -> &'static str {
         LogRecord::Zero { .. } => "zero",
         LogRecord::Copy { .. } => "copy",
         LogRecord::Placed { .. } => "placed",
+        LogRecord::Rows { .. } => "rows",
+        LogRecord::ZeroRows { .. } => "zero-rows",
         LogRecord::Undo { .. } => "undo",
         LogRecord::Settle { .. } => "settle",
         LogRecord::Record { .. } => "record",

@@ -1,0 +1,114 @@
+//! Pending rows: what the metadata has of operations that were destaged before they were settled.
+//!
+//! Promises    a row of a mirror is what it was before there was parity
+//! Not here    when a row is written and goes (`fold.rs`, `transaction.rs`), which bits of the superblock it needs (`append.rs`)
+
+use std::num::NonZeroU64;
+
+use cairn_types::{ClientTag, UnsettledOp};
+
+use crate::{
+    index::{Body, Place, Record},
+    row_checks::RowChecks,
+    rows::{PendingBody, PendingRow},
+};
+
+/// The number of a pending row. In a record it takes as much memory as none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PendingNumber(NonZeroU64);
+
+impl PendingNumber {
+    /// # Panics
+    /// When it is the last number that there is: none is as high.
+    pub fn new(number: u64) -> Self {
+        Self(number.checked_add(1).and_then(NonZeroU64::new).expect("numbers are below 2^61"))
+    }
+    pub fn get(self) -> u64 {
+        self.0.get() - 1
+    }
+}
+
+/// The row of a record, whose blocks stand in slots. `known`: the operation, unless it is settled meanwhile.
+pub(crate) fn row_of(record: &Record, known: Option<&UnsettledOp>) -> PendingRow {
+    let members = known.map_or(0, |known| known.members);
+    let body = match &record.body {
+        Body::Zero { keep_allocated } if members == 0 => PendingBody::Zero { keep_allocated: *keep_allocated },
+        Body::Zero { keep_allocated } => PendingBody::ZeroRows { members, keep_allocated: *keep_allocated },
+        Body::Data { place: Place::Slots(slots), crcs, row_checks } => {
+            let (slots, crcs, row_checks) = (slots.to_vec(), crcs.to_vec(), row_checks.as_slice().to_vec());
+            match members == 0 && row_checks.is_empty() {
+                true => PendingBody::Data { slots, crcs },
+                false => PendingBody::Rows { members, slots, crcs, row_checks },
+            }
+        }
+        Body::Data { place: Place::Log(_), .. } => unreachable!("a pending row has slots"),
+    };
+    PendingRow {
+        component: record.component,
+        op: record.op,
+        client: known.map_or_else(ClientTag::default, |known| known.client),
+        position: record.position,
+        range: record.range,
+        body,
+    }
+}
+
+/// What a row says of so many blocks, and which members its operation concerns. None where it does not fit them.
+pub(crate) fn body_of(body: PendingBody, blocks: usize) -> Option<(Body, u16)> {
+    let data = |slots: Vec<u64>, crcs: Vec<u32>, row_checks: Vec<u32>| {
+        let row_checks = RowChecks::new(row_checks.into());
+        let whole = slots.len() == blocks && crcs.len() == blocks && row_checks.fits(blocks);
+        whole.then(|| Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into(), row_checks })
+    };
+    Some(match body {
+        PendingBody::Zero { keep_allocated } => (Body::Zero { keep_allocated }, 0),
+        PendingBody::ZeroRows { members, keep_allocated } => (Body::Zero { keep_allocated }, members),
+        PendingBody::Data { slots, crcs } => (data(slots, crcs, Vec::new())?, 0),
+        PendingBody::Rows { members, slots, crcs, row_checks } => (data(slots, crcs, row_checks)?, members),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{BlockRange, ComponentId, OpId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Goal: what a record says of its blocks is what its row says, and a row of other lengths is none. Method: any sums, members and
+        /// bodies; rows of mirrors are of the kinds that they were.
+        #[test]
+        fn rows_read_back(
+            blocks in proptest::collection::vec((any::<u64>(), any::<u32>(), prop_oneof![Just(0u32), any::<u32>()]), 1..9),
+            members in prop_oneof![Just(0u16), any::<u16>()],
+            zero in any::<bool>(),
+        ) {
+            let count = blocks.len();
+            let body = match zero {
+                true => Body::Zero { keep_allocated: count % 2 == 0 },
+                false => Body::Data {
+                    place: Place::Slots(blocks.iter().map(|block| block.0).collect()),
+                    crcs: blocks.iter().map(|block| block.1).collect(),
+                    row_checks: RowChecks::new(blocks.iter().map(|block| block.2).collect()),
+                },
+            };
+            let range = BlockRange::new(7, count as u32);
+            let (component, op, row) = (ComponentId(1), OpId::ZERO, Some(PendingNumber::new(0)));
+            let record = Record { component, op, range, position: 9, body: body.clone(), live: 0, row };
+            let known = UnsettledOp { op, range, client: ClientTag { session: 3, number: 4 }, members };
+            let row = row_of(&record, Some(&known));
+            prop_assert_eq!((row.client, row.position, row.range), (known.client, 9, range));
+            let of_mirror = members == 0 && (zero || blocks.iter().all(|block| block.2 == 0));
+            prop_assert_eq!(matches!(row.body, PendingBody::Data { .. } | PendingBody::Zero { .. }), of_mirror);
+            prop_assert!(zero || body_of(row.body.clone(), count + 1).is_none());
+            prop_assert_eq!(body_of(row.body, count), Some((body, members)));
+        }
+    }
+
+    #[test]
+    fn numbers_of_rows_read_back() {
+        assert_eq!([0, 1, 1 << 61].map(|number| PendingNumber::new(number).get()), [0, 1, 1 << 61]);
+        assert_eq!(size_of::<Option<PendingNumber>>(), 8);
+    }
+}
