@@ -14,10 +14,12 @@
 //! Source      vSAN: components of at most 255 GB, 1 MB strips (design and sizing guide); left-symmetric parity: Linux md
 #![forbid(unsafe_code)]
 
+mod around;
 mod plan;
 mod rows;
 mod split;
 
+pub use around::{rows_around, rows_in_object};
 pub use plan::{
     LayoutError, STRIP_BYTES, check_layout, check_size, chunks, component_blocks, component_bytes, layout_of,
     plan_layout, plan_layout_of, replica_sets, set_blocks, set_of, stripe_of,

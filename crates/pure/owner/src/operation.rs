@@ -43,6 +43,9 @@ pub enum Verdict {
     NoSpace,
     /// A copy in sync refuses it, and says why: nobody keeps it.
     Refused(String),
+    /// A member of rows in sync cannot read what it changes there: nobody keeps it, and it may be begun again as one that needs
+    /// nothing of that.
+    OldDataLost,
 }
 
 /// What the driver has to do after an answer.
@@ -78,6 +81,9 @@ impl State {
             }
             Refusal::NoSpace => return (Verdict::NoSpace, None),
             Refusal::Invalid(text) if self.requires(component) => return (Verdict::Refused(text), None),
+            Refusal::BadBlocks(_) if self.has_rows() && self.requires(component) => {
+                return (Verdict::OldDataLost, None);
+            }
             Refusal::NotFound => true,
             _ => false,
         };
@@ -121,7 +127,7 @@ enum OldData {
     Awaited,
     /// It came, and the differences were sent.
     Came,
-    /// Nobody can tell it: nothing is sent to parity members.
+    /// Nobody can tell it, or a parity member cannot read what it would be added to: no member keeps the operation.
     Lost,
 }
 
@@ -191,6 +197,8 @@ impl Outcome {
             Verdict::Failed => self.failed.push(component),
             Verdict::NoSpace => self.no_space = true,
             Verdict::Refused(text) => self.refused = Some(text),
+            // Of a difference too that went out: what parity members took of it is taken back.
+            Verdict::OldDataLost => self.old_data = OldData::Lost,
         }
         self.heard |= Canary::AckFirstCopy.sings();
     }

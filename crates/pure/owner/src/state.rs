@@ -6,8 +6,8 @@ use std::{
 };
 
 use cairn_types::{
-    Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, ReplicaSetIndex, Role,
-    SessionId, Time,
+    Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, Redundancy, ReplicaSetIndex,
+    Role, SessionId, Time,
 };
 use cairn_wire::Target;
 use serde::{Serialize, Serializer};
@@ -258,6 +258,11 @@ impl State {
         legs.iter_mut().for_each(|(legs, _)| legs.sort_by_key(|leg| leg.link.host != me));
         let set = |(legs, in_sync): (Vec<_>, Vec<_>)| SetLegs { legs: legs.into(), in_sync: in_sync.into() };
         self.sets = legs.into_iter().map(set).collect();
+    }
+
+    /// Whether its sets are rows of strips.
+    pub(crate) fn has_rows(&self) -> bool {
+        matches!(self.config.layout.redundancy, Redundancy::Parity { .. })
     }
 
     /// Members of a replica set whose stable media an acknowledged operation is on, if it concerns them.

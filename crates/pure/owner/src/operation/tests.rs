@@ -283,3 +283,38 @@ fn what_no_member_in_sync_has_is_never_acknowledged() {
     let state = owner_of_rows(2, 1, &[active, absent, active]);
     Outcome::default().assert_held(&state, (0, 0b010), |_| true);
 }
+
+/// Goal: a member of rows in sync that cannot read what an operation changes fails the operation alone; one that is being filled fails
+/// itself, as at a mirror each does.
+#[test]
+fn a_member_of_rows_that_cannot_read_what_is_changed_fails_the_operation() {
+    use cairn_types::ComponentState::{Active, Resyncing};
+    let filled = Resyncing { stale_since: OpId::ZERO };
+    let bad = || Err(Refusal::BadBlocks(Vec::new()));
+    let mut state = owner_of_rows(2, 1, &[Active, filled, Active]);
+    assert_eq!(state.on_answer(answered(A, bad()), now), (Verdict::OldDataLost, None));
+    assert!(!state.has_failures());
+    assert_eq!(state.on_answer(answered(B, bad()), now), (Verdict::Failed, Some(AnswerEffect::Record)));
+}
+
+/// Goal: a difference that a parity member could not add is taken back though the other one has it. Method: 2+2; the data member tells
+/// what it replaced, one parity member has the difference, and the other cannot read what is there.
+#[test]
+fn a_difference_that_cannot_be_added_is_taken_back() {
+    use cairn_types::ComponentState::Active;
+    let mut state = owner_of_rows(2, 2, &[Active; 4]);
+    state.begin(0, 0b1101);
+    let mut outcome = Outcome::of_difference();
+    let mut hear = |component, reply, missing: &[ComponentId]| {
+        let (verdict, _) = state.on_answer(answered(component, reply), now);
+        outcome.take(verdict, component);
+        if component == A {
+            assert!(outcome.on_old_data());
+        }
+        outcome.step(&state, missing.iter().copied())
+    };
+    assert_eq!(hear(A, Ok(()), &[C, D]), Step::Hear);
+    assert_eq!(hear(C, Err(Refusal::BadBlocks(Vec::new())), &[D]), Step::Hear, "the other one may hold it");
+    assert_eq!(hear(D, Ok(()), &[]), Step::TakeBack);
+    assert_eq!(outcome.given_up(), GivenUp::OldDataLost);
+}
