@@ -192,13 +192,11 @@ impl<E: Env> LocalStore for GroupStore<E> {
     }
 
     fn last_written_with(&self, component: ComponentId) -> Vec<OpId> {
-        // Stores refuse rows so far, and so none has taken an operation on them.
-        let _ = component;
-        Vec::new()
+        self.group.last_written_with(component)
     }
 
     fn is_late(&self, component: ComponentId, op: OpId, range: BlockRange) -> bool {
-        self.group.window(component).iter().any(|unsettled| unsettled.op > op && unsettled.range.overlaps(range))
+        self.group.is_late(component, op, range)
     }
 
     fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {

@@ -28,17 +28,15 @@ fn compare_each<'b>(
     if right || Canary::ChangedBelieved.sings() { Ok(()) } else { Err(Changed) }
 }
 
-/// Compares the blocks of a write, a copy or a difference, which has no checksums of its own. The store believes what it is given: in memory of this process nothing changes
-/// (fault model).
+/// Compares the blocks of a write, a copy or a difference, which has no checksums of its own. The store believes what it is given: in memory
+/// of this process nothing changes (fault model).
 pub(crate) fn compare_request(request: &Request, payload: &[u8]) -> Result<(), Changed> {
     let blocks = payload.chunks(BLOCK_BYTES as usize);
     let (Request::Change { op, .. } | Request::Exchange { op, .. }) = request else { return Ok(()) };
     match op {
-        ComponentOp::Apply { blocks: BlockOp::Difference { old, new, .. }, .. } if old.len() != new.len() => {
-            Err(Changed)
-        }
-        ComponentOp::Apply { blocks: BlockOp::Difference { old, new, .. }, .. } => {
-            compare_each(old.iter().zip(new).map(|(old, new)| crc_of_difference(*old, *new)), blocks)
+        ComponentOp::Apply { blocks: BlockOp::Difference(d), .. } if d.old.len() != d.new.len() => Err(Changed),
+        ComponentOp::Apply { blocks: BlockOp::Difference(d), .. } => {
+            compare_each(d.old.iter().zip(&d.new).map(|(old, new)| crc_of_difference(*old, *new)), blocks)
         }
         ComponentOp::Apply { blocks: what, .. } => compare(what.crcs(), blocks),
         _ => Ok(()),
@@ -47,7 +45,7 @@ pub(crate) fn compare_request(request: &Request, payload: &[u8]) -> Result<(), C
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockOp, ClientTag, ComponentId, DiskGroupId, Epoch, OpId, Run, SessionId};
+    use cairn_types::{BlockOp, ClientTag, ComponentId, Difference, DiskGroupId, Epoch, OpId, Run, SessionId};
     use cairn_wire::Target;
 
     use super::*;
@@ -87,7 +85,7 @@ mod tests {
     /// bit of what is told of them apart.
     #[test]
     fn a_difference_is_compared_with_what_it_is_the_difference_of() {
-        let block = |seed: usize| (0..BLOCK_BYTES as usize).map(|at| (at * seed >> 3) as u8).collect::<Vec<_>>();
+        let block = |seed: usize| (0..BLOCK_BYTES as usize).map(|at| ((at * seed) >> 3) as u8).collect::<Vec<_>>();
         let (old, new) = ([block(3), block(5)].concat(), [block(7), block(11)].concat());
         let crcs = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES as usize).map(block_crc).collect::<Vec<_>>();
         let payload: Vec<u8> = old.iter().zip(&new).map(|(old, new)| old ^ new).collect();
@@ -99,7 +97,8 @@ mod tests {
         };
         let request = |old: &[u32], new: &[u32]| {
             let (old, new) = (old.into(), new.into());
-            let blocks = BlockOp::Difference { members: 5, first_block: 9, column: 1, factor: 2, old, new };
+            let difference = Difference { members: 5, first_block: 9, column: 1, factor: 2, old, new };
+            let blocks = BlockOp::Difference(Box::new(difference));
             let (op, settled, client) = (OpId::ZERO, OpId::ZERO, ClientTag::default());
             Request::Change { to, op: ComponentOp::Apply { op, settled, client, blocks } }
         };

@@ -88,7 +88,7 @@ impl Held {
                     BlockOp::Zero { range, .. } | BlockOp::ZeroRows { range, .. } => {
                         (range.first..range.end()).for_each(|block| self.set(op, block, Block::Zero));
                     }
-                    BlockOp::Difference { .. } => return Err(Refusal::Invalid("no store's operation".into())),
+                    BlockOp::Difference(_) => return Err(Refusal::Invalid("no store's operation".into())),
                 }
                 self.window.insert(op, (range, client, members));
                 self.clients.push((client, op));

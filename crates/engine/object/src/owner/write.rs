@@ -76,6 +76,7 @@ pub(super) struct Numbers {
 }
 
 /// What an operation holds until its ack.
+#[expect(dead_code, reason = "they are held, and let go with it")]
 pub(super) struct Held {
     pub(super) blocks: Lock,
     /// Of a part of a row: its positions, which other columns have too.

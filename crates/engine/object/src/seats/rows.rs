@@ -41,7 +41,7 @@ impl Turns {
             // It may bring parity, or holes in the place of it.
             BlockOp::Copy { .. } => self.0.get(&component).cloned(),
             BlockOp::Rows { runs, .. } if !runs.iter().any(Run::is_parity) => None,
-            BlockOp::Rows { .. } | BlockOp::ZeroRows { .. } | BlockOp::Difference { .. } => {
+            BlockOp::Rows { .. } | BlockOp::ZeroRows { .. } | BlockOp::Difference(_) => {
                 Some(self.0.entry(component).or_default().clone())
             }
         }
@@ -60,12 +60,12 @@ struct Difference {
 impl Difference {
     /// None: the operation is none, or one that no row has.
     fn of(blocks: &BlockOp, data: &Bytes) -> Option<Self> {
-        let BlockOp::Difference { members, column, factor, old, new, .. } = blocks else { return None };
+        let BlockOp::Difference(told) = blocks else { return None };
         let range = blocks.range();
-        let whole = old.len() == new.len() && data.len() as u64 == range.bytes() && range.count > 0;
-        let factor = Factor::new(*factor).filter(|_| whole && *column < *Redundancy::DATA_STRIPS.end())?;
-        let crcs = [old.clone(), new.clone()];
-        Some(Self { members: *members, range, column: u32::from(*column), factor, crcs })
+        let whole = told.old.len() == told.new.len() && data.len() as u64 == range.bytes() && range.count > 0;
+        let factor = Factor::new(told.factor).filter(|_| whole && told.column < *Redundancy::DATA_STRIPS.end())?;
+        let crcs = [told.old.clone(), told.new.clone()];
+        Some(Self { members: told.members, range, column: u32::from(told.column), factor, crcs })
     }
 
     /// What is logged, and its bytes, where `there` is what stands in the blocks.
@@ -155,7 +155,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
                 durable?.await.map(|()| (Answer::Done, Vec::new()))
             }
         };
-        if !matches!(blocks, BlockOp::Difference { .. }) {
+        if !matches!(blocks, BlockOp::Difference(_)) {
             return match turn.as_mut().now_or_never() {
                 Some(turn) => Box::pin(log(blocks, data, turn)),
                 None => Box::pin(async move { log(blocks, data, turn.await).await }),

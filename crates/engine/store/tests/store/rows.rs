@@ -306,8 +306,14 @@ fn rows_that_cannot_be_are_refused() {
         assert!(text.contains(word), "{text}");
     }
     let crcs = block_crcs(&data(1, 1));
-    let difference =
-        BlockOp::Difference { members: 1, first_block: 0, column: 0, factor: 1, old: crcs.clone(), new: crcs };
+    let difference = BlockOp::Difference(Box::new(cairn_types::Difference {
+        members: 1,
+        first_block: 0,
+        column: 0,
+        factor: 1,
+        old: crcs.clone(),
+        new: crcs,
+    }));
     assert!(told(difference, data(1, 1)).contains("seat"));
     rig.append(&group, undo(1, 2)).unwrap();
     assert_eq!(kind(rig.append(&group, rows(2, 0, 0, 7))), StoreErrorKind::Undone);

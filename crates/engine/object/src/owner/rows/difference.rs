@@ -66,7 +66,8 @@ impl Follow {
         let (members, first_block, column) = (self.members, self.range.first, self.column as u8);
         self.parity.into_iter().map(move |(leg, factor)| {
             let (factor, old, new) = (factor.get(), old.clone(), new.clone());
-            let blocks = BlockOp::Difference { members, first_block, column, factor, old, new };
+            let told = cairn_types::Difference { members, first_block, column, factor, old, new };
+            let blocks = BlockOp::Difference(Box::new(told));
             (leg, Body { blocks, data: data.clone() })
         })
     }

@@ -85,14 +85,14 @@ impl Seat {
         let mut sum = data(old).to_vec();
         cairn_parity::xor_into(&mut sum, &data(new));
         let crcs = |byte| Crcs::from_slice(&[crc(byte)]);
-        let blocks = BlockOp::Difference {
+        let blocks = BlockOp::Difference(Box::new(cairn_types::Difference {
             members: 0b1111,
             first_block: 4,
             column: column as u8,
             factor: factor(column, 1).get(),
             old: crcs(old),
             new: crcs(new),
-        };
+        }));
         self.ask(seq, blocks, sum.into(), false)
     }
 
@@ -154,7 +154,8 @@ fn parity_that_cannot_be_read_is_said_so() {
         assert_eq!(seat.store.block(COMPONENT, 4), Block::Bad);
         // A difference that no row has changes nothing either.
         let (old, new) = (Crcs::from_slice(&[1]), Crcs::from_slice(&[2]));
-        let odd = BlockOp::Difference { members: 1, first_block: 4, column: 0, factor: 0, old, new };
+        let odd = cairn_types::Difference { members: 1, first_block: 4, column: 0, factor: 0, old, new };
+        let odd = BlockOp::Difference(Box::new(odd));
         assert!(matches!(seat.ask(2, odd, data(1), false).await, Err(Refusal::Invalid(_))));
     });
 }
