@@ -385,20 +385,23 @@ mod tests {
         }
     }
 
-    /// Goal: a block that is written at random costs some 13 bytes of changes. Method: a round of 4,096 blocks in order, spread over 3 TiB,
-    /// whose slots follow on.
+    /// Goal: a block that is written at random costs some 13 bytes of changes, and 18 if it is parity. Method: a round of 4,096 blocks in order,
+    /// spread over 3 TiB, whose slots follow on.
     #[test]
     fn a_changed_block_takes_some_thirteen_bytes() {
-        let entry = |at: u64| {
-            let op = op(300, at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
-            (at * 15_001, MapEntry { slot: 700_000 + at, crc: 0xDEAD_BEEF, row_check: 0, op })
+        let bytes_a_block = |row_check: u32| {
+            let entry = |at: u64| {
+                let op = op(300, at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
+                (at * 15_001, MapEntry { slot: 700_000 + at, crc: 0xDEAD_BEEF, row_check, op })
+            };
+            let entries = (0..4096).map(entry).collect();
+            let component = ComponentChanges { component: ComponentId(1), entries, ..ComponentChanges::default() };
+            let pieces = Changes { components: vec![component], segments: Vec::new() }.encode();
+            pieces.iter().map(Vec::len).sum::<usize>() as f64 / 4096.0
         };
-        let entries = (0..4096).map(entry).collect();
-        let component = ComponentChanges { component: ComponentId(1), entries, ..ComponentChanges::default() };
-        let bytes: usize =
-            Changes { components: vec![component], segments: Vec::new() }.encode().iter().map(Vec::len).sum();
-        println!("{:.1} bytes a block", bytes as f64 / 4096.0);
-        assert!(bytes < 14 * 4096);
+        let (data, parity) = (bytes_a_block(0), bytes_a_block(7));
+        println!("{data:.1} bytes a block, {parity:.1} of parity");
+        assert!(data < 14.0 && parity < data + 5.1);
     }
 
     /// Goal: rows that are on devices read back. Method: bytes that are fixed.

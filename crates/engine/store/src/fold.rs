@@ -13,7 +13,7 @@ use crate::{
     index::{Body, Place, Record, RecordId},
     leaf::{Entry, LEAF_BLOCKS, LeafKey, NO_SLOT, ZERO_SLOT},
     map::Map,
-    pending::PendingNumber,
+    pending_number::PendingNumber,
     transaction::{Folded, MadePending, Transaction},
 };
 

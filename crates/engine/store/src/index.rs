@@ -14,7 +14,9 @@ use std::{
 
 use cairn_types::{BlockRange, ComponentId, Crcs, OpId};
 
-use crate::{bitmap::BaseBits, chunked::Chunked, free_ids::FreeIds, pending::PendingNumber, row_checks::RowChecks};
+use crate::{
+    bitmap::BaseBits, chunked::Chunked, free_ids::FreeIds, pending_number::PendingNumber, row_checks::RowChecks,
+};
 
 /// Names a record while it is in the table; reused after.
 pub(crate) type RecordId = u32;

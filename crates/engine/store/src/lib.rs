@@ -66,6 +66,7 @@ mod options;
 mod outcomes;
 mod pace;
 mod pending;
+mod pending_number;
 mod placing;
 mod probe;
 mod queue;

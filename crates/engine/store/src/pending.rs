@@ -3,8 +3,6 @@
 //! Promises    a row of a mirror is what it was before there was parity
 //! Not here    when a row is written and goes (`fold.rs`, `transaction.rs`), which bits of the superblock it needs (`append.rs`)
 
-use std::num::NonZeroU64;
-
 use cairn_types::{ClientTag, UnsettledOp};
 
 use crate::{
@@ -12,21 +10,6 @@ use crate::{
     row_checks::RowChecks,
     rows::{PendingBody, PendingRow},
 };
-
-/// The number of a pending row. In a record it takes as much memory as none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PendingNumber(NonZeroU64);
-
-impl PendingNumber {
-    /// # Panics
-    /// When it is the last number that there is: none is as high.
-    pub fn new(number: u64) -> Self {
-        Self(number.checked_add(1).and_then(NonZeroU64::new).expect("numbers are below 2^61"))
-    }
-    pub fn get(self) -> u64 {
-        self.0.get() - 1
-    }
-}
 
 /// The row of a record, whose blocks stand in slots. `known`: the operation, unless it is settled meanwhile.
 pub(crate) fn row_of(record: &Record, known: Option<&UnsettledOp>) -> PendingRow {
@@ -74,6 +57,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pending_number::PendingNumber;
 
     proptest! {
         /// Goal: what a record says of its blocks is what its row says, and a row of other lengths is none. Method: any sums, members and
@@ -104,11 +88,5 @@ mod tests {
             prop_assert!(zero || body_of(row.body.clone(), count + 1).is_none());
             prop_assert_eq!(body_of(row.body, count), Some((body, members)));
         }
-    }
-
-    #[test]
-    fn numbers_of_rows_read_back() {
-        assert_eq!([0, 1, 1 << 61].map(|number| PendingNumber::new(number).get()), [0, 1, 1 << 61]);
-        assert_eq!(size_of::<Option<PendingNumber>>(), 8);
     }
 }

@@ -36,7 +36,8 @@ use crate::{
     meters::Meters,
     occupant::{Found, find_superblock},
     options::OpenOptions,
-    pending::{PendingNumber, body_of},
+    pending::body_of,
+    pending_number::PendingNumber,
     read_cache::ReadCache,
     replay::{Replayed, replay},
     rows::{
