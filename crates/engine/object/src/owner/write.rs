@@ -75,19 +75,9 @@ pub(super) struct Numbers {
     pub(super) client: ClientTag,
 }
 
-/// What an operation holds until its ack.
-#[expect(dead_code, reason = "they are held, and let go with it")]
-pub(super) struct Held {
-    pub(super) blocks: Lock,
-    /// Of a part of a row: its positions, which other columns have too.
-    pub(super) positions: Option<Guard>,
-}
-
-impl From<Lock> for Held {
-    fn from(blocks: Lock) -> Self {
-        Self { blocks, positions: None }
-    }
-}
+/// What an operation holds until its ack: the lock of its blocks, and, of a part of a row, that of its positions, which other columns have
+/// too.
+pub(super) type Held = (Lock, Option<Guard>);
 
 /// Who has an operation once it is acknowledged: members in sync of the set that it concerns. None: nobody has to.
 pub(super) type HeldBy = Option<(ReplicaSetIndex, MemberMask)>;
@@ -238,7 +228,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.unreadable.borrow_mut().whole_again(set, body.blocks.range());
         let begun = self.state.borrow_mut().begin(set, OF_ALL);
         let waits = (Some((set, OF_ALL)), watch.map(Watch::copies));
-        self.send(begun, client, &Bodies::Same(body), lock.into(), waits)
+        self.send(begun, client, &Bodies::Same(body), (lock, None), waits)
     }
 
     /// Sends a region to one component (resync); the set's other copies are the source.
@@ -251,7 +241,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Operation<E> {
         let (op, settled, legs) = self.state.borrow_mut().begin(set, OF_ALL);
         let legs = legs.iter().filter(|l| l.component == component).copied().collect();
-        self.send((op, settled, legs), ClientTag::default(), &Bodies::Same(body), lock.into(), (None, None))
+        self.send((op, settled, legs), ClientTag::default(), &Bodies::Same(body), (lock, None), (None, None))
     }
 
     /// Sends an operation that has begun, to each member what is for it.
@@ -383,7 +373,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn hear_late(&self, op: OpId, mut answers: Answers) {
         let mut late = Vec::new();
         while let Some((leg, reply)) = answers.next().await {
-            if self.judge(op, leg, reply) != Verdict::Done {
+            let answered = answered(op, leg, reply);
+            let (done, effect) = self.state.borrow_mut().on_late_answer(answered, || self.context.env.now());
+            self.carry_out(effect);
+            if !done {
                 late.push(leg.component);
             }
         }

@@ -207,13 +207,15 @@ impl Serving {
         let Some(write) = self.writes.get_mut(&op.seq) else { return (None, Vec::new()) };
         let Some(session) = write.missing.remove(&letter) else { return (None, Vec::new()) };
         let component = component_of(letter);
-        let (verdict, effect) = self.state.on_answer(Answered { op, component, session, reply }, || Time(0));
-        let failed = verdict != Verdict::Done;
-        match write.acked {
-            false => write.outcome.take(verdict, component),
-            true if failed => write.late.push(component),
-            true => {}
+        let answered = Answered { op, component, session, reply };
+        if write.acked {
+            let (has_it, effect) = self.state.on_late_answer(answered, || Time(0));
+            write.late.extend((!has_it).then_some(component));
+            return (effect, Vec::new());
         }
+        let (verdict, effect) = self.state.on_answer(answered, || Time(0));
+        let failed = verdict != Verdict::Done;
+        write.outcome.take(verdict, component);
         let mut parts = Vec::new();
         if failed && !write.unsent.is_empty() {
             write.outcome.on_old_data_lost();

@@ -77,7 +77,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let is_parity = matches!(role, RowRole::Parity(_));
         bodies[copy as usize] = Some(bodies::made(&image.strip(role), is_parity, members, range));
         let begun = self.state.borrow_mut().begin(set, members);
-        let operation = self.send(begun, ClientTag::default(), &Bodies::ByMember(bodies), lock.into(), (None, None));
+        let operation = self.send(begun, ClientTag::default(), &Bodies::ByMember(bodies), (lock, None), (None, None));
         if operation.await.is_ok() {
             let (object, component) = (self.id, leg.component);
             self.context.count(|counted| counted.repaired_blocks += u64::from(range.count));

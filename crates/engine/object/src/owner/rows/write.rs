@@ -25,7 +25,7 @@ use crate::{
     owner::{
         Origin, Owned,
         guest::aligned,
-        write::{Bodies, Held, Lock, OpError},
+        write::{Bodies, Lock, OpError},
     },
     stages::{Stage, Watch, mark},
 };
@@ -212,7 +212,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     New::Zeroes { keep_allocated, .. } => bodies::whole_zeroes(tried.rows, of, keep_allocated),
                 };
                 let waits = (Some((unit.set, members)), tried.watch.map(Watch::copies));
-                let sent = self.send(begun, unit.client, &Bodies::ByMember(bodies), tried.lock.clone().into(), waits);
+                let sent = self.send(begun, unit.client, &Bodies::ByMember(bodies), (tried.lock.clone(), None), waits);
                 sent.await.map_err(needs_nothing)
             }
             Unit::Part(part) => {
@@ -236,7 +236,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Result<(), OpError> {
         let (rows, set) = (tried.rows, unit.set);
         let way = self.way_of(rows, set, part).await?;
-        let held = Held { blocks: tried.lock.clone(), positions: Some(positions) };
+        let held = (tried.lock.clone(), Some(positions));
         let waits = (Some((set, members)), tried.watch.map(Watch::copies));
         match way {
             PartWrite::Difference if !unit.anew => {
