@@ -191,6 +191,16 @@ impl<E: Env> LocalStore for GroupStore<E> {
         self.group.last_written(component)
     }
 
+    fn last_written_with(&self, component: ComponentId) -> Vec<OpId> {
+        // Stores refuse rows so far, and so none has taken an operation on them.
+        let _ = component;
+        Vec::new()
+    }
+
+    fn is_late(&self, component: ComponentId, op: OpId, range: BlockRange) -> bool {
+        self.group.window(component).iter().any(|unsettled| unsettled.op > op && unsettled.range.overlaps(range))
+    }
+
     fn window(&self, component: ComponentId) -> Vec<UnsettledOp> {
         self.group.window(component)
     }

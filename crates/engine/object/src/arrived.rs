@@ -4,7 +4,8 @@
 //! Promises    whoever takes blocks from a message compares them here, once; what was changed counts as not received
 //! Why         what becomes of such a message: docs/adr/0013
 
-use cairn_types::{BLOCK_BYTES, Canary, ComponentOp};
+use cairn_parity::crc_of_difference;
+use cairn_types::{BLOCK_BYTES, BlockOp, Canary, ComponentOp};
 use cairn_wire::{Request, block_crc};
 
 /// Blocks are not those that were sent.
@@ -16,16 +17,30 @@ pub(crate) fn compare<'a, 'b>(
     crcs: impl IntoIterator<Item = &'a u32>,
     blocks: impl IntoIterator<Item = &'b [u8]>,
 ) -> Result<(), Changed> {
-    let right = blocks.into_iter().map(block_crc).eq(crcs.into_iter().copied());
+    compare_each(crcs.into_iter().copied(), blocks)
+}
+
+fn compare_each<'b>(
+    crcs: impl Iterator<Item = u32>,
+    blocks: impl IntoIterator<Item = &'b [u8]>,
+) -> Result<(), Changed> {
+    let right = blocks.into_iter().map(block_crc).eq(crcs);
     if right || Canary::ChangedBelieved.sings() { Ok(()) } else { Err(Changed) }
 }
 
-/// Compares the blocks of a write or a copy. The store believes what it is given: in memory of this process nothing changes
+/// Compares the blocks of a write, a copy or a difference, which has no checksums of its own. The store believes what it is given: in memory of this process nothing changes
 /// (fault model).
 pub(crate) fn compare_request(request: &Request, payload: &[u8]) -> Result<(), Changed> {
     let blocks = payload.chunks(BLOCK_BYTES as usize);
-    match request {
-        Request::Change { op: ComponentOp::Apply { blocks: what, .. }, .. } => compare(what.crcs(), blocks),
+    let (Request::Change { op, .. } | Request::Exchange { op, .. }) = request else { return Ok(()) };
+    match op {
+        ComponentOp::Apply { blocks: BlockOp::Difference { old, new, .. }, .. } if old.len() != new.len() => {
+            Err(Changed)
+        }
+        ComponentOp::Apply { blocks: BlockOp::Difference { old, new, .. }, .. } => {
+            compare_each(old.iter().zip(new).map(|(old, new)| crc_of_difference(*old, *new)), blocks)
+        }
+        ComponentOp::Apply { blocks: what, .. } => compare(what.crcs(), blocks),
         _ => Ok(()),
     }
 }
@@ -66,5 +81,35 @@ mod tests {
             assert_eq!(compare_request(&request, &blocks[..blocks.len() - BLOCK_BYTES as usize]), Err(Changed));
         }
         assert_eq!(compare_request(&write(head), &blocks), Err(Changed));
+    }
+
+    /// Goal: a difference that changed on the way, or was made from another block than its sender says, is seen. Method: two blocks, each
+    /// bit of what is told of them apart.
+    #[test]
+    fn a_difference_is_compared_with_what_it_is_the_difference_of() {
+        let block = |seed: usize| (0..BLOCK_BYTES as usize).map(|at| ((at * seed) >> 3) as u8).collect::<Vec<_>>();
+        let (old, new) = ([block(3), block(5)].concat(), [block(7), block(11)].concat());
+        let crcs = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES as usize).map(block_crc).collect::<Vec<_>>();
+        let payload: Vec<u8> = old.iter().zip(&new).map(|(old, new)| old ^ new).collect();
+        let to = Target {
+            disk_group: DiskGroupId::default(),
+            component: ComponentId::default(),
+            epoch: Epoch::default(),
+            session: SessionId::default(),
+        };
+        let request = |old: &[u32], new: &[u32]| {
+            let (old, new) = (old.into(), new.into());
+            let blocks = BlockOp::Difference { members: 5, first_block: 9, column: 1, factor: 2, old, new };
+            let (op, settled, client) = (OpId::ZERO, OpId::ZERO, ClientTag::default());
+            Request::Change { to, op: ComponentOp::Apply { op, settled, client, blocks } }
+        };
+        let (old, new) = (crcs(&old), crcs(&new));
+        assert_eq!(compare_request(&request(&old, &new), &payload), Ok(()));
+        let mut changed = payload.clone();
+        changed[5000] ^= 1;
+        assert_eq!(compare_request(&request(&old, &new), &changed), Err(Changed));
+        assert_eq!(compare_request(&request(&[old[0], old[1] ^ 1], &new), &payload), Err(Changed));
+        assert_eq!(compare_request(&request(&old, &new[..1]), &payload), Err(Changed));
+        assert_eq!(compare_request(&request(&old, &new), &payload[..BLOCK_BYTES as usize]), Err(Changed));
     }
 }

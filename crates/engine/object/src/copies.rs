@@ -25,7 +25,10 @@ pub(crate) enum For {
 fn moves_for(request: &Request) -> Option<(Target, For)> {
     let (to, by_resync) = match request {
         Request::Read { to, by, .. } => (to, *by != ReadBy::Guest),
-        Request::Change { to, op: ComponentOp::Apply { blocks, .. } } => (to, matches!(blocks, BlockOp::Copy { .. })),
+        Request::Change { to, op: ComponentOp::Apply { blocks, .. } }
+        | Request::Exchange { to, op: ComponentOp::Apply { blocks, .. } } => {
+            (to, matches!(blocks, BlockOp::Copy { .. }))
+        }
         _ => return None,
     };
     Some((*to, if by_resync { For::Resync } else { For::Guest }))

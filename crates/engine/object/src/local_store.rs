@@ -11,6 +11,8 @@ use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
 #[cfg(test)]
 pub(crate) mod counting;
+#[cfg(test)]
+pub(crate) mod memory;
 
 /// A component as its disk group knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,10 @@ pub trait LocalStore: Clone + 'static {
     fn settled(&self, component: ComponentId) -> OpId;
     /// The last operation at or below that, which came as a write and stands, as far as it is known; zero where it is not.
     fn last_written(&self, component: ComponentId) -> OpId;
+    /// The same of each member of a set of rows, by index, of the operations that concerned it; empty at a mirror.
+    fn last_written_with(&self, component: ComponentId) -> Vec<OpId>;
+    /// Whether an operation above `op` that is not settled has changed some of these blocks: `op` came too late for them.
+    fn is_late(&self, component: ComponentId, op: OpId, range: BlockRange) -> bool;
     /// What is held above `settled`, ascending.
     fn window(&self, component: ComponentId) -> Vec<UnsettledOp>;
     /// Per region the highest operation that ever touched it, where that is above `after`.

@@ -31,6 +31,7 @@ use crate::{
     local_store::{LocalComponent, LocalStore},
 };
 
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +62,8 @@ struct Group<S> {
     vouched: Vouched,
     /// Components that are in sync, as far as the records here know: guests wait for what is written to them.
     in_sync: BTreeSet<ComponentId>,
+    /// Members of rows: whose turn it is to change parity.
+    turns: rows::Turns,
 }
 
 /// Who may write to a component: set by Seize, ended by the next promise.
@@ -133,7 +136,8 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         let unreadable = bad.iter().copied().collect();
         let (admitted, refilled, in_sync) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let vouched = Vouched::default();
-        let mut group = Group { store: store.clone(), seats, unreadable, admitted, refilled, vouched, in_sync };
+        let turns = rows::Turns::default();
+        let mut group = Group { store: store.clone(), seats, unreadable, admitted, refilled, vouched, in_sync, turns };
         group.seats.keys().copied().collect::<Vec<_>>().into_iter().for_each(|object| group.note_in_sync(object));
         self.inner.groups.borrow_mut().insert(store.disk_group(), group);
         bad
@@ -264,6 +268,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             Request::DeleteComponent { disk_group, component, object } => self.delete(disk_group, component, object),
             Request::WhoHas { object } => self.who_has(object),
             Request::Change { to, op } => self.change(to, op, payload),
+            Request::Exchange { to, op } => self.exchange(to, op, payload),
             request => self.serve_component(request),
         }
     }
@@ -345,6 +350,9 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
     fn change(&self, to: Target, op: ComponentOp, data: Bytes) -> LocalBoxFuture<'static, Served> {
         if matches!(op, ComponentOp::Undo { .. }) && Canary::UndoForgotten.sings() {
             return done(Answer::Done);
+        }
+        if let Some(turns) = self.turns_for(to, &op) {
+            return self.change_in_turn(to, op, data, &turns);
         }
         self.with_admitted(to, |store| {
             let durable = store.append(Change::Component { component: to.component, op, data });
@@ -441,7 +449,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             session: group.admitted.get(&c.component).map(|a| a.session).unwrap_or_default(),
             settled: store.settled(c.component).max(group.vouched.decided(c.component, record)),
             last_written: store.last_written(c.component),
-            last_written_with: Vec::new(),
+            last_written_with: store.last_written_with(c.component),
             window: store.window(c.component),
             log_damaged: damaged && !group.refilled.contains(&c.component),
         });
@@ -551,9 +559,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         if !may {
             return refuse(Refusal::Invalid("the object's record still names the component".into()));
         }
-        group.admitted.remove(&component);
-        group.vouched.forget(component);
-        group.in_sync.remove(&component);
+        group.forget_component(component);
         let durable = group.store.append(Change::DeleteComponent { component });
         Box::pin(async move { durable.await.map(|()| (Answer::Done, Vec::new())) })
     }
@@ -627,13 +633,18 @@ impl<S: LocalStore> Group<S> {
         cairn_record::left_out(own, decided, self.store.disk_group(), here)
     }
 
+    fn forget_component(&mut self, component: ComponentId) {
+        self.admitted.remove(&component);
+        self.vouched.forget(component);
+        self.in_sync.remove(&component);
+        self.turns.forget(component);
+    }
+
     /// Removes the object's components and its record; it is done once that is durable.
     fn remove_all(&mut self, object: ObjectId) -> impl Future<Output = Result<(), Refusal>> + 'static {
         let mut durable = Vec::new();
         for component in self.store.components_of(object).into_iter().map(|c| c.component) {
-            self.admitted.remove(&component);
-            self.vouched.forget(component);
-            self.in_sync.remove(&component);
+            self.forget_component(component);
             durable.push(self.store.append(Change::DeleteComponent { component }).boxed());
         }
         if self.seats.remove(&object).is_some() {

@@ -77,6 +77,12 @@ impl LocalStore for Counting {
     fn last_written(&self, _: ComponentId) -> OpId {
         OpId::ZERO
     }
+    fn last_written_with(&self, _: ComponentId) -> Vec<OpId> {
+        Vec::new()
+    }
+    fn is_late(&self, _: ComponentId, _: OpId, _: BlockRange) -> bool {
+        false
+    }
     fn window(&self, _: ComponentId) -> Vec<UnsettledOp> {
         Vec::new()
     }

@@ -18,6 +18,7 @@ fn group_of(store: &Counting, seat: SeatRecord) -> Group<Counting> {
         refilled: BTreeSet::new(),
         vouched: Vouched::default(),
         in_sync: BTreeSet::new(),
+        turns: rows::Turns::default(),
     }
 }
 
