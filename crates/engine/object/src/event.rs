@@ -33,6 +33,9 @@ pub enum ObjectEvent {
     ArrivedChanged { from: HostId },
     /// Blocks that no copy could give: the guest gets an error. Once for each block.
     Unreadable { object: ObjectId, name: String, blocks: u64, copies: Vec<(HostId, DiskGroupId)> },
+    /// Members of rows do not fit each other, though each block is sound by itself: nothing is made of these blocks. They are errors until they
+    /// are written, or a member comes back that has them. Once for each block.
+    RowDisagrees { object: ObjectId, name: String, blocks: u64, members: Vec<(HostId, DiskGroupId)> },
     /// A bad block was repaired from a good copy.
     Repaired { object: ObjectId, component: ComponentId, blocks: u32 },
     /// A copy held an earlier state of these blocks than another one, though each was sound by itself: it had lost what was written since. It

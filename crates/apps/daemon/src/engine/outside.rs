@@ -99,6 +99,17 @@ impl Process {
         );
     }
 
+    fn row_disagrees(&self, disk: &str, blocks: u64, members: &[(HostId, DiskGroupId)]) {
+        tracing::error!(
+            host = self.name.as_str(),
+            disk,
+            blocks,
+            "blocks cannot be made from parity, as the members do not fit each other ({}): the guest gets an error until they are written \
+             again, or a member is back that has them",
+            places(members)
+        );
+    }
+
     fn undecided(&self, disk: &str, blocks: u64, copies: &[(HostId, DiskGroupId)]) {
         tracing::error!(
             host = self.name.as_str(),
@@ -249,6 +260,7 @@ impl Outside<LinuxEnv> for Process {
                     places(&copies)
                 );
             }
+            ObjectEvent::RowDisagrees { name, blocks, members, .. } => self.row_disagrees(&name, blocks, &members),
             ObjectEvent::Repaired { object, component, blocks } => {
                 tracing::warn!(host, object = %object, component = %component, blocks, "bad blocks were repaired from a good copy");
             }

@@ -9,6 +9,7 @@ use std::{rc::Rc, time::Duration};
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, PageBuf};
 use cairn_geometry::Piece;
+use cairn_owner::MemberMask;
 use cairn_types::{BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, Contents, SECTOR_BYTES, Time};
 use cairn_wire::{AllocatedPiece, Answer, OP_BYTES_MAX, Request, block_crc};
 use futures::future::join_all;
@@ -19,7 +20,8 @@ use crate::{
     local_store::LocalStore,
     owner::{
         Ended, Owned,
-        write::{Body, Lock, OpError, Operation},
+        rows::{Changed, Locked},
+        write::{Body, Lock, OF_ALL, OpError, Operation},
     },
     pace::Limits,
     stages::{IoKind, Stage, Watch, mark},
@@ -40,7 +42,7 @@ impl Origin {
     /// The name of the part of the request that begins at the object's block `block`: one request may be several
     /// operations, and each is asked for by itself. A retry is split in the same places, as [`OP_BYTES_MAX`] is the
     /// protocol's.
-    fn part(self, block: u64) -> ClientTag {
+    pub(super) fn part(self, block: u64) -> ClientTag {
         self.client.part(block)
     }
 }
@@ -60,12 +62,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut watch = self.watch(IoKind::Read, Some(began));
         self.pace(u64::from(len_bytes)).await;
         let since = self.context.env.now();
+        let mut locked = Locked::Blocks;
         let (_held, parts) = loop {
             let budget = self.context.admit(u64::from(len_bytes)).await;
             mark(&mut watch, Stage::Admission);
-            let guard = self.locks.lock(blocks, false).await;
+            let guard = self.locks.lock(self.to_lock(blocks, locked), false).await;
             mark(&mut watch, Stage::Lock);
-            match self.read_blocks(blocks, watch.as_ref()).await {
+            match self.read_blocks(blocks, locked, watch.as_ref()).await {
+                Err(OpError::NeedsRows) => locked = Locked::Rows,
                 Err(OpError::Unreadable(lost)) => {
                     // Nor room in memory, which other disks may wait for.
                     drop((guard, budget));
@@ -93,6 +97,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.not_draining().await?;
         let _budget = self.context.admit(blocks.bytes()).await;
         mark(&mut watch, Stage::Admission);
+        if let Some(rows) = self.rows() {
+            let changed = Changed::Bytes { offset, data };
+            self.change_rows(rows, (blocks, changed), origin, &mut watch).await?;
+            mark(&mut watch, Stage::Copies);
+            return Ok(());
+        }
         let whole = offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes();
         let since = self.context.env.now();
         let (lock, data) = loop {
@@ -101,7 +111,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if whole {
                 break (lock, aligned(data));
             }
-            match self.with_edges(blocks, offset, &data).await {
+            match self.with_edges(blocks, offset, &data, Locked::Blocks).await {
                 Err(OpError::Unreadable(lost)) => {
                     drop(lock);
                     self.wait_for_another_copy(lost, since).await?;
@@ -160,6 +170,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         len_bytes: u64,
     ) -> Result<Vec<AllocatedPiece>, OpError> {
         let all = self.check(offset, len_bytes)?;
+        if let Some(rows) = self.rows().filter(|_| all.count > 0) {
+            let found = self.allocated_rows(rows, all).await?;
+            self.check_lease().await?;
+            return Ok(found);
+        }
         let (layout, size) = (self.layout(), self.size_bytes());
         let mut found = Vec::new();
         for piece in cairn_geometry::split(&layout, size, all) {
@@ -206,7 +221,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             .map_err(|_| OpError::Io(format!("{len_bytes} bytes are too many for one request")))
     }
 
-    async fn read_blocks(self: &Rc<Self>, blocks: BlockRange, watch: Option<&Watch<E>>) -> Result<Vec<Bytes>, OpError> {
+    async fn read_blocks(
+        self: &Rc<Self>,
+        blocks: BlockRange,
+        locked: Locked,
+        watch: Option<&Watch<E>>,
+    ) -> Result<Vec<Bytes>, OpError> {
+        if let Some(rows) = self.rows() {
+            return self.read_rows(rows, (blocks, locked), For::Guest, watch).await;
+        }
         let mut pieces = cairn_geometry::split(&self.layout(), self.size_bytes(), blocks);
         let first = pieces.next().expect("a range of at least one block");
         let rest: Vec<Piece> = pieces.collect();
@@ -222,7 +245,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Read-modify-write of the first and last block. The caller holds the exclusive lock.
-    async fn with_edges(self: &Rc<Self>, blocks: BlockRange, offset: u64, data: &Bytes) -> Result<Bytes, OpError> {
+    pub(super) async fn with_edges(
+        self: &Rc<Self>,
+        blocks: BlockRange,
+        offset: u64,
+        data: &Bytes,
+        locked: Locked,
+    ) -> Result<Bytes, OpError> {
         let mut whole = PageBuf::dirty(blocks.bytes() as usize);
         let from = (offset - blocks.first * BLOCK) as usize;
         let to = from + data.len();
@@ -238,7 +267,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             edges.push(last);
         }
         for block in edges {
-            let old = self.read_blocks(BlockRange::new(block, 1), None).await?;
+            let old = self.read_blocks(BlockRange::new(block, 1), locked, None).await?;
             let mut at = ((block - blocks.first) * BLOCK) as usize;
             for part in old {
                 whole[at..at + part.len()].copy_from_slice(&part);
@@ -271,7 +300,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 // Named by its own first block: the block after it may begin another part of the same request.
                 let client = origin.part(piece.object_first + u64::from(done));
                 done += count;
-                if origin.retry && self.was_done(piece.set, client).await? {
+                if origin.retry && self.was_done(piece.set, OF_ALL, client).await? {
                     continue;
                 }
                 let crcs = part.chunks_exact(BLOCK as usize).map(block_crc).collect();
@@ -291,11 +320,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Result<(), OpError> {
         self.pace(0).await;
         self.not_draining().await?;
+        if let Some(rows) = self.rows() {
+            let blocks_max = if keep_allocated { KEPT_ZERO_BLOCKS_MAX } else { ZERO_BLOCKS_MAX };
+            let changed = Changed::Zeroes { keep_allocated, blocks_max };
+            return self.change_rows(rows, (blocks, changed), origin, &mut None).await;
+        }
         let lock = Rc::new(self.locks.lock(blocks, true).await);
         let mut operations = Vec::new();
         for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
             let client = origin.part(piece.object_first);
-            if origin.retry && self.was_done(piece.set, client).await? {
+            if origin.retry && self.was_done(piece.set, OF_ALL, client).await? {
                 continue;
             }
             let zero = Body::from(BlockOp::Zero { range: piece.range, keep_allocated });
@@ -304,13 +338,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         all_acknowledged(operations).await
     }
 
-    /// Whether an earlier try was carried out on this set. Every in-sync copy is asked: one that was filled by copy does
+    /// Whether an earlier try was carried out on these members of a set. Every in-sync copy is asked: one that was filled by copy does
     /// not know the requests that it missed.
-    async fn was_done(&self, set: u32, client: ClientTag) -> Result<bool, OpError> {
+    pub(super) async fn was_done(&self, set: u32, members: MemberMask, client: ClientTag) -> Result<bool, OpError> {
         if Canary::RetryTwice.sings() {
             return Ok(false);
         }
-        let legs = self.state.borrow().readable(set);
+        let mut legs = self.state.borrow().readable(set);
+        legs.retain(|leg| members == OF_ALL || members >> leg.link.copy & 1 == 1);
         let mut missing = legs.is_empty();
         for leg in legs {
             let request = Request::WasDone { to: leg.link.target, client };
@@ -382,7 +417,7 @@ async fn all_acknowledged<E: Env>(mut operations: Vec<Operation<E>>) -> Result<(
 }
 
 /// Data in page-aligned memory goes to the device as it is; other data is copied once, here.
-fn aligned(data: Bytes) -> Bytes {
+pub(super) fn aligned(data: Bytes) -> Bytes {
     match data.as_ptr().addr().is_multiple_of(BUFFER_ALIGN) {
         true => data,
         false => PageBuf::copy_of(&data).freeze(),

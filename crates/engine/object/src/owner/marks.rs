@@ -52,7 +52,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         lock: &Lock,
     ) -> Option<()> {
         let crcs = match self.ask_for_marks(block).await? {
-            Said::Has(contents) => return self.bring(component, session, (block, contents), lock).await,
+            Said::Has(contents) => {
+                return self.bring(component, session, (block.set, block.range, contents), lock).await;
+            }
             Said::Lost(crcs) => crcs,
         };
         let link = self.state.borrow().link_of(component)?;
@@ -65,7 +67,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let mut mark = Contents::default();
         mark.push_bad(crcs.first().copied().unwrap_or(0));
-        self.bring(component, session, (block, mark), lock).await?;
+        self.bring(component, session, (block.set, block.range, mark), lock).await?;
         self.progress(component, session, |p| p.blocks_marked += 1);
         Some(())
     }
@@ -126,6 +128,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let layout = owned.config().layout;
             for block in lost {
                 for range in cairn_geometry::to_object(&layout, set, BlockRange::new(block, 1)) {
+                    if let Some(rows) = owned.rows() {
+                        owned.look_again(rows, range.first).await;
+                        continue;
+                    }
                     let _lock = owned.locks.lock(range, false).await;
                     if let Some(piece) = owned.piece_of(range) {
                         // What comes of it is noted there.

@@ -20,6 +20,7 @@ mod policy;
 mod read;
 mod repair;
 mod resync;
+mod rows;
 mod takeover;
 mod unreadable;
 mod write;
@@ -65,6 +66,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     all: Rc<OwnedById<E, S>>,
     pub(crate) id: ObjectId,
     pub(crate) locks: RangeLocks,
+    /// Of rows: positions that are being written.
+    positions: rows::Positions,
     pub(crate) state: RefCell<State>,
     /// Operations ended or configurations took effect: whoever waits for either looks again.
     pub(crate) progressed: Signal,
@@ -111,6 +114,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             all: all.clone(),
             id: state.config().object,
             locks: RangeLocks::default(),
+            positions: rows::Positions::default(),
             state: RefCell::new(state),
             progressed: Signal::default(),
             work: Signal::default(),

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Lengths and, for what came over the network, checksums.
-fn check(contents: &Contents, blocks: u32, verify: bool) -> Result<(), Changed> {
+pub(super) fn check(contents: &Contents, blocks: u32, verify: bool) -> Result<(), Changed> {
     if !contents.is_whole(blocks) {
         return Err(Changed);
     }

@@ -56,6 +56,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     async fn repair(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, range: BlockRange) {
+        if let Some(rows) = self.rows() {
+            return self.repair_rows(rows, (leg, set, range)).await;
+        }
         let layout = self.state.borrow().config().layout;
         for object_range in cairn_geometry::to_object(&layout, set, range) {
             if self.repair_piece(leg, set, object_range).await || object_range.count == 1 {

@@ -174,7 +174,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// The set and the mark of a component that is still in this resync.
-    fn stage(&self, component: ComponentId, session: SessionId) -> Option<(ReplicaSetIndex, OpId)> {
+    pub(super) fn stage(&self, component: ComponentId, session: SessionId) -> Option<(ReplicaSetIndex, OpId)> {
         self.state.borrow().being_filled(component, session)
     }
 
@@ -259,6 +259,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         (set, range): (ReplicaSetIndex, BlockRange),
         marks: bool,
     ) -> Option<Vec<BlockRange>> {
+        if let Some(rows) = self.rows() {
+            return self.copy_rows(rows, (component, session), (set, range), marks).await;
+        }
         let layout = self.layout();
         let mut unreadable: Vec<BlockRange> = Vec::new();
         for object_range in cairn_geometry::to_object(&layout, set, range) {
@@ -305,7 +308,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             Err(_) => return None,
         };
-        self.bring(component, session, (piece, contents), lock).await.map(|()| true)
+        self.bring(component, session, (piece.set, piece.range, contents), lock).await.map(|()| true)
     }
 
     /// Gives the target what stands in these blocks.
@@ -313,12 +316,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self: &Rc<Self>,
         component: ComponentId,
         session: SessionId,
-        (piece, contents): (Piece, Contents),
+        (set, range, contents): (ReplicaSetIndex, BlockRange, Contents),
         lock: &Lock,
     ) -> Option<()> {
-        let body = Body::copy(piece.range, contents);
+        let body = Body::copy(range, contents);
         let bytes = body.data.len() as u64;
-        let copy = self.start_copy(component, piece.set, body, lock.clone());
+        let copy = self.start_copy(component, set, body, lock.clone());
         // The ack of a copy waits for nobody (the target is not required): its end is what counts.
         let op = copy.op;
         let _ = copy.await;

@@ -1,6 +1,8 @@
 //! One operation on one replica set: sent to every copy, acknowledged when all in-sync ones have it on stable media.
 //!
 //! Promises    W3  an operation that is given up is undone everywhere before the error is returned    (I9)
+//!             members of rows each get a body of their own; what goes to parity as a difference goes out within the operation's own steps,
+//!             so that it comes to its end though its asker goes away
 //! Assumes     the caller got the exclusive range lock, which the operation holds until the ack
 //! Not here    what an answer means, and when the operation may be acknowledged (`cairn-owner`: W1, W2); splitting guest
 //!             requests (`guest`), recording failures (`keeper`)
@@ -23,12 +25,12 @@ use crate::{
     context::PartsReply,
     local_store::LocalStore,
     locks::Guard,
-    owner::{Ended, Owned, unreadable::Lost},
+    owner::{Ended, Owned, rows::Follow, unreadable::Lost},
     stages::{CopyWatch, Watch},
 };
 
 /// Operations on a mirror concern all members of their set.
-const OF_ALL: MemberMask = 0;
+pub(super) const OF_ALL: MemberMask = 0;
 
 /// What an operation does to its blocks, and the bytes that it needs.
 #[derive(Debug, Clone)]
@@ -43,6 +45,54 @@ impl Body {
         let Contents { runs, data } = contents;
         Self { blocks: BlockOp::Copy { first_block: range.first, runs }, data: joined(data) }
     }
+}
+
+/// What each member gets of an operation.
+pub(super) enum Bodies {
+    /// All the same: copies of a mirror.
+    Same(Body),
+    /// By index in the set: members of rows. None: it is not sent there.
+    ByMember(Vec<Option<Body>>),
+}
+
+impl Bodies {
+    fn of(&self, leg: &Leg) -> Option<&Body> {
+        match self {
+            Self::Same(body) => Some(body),
+            Self::ByMember(bodies) => bodies.get(leg.link.copy as usize)?.as_ref(),
+        }
+    }
+}
+
+/// An operation that has begun: its number, what is settled, and who of those that it concerns takes writes.
+pub(super) type Begun = (OpId, OpId, Rc<[Leg]>);
+
+/// What each member is told of an operation beside its body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) op: OpId,
+    pub(super) settled: OpId,
+    pub(super) client: ClientTag,
+}
+
+/// What an operation holds until its ack: the lock of its blocks, and, of a part of a row, that of its positions, which other columns have
+/// too.
+pub(super) type Held = (Lock, Option<Guard>);
+
+/// Who has an operation once it is acknowledged: members in sync of the set that it concerns. None: nobody has to.
+pub(super) type HeldBy = Option<(ReplicaSetIndex, MemberMask)>;
+
+/// An operation from what was sent to what comes of it.
+pub(super) struct UnderWay<E: Env> {
+    pub(super) numbers: Numbers,
+    /// To whom it was sent.
+    pub(super) legs: Rc<[Leg]>,
+    pub(super) answers: Answers,
+    pub(super) outcome: Outcome,
+    held_by: HeldBy,
+    watch: Option<CopyWatch<E>>,
+    /// What goes out once a member of rows has told what was there.
+    pub(super) follow: Option<Box<Follow>>,
 }
 
 impl From<BlockOp> for Body {
@@ -75,6 +125,8 @@ pub(crate) enum OpError {
     NoSpace,
     /// Blocks that no copy in sync can give. Another copy may have them.
     Unreadable(Lost),
+    /// It needs the lock of its whole rows: nothing of it is left, and it is begun again under that. Never told to a guest.
+    NeedsRows,
     /// A request that the components refuse, or blocks that nobody has.
     Io(String),
 }
@@ -116,9 +168,19 @@ impl<E: Env> Drop for Operation<E> {
 }
 
 /// Answers that an operation waits for: two or three, so that a look at each is cheaper than a queue of those that woke.
-struct Answers(Vec<(Leg, LocalBoxFuture<'static, PartsReply>)>);
+pub(super) struct Answers(Vec<(Leg, LocalBoxFuture<'static, PartsReply>)>);
 
 impl Answers {
+    /// One more to wait for.
+    pub(super) fn push(&mut self, leg: Leg, answer: LocalBoxFuture<'static, PartsReply>) {
+        self.0.push((leg, answer));
+    }
+
+    /// Those that are waited for.
+    fn legs(&self) -> Rc<[Leg]> {
+        self.0.iter().map(|(leg, _)| *leg).collect()
+    }
+
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -165,7 +227,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Operation<E> {
         self.unreadable.borrow_mut().whole_again(set, body.blocks.range());
         let begun = self.state.borrow_mut().begin(set, OF_ALL);
-        self.send(begun, client, body, lock, (Some(set), watch.map(Watch::copies)))
+        let waits = (Some((set, OF_ALL)), watch.map(Watch::copies));
+        self.send(begun, client, &Bodies::Same(body), (lock, None), waits)
     }
 
     /// Sends a region to one component (resync); the set's other copies are the source.
@@ -178,55 +241,72 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Operation<E> {
         let (op, settled, legs) = self.state.borrow_mut().begin(set, OF_ALL);
         let legs = legs.iter().filter(|l| l.component == component).copied().collect();
-        self.send((op, settled, legs), ClientTag::default(), body, lock, (None, None))
+        self.send((op, settled, legs), ClientTag::default(), &Bodies::Same(body), (lock, None), (None, None))
     }
 
-    fn send(
+    /// Sends an operation that has begun, to each member what is for it.
+    pub(super) fn send(
         self: &Rc<Self>,
-        (op, settled, legs): (OpId, OpId, Rc<[Leg]>),
+        (op, settled, legs): Begun,
         client: ClientTag,
-        body: Body,
-        lock: Lock,
-        (held_by, watch): (Option<ReplicaSetIndex>, Option<CopyWatch<E>>),
+        bodies: &Bodies,
+        held: Held,
+        (held_by, watch): (HeldBy, Option<CopyWatch<E>>),
     ) -> Operation<E> {
-        let Body { blocks, data } = body;
-        let apply = ComponentOp::Apply { op, settled, client, blocks };
-        let ask = |&leg: &Leg| {
-            let request = Request::Change { to: leg.link.target, op: apply.clone() };
-            let payload = (!data.is_empty()).then(|| data.clone());
-            (leg, self.context.request(leg.link.host, leg.link.target.disk_group, request, payload))
+        let numbers = Numbers { op, settled, client };
+        let ask = |leg: &Leg| Some((*leg, self.ask(leg, numbers, bodies.of(leg)?, false)));
+        let answers = Answers(legs.iter().filter_map(ask).collect());
+        let legs = match bodies {
+            Bodies::Same(_) => legs,
+            Bodies::ByMember(_) => answers.legs(),
         };
+        let outcome = Outcome::default();
+        self.carry(UnderWay { numbers, legs, answers, outcome, held_by, watch, follow: None }, held)
+    }
+
+    /// The same of a part of a row, of which `follow` goes to parity members. `from` tells what was there.
+    pub(super) fn send_with_difference(
+        self: &Rc<Self>,
+        (numbers, legs): (Numbers, Rc<[Leg]>),
+        body: &Body,
+        (from, follow): (ComponentId, Follow),
+        held: Held,
+        (held_by, watch): (HeldBy, Option<CopyWatch<E>>),
+    ) -> Operation<E> {
+        let ask = |leg: &Leg| (*leg, self.ask(leg, numbers, body, leg.component == from));
         let answers = Answers(legs.iter().map(ask).collect());
-        let owned = self.clone();
-        let steps = Box::pin(async move { owned.finish(op, legs, answers, lock, (held_by, watch)).await });
+        let (outcome, follow) = (Outcome::of_difference(), Some(Box::new(follow)));
+        self.carry(UnderWay { numbers, legs, answers, outcome, held_by, watch, follow }, held)
+    }
+
+    /// Asks one member. Sent before this returns. `exchange`: it tells what was there.
+    pub(super) fn ask(
+        &self,
+        leg: &Leg,
+        Numbers { op, settled, client }: Numbers,
+        body: &Body,
+        exchange: bool,
+    ) -> LocalBoxFuture<'static, PartsReply> {
+        let (to, op) = (leg.link.target, ComponentOp::Apply { op, settled, client, blocks: body.blocks.clone() });
+        let request = match exchange {
+            true => Request::Exchange { to, op },
+            false => Request::Change { to, op },
+        };
+        let payload = (!body.data.is_empty()).then(|| body.data.clone());
+        self.context.request(leg.link.host, to.disk_group, request, payload)
+    }
+
+    fn carry(self: &Rc<Self>, way: UnderWay<E>, held: Held) -> Operation<E> {
+        let (owned, op) = (self.clone(), way.numbers.op);
+        let steps = Box::pin(async move { owned.finish(way, held).await });
         Operation { op, env: self.context.env.clone(), steps: Some(steps) }
     }
 
-    /// From the answers to the acknowledgement. `held_by`: the replica set whose copies in sync have the operation by then.
-    async fn finish(
-        self: Rc<Self>,
-        op: OpId,
-        legs: Rc<[Leg]>,
-        mut answers: Answers,
-        lock: Lock,
-        (held_by, mut watch): (Option<ReplicaSetIndex>, Option<CopyWatch<E>>),
-    ) -> Result<(), OpError> {
-        let mut outcome = Outcome::default();
-        // Fetched apart, here and below: a borrow in a condition would live through the body, and its awaits.
-        let mut step = outcome.step(&self.state.borrow(), answers.missing());
-        while step == Step::Hear {
-            let Some((leg, reply)) = answers.next().await else {
-                break;
-            };
-            if let Some(watch) = &mut watch {
-                watch.answered((leg.link.host, leg.link.target.disk_group), leg.link.required);
-            }
-            outcome.take(self.judge(op, leg, reply), leg.component);
-            step = outcome.step(&self.state.borrow(), answers.missing());
-        }
-        if let Some(watch) = &watch {
-            watch.all_answered();
-        }
+    /// From the answers to the acknowledgement.
+    async fn finish(self: Rc<Self>, mut way: UnderWay<E>, held: Held) -> Result<(), OpError> {
+        let op = way.numbers.op;
+        let mut step = self.hear(&mut way).await;
+        let UnderWay { legs, mut answers, mut outcome, held_by, watch, .. } = way;
         if step == Step::TakeBack {
             // The copies still unheard of may hold it: they are undone too.
             while let Some((leg, reply)) = answers.next().await {
@@ -250,11 +330,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if let Some(watch) = watch.filter(|_| outcome.is_missed()) {
             watch.recorded();
         }
-        if let Some(set) = held_by {
+        if let Some(held_by) = held_by {
             let answered = |c| legs.iter().any(|leg| leg.component == c) && !answers.missing().any(|late| late == c);
-            outcome.assert_held(&self.state.borrow(), (set, OF_ALL), answered);
+            outcome.assert_held(&self.state.borrow(), held_by, answered);
         }
-        drop(lock);
+        drop(held);
         if answers.is_empty() {
             self.end_op(op);
         } else {
@@ -262,6 +342,30 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.context.env.spawn(async move { owned.hear_late(op, answers).await });
         }
         Ok(())
+    }
+
+    /// Hears those that the acknowledgement waits for.
+    async fn hear(&self, way: &mut UnderWay<E>) -> Step {
+        // Fetched apart, here and below: a borrow in a condition would live through the body, and its awaits.
+        let mut step = way.outcome.step(&self.state.borrow(), way.answers.missing());
+        while step == Step::Hear {
+            let Some((leg, reply)) = way.answers.next().await else {
+                break;
+            };
+            if let Some(watch) = &mut way.watch {
+                watch.answered((leg.link.host, leg.link.target.disk_group), leg.link.required);
+            }
+            let told = way.follow.as_ref().and_then(|follow| follow.told(&leg, &reply));
+            way.outcome.take(self.judge(way.numbers.op, leg, reply), leg.component);
+            if let Some(old) = told {
+                self.on_old_data(way, old);
+            }
+            step = way.outcome.step(&self.state.borrow(), way.answers.missing());
+        }
+        if let Some(watch) = &way.watch {
+            watch.all_answered();
+        }
+        step
     }
 
     /// Hears the copies that no acknowledgement waits for: resyncing ones confirm or are reported failed. Until then the
@@ -334,7 +438,7 @@ impl From<GivenUp> for OpError {
         match why {
             GivenUp::NoSpace => Self::NoSpace,
             GivenUp::Refused(text) => Self::Io(text),
-            GivenUp::OldDataLost => Self::Io("what it replaces cannot be read, so parity could not follow it".into()),
+            GivenUp::OldDataLost => Self::NeedsRows,
         }
     }
 }
