@@ -91,6 +91,20 @@ impl State {
         (Verdict::Failed, Some(AnswerEffect::Record))
     }
 
+    /// What an answer means that no acknowledgement waited for. Who does not have the operation fails, whatever he says: he may have come to be
+    /// needed since, at the barrier before his activation, and is not to be activated without it. True: he has it.
+    pub fn on_late_answer(&mut self, answered: Answered, now: impl FnOnce() -> Time) -> (bool, Option<AnswerEffect>) {
+        let component = answered.component;
+        match self.on_answer(answered, now) {
+            (Verdict::Done, effect) => (true, effect),
+            (Verdict::Failed, effect) => (false, effect),
+            (Verdict::NoSpace | Verdict::Refused(_) | Verdict::OldDataLost, _) => {
+                self.fail(component, false);
+                (false, Some(AnswerEffect::Record))
+            }
+        }
+    }
+
     /// What an answer to an undo means: one that cannot is recorded absent. True: it is undone.
     pub fn on_undo_answer(&mut self, answered: Answered, now: impl FnOnce() -> Time) -> (bool, Option<AnswerEffect>) {
         let component = answered.component;

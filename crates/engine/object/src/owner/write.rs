@@ -373,7 +373,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn hear_late(&self, op: OpId, mut answers: Answers) {
         let mut late = Vec::new();
         while let Some((leg, reply)) = answers.next().await {
-            if self.judge(op, leg, reply) != Verdict::Done {
+            let answered = answered(op, leg, reply);
+            let (done, effect) = self.state.borrow_mut().on_late_answer(answered, || self.context.env.now());
+            self.carry_out(effect);
+            if !done {
                 late.push(leg.component);
             }
         }

@@ -318,3 +318,17 @@ fn a_difference_that_cannot_be_added_is_taken_back() {
     assert_eq!(hear(D, Ok(()), &[]), Step::TakeBack);
     assert_eq!(outcome.given_up(), GivenUp::OldDataLost);
 }
+
+/// Goal: a copy that an acknowledgement did not wait for, and that has no room or refuses, is not activated without the operation. Method: its
+/// barrier has begun when its answer comes: it is needed by then, and it is for that answer that its activation waits.
+#[test]
+fn a_copy_past_the_barrier_that_refuses_late_fails() {
+    for refusal in [Refusal::NoSpace, Refusal::Invalid("odd".into()), Refusal::Lost] {
+        let mut state = owner();
+        state.begin_barrier(C);
+        let late = state.on_late_answer(answered(C, Err(refusal)), now);
+        assert_eq!((late, recorded_as(&state, C)), ((false, Some(AnswerEffect::Record)), "absent"));
+        assert_eq!(state.activation(C, session(C)), None);
+    }
+    assert_eq!(owner().on_late_answer(answered(C, Ok(())), now), (true, None));
+}
