@@ -89,7 +89,7 @@ fn may_import(from: &Package, to: &Package) -> Result<(), &'static str> {
                 (from_room, to_room),
                 ("placement", "votes" | "geometry" | "sizing")
                     | ("record", "votes")
-                    | ("owner", "record" | "votes")
+                    | ("owner", "record" | "votes" | "geometry" | "parity")
                     | ("votes", "geometry")
                     | ("jobfile", "workload")
                     | ("study", "measure")
