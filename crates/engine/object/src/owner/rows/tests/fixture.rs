@@ -215,7 +215,7 @@ impl Disk {
         }
     }
 
-    /// Three requests at once, then reads all.
+    /// Three requests at once and a read beside them, then reads all.
     pub(super) async fn change_some(&self, rng: &mut Rng) {
         let blocks = self.blocks();
         let mut changes = Vec::new();
@@ -232,7 +232,12 @@ impl Disk {
             let first = first.min(blocks - count);
             changes.push((BlockRange::new(first, count as u32), rng.below(4), self.next()));
         }
-        join_all(changes.iter().map(|(range, kind, tag)| self.change(*range, *kind, *tag))).await;
+        let first = rng.below(blocks);
+        let read = BlockRange::new(first, (blocks - first).min(2 * self.rows.row_blocks()) as u32);
+        let changed = join_all(changes.iter().map(|(range, kind, tag)| self.change(*range, *kind, *tag)));
+        let (read, _) = futures::join!(self.read_beside(read), changed);
+        // Each block is of one write, whichever.
+        read.chunks_exact(BLOCK).enumerate().for_each(|(at, block)| _ = tag_of(block, at));
         for (range, kind, tag) in &changes {
             let value = if *kind < 2 { *tag } else { 0 };
             for at in range.first..range.end() {
@@ -263,14 +268,19 @@ impl Disk {
         read.map(|parts| parts.concat())
     }
 
+    /// Reads as guests do.
+    async fn read_beside(&self, range: BlockRange) -> Vec<u8> {
+        let read = match self.read(range, Locked::Blocks).await {
+            Err(OpError::NeedsRows) => self.read(range, Locked::Rows).await,
+            read => read,
+        };
+        read.expect("it is read")
+    }
+
     /// Reads the disk, as guests do, and knows from then on what each block holds.
     pub(super) async fn read_all(&self) {
         let all = BlockRange::new(0, self.blocks() as u32);
-        let read = match self.read(all, Locked::Blocks).await {
-            Err(OpError::NeedsRows) => self.read(all, Locked::Rows).await,
-            read => read,
-        };
-        let read = read.expect("it is read");
+        let read = self.read_beside(all).await;
         for (at, block) in read.chunks_exact(BLOCK).enumerate() {
             let tag = tag_of(block, at);
             let may_hold = &mut self.may_hold.borrow_mut()[at];
