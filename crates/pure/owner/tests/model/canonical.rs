@@ -68,6 +68,16 @@ impl Parts<'_> {
         Ok(())
     }
 
+    fn add_named<T: Serialize + ?Sized>(&mut self, key: &str, part: &T) -> Result<(), Error> {
+        self.add(part)?;
+        if key == "copy" {
+            let copy = self.parts.last_mut().expect("just added");
+            let letter = number(copy).ok_or_else(|| Error::custom("a copy is a number"))?;
+            *copy = fixed(renamed(letter, self.names));
+        }
+        Ok(())
+    }
+
     fn finish(mut self) -> Bytes {
         if let Some(id) = self.id() {
             return Ok([vec![b'i'], fixed(renamed(id, self.names))].concat());
@@ -238,8 +248,8 @@ impl SerializeMap for Parts<'_> {
 impl SerializeStruct for Parts<'_> {
     type Ok = Vec<u8>;
     type Error = Error;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), Error> {
-        self.add(value)
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
+        self.add_named(key, value)
     }
     fn end(self) -> Bytes {
         self.finish()
@@ -250,13 +260,7 @@ impl SerializeStructVariant for Parts<'_> {
     type Ok = Vec<u8>;
     type Error = Error;
     fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
-        self.add(value)?;
-        if key == "copy" {
-            let copy = self.parts.last_mut().expect("just added");
-            let letter = number(copy).ok_or_else(|| Error::custom("a copy is a number"))?;
-            *copy = fixed(renamed(letter, self.names));
-        }
-        Ok(())
+        self.add_named(key, value)
     }
     fn end(self) -> Bytes {
         self.finish()
