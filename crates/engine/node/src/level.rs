@@ -79,6 +79,10 @@ impl<E: Env> Node<E> {
 
 /// What disk groups may need in a cluster at this level.
 fn needs_at(level: Level) -> Needs {
-    let needs = [(Feature::MapPages, Needs::MAP_PAGES), (Feature::BadMarks, Needs::BAD_MARKS)];
+    let needs = [
+        (Feature::MapPages, Needs::MAP_PAGES),
+        (Feature::BadMarks, Needs::BAD_MARKS),
+        (Feature::ErasureCoding, Needs::PARITY),
+    ];
     needs.into_iter().filter(|(feature, _)| level.has(*feature)).fold(Needs::NONE, |all, (_, needs)| all.with(needs))
 }

@@ -2,7 +2,7 @@
 //!
 //! Promises    a part goes to parity by the cheapest of the ways that leave every member in sync right: a difference where the data
 //!             member can tell what it replaces, nothing where no parity takes writes, parity made anew where the data member is not in sync
-//! Assumes     the caller holds the lock of the part's blocks, for [`PartWrite::Encode`] of the whole row, and asks again under it
+//! Assumes     the caller holds the locks of the part's blocks and positions, for [`PartWrite::Encode`] of the whole row, and asks again under it
 //! Not here    whole rows: they are sent to all members and need nothing from before; who is read for a row's image (`object`)
 
 use cairn_geometry::{RowRole, Rows};
