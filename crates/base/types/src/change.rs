@@ -374,8 +374,13 @@ pub struct UnsettledOp {
 impl UnsettledOp {
     /// Whether it concerns the member with this index.
     pub fn concerns(&self, index: u32) -> bool {
-        self.members == 0 || u32::from(self.members).checked_shr(index).is_some_and(|bits| bits & 1 == 1)
+        concerns(self.members, index)
     }
+}
+
+/// Whether a mask of members has the one with this index; 0 has all, as at a mirror.
+pub fn concerns(members: u16, index: u32) -> bool {
+    members == 0 || u32::from(members).checked_shr(index).is_some_and(|bits| bits & 1 == 1)
 }
 
 /// What releases without parity wrote and read. A component has less than 2^27 blocks: the members are above its first one.

@@ -21,7 +21,7 @@ mod slow;
 mod units;
 
 pub use canary::Canary;
-pub use change::{BlockOp, Change, ComponentOp, Contents, Difference, REMEMBERED_MAX, Run, UnsettledOp};
+pub use change::{BlockOp, Change, ComponentOp, Contents, Difference, REMEMBERED_MAX, Run, UnsettledOp, concerns};
 pub use config::{
     Accepted, ComponentState, Layout, Member, ObjectConfig, RECORD_BYTES_MAX, ReplicaSetIndex, Role, Seat, SeatRecord,
 };

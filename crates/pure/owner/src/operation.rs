@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use cairn_types::{Canary, ComponentId, Epoch, OpId, ReplicaSetIndex, SessionId, Time};
+use cairn_types::{Canary, ComponentId, Epoch, OpId, ReplicaSetIndex, SessionId, Time, concerns};
 use cairn_wire::Refusal;
 use serde::Serialize;
 
-use crate::state::{Ended, MemberMask, State, concerns};
+use crate::state::{Ended, MemberMask, State};
 
 /// How long a copy that could not be filled for want of space is left alone.
 const NO_SPACE_PAUSE: Duration = Duration::from_secs(10);

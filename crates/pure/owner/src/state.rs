@@ -7,7 +7,7 @@ use std::{
 
 use cairn_types::{
     Canary, ComponentId, ComponentState, Csn, Epoch, HostId, Member, ObjectConfig, OpId, Redundancy, ReplicaSetIndex,
-    Role, SessionId, Time,
+    Role, SessionId, Time, concerns,
 };
 use cairn_wire::Target;
 use serde::{Serialize, Serializer};
@@ -51,11 +51,6 @@ pub struct Leg {
 
 /// Which members of its replica set an operation concerns, whatever their state: a bit for each index; 0: all, as at a mirror.
 pub type MemberMask = u16;
-
-/// Whether the mask has the member with this index.
-pub(crate) fn concerns(members: MemberMask, copy: u32) -> bool {
-    members == 0 || u32::from(members).checked_shr(copy).is_some_and(|bits| bits & 1 == 1)
-}
 
 /// A member whose stable media an acknowledged operation is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

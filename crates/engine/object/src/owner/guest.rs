@@ -345,7 +345,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Ok(false);
         }
         let mut legs = self.state.borrow().readable(set);
-        legs.retain(|leg| members == OF_ALL || members >> leg.link.copy & 1 == 1);
+        legs.retain(|leg| cairn_types::concerns(members, leg.link.copy));
         let mut missing = legs.is_empty();
         for leg in legs {
             let request = Request::WasDone { to: leg.link.target, client };
