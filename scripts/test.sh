@@ -4,7 +4,7 @@
 # Promises  ends with the programs that took longest and one line that sums up all; exit code 0 only where none failed
 #           (what does not compile ends it before that, with the compiler's words)
 #           shows what tests measured and counted: stalls, states, crash points
-#           tests that start real processes (check/e2e) take turns among themselves
+#           tests that start real processes (check/e2e) take turns among themselves; others run beside them (test-programs.py)
 # Usage     scripts/test.sh [CARGO TEST ARGUMENTS]     default --workspace
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-target}
 built=$SECONDS
 log=$target/test.log
 code=0
-"$cargo" test --release --locked --no-fail-fast "$@" -- --show-output 2>&1 | tee "$log" || code=$?
+CARGO=$cargo scripts/test-programs.py "$@" 2>&1 | tee "$log" || code=$?
 # The benchmark's arithmetic, which is Python: it ends with a line like that of cargo's test programs.
 python3 -B scripts/bench/tests.py 2>&1 | tee -a "$log" || code=$?
 awk -v built="$built" -f scripts/test-summary.awk "$log"
