@@ -20,6 +20,15 @@ pub use cairn_types::ObjectId;
 
 pub use front_end::{FrontEnd, Session, SessionCounters};
 
+/// Which requests a disk in rows of data and parity carries out with the least work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alignment {
+    /// Bytes of a strip: what lies within one concerns one member beside parity.
+    pub strip_bytes: u32,
+    /// Bytes of data of a row: whole ones need nothing of what was there.
+    pub row_bytes: u32,
+}
+
 /// What a front end tells its client about a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeInfo {
@@ -29,6 +38,8 @@ pub struct VolumeInfo {
     pub name: String,
     /// Bytes, a multiple of 512. A grown disk shows its new size to whoever opens it anew.
     pub size_bytes: u64,
+    /// None of a mirror, and of a disk of which only the name is known.
+    pub alignment: Option<Alignment>,
     /// For people: "mirror, FTT 1".
     pub description: String,
 }

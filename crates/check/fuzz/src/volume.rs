@@ -84,7 +84,13 @@ impl Inner {
 impl Volume for MemoryVolume {
     fn info(&self) -> VolumeInfo {
         let size_bytes = self.0.borrow().size_bytes;
-        VolumeInfo { id: ObjectId(1), name: "disk".to_owned(), size_bytes, description: "in memory".to_owned() }
+        VolumeInfo {
+            id: ObjectId(1),
+            name: "disk".to_owned(),
+            size_bytes,
+            alignment: None,
+            description: "in memory".to_owned(),
+        }
     }
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
         let len = len_bytes as usize;

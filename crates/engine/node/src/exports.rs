@@ -2,9 +2,10 @@
 
 use cairn_directory::{CatalogueEntry, DiskState, NameEntry, names::Name};
 use cairn_env::Env;
+use cairn_geometry::Rows;
 use cairn_object::DiskClient;
-use cairn_types::ObjectId;
-use cairn_volume::{Exports, VolumeError, VolumeInfo};
+use cairn_types::{BLOCK_BYTES, Layout, ObjectId};
+use cairn_volume::{Alignment, Exports, VolumeError, VolumeInfo};
 
 use crate::{adapter::GroupStore, node::Node};
 
@@ -78,6 +79,7 @@ impl<E: Env> Node<E> {
         let Some((object, entry)) = found else { return Ok(None) };
         let _ = self.inner.objects.attach(object, &entry.hint_hosts, false).await;
         let known = self.inner.objects.look_up(object, &entry.hint_hosts).await;
+        let alignment = known.as_ref().and_then(|(record, _)| alignment_of(&record.config.layout));
         let size_bytes = match known {
             Some((record, _)) if record.config.deleted => return Ok(None),
             // The record decides; the catalogue is a hint. A growth that is open may yet be dropped.
@@ -88,10 +90,18 @@ impl<E: Env> Node<E> {
             id: object,
             name: entry.name.as_str().to_owned(),
             size_bytes,
+            alignment,
             description: format!("Cairn disk, policy {}", entry.policy_name.as_str()),
         };
         Ok(Some(DiskClient::new(&self.inner.objects, object, info, entry.hint_hosts)))
     }
+}
+
+/// How requests to a disk in rows are best aligned.
+fn alignment_of(layout: &Layout) -> Option<Alignment> {
+    let bytes = |blocks: u64| u32::try_from(blocks * u64::from(BLOCK_BYTES)).ok();
+    let rows = Rows::of(layout.redundancy)?;
+    Some(Alignment { strip_bytes: bytes(rows.strip_blocks())?, row_bytes: bytes(rows.row_blocks())? })
 }
 
 impl<E: Env> Exports for NodeExports<E> {

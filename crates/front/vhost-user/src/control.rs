@@ -27,7 +27,7 @@ use vhost::{
 };
 
 use crate::{
-    device::{EVENT_IDX, FEATURES, PROTOCOL_FEATURES, RING_ENTRIES_MAX, RINGS_MAX, config},
+    device::{EVENT_IDX, FEATURES, PROTOCOL_FEATURES, RING_ENTRIES_MAX, RINGS_MAX, Told, config},
     inflight::Regions,
     memory::Memory,
     session::Order,
@@ -44,24 +44,24 @@ struct Ring {
 
 /// What one front end has said so far.
 pub(crate) struct Control {
-    size: Size,
+    disk: Disk,
     features: u64,
     regions: Option<Regions>,
     rings: Vec<Ring>,
     orders: UnboundedSender<Order>,
 }
 
-/// A disk's size, which comes when it is open: a front end that comes back does not ask for it, and QEMU stands still while it waits
+/// What is told of the disk, which comes when it is open: a front end that comes back does not ask for it, and QEMU stands still while it waits
 /// for an answer.
-enum Size {
-    Coming(mpsc::Receiver<u64>),
-    Known(u64),
+enum Disk {
+    Coming(mpsc::Receiver<Told>),
+    Known(Told),
 }
 
 /// Serves the control connection until the front end leaves, or says what it must not. Blocks.
-pub(crate) fn serve(connection: UnixStream, size: mpsc::Receiver<u64>, orders: UnboundedSender<Order>, disk: &str) {
+pub(crate) fn serve(connection: UnixStream, told: mpsc::Receiver<Told>, orders: UnboundedSender<Order>, disk: &str) {
     let rings = (0..RINGS_MAX).map(|_| Ring::default()).collect();
-    let control = Control { size: Size::Coming(size), features: 0, regions: None, rings, orders };
+    let control = Control { disk: Disk::Coming(told), features: 0, regions: None, rings, orders };
     let mut handler = BackendReqHandler::from_stream(connection, Arc::new(Mutex::new(control)));
     loop {
         match handler.handle_request() {
@@ -80,13 +80,13 @@ impl Control {
         self.orders.send(order).map_err(|_| Error::BackendInternalError)
     }
 
-    fn size_bytes(&mut self) -> Result<u64> {
-        let size_bytes = match &self.size {
-            Size::Known(size_bytes) => *size_bytes,
-            Size::Coming(size) => size.recv().map_err(|_| Error::BackendInternalError)?,
+    fn told(&mut self) -> Result<Told> {
+        let told = match &self.disk {
+            Disk::Known(told) => *told,
+            Disk::Coming(told) => told.recv().map_err(|_| Error::BackendInternalError)?,
         };
-        self.size = Size::Known(size_bytes);
-        Ok(size_bytes)
+        self.disk = Disk::Known(told);
+        Ok(told)
     }
 
     fn ring(&mut self, index: u32) -> Result<&mut Ring> {
@@ -240,7 +240,7 @@ impl VhostUserBackendReqHandlerMut for Control {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
-        Ok(config(self.size_bytes()?, offset, size))
+        Ok(config(self.told()?, offset, size))
     }
 
     fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {

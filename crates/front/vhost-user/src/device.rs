@@ -1,5 +1,6 @@
 //! What a disk offers to a front end: features and the configuration space. Pure.
 
+use cairn_volume::Alignment;
 use virtio_bindings::{
     virtio_blk::{
         VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_TOPOLOGY,
@@ -41,18 +42,36 @@ pub(crate) const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1
     | 1 << VIRTIO_BLK_F_WRITE_ZEROES
     | PROTOCOL_FEATURES;
 
-/// `len` bytes of the configuration space of a disk of `size_bytes`, from `offset` on; zeros beyond what is known of it.
-pub(crate) fn config(size_bytes: u64, offset: u32, len: u32) -> Vec<u8> {
+/// What the configuration space says of a disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    pub(crate) size_bytes: u64,
+    pub(crate) alignment: Option<Alignment>,
+}
+
+impl Told {
+    /// The least and the best size of requests, in sectors. File systems lay out what they write by them (Linux: io_min, io_opt).
+    fn io_sizes(self) -> (u16, u32) {
+        let sectors = |bytes: u32| bytes / SECTOR_BYTES as u32;
+        let block = 1 << PHYSICAL_BLOCK_EXPONENT;
+        let Some(Alignment { strip_bytes, row_bytes }) = self.alignment else { return (block, 0) };
+        (u16::try_from(sectors(strip_bytes)).unwrap_or(block), sectors(row_bytes))
+    }
+}
+
+/// `len` bytes of the configuration space of a disk, from `offset` on; zeros beyond what is known of it.
+pub(crate) fn config(told: Told, offset: u32, len: u32) -> Vec<u8> {
+    let (io_min, io_opt) = told.io_sizes();
     let mut space = Vec::with_capacity(60);
     let mut put = |bytes: &[u8]| space.extend_from_slice(bytes);
-    put(&(size_bytes / SECTOR_BYTES).to_le_bytes()); // capacity
+    put(&(told.size_bytes / SECTOR_BYTES).to_le_bytes()); // capacity
     put(&0u32.to_le_bytes()); // size_max: not offered
     put(&SEGMENTS_MAX.to_le_bytes());
     put(&[0; 4]); // geometry: not offered
     put(&(SECTOR_BYTES as u32).to_le_bytes()); // blk_size
     put(&[PHYSICAL_BLOCK_EXPONENT, 0]);
-    put(&(1u16 << PHYSICAL_BLOCK_EXPONENT).to_le_bytes()); // min_io_size
-    put(&0u32.to_le_bytes()); // opt_io_size
+    put(&io_min.to_le_bytes());
+    put(&io_opt.to_le_bytes());
     put(&[0, 0]); // writeback: not offered; unused
     put(&RINGS_MAX.to_le_bytes());
     put(&RANGE_SECTORS_MAX.to_le_bytes()); // max_discard_sectors
@@ -72,15 +91,20 @@ mod tests {
     /// The places are those of `struct virtio_blk_config` (virtio 1.2, section 5.2.4).
     #[test]
     fn the_configuration_space_is_virtios() {
-        let all = config(1 << 30, 0, 60);
+        let mirror = Told { size_bytes: 1 << 30, alignment: None };
+        let all = config(mirror, 0, 60);
         assert_eq!(all[0..8], (1u64 << 21).to_le_bytes());
         assert_eq!(all[12..16], SEGMENTS_MAX.to_le_bytes());
         assert_eq!(all[20..24], 512u32.to_le_bytes());
+        assert_eq!(all[26..32], [8, 0, 0, 0, 0, 0], "requests of 4 KiB, and none that is better than others");
+        let alignment = Some(Alignment { strip_bytes: 64 << 10, row_bytes: 192 << 10 });
+        let rows = config(Told { alignment, ..mirror }, 26, 6);
+        assert_eq!((&rows[..2], &rows[2..]), (&128u16.to_le_bytes()[..], &384u32.to_le_bytes()[..]));
         assert_eq!(all[34..36], RINGS_MAX.to_le_bytes());
         assert_eq!(all[48..52], RANGE_SECTORS_MAX.to_le_bytes());
         assert_eq!(all[56], 1);
-        assert_eq!(config(1 << 30, 32, 64)[..28], all[32..]);
-        assert_eq!(config(1 << 30, 32, 64)[28..], [0; 36], "a newer front end asks for more");
-        assert_eq!(config(1 << 30, u32::MAX, 2), [0, 0]);
+        assert_eq!(config(mirror, 32, 64)[..28], all[32..]);
+        assert_eq!(config(mirror, 32, 64)[28..], [0; 36], "a newer front end asks for more");
+        assert_eq!(config(mirror, u32::MAX, 2), [0, 0]);
     }
 }

@@ -36,6 +36,7 @@ use tokio::{
 
 use crate::{
     Options, control,
+    device::Told,
     session::{End, Peer, Session, SharedCounters, SharedPeer},
 };
 
@@ -267,9 +268,9 @@ impl<E: Exports> Begin<E> {
         let name = self.name;
         // What it says is answered while the disk is being opened, which takes as long as the rest of a lease where an owner has died.
         let (orders, obeyed) = mpsc::unbounded_channel();
-        let (tell_size, size) = std::sync::mpsc::channel();
+        let (tell, told) = std::sync::mpsc::channel();
         let disk = name.clone();
-        let control = move || control::serve(stream, size, orders, &disk);
+        let control = move || control::serve(stream, told, orders, &disk);
         if let Err(error) = thread::Builder::new().name("cairn-vhost".into()).spawn(control) {
             return tracing::warn!(disk = name, %error, "no thread for a vhost-user front end");
         }
@@ -285,7 +286,7 @@ impl<E: Exports> Begin<E> {
         volume.used_by(peer.clone());
         // It may have left meanwhile.
         let info = volume.info();
-        let _ = tell_size.send(info.size_bytes);
+        let _ = tell.send(Told { size_bytes: info.size_bytes, alignment: info.alignment });
         tracing::info!(disk = name, "a vhost-user front end came");
         let counters = SharedCounters::default();
         let there = FrontEndThere {

@@ -44,6 +44,7 @@ impl RamDisk {
                 id: ObjectId(1),
                 name: name.to_owned(),
                 size_bytes,
+                alignment: None,
                 description: format!("{name} in memory"),
             },
             blocks: vec![None; size_bytes.div_ceil(BLOCK) as usize],

@@ -46,7 +46,13 @@ impl Ram {
 
 impl Volume for Ram {
     fn info(&self) -> VolumeInfo {
-        VolumeInfo { id: ObjectId(1), name: DISK.into(), size_bytes: DISK_BYTES, description: String::new() }
+        VolumeInfo {
+            id: ObjectId(1),
+            name: DISK.into(),
+            size_bytes: DISK_BYTES,
+            alignment: None,
+            description: String::new(),
+        }
     }
     fn read(&self, offset: u64, len_bytes: u32) -> impl Future<Output = Result<Vec<Bytes>, VolumeError>> + 'static {
         let range = offset as usize..offset as usize + len_bytes as usize;
