@@ -571,12 +571,12 @@ pub enum Policy {
     },
 }
 
-/// How copies are made.
+/// How a disk survives failures.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub enum Method {
     /// Full copies across fault domains
     Mirror,
-    /// RAID-5 or RAID-6 across fault domains; not in this release
+    /// RAID-5 (with --ftt 1) or RAID-6 (--ftt 2) across fault domains: less space than copies, slower small writes
     ErasureCoding,
 }
 
@@ -588,10 +588,10 @@ pub struct PolicyCreate {
     /// Failures to tolerate, 0 to 3
     #[arg(long, default_value_t = 1)]
     pub ftt: u8,
-    /// How copies are made
+    /// How a disk survives failures
     #[arg(long, value_enum, default_value = "mirror")]
     pub ftm: Method,
-    /// With erasure coding, which is not in this release: strips of data in a row, 2 to 8; 0: as many as the fault domains allow
+    /// With erasure coding: strips of data in a row, 2 to 8; 0: as many as the fault domains allow
     #[arg(long, value_name = "STRIPS", default_value_t = 0)]
     pub data_strips: u8,
     /// Capacity devices that each copy is spread over, 1 to 12

@@ -257,7 +257,7 @@ fn refusals_say_cause_and_remedy() {
         "disk create big --size 63T",
         "disk create a/b --size 1G",
         "policy create bad --ftt 9",
-        "policy create ec --ftm erasure-coding",
+        "policy create ec --ftm erasure-coding --ftt 3",
         "policy delete default",
         "host maintenance enter host-2 --mode full-evacuation",
         "host maintenance enter host-2 --mode some",

@@ -56,7 +56,7 @@ fn every_kind_of_error_has_its_status_and_says_what_and_why() {
         ("POST", "/api/v1/disks", json!({"name": "b"}), 400, "invalid", "size_bytes"),
         ("POST", "/api/v1/disks", json!({"name": "b", "size_bytes": 512, "polcy": "x"}), 400, "invalid", "polcy"),
         ("POST", "/api/v1/disks", json!({"name": "b", "size_bytes": -1}), 400, "invalid", "size_bytes"),
-        ("POST", "/api/v1/policies", json!({"name": "ec", "rules": {"ftm": "erasure-coding"}}), 422, "refused", "erasure coding"),
+        ("POST", "/api/v1/policies", json!({"name": "ec", "rules": {"ftt": 3, "ftm": "erasure-coding"}}), 422, "refused", "erasure coding"),
         ("PATCH", "/api/v1/cluster/settings", json!({"lease_ms": 5}), 400, "invalid", "lease_ms"),
         ("DELETE", "/api/v1/disks/wounded", Value::Null, 409, "conflict", "in use: nbd at host-1 from 10.0.0.9:50000"),
         ("DELETE", "/api/v1/disks/wounded?force=perhaps", Value::Null, 400, "invalid", "force"),

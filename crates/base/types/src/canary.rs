@@ -107,11 +107,23 @@ pub enum Canary {
     DigestBlind,
     /// Of two copies that differ the earlier state is taken for the later one.
     OlderCopyWins,
+    /// Operations on one position of a row do not wait for each other.
+    PositionNotLocked,
+    /// Parity that is made anew of a row is made while others write to that row.
+    RowNotLocked,
+    /// A member of rows tells what it holds after a write, as what it held before.
+    OldAfterNew,
+    /// Trims of a part of a row leave its parity as it is.
+    TrimKeepsParity,
+    /// After an owner's death an operation on rows stands where its data member has it.
+    ParityIgnored,
+    /// What is made of a row is not compared with what its parity says of it.
+    RowCheckUnread,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 56] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -162,6 +174,12 @@ impl Canary {
         Self::SlowAllAtOnce,
         Self::DigestBlind,
         Self::OlderCopyWins,
+        Self::PositionNotLocked,
+        Self::RowNotLocked,
+        Self::OldAfterNew,
+        Self::TrimKeepsParity,
+        Self::ParityIgnored,
+        Self::RowCheckUnread,
     ];
 
     /// Whether this bug is to be made, here and now.

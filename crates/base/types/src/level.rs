@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct Level(pub u32);
 
 /// Levels, each with the first release that speaks it. The first one is that of clusters whose directory names none.
-const FIRST_BUILDS: [(Level, &str); 3] = [(Level::FIRST, "0.2.0"), (Level(13), "0.3.0"), (Level(14), "0.4.0")];
+const FIRST_BUILDS: [(Level, &str); 2] = [(Level::FIRST, "0.2.0"), (Level(13), "0.3.0")];
 
 impl Level {
     /// That of release 0.2.0, which knows of no levels: a cluster without an entry in its directory is at this one.
@@ -142,8 +142,8 @@ impl Feature {
             | Self::Moves
             | Self::Scrub
             | Self::BadMarks
-            | Self::CompareCopies => Level(13),
-            Self::ErasureCoding => Level(14),
+            | Self::CompareCopies
+            | Self::ErasureCoding => Level(13),
         }
     }
 

@@ -11,7 +11,7 @@ pub enum FaultToleranceMethod {
     /// RAID-1 across fault domains: FTT + 1 full copies.
     #[default]
     Mirror,
-    /// RAID-5 (FTT 1) or RAID-6 (FTT 2) across fault domains. Not there yet: refused.
+    /// RAID-5 (FTT 1) or RAID-6 (FTT 2) across fault domains, in clusters whose level has [`crate::Feature::ErasureCoding`].
     ErasureCoding {
         /// Strips of data in a row, 2..=8; 0: as many as the cluster's fault domains allow, of those that are usual.
         data_strips: u8,
@@ -84,6 +84,10 @@ impl Policy {
         if self.ftm != now.ftm {
             return fixed("fault tolerance method", format!("{:?}", now.ftm), format!("{:?}", self.ftm));
         }
+        if self.ftm != FaultToleranceMethod::Mirror && self.ftt != now.ftt {
+            // As many strips of parity as failures: another number is another place for each block.
+            return fixed("failures to tolerate with erasure coding", now.ftt.to_string(), self.ftt.to_string());
+        }
         if self.stripe_width != now.stripe_width {
             return fixed("stripe width", now.stripe_width.to_string(), self.stripe_width.to_string());
         }
@@ -128,9 +132,6 @@ impl Policy {
     pub fn validate(&self) -> Result<(), PolicyError> {
         self.check_bounds()?;
         let refuse = |text: &str| Err(PolicyError(text.into()));
-        if self.ftm != FaultToleranceMethod::Mirror {
-            return refuse("erasure coding is not in this release: choose mirroring");
-        }
         if self.confirmed_reads {
             return refuse("confirmed reads are not in this release: do not run hosts whose clock may stop");
         }

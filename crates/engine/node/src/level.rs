@@ -5,6 +5,7 @@
 //!             V3  a build that does not speak the level stops serving, in words
 //! Not here    the decisions (`upgrade`), how administrators see and raise it (`manage::upgrade`)
 
+use cairn_api::{ApiError, ApiResult};
 use cairn_env::Env;
 use cairn_store::{DiskGroup, Needs, OpenOptions};
 use cairn_types::{Canary, Feature, Level};
@@ -17,6 +18,18 @@ impl<E: Env> Node<E> {
     /// opened and when it rises.
     pub fn level(&self) -> Level {
         self.inner.level.get()
+    }
+
+    /// Refuses what is not switched on yet. `what` begins the sentence: "a scrub".
+    ///
+    /// # Errors
+    /// A refusal that says how to switch it on.
+    pub(crate) fn check_is_on(&self, feature: Feature, what: &str) -> ApiResult<()> {
+        if self.level().has(feature) {
+            return Ok(());
+        }
+        Err(ApiError::refused(format!("{what} needs an upgrade that is finished"))
+            .remedy("`cairn cluster upgrade status` tells what is missing, `cairn cluster upgrade finish` ends it"))
     }
 
     /// Resolves, with the reason, when the cluster is at a level that this build does not speak: the host is to stop.

@@ -178,10 +178,8 @@ mod tests {
 
     #[test]
     fn rules_that_this_release_lacks_are_refused() {
-        let create = PolicyCreate {
-            name: "cold".into(),
-            rules: PolicyRules { ftm: RulesMethod::ErasureCoding, ..PolicyRules::default() },
-        };
+        let create =
+            PolicyCreate { name: "cold".into(), rules: PolicyRules { checksum: false, ..PolicyRules::default() } };
         let error = create.validate().unwrap_err();
         assert_eq!(error.kind, crate::ApiErrorKind::Refused);
     }

@@ -37,6 +37,7 @@ impl<E: Env> Node<E> {
         let policy = self.policy(&policy_name).await?;
         let policy = with_limits(policy, &request.limits);
         policy.validate()?;
+        self.check_policy_is_on(&policy)?;
         let owner = match &request.host {
             Some(host) => Some(self.find_host(host)?),
             None => None,

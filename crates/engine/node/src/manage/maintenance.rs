@@ -125,12 +125,7 @@ impl<E: Env> Node<E> {
     }
 
     pub(crate) fn can_move(&self) -> ApiResult<()> {
-        match self.level().has(Feature::Moves) {
-            true => Ok(()),
-            false => Err(ApiError::refused("moving components needs an upgrade that is finished").remedy(
-                "`cairn cluster upgrade status` tells what is missing, `cairn cluster upgrade finish` ends it",
-            )),
-        }
+        self.check_is_on(Feature::Moves, "moving components")
     }
 
     /// Changes what administrators want of a server.

@@ -3,7 +3,7 @@
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::names::Name;
 use cairn_env::Env;
-use cairn_types::Policy;
+use cairn_types::{FaultToleranceMethod, Feature, Policy};
 
 use crate::{manage::directory_error, node::Node};
 
@@ -36,6 +36,7 @@ impl<E: Env> Node<E> {
         request.validate()?;
         let name = Name::new(request.name.clone()).map_err(|e| ApiError::invalid(e.to_string()))?;
         let policy = Policy::from(&request.rules);
+        self.check_policy_is_on(&policy)?;
         let created = self.inner.registry.create(&name, &policy).await;
         created.map_err(|error| match error.is_conflict() {
             true => ApiError::conflict(format!("a policy named {:?} exists already", request.name))
@@ -43,6 +44,14 @@ impl<E: Env> Node<E> {
             false => directory_error(error),
         })?;
         Ok(v1::Policy { name: request.name, builtin: false, rules: request.rules, disks: 0 })
+    }
+
+    /// Refuses a policy that hosts of earlier releases do not know.
+    pub(crate) fn check_policy_is_on(&self, policy: &Policy) -> ApiResult<()> {
+        match policy.ftm {
+            FaultToleranceMethod::Mirror => Ok(()),
+            FaultToleranceMethod::ErasureCoding { .. } => self.check_is_on(Feature::ErasureCoding, "erasure coding"),
+        }
     }
 
     pub(crate) async fn policy_delete(&self, policy: String) -> ApiResult<()> {

@@ -26,11 +26,7 @@ impl<E: Env> Node<E> {
     pub(crate) async fn scrub(&self, request: v1::ScrubChange) -> ApiResult<Vec<v1::Scrub>> {
         request.validate()?;
         let hosts = self.hosts_to_ask(request.host.as_ref(), request.disk_group)?;
-        if !self.level().has(Feature::Scrub) {
-            return Err(ApiError::refused("a scrub needs an upgrade that is finished").remedy(
-                "`cairn cluster upgrade status` tells what is missing, `cairn cluster upgrade finish` ends it",
-            ));
-        }
+        self.check_is_on(Feature::Scrub, "a scrub")?;
         let scrubs = self.ask_scrubs(hosts, request.disk_group, Some(request.verb)).await;
         let silent = |scrub: &v1::Scrub| scrub.state == v1::ScrubState::Unreachable;
         match scrubs.first() {

@@ -123,7 +123,7 @@ fn assert_enough_stay(config: &ObjectConfig, change: &MemberChange) {
     if Canary::WrongCopyGoes.sings() {
         return;
     }
-    let asked = config.policy.copies() as usize;
+    let asked = config.members_asked() as usize;
     let goes = |m: &&cairn_types::Member| change.removed.contains(&m.component) && m.state.in_sync();
     for gone in config.members.iter().filter(|m| m.set().is_some()).filter(goes) {
         let stay = change.members.iter().filter(|m| m.set() == gone.set() && m.state.in_sync()).count();

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_owner::{Strip, add_difference};
 use cairn_parity::Factor;
-use cairn_types::{BlockOp, BlockRange, Change, ComponentId, ComponentOp, Contents, OpId, Redundancy, Run};
+use cairn_types::{BlockOp, BlockRange, Canary, Change, ComponentId, ComponentOp, Contents, OpId, Redundancy, Run};
 use cairn_wire::{Answer, Refusal, Target};
 use futures::{FutureExt, future::LocalBoxFuture};
 
@@ -111,10 +111,14 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
         self.with_admitted(to, |store| {
             let read = store.read(to.component, range);
             Box::pin(async move {
-                let Contents { runs, data: old } = read.await?;
+                let before = if Canary::OldAfterNew.sings() { None } else { Some(read.await?) };
                 // Others may have been admitted meanwhile: S7.
                 let store = seats.admitted(to)?;
                 store.append(Change::Component { component: to.component, op, data }).await?;
+                let Contents { runs, data: old } = match before {
+                    Some(before) => before,
+                    None => store.read(to.component, range).await?,
+                };
                 Ok((Answer::Data { runs }, old))
             })
         })

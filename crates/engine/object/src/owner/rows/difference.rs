@@ -11,7 +11,7 @@ use cairn_env::{Env, PageBuf};
 use cairn_geometry::{RowRole, Rows, StripPart};
 use cairn_owner::{Leg, MemberMask, Strip, difference};
 use cairn_parity::{Factor, factor};
-use cairn_types::{BlockOp, BlockRange, ClientTag, ComponentId, Contents, Crcs, ReplicaSetIndex};
+use cairn_types::{BlockOp, BlockRange, Canary, ClientTag, ComponentId, Contents, Crcs, ReplicaSetIndex};
 use cairn_wire::Answer;
 
 use super::bodies::New;
@@ -54,6 +54,9 @@ impl Follow {
     /// What each parity member gets.
     fn bodies(self, old: &Strip) -> impl Iterator<Item = (Leg, Body)> {
         let new = self.new.strip();
+        let zeroes = Strip::zeroes(self.range.count);
+        let is_trim = matches!(self.new, New::Zeroes { .. });
+        let old = if is_trim && Canary::TrimKeepsParity.sings() { &zeroes } else { old };
         let data = match (old.bytes(), new.bytes()) {
             (None, Some(only)) | (Some(only), None) => only.clone(),
             _ => {

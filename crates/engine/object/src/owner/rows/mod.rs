@@ -30,7 +30,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use cairn_env::Env;
 use cairn_geometry::Rows;
-use cairn_types::{BlockRange, ReplicaSetIndex};
+use cairn_types::{BlockRange, Canary, ReplicaSetIndex};
 
 use crate::{
     local_store::LocalStore,
@@ -57,6 +57,9 @@ pub(super) struct Positions(RefCell<BTreeMap<ReplicaSetIndex, RangeLocks>>);
 impl Positions {
     /// Waits for the lock. It is queued when this is called.
     fn lock(&self, set: ReplicaSetIndex, range: BlockRange) -> impl Future<Output = Guard> + use<> {
+        if Canary::PositionNotLocked.sings() {
+            return RangeLocks::default().lock(range, true);
+        }
         self.0.borrow_mut().entry(set).or_default().lock(range, true)
     }
 }
