@@ -3,6 +3,8 @@
 //! Promises    what is spoiled is known to the disk's model at the same moment: those blocks may be refused to guests, no others
 //! Assumes     guests' bytes tell whose they are (`model`): a block is found on a device by what it holds
 //!
+//! Not here    disks in rows: what is lost with a block there is another column's, too
+//!
 //! Another copy may be in sync by the time that a block is spoiled, or the page may hold what was overwritten since. Then the model
 //! allows an error that does not come.
 
@@ -39,8 +41,12 @@ struct Page {
     offset: u64,
 }
 
-/// Waits until a copy is alone, and spoils blocks of it. Returns how many; none where no copy was alone `within` that time.
+/// Waits until a copy is alone, and spoils blocks of it. Returns how many; none where no copy was alone `within` that time, and of
+/// disks without copies.
 pub async fn spoil_only_source(cluster: &Cluster, spoil: Spoil, within: Duration) -> usize {
+    if cluster.shape.disks[spoil.disk].in_rows() {
+        return 0;
+    }
     let until = cluster.world.now() + within;
     loop {
         if let Some(config) = config_of(cluster, spoil.disk).await {

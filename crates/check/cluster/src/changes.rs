@@ -5,7 +5,8 @@ use cairn_api::{LocalManagement as _, v1};
 use crate::{cluster::Cluster, shape::Shape};
 
 impl Cluster {
-    /// Gives one of the shape's disks so many copies more than the shape says; a host with room for them or not.
+    /// Gives one of the shape's disks so many copies more than the shape says; a host with room for them or not. One in rows keeps its
+    /// members and sets so many times 20 % of its size aside.
     ///
     /// # Errors
     /// What the host answered.
@@ -15,7 +16,10 @@ impl Cluster {
             if more == 0 { Shape::policy_name(disk) } else { format!("{}-and-{more}", Shape::policy_name(disk)) };
         if more > 0 {
             let shape = &self.shape.disks[disk];
-            let rules = v1::PolicyRules { ftt: (shape.ftt + more).min(3), ..shape.rules() };
+            let rules = match shape.in_rows() {
+                true => v1::PolicyRules { reservation_percent: 20 * more, ..shape.rules() },
+                false => v1::PolicyRules { ftt: (shape.ftt + more).min(3), ..shape.rules() },
+            };
             let request = v1::PolicyCreate { name: policy.clone(), rules };
             // It may be there already.
             let _ = self.manage(at, async move |node| node.policy_create(request).await).await;

@@ -57,6 +57,7 @@ impl Plan {
         if small_chunks {
             shape = shape.of_small_chunks(chunks.between(1, 2));
         }
+        shape.draw_rows(&mut Rng::new(seed ^ 0x726f_7773), needs);
         let mut events = draw::events(&mut rng, &shape, menu);
         if small_chunks && menu != Menu::Single {
             let ends_ms = events.iter().map(|event| event.at_ms + event.for_ms).max().unwrap_or(0);

@@ -25,6 +25,9 @@ pub struct DiskShape {
     pub size_bytes: u64,
     /// Failures to tolerate, 0..=3.
     pub ftt: u8,
+    /// Strips of data in a row with `ftt` strips of parity; 0: a mirror.
+    #[serde(default)]
+    pub data_strips: u8,
     /// Capacity devices that each copy is spread over.
     pub stripe_width: u8,
     /// Per cent of the size that is set aside.
@@ -37,10 +40,23 @@ pub struct DiskShape {
 }
 
 impl DiskShape {
+    /// Whether it has rows of data and parity, and no copies.
+    pub fn in_rows(&self) -> bool {
+        self.data_strips > 0
+    }
+
+    /// Fault domains that it needs.
+    fn domains(&self) -> usize {
+        let ftt = usize::from(self.ftt);
+        if self.in_rows() { usize::from(self.data_strips) + ftt } else { ftt + 1 }.max(2 * ftt + 1)
+    }
+
     /// The rules of its policy.
     pub fn rules(&self) -> v1::PolicyRules {
         v1::PolicyRules {
             ftt: self.ftt,
+            ftm: if self.in_rows() { v1::RulesMethod::ErasureCoding } else { v1::RulesMethod::Mirror },
+            data_strips: self.data_strips,
             stripe_width: self.stripe_width,
             reservation_percent: self.reservation_percent,
             ..v1::PolicyRules::default()
@@ -100,6 +116,10 @@ pub struct Needs {
 }
 
 const MIB: u64 = 1 << 20;
+/// Strips of data in the rows that are drawn, at least.
+const DATA_STRIPS_MIN: u64 = 2;
+/// And at most: rows of more are wider strips of the same.
+const DATA_STRIPS_MAX: u64 = 5;
 
 fn metadata_mib() -> u64 {
     20
@@ -139,6 +159,7 @@ impl Shape {
                 DiskShape {
                     size_bytes: rng.between(1, 6) * MIB / count.min(4) / 512 * 512 + rng.below(16) * 512,
                     ftt: ftt.max(u64::from(needs.ftt_min)) as u8,
+                    data_strips: 0,
                     stripe_width: rng.between(1, devices.min(3)) as u8,
                     reservation_percent: if rng.one_in(4) { rng.between(1, 100) as u8 } else { 0 },
                     // Now and then many at once, so that whoever dies leaves many requests half done.
@@ -175,6 +196,22 @@ impl Shape {
         }
     }
 
+    /// In every other cluster, every other disk in rows of data and parity, as wide as its hosts allow.
+    pub fn draw_rows(&mut self, rng: &mut Rng, needs: Needs) {
+        if rng.one_in(2) {
+            return;
+        }
+        let domains = self.hosts - usize::from(needs.spare_host);
+        for disk in self.disks.iter_mut().filter(|disk| disk.ftt > 0) {
+            let ftt = disk.ftt.min(2);
+            let widest = DATA_STRIPS_MAX.min(domains.saturating_sub(ftt.into()) as u64);
+            if rng.one_in(2) && widest >= DATA_STRIPS_MIN {
+                (disk.ftt, disk.data_strips) = (ftt, rng.between(DATA_STRIPS_MIN, widest) as u8);
+                assert!(disk.domains() <= domains, "{disk:?} among {domains} hosts");
+            }
+        }
+    }
+
     /// The hosts that are one server with the host of this number.
     pub fn server_of(&self, number: usize) -> Range<usize> {
         let mut first = 0;
@@ -204,6 +241,7 @@ impl Shape {
             disks: vec![DiskShape {
                 size_bytes,
                 ftt: 1,
+                data_strips: 0,
                 stripe_width: 1,
                 reservation_percent: 0,
                 guests: 3,
@@ -245,6 +283,14 @@ impl Shape {
     /// With chunks of one or a few MiB.
     pub fn of_small_chunks(mut self, chunk_mib: u64) -> Self {
         self.chunk_bytes_max = chunk_mib * MIB;
+        self
+    }
+
+    /// With each disk in rows of so many strips of data and so many of parity.
+    pub fn in_rows(mut self, data_strips: u8, parity_strips: u8) -> Self {
+        for disk in &mut self.disks {
+            (disk.data_strips, disk.ftt) = (data_strips, parity_strips);
+        }
         self
     }
 
@@ -299,9 +345,12 @@ impl fmt::Display for Shape {
         for disk in &self.disks {
             write!(
                 f,
-                " [{} KiB ftt{} x{} {}%]",
+                " [{} KiB {} x{} {}%]",
                 disk.size_bytes >> 10,
-                disk.ftt,
+                match disk.data_strips {
+                    0 => format!("ftt{}", disk.ftt),
+                    data => format!("{data}+{}", disk.ftt),
+                },
                 disk.stripe_width,
                 disk.reservation_percent
             )?;

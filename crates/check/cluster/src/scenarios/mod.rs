@@ -20,6 +20,7 @@ mod placements;
 mod policies;
 mod refusals;
 mod resyncs;
+mod rows;
 mod scrubs;
 mod servers;
 mod slow;
@@ -168,6 +169,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         scrubs::all(),
         bad_marks::all(),
         differences::all(),
+        rows::all(),
         slow::all(),
         membership::all(),
         clones::all(),

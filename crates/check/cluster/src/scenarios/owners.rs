@@ -198,7 +198,7 @@ async fn half_accepted(stage: Stage) -> Result<(), String> {
     stage.rest(false).await
 }
 
-async fn take_over_races_appends(stage: Stage) -> Result<(), String> {
+pub(super) async fn take_over_races_appends(stage: Stage) -> Result<(), String> {
     stage.ms(500).await;
     for n in 0..stage.hosts() {
         let name = Shape::device_name(0, None);
@@ -288,7 +288,7 @@ async fn serving_too_early(stage: Stage) -> Result<(), String> {
     stage.rest(false).await
 }
 
-async fn cold_start(stage: Stage) -> Result<(), String> {
+pub(super) async fn cold_start(stage: Stage) -> Result<(), String> {
     for _ in 0..4 {
         stage.ms(1500).await;
         (0..stage.hosts()).for_each(|n| stage.crash(n));
@@ -385,7 +385,7 @@ async fn owner_pauses(stage: Stage) -> Result<(), String> {
     stage.rest(false).await
 }
 
-async fn handed_round(stage: Stage) -> Result<(), String> {
+pub(super) async fn handed_round(stage: Stage) -> Result<(), String> {
     for round in 0..25 {
         stage.ms(stage.below(400)).await;
         // Refused where a reset connection had to carry it.
@@ -419,7 +419,7 @@ const STALL_OF_A_DEAD_COPY: Duration = Duration::from_millis(1000);
 /// The lease, and what the take-over may cost beyond it.
 const STALL_OF_SILENCE: Duration = Duration::from_millis(4000);
 
-async fn one_failure_stalls(stage: Stage) -> Result<(), String> {
+pub(super) async fn one_failure_stalls(stage: Stage) -> Result<(), String> {
     let guests = stage.guests[0].clone();
     for round in 0..48 {
         stage.ms(500).await;

@@ -158,7 +158,15 @@ async fn shown(stage: &Stage, at: usize, disk: &str) -> Result<v1::Disk, String>
 
 /// Three copies and two witnesses, all space set aside.
 fn reserved_for_two() -> DiskShape {
-    DiskShape { size_bytes: 20 * MIB, ftt: 2, reservation_percent: 100, stripe_width: 1, guests: 3, readers: 0 }
+    DiskShape {
+        size_bytes: 20 * MIB,
+        ftt: 2,
+        data_strips: 0,
+        reservation_percent: 100,
+        stripe_width: 1,
+        guests: 3,
+        readers: 0,
+    }
 }
 
 /// Disks of one copy take all space that is left, to the last 4 MiB.

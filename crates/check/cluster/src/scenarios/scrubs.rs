@@ -141,7 +141,7 @@ async fn at_rest(stage: Stage) -> Result<(), String> {
     stage.rest(true).await
 }
 
-async fn lost_and_misdirected(stage: Stage) -> Result<(), String> {
+pub(super) async fn lost_and_misdirected(stage: Stage) -> Result<(), String> {
     stage.ms(2000).await;
     let (copies, _) = stage.copies_and_witnesses().await?;
     let n = copies[stage.below(2) as usize];

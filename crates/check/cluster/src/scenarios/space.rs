@@ -129,8 +129,15 @@ fn names() -> Vec<Scenario> {
 }
 
 fn two_disks() -> Shape {
-    let disk =
-        |ftt| DiskShape { size_bytes: 2 << 20, ftt, stripe_width: 1, reservation_percent: 0, guests: 2, readers: 0 };
+    let disk = |ftt| DiskShape {
+        size_bytes: 2 << 20,
+        ftt,
+        data_strips: 0,
+        stripe_width: 1,
+        reservation_percent: 0,
+        guests: 2,
+        readers: 0,
+    };
     let mut shape = Shape::plain(5);
     shape.disks = vec![disk(2), disk(1)];
     shape.disks[0].guests = 8;

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::{At, Moment};
 use cairn_node::Node;
-use cairn_sim::{Fault, Host, Medium, SimDisk, SimEnv};
+use cairn_sim::{CrashPhase, CrashPoint, Fault, Host, Medium, SimDisk, SimEnv};
 use cairn_types::{ComponentState, HostId, Member, ObjectConfig};
 use futures::future::{Either, select};
 
@@ -104,6 +104,14 @@ impl Stage {
     pub fn crash(&self, n: usize) {
         self.say(format!("h{n} loses power"));
         self.host(n).crash(self.cluster.world.random_u64());
+    }
+
+    /// Power goes within one of its next disk operations, the one of this number from now on.
+    pub fn crash_at(&self, n: usize, after: u64) {
+        self.say(format!("h{n} is to lose power {after} disk operations from now"));
+        let operation = self.host(n).disk_operations() + after;
+        let loss_seed = self.cluster.world.random_u64();
+        self.host(n).crash_at(CrashPoint { operation, phase: CrashPhase::During, loss_seed });
     }
 
     /// Starts it, unless it runs.
