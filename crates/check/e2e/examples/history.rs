@@ -1,4 +1,4 @@
-//! Judges a recorded history again: `cargo run --release -p cairn-e2e --example history -- target/e2e-logs/history-SEED.jsonl`
+//! Judges a recorded history again: `cargo run --release -p cairn-e2e --example history -- target/e2e-logs/linearizable/history-SEED.jsonl`
 
 use std::{path::Path, process::ExitCode};
 

@@ -254,9 +254,19 @@ impl Cluster {
     /// # Errors
     /// The refusal.
     pub fn create_disk(&self, name: &str, mib: u64, owner: u8) -> Outcome<()> {
+        self.create_disk_of(name, mib, owner, None)
+    }
+
+    /// The same with this policy, which exists.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn create_disk_of(&self, name: &str, mib: u64, owner: u8, policy: Option<&str>) -> Outcome<()> {
         let host = self.host(owner);
-        let size = format!("{mib}MiB");
-        host.api().call(&["disk", "create", name, "--size", &size, "--host", &host.name()])?;
+        let (size, at) = (format!("{mib}MiB"), host.name());
+        let mut words = vec!["disk", "create", name, "--size", &size, "--host", &at];
+        policy.into_iter().for_each(|policy| words.extend(["--policy", policy]));
+        host.api().call(&words)?;
         host.api().call(&["disk", "attach", name, "--host", &host.name()])?;
         let disk = self.disk(owner, name)?;
         self.say(format!("disk {name}, {size}: {}", describe(&disk)));

@@ -20,6 +20,21 @@ pub struct Fio {
     json: PathBuf,
 }
 
+/// What fio writes and reads back.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    /// From this MiB of the disk on.
+    pub offset_mib: u64,
+    /// So many.
+    pub mib: u64,
+    /// The largest request; the smallest is 4 KiB.
+    pub largest_kib: u64,
+    /// MiB written in a second, at most.
+    pub rate_mib: u64,
+    /// For so long.
+    pub time: Duration,
+}
+
 /// What fio reports.
 #[derive(Debug, Clone)]
 pub struct FioReport {
@@ -44,14 +59,19 @@ impl FioReport {
 }
 
 impl Fio {
-    /// Random writes of 4 to 256 KiB for `time` on `mib` MiB from `offset_mib` of the disk, each read back and checked.
+    /// Random writes, each read back and checked.
     ///
     /// # Errors
     /// When fio cannot be started.
-    pub fn verified(uri: &str, offset_mib: u64, mib: u64, time: Duration, logs: &Path) -> Outcome<Self> {
-        let json = logs.join("fio.json");
+    pub fn verified(uri: &str, asked: &Verified, logs: &Path) -> Outcome<Self> {
+        // Several disks may each have one.
+        let number = (1..).find(|n| !logs.join(format!("fio-{n}.json")).exists()).expect("a number that is free");
+        let json = logs.join(format!("fio-{number}.json"));
+        std::fs::write(&json, "").map_err(|e| format!("{}: {e}", json.display()))?;
+        let Verified { offset_mib, mib, largest_kib, rate_mib, time } = asked;
         let mut command = tool("fio");
-        command.args(["--name=verified", "--ioengine=nbd", "--rw=randwrite", "--bsrange=4k-256k", "--iodepth=8"]);
+        command.args(["--name=verified", "--ioengine=nbd", "--rw=randwrite", "--iodepth=8"]);
+        command.args([format!("--bsrange=4k-{largest_kib}k"), format!("--rate=,{rate_mib}m")]);
         command.arg(format!("--uri={uri}"));
         command.args([
             format!("--offset={offset_mib}M"),
@@ -66,9 +86,9 @@ impl Fio {
             "--verify_backlog_batch=64",
         ]);
         // Bounded, so that a disk of some hundred MiB is not written many times over and the machine stays measurable.
-        command.args(["--rate=,24m", "--randrepeat=1", "--verify_state_save=0", "--output-format=json"]);
+        command.args(["--randrepeat=1", "--verify_state_save=0", "--output-format=json"]);
         command.arg(format!("--output={}", json.display()));
-        Ok(Self { process: Process::start(&command, &logs.join("fio.log"))?, json })
+        Ok(Self { process: Process::start(&command, &logs.join(format!("fio-{number}.log")))?, json })
     }
 
     /// Waits for its end.

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Cluster, Door, Load, NbdClient, Outcome, Shape, Target,
-    fio::{Fio, FioReport, reconnecting},
+    fio::{Fio, FioReport, Verified, reconnecting},
     load::StoppedLoad,
     pattern::{self, SECTOR},
     process::Process,
@@ -21,8 +21,30 @@ pub const LOAD_MIB: u64 = 64;
 /// Its name.
 pub const DISK: &str = "vm-1";
 
+/// What a scene is to have.
+#[derive(Debug, Clone)]
+pub struct Asked<'a> {
+    /// The disk's name.
+    pub disk: &'a str,
+    /// Its size.
+    pub mib: u64,
+    /// Its policy, which exists; none: the default one.
+    pub policy: Option<&'a str>,
+    /// What fio does.
+    pub fio: Verified,
+}
+
+impl Default for Asked<'_> {
+    fn default() -> Self {
+        let fio = Verified { offset_mib: LOAD_MIB, mib: LOAD_MIB, largest_kib: 256, rate_mib: 24, time: load_time() };
+        Self { disk: DISK, mib: DISK_MIB, policy: None, fio }
+    }
+}
+
 /// A disk under load.
 pub struct Scene {
+    /// Its name.
+    pub disk: String,
     /// The owner when the scene began.
     pub owner: u8,
     /// The load with the shadow model.
@@ -41,24 +63,25 @@ impl Scene {
     /// # Errors
     /// What could not be made.
     pub fn begin(cluster: &Cluster, owner: u8, through: &[u8]) -> Outcome<Self> {
-        Self::begin_of(cluster, owner, through, DISK_MIB)
+        Self::begin_on(cluster, owner, through, &Asked::default())
     }
 
-    /// The same with a disk of `mib` MiB.
+    /// The same with another disk.
     ///
     /// # Errors
     /// What could not be made.
-    pub fn begin_of(cluster: &Cluster, owner: u8, through: &[u8], mib: u64) -> Outcome<Self> {
-        cluster.create_disk(DISK, mib, owner)?;
+    pub fn begin_on(cluster: &Cluster, owner: u8, through: &[u8], asked: &Asked<'_>) -> Outcome<Self> {
+        let disk = asked.disk;
+        cluster.create_disk_of(disk, asked.mib, owner, asked.policy)?;
         let targets = targets(cluster, through);
-        let socket = |name: &str| cluster.host(owner).sockets.join(name);
-        let door = Door::open(&socket("door.sock"), targets.clone())?;
-        let qemu = reconnecting(&door.socket, DISK, &socket("qemu.sock"), &cluster.logs)?;
-        let load = Load::start(targets, DISK, LOAD_MIB, 4, Duration::from_millis(5), 1);
-        let time = load_time();
-        let uri = Target::Unix(socket("qemu.sock")).uri(DISK);
-        let fio = Fio::verified(&uri, LOAD_MIB, LOAD_MIB, time, &cluster.logs)?;
-        Ok(Self { owner, load, fio, door, begun: Instant::now(), time, _qemu: qemu })
+        let socket = |name: &str| cluster.host(owner).sockets.join(format!("{disk}-{name}.sock"));
+        let door = Door::open(&socket("door"), targets.clone())?;
+        let qemu = reconnecting(&door.socket, disk, &socket("qemu"), &cluster.logs)?;
+        let load = Load::start(targets, disk, LOAD_MIB, 4, Duration::from_millis(5), 1);
+        let uri = Target::Unix(socket("qemu")).uri(disk);
+        let fio = Fio::verified(&uri, &asked.fio, &cluster.logs)?;
+        let (begun, time) = (Instant::now(), asked.fio.time);
+        Ok(Self { disk: disk.to_owned(), owner, load, fio, door, begun, time, _qemu: qemu })
     }
 
     /// Sleeps until this part of the load's time, in per cent, has passed.
@@ -72,10 +95,10 @@ impl Scene {
     /// When it is not, within `limit`.
     pub fn goes_on(&self, cluster: &Cluster, what: &str, limit: Duration) -> Outcome<()> {
         let (begin, before) = (Instant::now(), self.load.done());
-        crate::wait_until(&format!("I/O goes on {what}"), limit, || {
+        crate::wait_until(&format!("I/O of {} goes on {what}", self.disk), limit, || {
             crate::wait::check(self.load.done() > before + 8, || "no answers".into())
         })?;
-        cluster.say(format!("I/O goes on {what} ({:.2} s)", begin.elapsed().as_secs_f64()));
+        cluster.say(format!("I/O of {} goes on {what} ({:.2} s)", self.disk, begin.elapsed().as_secs_f64()));
         Ok(())
     }
 

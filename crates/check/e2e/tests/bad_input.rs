@@ -42,7 +42,11 @@ fn requests_that_cannot_be_met() {
         refused(cluster, &["disk", "create", "odd", "--size", "1000"], &["512"])?;
         refused(cluster, &["disk", "create", "a/b", "--size", "64MiB"], &["letters"])?;
         refused(cluster, &["disk", "create", "x", "--size", "64MiB", "--policy", "gold"], &["gold"])?;
-        refused(cluster, &["policy", "create", "ec", "--ftm", "erasure-coding"], &["not"])?;
+        refused(cluster, &["policy", "create", "ec", "--ftm", "erasure-coding", "--ftt", "3"], &["RAID-5", "RAID-6"])?;
+        let rows = ["--ftm", "erasure-coding", "--data-strips", "3"];
+        cluster.host(1).api().call(&[&["policy", "create", "3-1"], &rows[..]].concat())?;
+        let wide = &["disk", "create", "x", "--size", "64MiB", "--policy", "3-1"];
+        refused(cluster, wide, &["RAID-5 3+1", "4 fault domains", "3 are up", "choose 2+1"])?;
         cluster.host(1).api().call(&["policy", "create", "ftt-2", "--ftt", "2"])?;
         refused(cluster, &["disk", "create", "x", "--size", "64MiB", "--policy", "ftt-2"], &["5", "3 are up"])?;
         let disks = cluster.host(1).api().call(&["disk", "list"])?;

@@ -12,7 +12,7 @@ use cairn_e2e::{
     guests::{Guests, read_everywhere, ways},
     history::{self, Event, Recorder, judge, put_in_a_stale_read},
     inject::{self, Cycle},
-    tools::{cycles, seed, target},
+    tools::{cycles, seed},
     wait::check,
     wait_until,
 };
@@ -37,17 +37,33 @@ const CYCLE_MAX: Duration = Duration::from_secs(60);
 /// request is recorded as it begins and ends; the history is judged by the model of the simulator, from its file.
 #[test]
 fn clients_that_share_a_disk_see_one_order() {
+    play("linearizable", None);
+}
+
+/// The same of a disk in rows of two strips of data and one of parity.
+#[test]
+fn clients_that_share_a_disk_in_rows_see_one_order() {
+    play("linearizable_rows", Some(["--ftm", "erasure-coding", "--data-strips", "2"]));
+}
+
+fn play(name: &str, rules: Option<[&str; 4]>) {
     let (seed, cycles) = (seed(), cycles());
-    let cluster = Cluster::start("linearizable", &Shape::default()).unwrap_or_else(|words| panic!("{words}"));
+    let cluster = Cluster::start(name, &Shape::default()).unwrap_or_else(|words| panic!("{words}"));
     let limit = Duration::from_secs(180) + CYCLE_MAX * cycles as u32;
-    cluster.run_within(limit, |cluster| scenario(cluster, seed, cycles));
+    cluster.run_within(limit, |cluster| {
+        let policy = rules.map(|rules| {
+            let create = [&["policy", "create", "rows"][..], &rules].concat();
+            cluster.host(1).api().call(&create).map(|_| "rows")
+        });
+        cluster.create_disk_of(DISK, DISK_MIB, 1, policy.transpose()?)?;
+        scenario(cluster, seed, cycles)
+    });
 }
 
 fn scenario(cluster: &mut Cluster, seed: u64, cycles: usize) -> Outcome<()> {
     cluster.say(format!("CAIRN_E2E_SEED={seed} CAIRN_E2E_CYCLES={cycles}"));
-    cluster.create_disk(DISK, DISK_MIB, 1)?;
     let plan = inject::draw(seed, cycles, cluster.hosts().len());
-    let path = target().join("e2e-logs").join(format!("history-{seed}.jsonl"));
+    let path = cluster.logs.join(format!("history-{seed}.jsonl"));
     let recorder = Arc::new(Recorder::new(path, DISK_MIB << 20, seed)?);
     let ways = ways(cluster);
     let guests = Guests::start(&recorder, &ways, DISK, CLIENTS, PAUSE_MAX, seed);

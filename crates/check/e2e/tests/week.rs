@@ -8,7 +8,7 @@ use std::{
 use cairn_e2e::{
     Cluster, Outcome, Shape,
     load::Step,
-    scene::{DISK, Scene, fill, roles},
+    scene::{Asked, DISK, Scene, fill, roles},
     wait::{check, wait_until},
 };
 use serde_json::{Value, json};
@@ -97,7 +97,8 @@ fn an_administrators_week() {
 
 fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     let through = [ASKED];
-    let mut week = Week { scene: Scene::begin_of(cluster, ASKED, &through, 512 + filled_mib())?, lines: Vec::new() };
+    let asked = Asked { mib: 512 + filled_mib(), ..Asked::default() };
+    let mut week = Week { scene: Scene::begin_on(cluster, ASKED, &through, &asked)?, lines: Vec::new() };
     fill(cluster, ASKED, 256, filled_mib())?;
     let _ = week.scene.load.step();
     let began = Instant::now();
