@@ -109,12 +109,13 @@ class Cluster:
         except Refused:
             return False
 
-    def create_disk(self, name, mib, host=1):
-        """Makes a disk with the default policy (mirror, FTT 1) that this host owns."""
+    def create_disk(self, name, mib, host=1, policy="default"):
+        """Makes a disk with this policy (the default one: mirror, FTT 1) that this host owns."""
         end = time.monotonic() + UP_PATIENCE_S
         while True:
             try:
-                self.cairn("disk", "create", name, "--size", f"{mib}MiB", "--host", self.host_name(host), host=host)
+                size = ("--size", f"{mib}MiB", "--policy", policy)
+                self.cairn("disk", "create", name, *size, "--host", self.host_name(host), host=host)
                 break
             except Refused as refused:
                 if time.monotonic() > end or "exists" in str(refused):
