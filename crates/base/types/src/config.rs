@@ -1,6 +1,6 @@
 //! The object record: what the seats of an object hold and vote on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -160,6 +160,12 @@ impl ObjectConfig {
     pub fn replica_set(&self, set: ReplicaSetIndex) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(move |m| m.set() == Some(set))
     }
+    /// Whether those members of a set that `stay` hold every byte of it: in sync, each index counted once.
+    pub fn is_held_by(&self, set: ReplicaSetIndex, stay: impl Fn(&Member) -> bool) -> bool {
+        let held = self.replica_set(set).filter(|m| m.state.in_sync() && stay(m));
+        let indexes: BTreeSet<u32> = held.filter_map(Member::copy).collect();
+        indexes.len() >= self.layout.redundancy.needed() as usize
+    }
     /// The member with this component id.
     pub fn member(&self, component: ComponentId) -> Option<&Member> {
         self.members.iter().find(|m| m.component == component)
@@ -223,4 +229,56 @@ pub struct SeatRecord {
     pub promised: Epoch,
     /// The last accepted configuration; none while the object is nascent (csn 0).
     pub accepted: Option<Accepted>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Layout, Redundancy};
+
+    fn member(copy: u32, state: ComponentState) -> Member {
+        let id = u64::from(copy) + 1;
+        Member {
+            component: ComponentId(id.into()),
+            host: HostId(id.into()),
+            disk_group: DiskGroupId(id.into()),
+            role: Role::Data { set: 0, copy },
+            votes: 1,
+            state,
+        }
+    }
+
+    #[test]
+    fn rows_are_held_by_as_many_members_as_they_have_columns() {
+        let away = ComponentState::Absent { stale_since: OpId::ZERO };
+        let mut config = ObjectConfig {
+            object: ObjectId(1),
+            name: "vm-1".into(),
+            size_bytes: 1 << 20,
+            policy: Policy::default(),
+            policy_name: "rows".into(),
+            layout: Layout {
+                redundancy: Redundancy::Parity { data: 2, parity: 1, strip_blocks: 16 },
+                stripe_width: 1,
+                strip_bytes: 1 << 20,
+                chunk_bytes: 1 << 30,
+            },
+            members: vec![
+                member(0, ComponentState::Active),
+                member(1, ComponentState::Active),
+                member(2, ComponentState::Active),
+            ],
+            decided: OpId::ZERO,
+            deleted: false,
+        };
+        let without = |config: &ObjectConfig, copy| config.is_held_by(0, |m| m.copy() != Some(copy));
+        assert!(without(&config, 0) && without(&config, 2));
+        config.members[1].state = away;
+        assert!(config.is_held_by(0, |_| true) && without(&config, 1) && !without(&config, 0));
+        // A second one with the index of the first is no other.
+        config.members.push(member(0, ComponentState::Active));
+        assert!(!without(&config, 2));
+        config.layout.redundancy = Redundancy::Mirror { copies: 3 };
+        assert!(without(&config, 0));
+    }
 }

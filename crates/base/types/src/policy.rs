@@ -1,5 +1,7 @@
 //! The storage policy of one virtual disk, in vSAN's words.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Redundancy;
@@ -16,6 +18,16 @@ pub enum FaultToleranceMethod {
         /// Strips of data in a row, 2..=8; 0: as many as the cluster's fault domains allow, of those that are usual.
         data_strips: u8,
     },
+}
+
+impl fmt::Display for FaultToleranceMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mirror => f.write_str("mirroring"),
+            Self::ErasureCoding { data_strips: 0 } => f.write_str("erasure coding"),
+            Self::ErasureCoding { data_strips } => write!(f, "erasure coding with {data_strips} strips of data"),
+        }
+    }
 }
 
 /// What a virtual disk asks of the cluster.
@@ -82,11 +94,15 @@ impl Policy {
             )))
         };
         if self.ftm != now.ftm {
-            return fixed("fault tolerance method", format!("{:?}", now.ftm), format!("{:?}", self.ftm));
+            return fixed("fault tolerance method", now.ftm.to_string(), self.ftm.to_string());
         }
         if self.ftm != FaultToleranceMethod::Mirror && self.ftt != now.ftt {
             // As many strips of parity as failures: another number is another place for each block.
-            return fixed("failures to tolerate with erasure coding", now.ftt.to_string(), self.ftt.to_string());
+            return fixed(
+                "number of failures to tolerate with erasure coding",
+                now.ftt.to_string(),
+                self.ftt.to_string(),
+            );
         }
         if self.stripe_width != now.stripe_width {
             return fixed("stripe width", now.stripe_width.to_string(), self.stripe_width.to_string());

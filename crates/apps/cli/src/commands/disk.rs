@@ -121,6 +121,7 @@ fn show(disk: &Disk) -> String {
         ("size", format_bytes(summary.size_bytes)),
         ("allocated", disk.allocated_bytes.map_or(String::new(), format_bytes)),
         ("policy", format!("{} ({})", summary.policy, disk.rules.describe())),
+        ("rows", disk.rows.map_or(String::new(), |rows| rows.describe())),
         ("health", health(summary.health).into()),
         ("because", summary.reasons.join("\n")),
         ("owner", summary.owner.clone().unwrap_or("nobody".into())),

@@ -75,6 +75,14 @@ fn show(policy: &Policy) -> String {
                 RulesMethod::ErasureCoding => "erasure coding".into(),
             },
         ),
+        (
+            "strips of data",
+            match (rules.ftm, rules.data_strips) {
+                (RulesMethod::Mirror, _) => String::new(),
+                (RulesMethod::ErasureCoding, 0) => "as many as the fault domains allow".into(),
+                (RulesMethod::ErasureCoding, strips) => strips.to_string(),
+            },
+        ),
         ("stripe width", rules.stripe_width.to_string()),
         ("space reservation", format!("{} %", rules.reservation_percent)),
         ("checksum", yes_no(rules.checksum)),

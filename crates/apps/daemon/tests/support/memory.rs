@@ -276,6 +276,7 @@ impl State {
                 resync_bytes_left: 0,
             },
             rules: self.policies[policy].clone(),
+            rows: None,
             allocated_bytes: Some(0),
             epoch: Some("1/host-1/1".into()),
             csn: 1,

@@ -43,6 +43,29 @@ pub struct DiskSummary {
     pub resync_bytes_left: u64,
 }
 
+/// How a disk with erasure coding lies on its members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskRows {
+    /// Strips of data in a row, 2..=8.
+    pub data_strips: u8,
+    /// Strips of parity in a row: 1 is RAID-5, 2 are RAID-6.
+    pub parity_strips: u8,
+    /// Bytes of a strip.
+    pub strip_bytes: u64,
+}
+
+impl DiskRows {
+    /// "RAID-5, 3+1, strips of 64 KiB".
+    pub fn describe(&self) -> String {
+        let Self { data_strips, parity_strips, strip_bytes } = self;
+        format!(
+            "RAID-{}, {data_strips}+{parity_strips}, strips of {}",
+            4 + parity_strips,
+            cairn_types::format_bytes(*strip_bytes)
+        )
+    }
+}
+
 /// A virtual disk with all that is known of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Disk {
@@ -51,6 +74,9 @@ pub struct Disk {
     pub summary: DiskSummary,
     /// The rules of its policy.
     pub rules: PolicyRules,
+    /// Its rows, with erasure coding; none of a mirror.
+    #[serde(default)]
+    pub rows: Option<DiskRows>,
     /// Bytes taken on capacity devices, all copies together; none when not all could be asked.
     #[serde(default)]
     pub allocated_bytes: Option<u64>,

@@ -340,9 +340,7 @@ impl<E: Env> Node<E> {
             if lost.is_empty() {
                 return;
             }
-            let has_other =
-                |of: &Member| members.iter().any(|m| m.set() == of.set() && !is_lost(m) && m.state.in_sync());
-            match lost.iter().filter(|m| m.set().is_some()).all(|m| has_other(m)) {
+            match lost.iter().filter_map(|m| m.set()).all(|set| config.is_held_by(set, |m| !is_lost(m))) {
                 true => loss.reduced.push(name),
                 false => loss.last_copies.push(name),
             }
@@ -402,7 +400,8 @@ fn refuse_loss(loss: &Loss, force: bool) -> ApiResult<()> {
         ApiError::refused(text).remedy("Start the hosts that hold it, delete the disk, or use --force")
     });
     let last = loss.last_copies.first().map(|name| {
-        let text = format!("the only good copy of disk {name} would be lost");
+        let text =
+            format!("the only good copy of disk {name} would be lost, or a member of its rows that it cannot spare");
         ApiError::refused(text).remedy("Wait until its other copies are filled, or use --force and lose what it holds")
     });
     match last.or(unknown).filter(|_| !force) {

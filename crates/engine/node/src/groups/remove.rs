@@ -5,7 +5,7 @@ use cairn_directory::DiskGroupEntry;
 use cairn_env::Env;
 use cairn_object::LocalStore as _;
 use cairn_store::wipe_superblocks;
-use cairn_types::DiskGroupId;
+use cairn_types::{DiskGroupId, Member};
 
 use crate::node::Node;
 
@@ -83,14 +83,13 @@ impl<E: Env> Node<E> {
                 let text = format!("no host answers for disk {name}, which may have a copy on disk group {disk_group}");
                 return Err(ApiError::refused(text).remedy("Start the hosts that hold it, or delete the disk"));
             };
-            let members = &known.config.members;
-            for member in members.iter().filter(|m| m.disk_group == disk_group && m.set().is_some()) {
-                let others =
-                    members.iter().any(|m| m.set() == member.set() && m.disk_group != disk_group && m.state.in_sync());
-                if !others {
-                    let text = format!("disk group {disk_group} has the only good copy of disk {name}");
-                    return Err(ApiError::refused(text).remedy("Bring its devices back, or delete the disk first"));
-                }
+            let here = known.config.members.iter().filter(|m| m.disk_group == disk_group);
+            let needs_it = |set| !known.config.is_held_by(set, |m| m.disk_group != disk_group);
+            if here.filter_map(Member::set).any(needs_it) {
+                let text = format!(
+                    "disk group {disk_group} has the only good copy of disk {name}, or a member of its rows that it cannot spare"
+                );
+                return Err(ApiError::refused(text).remedy("Bring its devices back, or delete the disk first"));
             }
         }
         Ok(())

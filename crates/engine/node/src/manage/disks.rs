@@ -7,10 +7,24 @@ use cairn_directory::{CatalogueEntry, DiskState, HostEntry};
 use cairn_env::Env;
 use cairn_object::GroupTold;
 use cairn_placement::ClusterPicture;
-use cairn_types::{Accepted, ComponentState, HostId, Member, ObjectConfig, ObjectId, Role, Seat};
+use cairn_types::{
+    Accepted, BLOCK_BYTES, ComponentState, HostId, Layout, Member, ObjectConfig, ObjectId, Redundancy, Role, Seat,
+};
 use cairn_wire::{Answer, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, Request};
 
 use crate::{manage::reserve::demand_of, node::Node, servers::serving_shard};
+
+/// How a disk with such a layout lies on its members.
+fn rows_of(layout: &Layout) -> Option<v1::DiskRows> {
+    match layout.redundancy {
+        Redundancy::Mirror { .. } => None,
+        Redundancy::Parity { data, parity, strip_blocks } => Some(v1::DiskRows {
+            data_strips: data,
+            parity_strips: parity,
+            strip_bytes: u64::from(strip_blocks) * u64::from(BLOCK_BYTES),
+        }),
+    }
+}
 
 impl<E: Env> Node<E> {
     pub(crate) async fn known_disk(&self, name: &str) -> ApiResult<(ObjectId, CatalogueEntry)> {
@@ -207,6 +221,7 @@ impl<E: Env> Node<E> {
             sessions: self.sessions(Some(object)).await.sessions,
             summary,
             rules,
+            rows: config.as_ref().and_then(|config| rows_of(&config.layout)),
             allocated_bytes,
             epoch: status.map(|s| format!("{}/{}/{}", s.epoch.number, s.epoch.host, s.epoch.incarnation.0)),
             csn,
