@@ -17,8 +17,8 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
-use cairn_format::{BatchHeader, LogRecord, Needs, encode_batch};
-use cairn_types::{BLOCK_BYTES, Canary, Change, ComponentId, Time};
+use cairn_format::{BatchHeader, LogPiece, LogRecord, Needs, encode_batch};
+use cairn_types::{BLOCK_BYTES, Canary, Change, ComponentId, Crcs, Time};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
 
@@ -30,6 +30,7 @@ use crate::{
     error::{StoreError, StoreErrorKind, refused},
     log::Log,
     queue::{Charge, Charged, Done, Queue, Queued, bytes_of, record_bytes_bound},
+    read_cache::CACHED_READ_BLOCKS_MAX,
     ring::Class,
     segments::LOG,
     state::{Applied, At, State},
@@ -223,6 +224,7 @@ impl<E: Env> Inner<E> {
         let bytes = batch.header.end() - batch.header.position;
         let delay = state.log.acknowledge_after(written.0, bytes, &self.tuning);
         let mut data = batch.header.position + u64::from(batch.header.header_bytes);
+        let mut parts = batch.parts[1..].iter();
         let mut later = Vec::new();
         let mut now = Vec::new();
         let (mut writes, mut placed) = (0, false);
@@ -235,7 +237,11 @@ impl<E: Env> Inner<E> {
                 state.stages.left_queue(queued.since, began);
                 writes += 1;
             }
+            let (bytes, row) = (next_part(&mut parts, queued.data_bytes), small_row_write(&queued.record));
             let result = outcome(state.apply(queued.record, at));
+            if let (Some(bytes), Some((id, first_block, crcs)), true) = (bytes, row, result.is_ok()) {
+                state.cache.keep_written(id, first_block, bytes, &crcs);
+            }
             // What stands in the capacity tier already is in no need of destage.
             let waits = !delay.is_zero() && queued.class == Class::Normal && queued.ticket.is_none();
             let list = if waits { &mut later } else { &mut now };
@@ -423,6 +429,27 @@ impl State {
 }
 
 /// The batch at `position`, where there is room for `bytes_max`.
+/// The bytes of the next operation of a batch; none where it has none, or they are in several parts.
+fn next_part<'a>(parts: &mut std::slice::Iter<'a, Bytes>, data_bytes: u64) -> Option<&'a Bytes> {
+    let mut taken = 0;
+    let mut only = None;
+    while taken < data_bytes {
+        let part = parts.next().expect("a batch has the bytes of its operations");
+        taken += part.len() as u64;
+        only = (part.len() as u64 == data_bytes).then_some(part);
+    }
+    only
+}
+
+/// Of a write to a part of a row that is worth to be kept in memory: where it begins, and the checksums of its blocks.
+fn small_row_write(record: &LogRecord) -> Option<(ComponentId, u64, Crcs)> {
+    let LogRecord::Rows { component, pieces, .. } = record else { return None };
+    let [LogPiece::Data { first_block, crcs } | LogPiece::Parity { first_block, crcs, .. }] = &pieces[..] else {
+        return None;
+    };
+    (crcs.len() <= CACHED_READ_BLOCKS_MAX as usize).then(|| (*component, *first_block, crcs.clone()))
+}
+
 fn batch(log: &mut Log, chosen: Vec<Queued>, position: u64, bytes_max: u64, open_count: u64) -> Batch {
     let header = log.header(position, open_count);
     let count = chosen.len();

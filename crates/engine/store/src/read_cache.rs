@@ -1,7 +1,7 @@
 //! The in-memory read cache of a disk group: single blocks of small reads, bounded.
 //!
 //! Keyed by (component, block), and dropped when a record touches the block; a hit is used only if its CRC is the one
-//! that the index or the map asks for. Large reads pass by: they are sequential, and would sweep everything out. What parity says of its row
+//! that the index or the map asks for. Small writes to rows are kept too: the next one to their row reads them. Large reads pass by: they are sequential, and would sweep everything out. What parity says of its row
 //! is not kept here: whoever asks has it from the index or the map, beside the CRC.
 
 use bytes::Bytes;
@@ -38,6 +38,12 @@ impl ReadCache {
             _ => PageBuf::copy_of(&read[at * BLOCK..(at + 1) * BLOCK]).freeze(),
         };
         self.blocks.insert((component, block), (data, crc));
+    }
+    /// Keeps the blocks of a write, which begin at `first_block`: copies, as what was written may be a part of a larger buffer.
+    pub fn keep_written(&mut self, component: ComponentId, first_block: u64, written: &[u8], crcs: &[u32]) {
+        for ((block, data), crc) in (first_block..).zip(written.chunks_exact(BLOCK)).zip(crcs) {
+            self.blocks.insert((component, block), (PageBuf::copy_of(data).freeze(), *crc));
+        }
     }
     pub fn forget(&mut self, component: ComponentId, range: BlockRange) {
         if range.count > 0 {
