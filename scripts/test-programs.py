@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds the test programs of the workspace and runs them in two lanes, as `cargo test` runs them in one.
 
-Promises  those that start clusters of real processes (check/e2e) run one after the other, and wait for nobody; all others run beside
-          them, one after the other, and take only the processor time that is left
+Promises  those that start processes or go by the clock (IN_REAL_TIME) run one after the other, and wait for nobody; all others are
+          simulated or pure: they run beside them, one after the other, and take only the processor time that is left
           what a program says is shown when it has ended, with the lines by which test-summary.awk counts
           exit code 0 only where every program's was
 Usage     scripts/test-programs.py [CARGO TEST ARGUMENTS]     that choose packages: --workspace, -p NAME
@@ -16,7 +16,8 @@ import threading
 import time
 from pathlib import Path
 
-REAL_PROCESSES = ("check", "e2e")
+# Folders of crates whose tests start processes, or wait for what takes real time.
+IN_REAL_TIME = ("crates/apps/", "crates/real/", "crates/front/", "crates/check/e2e", "crates/check/conformance")
 # For those that are not in a hurry.
 NICENESS = 19
 CARGO = os.environ.get("CARGO", "cargo")
@@ -31,7 +32,7 @@ class Program:
         self.folder = Path(message["manifest_path"]).parent
         source = Path(target["src_path"]).relative_to(self.folder)
         self.name = str(source) if "test" in target["kind"] else f"unittests {source}"
-        self.starts_processes = self.folder.parts[-2:] == REAL_PROCESSES
+        self.is_in_real_time = any(f"/{folder}" in f"{self.folder}/" for folder in IN_REAL_TIME)
 
     def command(self):
         return [self.executable, "--show-output"]
@@ -82,13 +83,13 @@ class Lane(threading.Thread):
 def main():
     chosen = sys.argv[1:] or ["--workspace"]
     programs = built(chosen)
-    real = [program for program in programs if program.starts_processes]
-    others = [program for program in programs if not program.starts_processes]
+    real = [program for program in programs if program.is_in_real_time]
+    others = [program for program in programs if not program.is_in_real_time]
     documented = [CARGO, "test", "--release", "--locked", "--no-fail-fast", "--doc", *chosen, "--", "--show-output"]
     shown = threading.Lock()
     lanes = [
         Lane(real, [], nice=False, shown=shown),
-        Lane(others, [documented] if others else [], nice=bool(real), shown=shown),
+        Lane(others, [documented], nice=bool(real), shown=shown),
     ]
     for lane in lanes:
         lane.start()
