@@ -15,7 +15,15 @@ use crate::shape::Shape;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    let rows = |hosts, data, parity| Shape::plain(hosts).crowded().in_rows(data, parity);
+    [of_rows(), as_of_mirrors()].into_iter().flatten().collect()
+}
+
+fn crowded(hosts: usize, data: u8, parity: u8) -> Shape {
+    Shape::plain(hosts).crowded().in_rows(data, parity)
+}
+
+/// What only rows can get wrong.
+fn of_rows() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "16b. the owner dies within a small write, on rows",
@@ -38,7 +46,7 @@ pub fn all() -> Vec<Scenario> {
                 "what an absent member missed is there once it is in sync: of data and of parity, and where both are away",
                 "two members of 2+2 are cut off one after the other under load; they return in either order, and another one is away at once",
             ),
-            (rows(5, 2, 2), 6),
+            (crowded(5, 2, 2), 6),
             missed,
         ),
         Scenario::new(
@@ -68,13 +76,19 @@ pub fn all() -> Vec<Scenario> {
             (Shape::plain(4).in_rows(2, 1), 6),
             scrubs::lost_and_misdirected,
         ),
+    ]
+}
+
+/// What is told of mirrors, on rows.
+fn as_of_mirrors() -> Vec<Scenario> {
+    vec![
         Scenario::new(
             "8. a take-over races small writes to rows",
             (
                 "a write whose parity waits for its group commit is in the window that the new owner sees, or refused",
                 "the disk moves from host to host every 100 ms while all log devices are slow",
             ),
-            (rows(4, 3, 1), 8),
+            (crowded(4, 3, 1), 8),
             owners::take_over_races_appends,
         ),
         Scenario::new(
@@ -92,7 +106,7 @@ pub fn all() -> Vec<Scenario> {
                 "a request that is repeated at the next owner is done once in each of its strips",
                 "the disk is handed round under load, connections are reset, and answers get lost",
             ),
-            (rows(4, 2, 1), 3),
+            (crowded(4, 2, 1), 3),
             owners::handed_round,
         ),
         Scenario::new(
@@ -101,7 +115,7 @@ pub fn all() -> Vec<Scenario> {
                 "a process of a member that died: under 1 s; a silent member or a lost owner: under a lease (2 s), a notice and a take-over",
                 "each kind of failure eight times, one at a time; the longest wait of any guest at a host that did not fail",
             ),
-            (rows(4, 2, 1), 2),
+            (crowded(4, 2, 1), 2),
             owners::one_failure_stalls,
         ),
     ]
