@@ -23,7 +23,7 @@ HOSTS = 6
 PAGE = Path("docs/bench/rows.md")
 STAGES = {
     every.MAIN: every.Stage(every.MAIN, disk_mib=384, cache_mib=1024, capacity_mib=2048),
-    every.STEADY: every.Stage(every.STEADY, disk_mib=512, cache_mib=320, capacity_mib=2048, log_mib=256),
+    every.STEADY: every.Stage(every.STEADY, disk_mib=512, cache_mib=384, capacity_mib=2048, log_mib=256),
 }
 # Name of disk and policy, what it is called, and how the policy is made.
 DISKS = (
