@@ -9,7 +9,6 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import measure
 import rows as every
@@ -34,9 +33,10 @@ DISKS = (
 )
 # Reads of these keep to a part of the disk that fits the caches of its hosts.
 WARM_MIB = 64
-# Fields that are told as ratios of medians, and those that are told by guest byte.
+# Rows of each stage, by their keys.
 KEYS = ("write-qd1", "write-qd32", "mix-4k-qd32", "read-qd32", "seqwrite-128k-qd8", "seqwrite-1m-qd4", "seqread-1m-qd4")
 STEADY_KEYS = ("coldread-qd1", "coldread-qd32", "sustained-4k-qd32")
+# What a byte that hosts read of their stores may come from.
 READS = ("read_cache_mib", "read_log_mib", "read_capacity_mib")
 
 
@@ -81,8 +81,7 @@ def started(desk, stage, sum_of):
         desk.say(f"stage {stage.key}: making and filling a disk, {words}")
         cluster.cairn("policy", "create", name, *rules)
         cluster.create_disk(name, stage.disk_mib, policy=name)
-        bench = SimpleNamespace(programs=desk.programs, folder=desk.folder, sockets=desk.sockets, say=desk.say)
-        disks.append(Disk(bench, stage, cluster, name))
+        disks.append(Disk(desk, stage, cluster, name))
         disks[-1].fill(stage.disk_mib)
     return disks
 

@@ -576,7 +576,7 @@ pub enum Policy {
 pub enum Method {
     /// Full copies across fault domains
     Mirror,
-    /// RAID-5 (with --ftt 1) or RAID-6 (--ftt 2) across fault domains: less space than copies, slower small writes
+    /// RAID-5 (with --ftt 1) or RAID-6 (--ftt 2) across fault domains: less space than copies, slower writes
     ErasureCoding,
 }
 

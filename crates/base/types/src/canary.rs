@@ -115,7 +115,7 @@ pub enum Canary {
     OldAfterNew,
     /// Trims of a part of a row leave its parity as it is.
     TrimKeepsParity,
-    /// After an owner's death an operation on rows stands where its data member has it.
+    /// After an owner's death an operation on rows stands where any member in sync has it.
     ParityIgnored,
     /// What is made of a row is not compared with what its parity says of it.
     RowCheckUnread,

@@ -2,7 +2,6 @@
 //!
 //! Promises    what is spoiled is known to the disk's model at the same moment: those blocks may be refused to guests, no others
 //! Assumes     guests' bytes tell whose they are (`model`): a block is found on a device by what it holds
-//!
 //! Not here    disks in rows: what is lost with a block there is another column's, too
 //!
 //! Another copy may be in sync by the time that a block is spoiled, or the page may hold what was overwritten since. Then the model

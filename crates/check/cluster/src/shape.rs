@@ -118,7 +118,7 @@ pub struct Needs {
 const MIB: u64 = 1 << 20;
 /// Strips of data in the rows that are drawn, at least.
 const DATA_STRIPS_MIN: u64 = 2;
-/// And at most: rows of more are wider strips of the same.
+/// And at most: more are the same with more hosts.
 const DATA_STRIPS_MAX: u64 = 5;
 
 fn metadata_mib() -> u64 {
@@ -196,7 +196,7 @@ impl Shape {
         }
     }
 
-    /// In every other cluster, every other disk in rows of data and parity, as wide as its hosts allow.
+    /// In every other cluster, every other disk in rows of data and parity, of a width that its hosts allow.
     pub fn draw_rows(&mut self, rng: &mut Rng, needs: Needs) {
         if rng.one_in(2) {
             return;

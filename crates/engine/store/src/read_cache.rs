@@ -1,8 +1,9 @@
 //! The in-memory read cache of a disk group: single blocks of small reads, bounded.
 //!
 //! Keyed by (component, block), and dropped when a record touches the block; a hit is used only if its CRC is the one
-//! that the index or the map asks for. Small writes to rows are kept too: the next one to their row reads them. Large reads pass by: they are sequential, and would sweep everything out. What parity says of its row
-//! is not kept here: whoever asks has it from the index or the map, beside the CRC.
+//! that the index or the map asks for. Small writes to rows are kept too: the next one to their row reads them. Large reads pass by: they
+//! are sequential, and would sweep everything out. What parity says of its row is not kept here: whoever asks has it from the index or
+//! the map, beside the CRC.
 
 use bytes::Bytes;
 use cairn_env::PageBuf;

@@ -51,8 +51,8 @@ pub(crate) struct Control {
     orders: UnboundedSender<Order>,
 }
 
-/// What is told of the disk, which comes when it is open: a front end that comes back does not ask for it, and QEMU stands still while it waits
-/// for an answer.
+/// What is told of the disk, which comes when it is open: a front end that comes back does not ask for it, and QEMU stands still
+/// while it waits for an answer.
 enum Disk {
     Coming(mpsc::Receiver<Told>),
     Known(Told),

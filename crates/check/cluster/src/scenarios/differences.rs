@@ -64,6 +64,19 @@ async fn copy_at(stage: &Stage, n: usize) -> Result<(GroupStore<SimEnv>, Compone
     Ok((store.ok_or("its disk group is not open")?, member.component))
 }
 
+/// A component at `n` takes its last operation back by itself, without a trace.
+pub(super) async fn take_last_back(
+    stage: &Stage,
+    n: usize,
+    (store, component): (&GroupStore<SimEnv>, ComponentId),
+) -> Result<(), String> {
+    let last = store.group().window(component).last().map(|unsettled| unsettled.op);
+    let op = ComponentOp::Undo { ops: vec![last.ok_or("the write is settled at once")?] };
+    let undone = store.group().append(Change::Component { component, op, data: Bytes::new() });
+    let undone = stage.cluster.run_on(n, Duration::from_secs(5), undone).await;
+    undone.map_err(|error| format!("{error:?}"))?.map_err(|error| error.to_string())
+}
+
 /// Writes blocks at the owner `at`, each of which the copy at `n` takes back by itself: its log, index and map agree that it was never
 /// written. Which.
 async fn lose_writes(stage: &Stage, at: usize, n: usize, count: usize) -> Result<BTreeSet<u64>, String> {
@@ -75,11 +88,7 @@ async fn lose_writes(stage: &Stage, at: usize, n: usize, count: usize) -> Result
         if !tried.insert(block) || !stage.guests[0].write_block(at, block).await? {
             continue;
         }
-        let last = store.group().window(component).last().map(|unsettled| unsettled.op);
-        let op = ComponentOp::Undo { ops: vec![last.ok_or("the write is settled at once")?] };
-        let undone = store.group().append(Change::Component { component, op, data: Bytes::new() });
-        let undone = stage.cluster.run_on(n, Duration::from_secs(5), undone).await;
-        undone.map_err(|error| format!("{error:?}"))?.map_err(|error| error.to_string())?;
+        take_last_back(stage, n, (&store, component)).await?;
         lost.insert(block);
     }
     Ok(lost)

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use cairn_faults::Moment;
 use cairn_geometry::{RowRole, Rows, StripPart};
 use cairn_node::GroupStore;
 use cairn_sim::SimEnv;
-use cairn_types::{BlockRange, Change, ComponentId, ComponentOp, Member, ObjectConfig};
+use cairn_types::{BlockRange, ComponentId, Member, ObjectConfig};
 use futures::FutureExt as _;
 
-use super::{Scenario, Stage, owners, scrubs};
+use super::{Scenario, Stage, differences::take_last_back, owners, scrubs};
 use crate::shape::Shape;
 
 /// All of them.
@@ -245,11 +244,7 @@ async fn lose_parity(stage: &Stage, config: &ObjectConfig, at: usize, block: u64
     }
     let (rows, part) = part_of(config, block);
     let (n, store, component) = store_of(stage, config, rows.member(part.row, RowRole::Parity(0)))?;
-    let last = store.group().window(component).last().map(|unsettled| unsettled.op);
-    let op = ComponentOp::Undo { ops: vec![last.ok_or("the write is settled at once")?] };
-    let undone = store.group().append(Change::Component { component, op, data: Bytes::new() });
-    let undone = stage.cluster.run_on(n, std::time::Duration::from_secs(5), undone).await;
-    undone.map_err(|error| format!("{error:?}"))?.map_err(|error| error.to_string())?;
+    take_last_back(stage, n, (&store, component)).await?;
     Ok(true)
 }
 
