@@ -44,12 +44,13 @@ mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: "p".into(),
-            layout: Layout {
+            addresses: Layout {
                 chunk_bytes: 1 << 30,
                 stripe_width: 1,
                 strip_bytes: 1 << 20,
                 redundancy: Redundancy::Mirror { copies: 2 },
-            },
+            }
+            .into(),
             members: Vec::new(),
             decided: OpId::ZERO,
             deleted: false,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Policy, Redundancy};
+use crate::{Addresses, BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Policy, Redundancy};
 
 /// Which replica set of an object: chunk x stripe width + stripe.
 pub type ReplicaSetIndex = u32;
@@ -88,7 +88,7 @@ pub struct Member {
 }
 
 /// The configuration of an object: the value that the register holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectConfig {
     /// The object.
     pub object: ObjectId,
@@ -100,8 +100,8 @@ pub struct ObjectConfig {
     pub policy: Policy,
     /// The name of the policy that it was created with, for people.
     pub policy_name: String,
-    /// Its shape.
-    pub layout: Layout,
+    /// Where its blocks are.
+    pub addresses: Addresses,
     /// Every component.
     pub members: Vec<Member>,
     /// Every operation up to this one is decided on stable media of all in-sync components.
@@ -164,7 +164,7 @@ impl ObjectConfig {
     pub fn is_held_by(&self, set: ReplicaSetIndex, stay: impl Fn(&Member) -> bool) -> bool {
         let held = self.replica_set(set).filter(|m| m.state.in_sync() && stay(m));
         let indexes: BTreeSet<u32> = held.filter_map(Member::copy).collect();
-        indexes.len() >= self.layout.redundancy.needed() as usize
+        indexes.len() >= self.needed(set) as usize
     }
     /// The member with this component id.
     pub fn member(&self, component: ComponentId) -> Option<&Member> {
@@ -194,9 +194,13 @@ impl ObjectConfig {
         }
         pairs
     }
-    /// Members of each replica set that its policy asks for: as many as give every byte, and one for each failure to tolerate.
-    pub fn members_asked(&self) -> u32 {
-        self.layout.redundancy.needed() + u32::from(self.policy.ftt)
+    /// Distinct indexes in sync that give every byte of a set.
+    pub fn needed(&self, set: ReplicaSetIndex) -> u32 {
+        self.addresses.redundancy(set).needed()
+    }
+    /// Members of a replica set that the policy asks for: as many as give every byte, and one for each failure to tolerate.
+    pub fn members_asked(&self, set: ReplicaSetIndex) -> u32 {
+        self.needed(set) + u32::from(self.policy.ftt)
     }
     /// Whole blocks of the address space, the last one perhaps partly used.
     pub fn size_blocks(&self) -> u64 {
@@ -236,6 +240,10 @@ mod tests {
     use super::*;
     use crate::{Layout, Redundancy};
 
+    fn layout(redundancy: Redundancy) -> Layout {
+        Layout { redundancy, stripe_width: 1, strip_bytes: 1 << 20, chunk_bytes: 1 << 30 }
+    }
+
     fn member(copy: u32, state: ComponentState) -> Member {
         let id = u64::from(copy) + 1;
         Member {
@@ -257,12 +265,7 @@ mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: "rows".into(),
-            layout: Layout {
-                redundancy: Redundancy::Parity { data: 2, parity: 1, strip_blocks: 16 },
-                stripe_width: 1,
-                strip_bytes: 1 << 20,
-                chunk_bytes: 1 << 30,
-            },
+            addresses: layout(Redundancy::Parity { data: 2, parity: 1, strip_blocks: 16 }).into(),
             members: vec![
                 member(0, ComponentState::Active),
                 member(1, ComponentState::Active),
@@ -278,7 +281,7 @@ mod tests {
         // A second one with the index of the first is no other.
         config.members.push(member(0, ComponentState::Active));
         assert!(!without(&config, 2));
-        config.layout.redundancy = Redundancy::Mirror { copies: 3 };
+        config.addresses = layout(Redundancy::Mirror { copies: 3 }).into();
         assert!(without(&config, 0));
     }
 }

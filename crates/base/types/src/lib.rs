@@ -4,9 +4,11 @@
 //! Not here    how things are stored (`format`), sent (`wire`) or decided (`votes`, `record`, `placement`)
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod canary;
 mod change;
 mod config;
+mod config_form;
 mod device_times;
 mod digest;
 mod encode;
@@ -20,6 +22,7 @@ mod room;
 mod slow;
 mod units;
 
+pub use addresses::{Addresses, Moving, Span};
 pub use canary::Canary;
 pub use change::{BlockOp, Change, ComponentOp, Contents, Difference, REMEMBERED_MAX, Run, UnsettledOp, concerns};
 pub use config::{

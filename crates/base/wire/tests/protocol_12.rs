@@ -36,12 +36,13 @@ fn config() -> ObjectConfig {
         size_bytes: 1 << 30,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout {
+        addresses: Layout {
             chunk_bytes: 1 << 30,
             stripe_width: 1,
             strip_bytes: 1 << 20,
             redundancy: Redundancy::Mirror { copies: 2 },
-        },
+        }
+        .into(),
         members: vec![
             member(1, Role::Data { set: 0, copy: 0 }, ComponentState::Active),
             member(2, Role::Data { set: 0, copy: 1 }, ComponentState::Absent { stale_since: op(4) }),

@@ -10,6 +10,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use cairn_api::LocalManagement as _;
+use cairn_geometry::Area;
 use cairn_sim::{Fault, Rng, SimDisk};
 use cairn_types::{BLOCK_BYTES, BlockRange, ObjectConfig};
 
@@ -80,7 +81,7 @@ fn only_source(cluster: &Cluster, config: &ObjectConfig, block: u64) -> Option<u
     if block >= config.size_bytes.div_ceil(u64::from(BLOCK_BYTES)) {
         return None;
     }
-    let piece = cairn_geometry::split(&config.layout, config.size_bytes, BlockRange::new(block, 1)).next()?;
+    let piece = Area::at(&config, block).split(BlockRange::new(block, 1)).next()?;
     let mut in_sync = config.members.iter().filter(|m| m.set() == Some(piece.set) && m.state.in_sync());
     let source = in_sync.next().filter(|_| in_sync.next().is_none())?;
     cluster.members.iter().position(|member| member.host.spoken_id() == source.host)

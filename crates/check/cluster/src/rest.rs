@@ -67,13 +67,11 @@ async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, 
             return Err(format!("{disk}: {:?} is {:?} at rest", member.component, member.state));
         }
     }
-    if let Some(rows) = Rows::of(config.layout.redundancy) {
-        for members in sets.values() {
-            rows_agree(cluster, disk, (rows, members), spoiled).await?;
+    for (set, copies) in &sets {
+        if let Some(rows) = Rows::of(config.addresses.redundancy(*set)) {
+            rows_agree(cluster, disk, (rows, copies), spoiled).await?;
+            continue;
         }
-        return Ok(());
-    }
-    for copies in sets.values() {
         let mut seen: Option<(String, Vec<Block>)> = None;
         for copy in copies {
             let blocks = contents(cluster, copy).await?;

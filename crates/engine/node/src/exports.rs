@@ -79,7 +79,7 @@ impl<E: Env> Node<E> {
         let Some((object, entry)) = found else { return Ok(None) };
         let _ = self.inner.objects.attach(object, &entry.hint_hosts, false).await;
         let known = self.inner.objects.look_up(object, &entry.hint_hosts).await;
-        let alignment = known.as_ref().and_then(|(record, _)| alignment_of(&record.config.layout));
+        let alignment = known.as_ref().and_then(|(record, _)| alignment_of(&record.config.addresses.last().layout));
         let size_bytes = match known {
             Some((record, _)) if record.config.deleted => return Ok(None),
             // The record decides; the catalogue is a hint. A growth that is open may yet be dropped.

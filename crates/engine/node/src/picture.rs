@@ -7,9 +7,10 @@ use std::{cell::RefCell, rc::Weak, time::Duration};
 
 use cairn_directory::{HostEntry, HostIntent};
 use cairn_env::Env;
+use cairn_geometry::grown;
 use cairn_object::{AskedToMove, LocalStore, MemberChange, NextMove, Placer, PolicyStep};
 use cairn_placement::{ClusterPicture, Copies, DiskGroupPicture, HostPicture, MoveStep};
-use cairn_types::{ComponentId, HostId, Layout, Member, ObjectConfig, Time, format_bytes};
+use cairn_types::{Addresses, ComponentId, HostId, Member, ObjectConfig, Time, format_bytes};
 use cairn_wire::DiskGroupSummary;
 
 use crate::{
@@ -44,7 +45,7 @@ impl Promised {
 
 struct Placed {
     at: Time,
-    layout: Layout,
+    addresses: Addresses,
     size_bytes: u64,
     members: Vec<Member>,
 }
@@ -57,21 +58,21 @@ impl PlacedLately {
     fn add_to(&self, picture: &mut ClusterPicture, now: Time) {
         let mut disks = self.disks.borrow_mut();
         disks.retain(|placed| now.since(placed.at) < UNTOLD_FOR);
-        disks.iter().for_each(|placed| picture.expect(&placed.layout, placed.size_bytes, &placed.members));
+        disks.iter().for_each(|placed| picture.expect(&placed.addresses, placed.size_bytes, &placed.members));
     }
 }
 
 impl<E: Env> Node<E> {
     /// Remembers new members of a disk until their hosts tell of them. What this host itself has it sees at once.
-    pub(crate) fn placed(&self, layout: Layout, size_bytes: u64, new: impl Iterator<Item = Member>) {
+    pub(crate) fn placed(&self, addresses: &Addresses, size_bytes: u64, new: impl Iterator<Item = Member>) {
         let members = new.filter(|member| member.host != self.me()).collect();
-        let placed = Placed { at: self.inner.env.now(), layout, size_bytes, members };
+        let placed = Placed { at: self.inner.env.now(), addresses: addresses.clone(), size_bytes, members };
         self.inner.placed_lately.add(placed);
     }
 
     fn member_change(&self, config: &ObjectConfig, size_bytes: u64, change: cairn_placement::Change) -> MemberChange {
         let new = change.members.iter().filter(|member| change.added.contains(&member.component));
-        self.placed(config.layout, size_bytes, new.copied());
+        self.placed(&grown(&config.addresses, config.size_bytes, size_bytes), size_bytes, new.copied());
         MemberChange { members: change.members, added: change.added, removed: change.removed }
     }
 

@@ -156,12 +156,13 @@ mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: "default".into(),
-            layout: Layout {
+            addresses: Layout {
                 chunk_bytes: 1 << 30,
                 stripe_width: 1,
                 strip_bytes: 1 << 20,
                 redundancy: Redundancy::Mirror { copies: 2 },
-            },
+            }
+            .into(),
             members: members.iter().enumerate().map(member).collect(),
             decided: OpId::ZERO,
             deleted: false,

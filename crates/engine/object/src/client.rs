@@ -90,7 +90,7 @@ impl From<OpError> for Try {
             )),
             OpError::Unreadable(lost) => Self::Fail(VolumeError::Io(lost.to_string())),
             OpError::Io(text) => Self::Fail(VolumeError::Io(text)),
-            OpError::NeedsRows => Self::Repeat("a row was to be locked as a whole".into()),
+            OpError::NeedsRows | OpError::Elsewhere => Self::Repeat("it was to be begun again".into()),
         }
     }
 }

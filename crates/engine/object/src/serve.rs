@@ -166,7 +166,7 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
             OpError::NoSpace => Refusal::NoSpace,
             OpError::Unreadable(lost) => Refusal::Media(lost.to_string()),
             OpError::Io(text) => Refusal::Media(text),
-            OpError::NeedsRows => Refusal::Inaccessible("a row was to be locked as a whole".into()),
+            OpError::NeedsRows | OpError::Elsewhere => Refusal::Inaccessible("it was to be begun again".into()),
         })
     }
 

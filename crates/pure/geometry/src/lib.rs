@@ -14,15 +14,17 @@
 //! Source      vSAN: components of at most 255 GB, 1 MB strips (design and sizing guide); left-symmetric parity: Linux md
 #![forbid(unsafe_code)]
 
+mod area;
 mod around;
 mod plan;
 mod rows;
 mod split;
 
+pub use area::{Area, by_area, grown, moving_at, sets};
 pub use around::{rows_around, rows_in_object};
 pub use plan::{
-    LayoutError, STRIP_BYTES, check_layout, check_size, chunks, component_blocks, component_bytes, layout_of,
-    plan_layout, plan_layout_of, replica_sets, set_blocks, set_of, stripe_of,
+    LayoutError, STRIP_BYTES, check_layout, check_size, chunks, component_blocks, component_bytes, layout_around,
+    layout_of, plan_layout, plan_layout_of, replica_sets, set_blocks, set_of, stripe_of,
 };
 pub use rows::{RowRole, Rows, StripPart, Unit, Units};
 pub use split::{Piece, Pieces, split, to_object};

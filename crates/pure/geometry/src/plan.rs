@@ -91,7 +91,8 @@ pub fn check_layout(layout: &Layout) -> Result<(), LayoutError> {
     if layout.strip_bytes == 0 || !layout.strip_bytes.is_multiple_of(BLOCK_BYTES) {
         return refuse(format!("strips of {} bytes are not whole blocks", layout.strip_bytes));
     }
-    if layout.chunk_bytes == 0 || layout.chunk_bytes > CHUNK_BYTES_MAX {
+    // One that takes the place of a longest chunk of another layout is rounded up to whole rows.
+    if layout.chunk_bytes == 0 || layout.chunk_bytes >= CHUNK_BYTES_MAX + row_bytes(layout) {
         return refuse(format!(
             "chunks of {} bytes are not 1 byte to {}",
             layout.chunk_bytes,
@@ -133,17 +134,32 @@ pub fn plan_layout_of(policy: &Policy, size_bytes: u64, chunk_bytes_max: u64) ->
 /// # Panics
 /// On values that [`check_layout`] refuses: the caller let a bad request through.
 pub fn layout_of(redundancy: Redundancy, stripe_width: u8, chunk_bytes_max: u64) -> Layout {
-    let width = u32::from(stripe_width);
-    let strip_bytes = match Rows::of(redundancy) {
+    let strip_bytes = strip_bytes_of(redundancy);
+    let row = u64::from(strip_bytes) * u64::from(stripe_width);
+    let chunk_bytes = (chunk_bytes_max.min(CHUNK_BYTES_MAX) / row * row).max(row);
+    let layout = Layout { chunk_bytes, stripe_width: stripe_width.into(), strip_bytes, redundancy };
+    assert_eq!(check_layout(&layout), Ok(()));
+    layout
+}
+
+/// A layout of which one chunk takes `bytes`, a chunk of another layout: longer than that by less than a row.
+///
+/// # Panics
+/// As [`layout_of`].
+pub fn layout_around(redundancy: Redundancy, stripe_width: u8, bytes: u64) -> Layout {
+    let strip_bytes = strip_bytes_of(redundancy);
+    let chunk_bytes = bytes.next_multiple_of(u64::from(strip_bytes) * u64::from(stripe_width));
+    let layout = Layout { chunk_bytes, stripe_width: stripe_width.into(), strip_bytes, redundancy };
+    assert_eq!(check_layout(&layout), Ok(()));
+    layout
+}
+
+fn strip_bytes_of(redundancy: Redundancy) -> u32 {
+    match Rows::of(redundancy) {
         None => STRIP_BYTES,
         // A parity row never crosses from one stripe to the next: it is contiguous in the disk.
         Some(rows) => STRIP_BYTES.next_multiple_of(rows.row_blocks() as u32 * BLOCK_BYTES),
-    };
-    let row = u64::from(strip_bytes) * u64::from(width);
-    let chunk_bytes = (chunk_bytes_max.min(CHUNK_BYTES_MAX) / row * row).max(row);
-    let layout = Layout { chunk_bytes, stripe_width: width, strip_bytes, redundancy };
-    assert_eq!(check_layout(&layout), Ok(()));
-    layout
+    }
 }
 
 /// Chunks of a disk of `size_bytes`; at least 1.

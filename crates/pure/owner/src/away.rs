@@ -67,8 +67,7 @@ impl State {
             let others = readable.filter(|leg| leg.component != member.component && answers(leg));
             others.map(|leg| leg.link.copy).collect::<BTreeSet<_>>().len()
         };
-        let needed = self.config().layout.redundancy.needed() as usize;
-        let missed = member.set().is_none_or(|set| others(set) >= needed);
+        let missed = member.set().is_none_or(|set| others(set) >= self.config().needed(set) as usize);
         if missed {
             self.fail(member.component, false);
         }

@@ -6,6 +6,7 @@
 //! Assumes     one change at a time (`record::ConfigChange`); the caller waits for the barrier
 //! Not here    whether a change is legal (`votes`), how it comes into effect (`record`), where components go (`placement`)
 
+use cairn_geometry::grown;
 use cairn_types::{Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId};
 
 use crate::state::{Ended, State};
@@ -66,6 +67,7 @@ impl State {
                 member.state = known.state;
             }
         }
+        next.addresses = grown(&before.addresses, before.size_bytes, size_bytes);
         next.size_bytes = size_bytes;
         Ok(next)
     }

@@ -81,7 +81,7 @@ impl State {
             }
             Refusal::NoSpace => return (Verdict::NoSpace, None),
             Refusal::Invalid(text) if self.requires(component) => return (Verdict::Refused(text), None),
-            Refusal::BadBlocks(_) if self.has_rows() && self.requires(component) => {
+            Refusal::BadBlocks(_) if self.is_of_rows(component) && self.requires(component) => {
                 return (Verdict::OldDataLost, None);
             }
             Refusal::NotFound => true,

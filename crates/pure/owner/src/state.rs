@@ -255,9 +255,10 @@ impl State {
         self.sets = legs.into_iter().map(set).collect();
     }
 
-    /// Whether its sets are rows of strips.
-    pub(crate) fn has_rows(&self) -> bool {
-        matches!(self.config.layout.redundancy, Redundancy::Parity { .. })
+    /// Whether a component is a member of rows of strips.
+    pub(crate) fn is_of_rows(&self, component: ComponentId) -> bool {
+        let set = self.config.member(component).and_then(Member::set);
+        set.is_some_and(|set| matches!(self.config.addresses.redundancy(set), Redundancy::Parity { .. }))
     }
 
     /// Members of a replica set whose stable media an acknowledged operation is on, if it concerns them.

@@ -49,12 +49,13 @@ pub(crate) fn config(members: Vec<Member>) -> ObjectConfig {
         size_bytes: 1 << 20,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout {
+        addresses: Layout {
             chunk_bytes: 1 << 20,
             stripe_width: 1,
             strip_bytes: 1 << 20,
             redundancy: Redundancy::Mirror { copies: 2 },
-        },
+        }
+        .into(),
         members,
         decided: OpId::ZERO,
         deleted: false,
@@ -86,7 +87,9 @@ pub(crate) fn owner_of_rows(data: u8, parity: u8, states: &[ComponentState]) -> 
         Member { role: Role::Data { set: 0, copy: copy as u32 }, ..member(component, *state) }
     });
     let mut config = config(members.collect());
-    config.layout.redundancy = Redundancy::Parity { data, parity, strip_blocks: 1 };
+    config.addresses =
+        Layout { redundancy: Redundancy::Parity { data, parity, strip_blocks: 1 }, ..config.addresses.last().layout }
+            .into();
     let taking = config.members.iter().filter(|m| m.state.takes_writes());
     let sessions = taking.map(|m| (m.component, session(m.component))).collect();
     State::new(config, Csn(7), EPOCH, &sessions, BTreeMap::new())

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_geometry::replica_sets;
+use cairn_geometry::sets;
 use cairn_types::{ObjectConfig, Redundancy, ReplicaSetIndex, Role};
 use cairn_votes::{Untolerated, tolerates};
 
@@ -16,10 +16,9 @@ use crate::{
 /// One sentence for each rule of the policy that the disk's members do not meet; none where it complies.
 pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String> {
     let mut lacks = Vec::new();
-    let asked = Asked { redundancy: config.layout.redundancy, ftt: config.policy.ftt };
-    let copies = asked.members();
+    let asked = Asked::most(&config.addresses, config.policy.ftt);
     let (mut few, mut shared) = (0, 0);
-    let sets = replica_sets(&config.layout, config.size_bytes);
+    let sets: Vec<_> = sets(&config.addresses, config.size_bytes).collect();
     let mut domains: BTreeMap<ReplicaSetIndex, (BTreeSet<u32>, BTreeSet<FaultDomain>)> = BTreeMap::new();
     for member in &config.members {
         // One that is being moved is held twice and counts once.
@@ -28,23 +27,23 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
         held.insert(copy);
         of.insert(picture.domain_of(member.host));
     }
-    for set in 0..sets {
-        let (held, of) = domains.get(&set).map_or((0, 0), |(held, of)| (held.len(), of.len()));
-        few += usize::from(held < copies);
+    for set in &sets {
+        let (held, of) = domains.get(set).map_or((0, 0), |(held, of)| (held.len(), of.len()));
+        few += usize::from(held < config.members_asked(*set) as usize);
         shared += usize::from(of < held);
     }
     if few > 0 {
-        let what = match config.layout.redundancy {
+        let what = match asked.redundancy {
             Redundancy::Mirror { .. } => "copies",
             Redundancy::Parity { .. } => "members",
         };
-        lacks.push(format!("{} has fewer than {copies} {what}", part(few, sets)));
+        lacks.push(format!("{} has fewer than {} {what}", part(few, sets.len()), asked.members()));
     }
     if shared > 0 {
-        lacks.push(format!("{} has copies in one fault domain", part(shared, sets)));
+        lacks.push(format!("{} has copies in one fault domain", part(shared, sets.len())));
     }
     let ftt = config.policy.ftt;
-    let worst = tolerates(&config.members, config.layout.redundancy, |h| picture.domain_of(h), u32::from(ftt));
+    let worst = tolerates(&config.members, &config.addresses, |h| picture.domain_of(h), u32::from(ftt));
     if let Err(Untolerated::Votes { left, needed }) = worst {
         lacks.push(format!(
             "{} asks that {} leave a majority: at worst {left} of {} votes are left, {needed} are needed",
@@ -57,6 +56,6 @@ pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String
 }
 
 /// "the disk" or "3 of its 12 parts".
-fn part(some: usize, all: u32) -> String {
-    if some == all as usize { "the disk".into() } else { format!("a part of the disk ({some} of {all})") }
+fn part(some: usize, all: usize) -> String {
+    if some == all { "the disk".into() } else { format!("a part of the disk ({some} of {all})") }
 }

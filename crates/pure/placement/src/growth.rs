@@ -188,7 +188,7 @@ impl GrowthPreview {
         let change = change.map_err(|refusal| refusal.text)?;
         let is_new = |m: &&Member| change.added.contains(&m.component);
         let added: Vec<Member> = change.members.iter().filter(is_new).copied().collect();
-        self.picture.take(&config.layout, &config.policy, config.size_bytes, &added);
+        self.picture.take(&config.addresses, &config.policy, config.size_bytes, &added);
         let source = |set| config.members.iter().find(|m| m.set() == set && m.state.in_sync()).map(|m| m.component);
         self.copied_from.extend(added.iter().filter(|m| m.set().is_some()).filter_map(|m| source(m.set())));
         config.members = change.members;

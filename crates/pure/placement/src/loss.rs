@@ -148,7 +148,7 @@ impl LossPreview {
                 Ok(change) => {
                     let is_new = |m: &&Member| change.added.contains(&m.component);
                     let added: Vec<Member> = change.members.iter().filter(is_new).copied().collect();
-                    self.picture.take(&now.layout, &now.policy, now.size_bytes, &added);
+                    self.picture.take(&now.addresses, &now.policy, now.size_bytes, &added);
                     now.members = change.members;
                     if gone.set().is_some() {
                         self.rebuilt.push(gone.component);

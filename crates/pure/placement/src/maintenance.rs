@@ -98,7 +98,7 @@ impl MaintenancePreview {
                 Ok(change) => {
                     let added: Vec<Member> =
                         change.members.iter().filter(|m| change.added.contains(&m.component)).copied().collect();
-                    self.picture.take(&now.layout, &now.policy, now.size_bytes, &added);
+                    self.picture.take(&now.addresses, &now.policy, now.size_bytes, &added);
                     now.members = change.members;
                 }
                 Err(refusal) => {

@@ -136,7 +136,7 @@ pub fn relocate(
     };
     let mut task = Task::of(picture, config, config.members.clone());
     task.copies_to = to;
-    check_record(&config.policy, &config.layout, config.size_bytes)?;
+    check_record(&config.policy, &config.addresses, config.size_bytes)?;
     // A seat holds one component of a set.
     task.room.groups.retain(|group| group.seat != member.seat());
     task.leaving = Some(component);

@@ -2,8 +2,8 @@
 //!
 //! Not here    how the picture is taken (engine/node)
 
-use cairn_geometry::component_bytes;
-use cairn_types::{DeviceRoom, DiskGroupId, HostId, Layout, MaintenanceMode, Member, Policy, Seat};
+use cairn_geometry::Area;
+use cairn_types::{Addresses, DeviceRoom, DiskGroupId, HostId, MaintenanceMode, Member, Policy, Seat};
 
 use crate::room::Room;
 
@@ -101,7 +101,7 @@ impl ClusterPicture {
     /// Adds `members` of a disk that were placed a moment ago, and that their hosts may not have told of yet.
     ///
     /// They count where groups are put in order, and take no free space: a host that has told of them would lose it twice.
-    pub fn expect(&mut self, layout: &Layout, size_bytes: u64, members: &[Member]) {
+    pub fn expect(&mut self, addresses: &Addresses, size_bytes: u64, members: &[Member]) {
         for member in members {
             let host = self.hosts.iter_mut().find(|h| h.host == member.host);
             let group = host.and_then(|h| h.disk_groups.iter_mut().find(|g| g.disk_group == member.disk_group));
@@ -111,17 +111,17 @@ impl ClusterPicture {
                 continue;
             };
             if let Some(device) = DeviceRoom::choose(&group.devices, 0) {
-                group.devices[device].growth_bytes += component_bytes(layout, size_bytes, set);
+                group.devices[device].growth_bytes += Area::of_set_at(addresses, size_bytes, set).component_bytes(set);
             }
             group.components += 1;
         }
     }
 
     /// The picture after `members` of a disk were created: for placing several disks from one picture.
-    pub fn take(&mut self, layout: &Layout, policy: &Policy, size_bytes: u64, members: &[Member]) {
+    pub fn take(&mut self, addresses: &Addresses, policy: &Policy, size_bytes: u64, members: &[Member]) {
         let mut room = Room::of(self);
         for member in members {
-            room.take(member, layout, policy, size_bytes);
+            room.take(member, addresses, policy, size_bytes);
         }
         room.write_back(self);
     }

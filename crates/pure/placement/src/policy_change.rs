@@ -34,17 +34,17 @@ pub enum Copies {
 
 /// Counts the copies of a disk. One that is being moved is held twice and counts once.
 pub fn copies(config: &ObjectConfig) -> Copies {
-    let asked = config.members_asked() as usize;
     let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
     for member in &config.members {
         if let (Some(set), Some(copy)) = (member.set(), member.copy()) {
             held.entry(set).or_default().insert(copy);
         }
     }
-    if held.values().any(|copies| copies.len() < asked) {
+    let asked = |set: &ReplicaSetIndex| config.members_asked(*set) as usize;
+    if held.iter().any(|(set, copies)| copies.len() < asked(set)) {
         return Copies::TooFew;
     }
-    if held.values().any(|copies| copies.len() > asked) { Copies::TooMany } else { Copies::Right }
+    if held.iter().any(|(set, copies)| copies.len() > asked(set)) { Copies::TooMany } else { Copies::Right }
 }
 
 /// Lets go what a disk has and its policy does not ask for any more: copies, and witnesses that only they needed.
@@ -63,8 +63,7 @@ pub fn shrink(
     }
     let going = too_many(picture, config);
     let mut kept: Vec<Member> = config.members.iter().filter(|m| !going.contains(&m.component)).copied().collect();
-    let asked = Asked { redundancy: config.layout.redundancy, ftt: config.policy.ftt };
-    drop_witnesses(picture, &mut kept, asked.domains());
+    drop_witnesses(picture, &mut kept, Asked::most(&config.addresses, config.policy.ftt).domains());
     let task = Task::of(picture, config, kept);
     let members = task.attempt(task.ftt_of(config), &config.policy, &[])?;
     Ok(Some(change(config, members, None, ids)))
@@ -72,7 +71,6 @@ pub fn shrink(
 
 /// Of each set the copies beyond those that are asked for, the least useful ones.
 fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<ComponentId> {
-    let asked = config.members_asked() as usize;
     let mut sets: BTreeMap<ReplicaSetIndex, Vec<&Member>> = BTreeMap::new();
     for member in &config.members {
         if let Some(set) = member.set() {
@@ -80,7 +78,8 @@ fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<Compone
         }
     }
     let mut going = BTreeSet::new();
-    for members in sets.values_mut() {
+    for (set, members) in &mut sets {
+        let asked = config.members_asked(*set) as usize;
         members.sort_by_key(|m| Reverse(worth(picture, m)));
         going.extend(members.iter().skip(asked).map(|m| m.component));
     }
@@ -141,7 +140,7 @@ pub fn policy_preview(
 ) -> Result<PolicyPreview, Refusal> {
     let fixed = policy.check_after(&config.policy);
     fixed.map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
-    check_record(policy, &config.layout, config.size_bytes)?;
+    check_record(policy, &config.addresses, config.size_bytes)?;
     let wanted = ObjectConfig { policy: policy.clone(), ..config.clone() };
     let mut last_id = 0;
     let mut ids = preview_ids(&mut last_id);

@@ -4,10 +4,10 @@
 //!             are away (tests/record.rs)
 //! Not here    how a record is kept (engine/object, engine/store)
 
-use cairn_geometry::{chunks, replica_sets};
+use cairn_geometry::{chunks, sets};
 use cairn_types::{
-    ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Layout, Member, ObjectConfig, ObjectId,
-    OpId, Policy, RECORD_BYTES_MAX, Redundancy, Role, SeatRecord, encode_onto, format_bytes,
+    Addresses, ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Member, ObjectConfig,
+    ObjectId, OpId, Policy, RECORD_BYTES_MAX, Redundancy, Role, SeatRecord, encode_onto, format_bytes,
 };
 
 use crate::refusal::{Asked, Refusal, RefusalKind};
@@ -21,14 +21,16 @@ const NAME_BYTES_MAX: usize = 128;
 ///
 /// # Errors
 /// A refusal with the largest size that would do.
-pub fn check_record(policy: &Policy, layout: &Layout, size_bytes: u64) -> Result<(), Refusal> {
+pub fn check_record(policy: &Policy, addresses: &Addresses, size_bytes: u64) -> Result<(), Refusal> {
     let most = RECORD_BYTES_MAX as u64;
-    let bytes = record_bytes_max(policy, layout, size_bytes);
+    let bytes = record_bytes_max(policy, addresses, size_bytes);
     if bytes <= most {
         return Ok(());
     }
-    let all = chunks(layout, size_bytes);
-    let fits = |chunks: &u32| record_bytes_max(policy, layout, u64::from(*chunks) * layout.chunk_bytes) <= most;
+    let layout = addresses.last().layout;
+    let all = chunks(&layout, size_bytes);
+    let alone = Addresses::from(layout);
+    let fits = |chunks: &u32| record_bytes_max(policy, &alone, u64::from(*chunks) * layout.chunk_bytes) <= most;
     // Every layout has room for one chunk: 12 stripes of 4 copies are 48 components.
     let largest = (1..all).rev().find(fits).unwrap_or(1);
     let members = Asked { redundancy: layout.redundancy, ftt: policy.ftt }.members();
@@ -43,7 +45,7 @@ pub fn check_record(policy: &Policy, layout: &Layout, size_bytes: u64) -> Result
              with this policy a disk has at most {} GiB. Make it smaller, or choose a narrower stripe",
             format_bytes(size_bytes),
             layout.stripe_width,
-            replica_sets(layout, size_bytes) * members as u32,
+            sets(addresses, size_bytes).count() * members,
             format_bytes(most),
             // Rounded down: who asks for what is told here is not refused again.
             (u64::from(largest) * layout.chunk_bytes) >> 30,
@@ -52,20 +54,22 @@ pub fn check_record(policy: &Policy, layout: &Layout, size_bytes: u64) -> Result
 }
 
 /// Bytes that the record of such a disk takes, at most.
-fn record_bytes_max(policy: &Policy, layout: &Layout, size_bytes: u64) -> u64 {
-    let sets = u64::from(replica_sets(layout, size_bytes));
+fn record_bytes_max(policy: &Policy, addresses: &Addresses, size_bytes: u64) -> u64 {
+    let all: Vec<_> = sets(addresses, size_bytes).collect();
+    let sets = all.len() as u64;
     let witnesses = u64::from(cairn_sizing::mirror_hosts_min(policy.ftt));
     let epoch = Epoch { number: u64::MAX, host: HostId(u128::MAX), incarnation: Incarnation(u64::MAX) };
     let op = OpId { epoch, seq: u64::MAX };
     let member = |state| {
-        let role = Role::Data { set: sets as u32, copy: layout.redundancy.members() };
+        let last = all.iter().copied().max().unwrap_or(0);
+        let role = Role::Data { set: last + 1, copy: addresses.redundancy(last).members() };
         let (host, disk_group) = (HostId(u128::MAX), DiskGroupId(u128::MAX));
         let member = Member { component: ComponentId(u128::MAX), host, disk_group, votes: 1 << 10, role, state };
         encode_onto(Vec::new(), &member).len() as u64
     };
     let away = member(ComponentState::Absent { stale_since: op });
     // As many of each set are in sync as it needs: no change may leave less.
-    let in_sync = sets * u64::from(layout.redundancy.needed());
+    let in_sync: u64 = all.iter().map(|set| u64::from(addresses.redundancy(*set).needed())).sum();
     let members =
         in_sync * member(ComponentState::Active) + (sets * u64::from(policy.ftt) + witnesses + TWINS_MAX) * away;
     let name = "n".repeat(NAME_BYTES_MAX);
@@ -75,7 +79,7 @@ fn record_bytes_max(policy: &Policy, layout: &Layout, size_bytes: u64) -> u64 {
         size_bytes: u64::MAX,
         policy: policy.clone(),
         policy_name: name,
-        layout: *layout,
+        addresses: addresses.clone(),
         members: Vec::new(),
         decided: op,
         deleted: true,

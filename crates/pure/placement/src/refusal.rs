@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use cairn_types::{Canary, Redundancy, format_bytes};
+use cairn_types::{Addresses, Canary, Redundancy, format_bytes};
 
 use crate::picture::{ClusterPicture, FaultDomain, HostPicture};
 
@@ -49,6 +49,12 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// What the part of a disk asks for that wants most fault domains.
+    pub(crate) fn most(addresses: &Addresses, ftt: u8) -> Self {
+        let all = addresses.spans().iter().map(|span| Self { redundancy: span.layout.redundancy, ftt });
+        all.max_by_key(|asked| asked.domains()).expect("a disk has a span")
+    }
+
     /// Members of each set.
     pub(crate) fn members(self) -> usize {
         (self.redundancy.needed() + u32::from(self.ftt)) as usize

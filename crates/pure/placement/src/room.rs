@@ -7,8 +7,8 @@
 
 use std::cmp::Ordering;
 
-use cairn_geometry::component_bytes;
-use cairn_types::{DeviceRoom, HostId, Layout, Member, Policy, Role, Seat};
+use cairn_geometry::Area;
+use cairn_types::{Addresses, DeviceRoom, HostId, Member, Policy, Role, Seat};
 
 use crate::picture::{ClusterPicture, FaultDomain};
 
@@ -161,14 +161,14 @@ impl Room {
     }
 
     /// Takes what a member of a disk needs.
-    pub(crate) fn take(&mut self, member: &Member, layout: &Layout, policy: &Policy, size_bytes: u64) {
+    pub(crate) fn take(&mut self, member: &Member, addresses: &Addresses, policy: &Policy, size_bytes: u64) {
         let Some(group) = self.group_mut(member.seat()) else {
             return;
         };
         match member.role {
             Role::Witness => group.witnesses += 1,
             Role::Data { set, .. } => {
-                group.promise(Ask::of(policy, component_bytes(layout, size_bytes, set)));
+                group.promise(Ask::of(policy, Area::of_set_at(addresses, size_bytes, set).component_bytes(set)));
             }
         }
     }

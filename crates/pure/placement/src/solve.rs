@@ -13,8 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use cairn_geometry::stripe_of;
-use cairn_types::{DiskGroupId, Layout, Member, ReplicaSetIndex, Role, Seat};
+use cairn_types::{Addresses, DiskGroupId, Member, ReplicaSetIndex, Role, Seat};
 
 use crate::{
     picture::FaultDomain,
@@ -32,7 +31,7 @@ pub(crate) struct Want {
 /// What is known while a placement is worked out.
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
-    pub(crate) layout: Layout,
+    pub(crate) addresses: Addresses,
     pub(crate) room: Room,
     /// Domains that hold a copy of a set already.
     by_set: BTreeMap<ReplicaSetIndex, BTreeSet<FaultDomain>>,
@@ -47,9 +46,14 @@ pub(crate) struct Search {
 
 impl Search {
     /// A search beside `kept` members, which lie in `domain_of` their seats.
-    pub(crate) fn new(layout: Layout, room: Room, kept: &[Member], domain_of: &dyn Fn(Seat) -> FaultDomain) -> Self {
+    pub(crate) fn new(
+        addresses: Addresses,
+        room: Room,
+        kept: &[Member],
+        domain_of: &dyn Fn(Seat) -> FaultDomain,
+    ) -> Self {
         let mut search = Self {
-            layout,
+            addresses,
             room,
             by_set: BTreeMap::new(),
             by_copy: BTreeMap::new(),
@@ -86,7 +90,7 @@ impl Search {
     fn in_balance(&mut self, wants: &[Want]) -> bool {
         let mut copies: BTreeMap<(u32, u32), Vec<Want>> = BTreeMap::new();
         for want in wants {
-            let chunk = stripe_of(&self.layout, want.set).0;
+            let chunk = self.addresses.chunk_of(want.set);
             copies.entry((chunk, want.copy)).or_default().push(*want);
         }
         copies.into_values().all(|wants| self.copy_in_one_domain(&wants) || wants.iter().all(|w| self.one(*w)))
@@ -142,7 +146,7 @@ impl Search {
 
     /// Puts a want into a group of `domain`: one with the fewest stripes of this copy, then the emptiest.
     fn put(&mut self, want: Want, domain: &FaultDomain) -> bool {
-        let chunk = stripe_of(&self.layout, want.set).0;
+        let chunk = self.addresses.chunk_of(want.set);
         let stripes = |g: &Group| {
             let key = (chunk, want.copy, g.seat.disk_group);
             self.stripes.get(&key).copied().unwrap_or(0)
@@ -165,7 +169,7 @@ impl Search {
         let Some(first) = wants.first() else {
             return Vec::new();
         };
-        let copy = (stripe_of(&self.layout, first.set).0, first.copy);
+        let copy = (self.addresses.chunk_of(first.set), first.copy);
         let largest = wants.iter().map(|w| w.ask.demand_bytes).max().unwrap_or(0);
         let full_bytes = wants.iter().map(|w| w.ask.full_bytes).max().unwrap_or(0);
         let mut domains: Vec<(bool, bool, &Group, FaultDomain)> = self
@@ -198,7 +202,7 @@ impl Search {
     }
 
     fn note(&mut self, set: ReplicaSetIndex, copy: u32, seat: Seat, domain: FaultDomain) {
-        let chunk = stripe_of(&self.layout, set).0;
+        let chunk = self.addresses.chunk_of(set);
         self.by_set.entry(set).or_default().insert(domain.clone());
         *self.by_copy.entry((chunk, copy)).or_default().entry(domain).or_default() += 1;
         *self.stripes.entry((chunk, copy, seat.disk_group)).or_default() += 1;
@@ -206,7 +210,7 @@ impl Search {
 
     /// Takes back what [`Self::note`] noted for a want that did not stay.
     fn forget(&mut self, want: Want, seat: Seat, domain: &FaultDomain) {
-        let chunk = stripe_of(&self.layout, want.set).0;
+        let chunk = self.addresses.chunk_of(want.set);
         if let Some(domains) = self.by_set.get_mut(&want.set) {
             domains.remove(domain);
         }

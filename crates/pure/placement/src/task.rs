@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_geometry::component_bytes;
+use cairn_geometry::Area;
 use cairn_types::{
-    ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, OpId, Policy, Redundancy, ReplicaSetIndex, Role,
-    Seat, format_bytes,
+    Addresses, ComponentId, ComponentState, HostId, Member, ObjectConfig, OpId, Policy, Redundancy, ReplicaSetIndex,
+    Role, Seat, format_bytes,
 };
 use cairn_votes::{Untolerated, tolerates};
 
@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct Task<'a> {
     pub(crate) picture: &'a ClusterPicture,
     pub(crate) policy: &'a Policy,
-    pub(crate) layout: Layout,
+    pub(crate) addresses: Addresses,
     pub(crate) size_bytes: u64,
     pub(crate) room: Room,
     pub(crate) kept: Vec<Member>,
@@ -40,7 +40,7 @@ impl<'a> Task<'a> {
         Self {
             picture,
             policy: &config.policy,
-            layout: config.layout,
+            addresses: config.addresses.clone(),
             size_bytes: config.size_bytes,
             room: Room::of(picture),
             kept,
@@ -56,24 +56,39 @@ impl<'a> Task<'a> {
         let domains: BTreeSet<_> = config.members.iter().map(|m| self.picture.domain_of(m.host)).collect();
         let by_votes = domains.len().saturating_sub(1) / 2;
         // Of a mirror fewer domains than copies say it; rows may lack a member and have domains enough for the votes.
-        let by_members = match config.layout.redundancy {
-            Redundancy::Mirror { .. } => by_votes,
-            Redundancy::Parity { data, .. } => fewest_members(config).saturating_sub(data.into()),
-        };
-        config.policy.ftt.min(by_votes.min(by_members) as u8)
+        let by_members =
+            held(&config.members).into_iter().filter_map(|(set, held)| match config.addresses.redundancy(set) {
+                Redundancy::Parity { data, .. } if config.addresses.serves(set) => {
+                    Some(held.len().saturating_sub(data.into()))
+                }
+                Redundancy::Parity { .. } | Redundancy::Mirror { .. } => None,
+            });
+        config.policy.ftt.min(by_members.fold(by_votes, usize::min) as u8)
     }
 
     fn asked(&self, ftt: u8) -> Asked {
-        Asked { redundancy: self.layout.redundancy, ftt }
+        Asked::most(&self.addresses, ftt)
+    }
+
+    /// New (set, copy) pairs, so that each of `sets` has what it needs and one for each failure. A disk that had more may lack a number in
+    /// between: that counts for nothing.
+    pub(crate) fn missing(&self, sets: &[ReplicaSetIndex], ftt: u8, members: &[Member]) -> Vec<(ReplicaSetIndex, u32)> {
+        let mut held = held(members);
+        let missing = |set: &ReplicaSetIndex| {
+            let asked = self.addresses.redundancy(*set).needed() + u32::from(ftt);
+            let (set, held) = (*set, held.remove(set).unwrap_or_default());
+            let free = (0..).filter(|copy| !held.contains(copy)).map(move |copy| (set, copy));
+            free.take((asked as usize).saturating_sub(held.len())).collect::<Vec<_>>()
+        };
+        sets.iter().flat_map(missing).collect()
     }
 
     /// Members that meet the policy, or, where it says *force provisioning*, the most of it that can be had.
     pub(crate) fn forced(
         &self,
-        wants: &dyn Fn(u32) -> Vec<(ReplicaSetIndex, u32)>,
+        wants: &dyn Fn(u8) -> Vec<(ReplicaSetIndex, u32)>,
     ) -> Result<(Vec<Member>, Option<String>), Refusal> {
-        let members = |ftt| self.asked(ftt).members() as u32;
-        let full = self.attempt(self.policy.ftt, self.policy, &wants(members(self.policy.ftt)));
+        let full = self.attempt(self.policy.ftt, self.policy, &wants(self.policy.ftt));
         let refusal = match full {
             Ok(members) => return Ok((members, None)),
             Err(refusal) if !self.policy.force_provisioning => return Err(refusal),
@@ -83,7 +98,7 @@ impl<'a> Task<'a> {
         for ftt in (0..=self.policy.ftt).rev() {
             for reservation_percent in [self.policy.reservation_percent, 0] {
                 let less = Policy { reservation_percent, ..self.policy.clone() };
-                if let Ok(members) = self.attempt(ftt, &less, &wants(members(ftt))) {
+                if let Ok(members) = self.attempt(ftt, &less, &wants(ftt)) {
                     return Ok((
                         members,
                         Some(reduced_words((self.asked(self.policy.ftt), self.policy), (ftt, &less), &refusal)),
@@ -93,7 +108,7 @@ impl<'a> Task<'a> {
         }
         Err(Refusal {
             kind: refusal.kind,
-            text: match self.layout.redundancy {
+            text: match self.asked(0).redundancy {
                 Redundancy::Mirror { .. } => {
                     format!("{} Force provisioning does not help: not even one copy can be placed.", refusal.text)
                 }
@@ -126,13 +141,13 @@ impl<'a> Task<'a> {
             .map(|&(set, copy)| Want {
                 set,
                 copy,
-                ask: Ask::of(policy, component_bytes(&self.layout, self.size_bytes, set)),
+                ask: Ask::of(policy, Area::of_set_at(&self.addresses, self.size_bytes, set).component_bytes(set)),
             })
             .collect();
         let stay: Vec<Member> = self.kept.iter().filter(|m| Some(m.component) != self.leaving).copied().collect();
         let mut room = self.room.clone();
         room.groups.retain(|group| self.copies_to.is_empty() || self.copies_to.contains(&group.seat.host));
-        let search = Search::new(self.layout, room, &stay, &domain_of);
+        let search = Search::new(self.addresses.clone(), room, &stay, &domain_of);
         let seats = search.solve(&wants).map_err(|placed| self.no_room(ftt, policy, &wants, placed))?;
         let mut members = self.kept.clone();
         members.extend(seats.iter().map(|(want, seat)| {
@@ -141,7 +156,7 @@ impl<'a> Task<'a> {
         }));
         self.set_witnesses(&mut members, ftt, needed)?;
         ballot::assign(&mut members, &domain_of);
-        let worst = tolerates(&members, self.layout.redundancy, |h| self.picture.domain_of(h), u32::from(ftt));
+        let worst = tolerates(&members, &self.addresses, |h| self.picture.domain_of(h), u32::from(ftt));
         assert!(
             !matches!(worst, Err(Untolerated::Votes { .. })),
             "votes that do not survive {ftt} failures: {members:?}"
@@ -212,11 +227,10 @@ impl<'a> Task<'a> {
     pub(crate) fn grow_kept(&mut self, config: &ObjectConfig) -> Result<(), Refusal> {
         for member in &config.members {
             let Some(set) = member.set() else { continue };
-            let demand = |size| {
-                let bytes = component_bytes(&config.layout, size, set);
-                demand_bytes(&config.policy, bytes)
+            let demand = |addresses, size| {
+                demand_bytes(&config.policy, Area::of_set_at(addresses, size, set).component_bytes(set))
             };
-            let more = demand(self.size_bytes) - demand(config.size_bytes);
+            let more = demand(&self.addresses, self.size_bytes) - demand(&config.addresses, config.size_bytes);
             if more == 0 || config.policy.reservation_percent == 0 {
                 continue;
             }
@@ -254,15 +268,15 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Distinct members of the set that has fewest.
-fn fewest_members(config: &ObjectConfig) -> usize {
+/// The indexes of each set that have a member.
+fn held(members: &[Member]) -> BTreeMap<ReplicaSetIndex, BTreeSet<u32>> {
     let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
-    for member in &config.members {
+    for member in members {
         if let Role::Data { set, copy } = member.role {
             held.entry(set).or_default().insert(copy);
         }
     }
-    held.values().map(BTreeSet::len).min().unwrap_or(0)
+    held
 }
 
 /// What force provisioning left out.

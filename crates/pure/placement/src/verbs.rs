@@ -3,12 +3,12 @@
 //! Promises    a change keeps every member that it need not move; ids are drawn only for what is returned
 //! Not here    how an answer is found (task.rs, solve.rs), the votes (ballot.rs)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use cairn_geometry::{check_size, replica_sets};
+use cairn_geometry::{check_size, grown, sets};
 use cairn_types::{
-    CHUNK_BYTES_MAX, ComponentId, ComponentState, HostId, Layout, Member, ObjectConfig, Policy, ReplicaSetIndex, Role,
-    format_bytes,
+    Addresses, CHUNK_BYTES_MAX, ComponentId, ComponentState, HostId, Member, ObjectConfig, Policy, ReplicaSetIndex,
+    Role, format_bytes,
 };
 
 use crate::{
@@ -23,8 +23,8 @@ use crate::{
 /// Where a new disk goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Its shape.
-    pub layout: Layout,
+    /// Where its blocks are.
+    pub addresses: Addresses,
     /// Its components, all active: data by (set, copy), then witnesses.
     pub members: Vec<Member>,
     /// What force provisioning left out and why, for the administrator; none where the policy is met.
@@ -72,17 +72,17 @@ pub fn place_near(
 ) -> Result<Placement, Refusal> {
     policy.check_bounds().map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     refuse_size(size_bytes)?;
-    let layout = layout_for(picture, policy, chunk_bytes_max);
+    let addresses = Addresses::from(layout_for(picture, policy, chunk_bytes_max));
     let mut room = Room::of(picture);
     room.prefer(near);
     let (kept, leaving) = (Vec::new(), None);
     let (state, copies_to) = (ComponentState::Active, &[][..]);
-    let task = Task { picture, policy, layout, size_bytes, room, kept, leaving, state, copies_to };
-    let all = 0..replica_sets(&layout, size_bytes);
-    let (members, reduced) = task.forced(&|copies| missing_copies(all.clone(), copies, &[]))?;
+    let all: Vec<_> = sets(&addresses, size_bytes).collect();
+    let task = Task { picture, policy, addresses, size_bytes, room, kept, leaving, state, copies_to };
+    let (members, reduced) = task.forced(&|ftt| task.missing(&all, ftt, &[]))?;
     let mut members = members;
     draw_ids(&mut members, ids);
-    Ok(Placement { layout, members, reduced })
+    Ok(Placement { addresses: task.addresses, members, reduced })
 }
 
 /// Finds a place for what `lost` held: on another disk group or host, all constraints kept.
@@ -117,7 +117,7 @@ fn is_spare(config: &ObjectConfig, member: &Member) -> bool {
     let Some(set) = member.set() else { return false };
     let others = config.members.iter().filter(|m| m.component != member.component && m.set() == Some(set));
     let copies: BTreeSet<u32> = others.filter_map(|m| m.copy()).collect();
-    copies.len() >= config.members_asked() as usize
+    copies.len() >= config.members_asked(set) as usize
 }
 
 /// Ends a move: `component` goes, and its votes with it; witnesses and votes are what the policy asks of those that are left.
@@ -149,8 +149,8 @@ pub fn complete(
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Change, Refusal> {
     let task = Task::of(picture, config, config.members.clone());
-    let sets = 0..replica_sets(&config.layout, config.size_bytes);
-    let wants = missing_copies(sets, config.members_asked(), &config.members);
+    let all: Vec<_> = sets(&config.addresses, config.size_bytes).collect();
+    let wants = task.missing(&all, config.policy.ftt, &config.members);
     let members = task.attempt(config.policy.ftt, &config.policy, &wants)?;
     Ok(change(config, members, None, ids))
 }
@@ -177,34 +177,16 @@ pub fn extend(
             ),
         });
     }
-    check_record(&config.policy, &config.layout, size_bytes)?;
+    check_record(&config.policy, &config.addresses, size_bytes)?;
     let mut task = Task::of(picture, config, config.members.clone());
     task.state = ComponentState::Active;
     task.size_bytes = size_bytes;
+    task.addresses = grown(&config.addresses, config.size_bytes, size_bytes);
     task.grow_kept(config)?;
-    let new = replica_sets(&config.layout, config.size_bytes)..replica_sets(&config.layout, size_bytes);
-    let (members, reduced) = task.forced(&|copies| missing_copies(new.clone(), copies, &[]))?;
+    let held: BTreeSet<_> = sets(&config.addresses, config.size_bytes).collect();
+    let new: Vec<_> = sets(&task.addresses, size_bytes).filter(|set| !held.contains(set)).collect();
+    let (members, reduced) = task.forced(&|ftt| task.missing(&new, ftt, &[]))?;
     Ok(change(config, members, reduced, ids))
-}
-
-/// New (set, copy) pairs, so that each of `sets` has `copies`. A disk that had more may lack a number in between: that counts for nothing.
-fn missing_copies(
-    sets: std::ops::Range<ReplicaSetIndex>,
-    copies: u32,
-    members: &[Member],
-) -> Vec<(ReplicaSetIndex, u32)> {
-    let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
-    for member in members {
-        if let Role::Data { set, copy } = member.role {
-            held.entry(set).or_default().insert(copy);
-        }
-    }
-    let missing = |set| {
-        let held = held.remove(&set).unwrap_or_default();
-        let free = (0..).filter(|copy| !held.contains(copy)).map(move |copy| (set, copy));
-        free.take((copies as usize).saturating_sub(held.len())).collect::<Vec<_>>()
-    };
-    sets.flat_map(missing).collect()
 }
 
 /// Ids for previews, counted on from `last`: far from real ones, which are drawn at random.

@@ -2,7 +2,7 @@
 //!
 //! Not here    multipliers, host minima and lost hosts of a cluster that is not there yet (`sizing`)
 
-use cairn_geometry::{component_bytes, replica_sets};
+use cairn_geometry::Area;
 use cairn_types::Policy;
 
 use crate::{
@@ -33,9 +33,8 @@ pub fn what_if(picture: &ClusterPicture, policy: &Policy, size_bytes: u64) -> Wh
     let Ok(placed) = &placement else {
         return WhatIf { placement, raw_bytes_full: 0, disks_full_max: 0 };
     };
-    let layout = placed.layout;
-    let one_copy: u64 =
-        (0..replica_sets(&layout, size_bytes)).map(|set| component_bytes(&layout, size_bytes, set)).sum();
+    let areas = Area::all(&placed.addresses, size_bytes);
+    let one_copy: u64 = areas.flat_map(|area| area.sets().map(move |set| area.component_bytes(set))).sum();
     let full = Policy { reservation_percent: 100, force_provisioning: false, ..policy.clone() };
     let copies = placed.members.iter().filter_map(|m| m.set());
     let copies_placed = copies.filter(|set| *set == 0).count() as u64;
@@ -44,7 +43,7 @@ pub fn what_if(picture: &ClusterPicture, policy: &Policy, size_bytes: u64) -> Wh
     while disks_full_max < DISKS_MAX
         && let Ok(one) = place(&picture, &full, size_bytes, &mut ids)
     {
-        picture.take(&one.layout, &full, size_bytes, &one.members);
+        picture.take(&one.addresses, &full, size_bytes, &one.members);
         disks_full_max += 1;
     }
     WhatIf { raw_bytes_full: one_copy * copies_placed, disks_full_max, placement }

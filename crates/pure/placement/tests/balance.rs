@@ -14,7 +14,7 @@ fn fill(picture: &mut ClusterPicture, policy: &Policy, size: u64, disks: usize) 
     let mut ids = ids(1);
     for _ in 0..disks {
         let placement = place(picture, policy, size, &mut ids).expect("there is room");
-        picture.take(&placement.layout, policy, size, &placement.members);
+        picture.take(&placement.addresses, policy, size, &placement.members);
         for member in placement.members.iter().filter(|m| m.role != Role::Witness) {
             *data.entry(member.host.0).or_default() += 1;
         }
@@ -105,7 +105,7 @@ fn a_disk_grows_without_moving() {
     let policy = Policy { reservation_percent: 100, ..Policy::default() };
     let size = 100 * GIB;
     let placement = place(&picture, &policy, size, &mut ids(1)).expect("there is room");
-    picture.take(&placement.layout, &policy, size, &placement.members);
+    picture.take(&placement.addresses, &policy, size, &placement.members);
     let before = config(&placement, &policy, size);
     let larger = 600 * GIB;
     let change = extend(&picture, &before, larger, &mut ids(100)).expect("there is room");
@@ -163,7 +163,7 @@ fn a_component_goes_where_one_device_has_room_for_it() {
     assert!(!data_hosts(&placed.members).contains(&HostId(1)), "{placed:?}");
     // A repair does not go there either, though it is the emptiest.
     let disk = config(&placed, &policy, 10 * GIB);
-    picture.take(&placed.layout, &policy, 10 * GIB, &placed.members);
+    picture.take(&placed.addresses, &policy, 10 * GIB, &placed.members);
     let lost = placed.members.iter().find(|m| m.set().is_some()).expect("a copy");
     let at = picture.hosts.iter().position(|h| h.host == lost.host).expect("its host");
     picture.hosts[at].up = false;
@@ -214,7 +214,7 @@ fn the_host_of_use_is_preferred_while_it_can_hold_the_disk_in_full() {
         let policy = Policy::default();
         let placed = place_near(&picture, &policy, 30 * GIB, cairn_types::CHUNK_BYTES_MAX, &[near], &mut ids(1))
             .expect("there is room");
-        picture.take(&placed.layout, &policy, 30 * GIB, &placed.members);
+        picture.take(&placed.addresses, &policy, 30 * GIB, &placed.members);
         taken += u32::from(data_hosts(&placed.members).contains(&near));
     }
     assert!((10..=12).contains(&taken), "{taken} of 20 disks have a copy at the host of their use");

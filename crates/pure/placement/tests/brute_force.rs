@@ -10,9 +10,9 @@ use std::{
     sync::OnceLock,
 };
 
-use cairn_geometry::{component_bytes, replica_sets};
+use cairn_geometry::{Area, sets};
 use cairn_placement::{ClusterPicture, FaultDomain, RefusalKind, compliance, demand_bytes, place, replace};
-use cairn_types::{DeviceRoom, FaultToleranceMethod, Layout, MaintenanceMode, Member, Policy, Role, Seat};
+use cairn_types::{Addresses, DeviceRoom, FaultToleranceMethod, MaintenanceMode, Member, Policy, Role, Seat};
 use proptest::prelude::*;
 use world::{MIB, config, host, ids, show};
 
@@ -53,13 +53,13 @@ fn votes_exist(domains: usize, ftt: usize) -> bool {
 fn check(
     picture: &ClusterPicture,
     policy: &Policy,
-    layout: &Layout,
+    addresses: &Addresses,
     size: u64,
     members: &[Member],
     new: &BTreeSet<cairn_types::ComponentId>,
 ) -> Result<(), TestCaseError> {
     let domain = |m: &Member| picture.domain_of(m.host);
-    let sets = replica_sets(layout, size);
+    let set_count = sets(addresses, size).count() as u32;
     let mut left = picture.clone();
     for member in members.iter().filter(|m| new.contains(&m.component)) {
         let host = left.hosts.iter_mut().find(|h| h.host == member.host).expect("a host of the picture");
@@ -68,7 +68,7 @@ fn check(
             host.disk_groups.iter_mut().find(|g| g.disk_group == member.disk_group).expect("a disk group of that host");
         prop_assert!(group.up);
         if let Role::Data { set, .. } = member.role {
-            let full = component_bytes(layout, size, set);
+            let full = Area::of_set_at(addresses, size, set).component_bytes(set);
             let demand = demand_bytes(policy, full);
             prop_assert!(group.free_bytes >= demand);
             group.free_bytes -= demand;
@@ -77,10 +77,10 @@ fn check(
             group.devices[device].take(demand, full);
         }
     }
-    for set in 0..sets {
+    for set in 0..set_count {
         let holders: Vec<_> = members.iter().filter(|m| m.set() == Some(set)).collect();
         prop_assert_eq!(holders.len(), members_of(policy));
-        prop_assert_eq!(holders.len() as u32, layout.redundancy.members());
+        prop_assert_eq!(holders.len() as u32, addresses.redundancy(0).members());
         let domains: BTreeSet<_> = holders.iter().map(|m| domain(m)).collect();
         prop_assert_eq!(domains.len(), holders.len(), "copies of set {} share a domain", set);
     }
@@ -91,7 +91,7 @@ fn check(
         let alive = |m: &&Member| !lost.contains(&domain(m));
         let votes: u32 = members.iter().filter(alive).map(|m| m.votes).sum();
         prop_assert!(2 * votes > all, "{lost:?} leaves {votes} of {all}");
-        for set in 0..sets {
+        for set in 0..set_count {
             let left: BTreeSet<_> =
                 members.iter().filter(alive).filter(|m| m.set() == Some(set)).map(Member::copy).collect();
             prop_assert!(left.len() >= members_of(policy) - usize::from(policy.ftt));
@@ -222,7 +222,7 @@ proptest! {
         match place(&picture, &policy, size, &mut ids(1)) {
             Ok(placement) => {
                 let new = placement.members.iter().map(|m| m.component).collect();
-                check(&picture, &policy, &placement.layout, size, &placement.members, &new)?;
+                check(&picture, &policy, &placement.addresses, size, &placement.members, &new)?;
                 prop_assert!(possible, "the oracle is wrong");
                 prop_assert_eq!(compliance(&picture, &config(&placement, &policy, size)), Vec::<String>::new());
                 prop_assert_eq!(placement.clone(), place(&picture, &policy, size, &mut ids(1)).expect("the same again"));
@@ -237,7 +237,7 @@ proptest! {
         let size = sectors * 512;
         if let Ok(placement) = place(&picture, &policy, size, &mut ids(1)) {
             let new = placement.members.iter().map(|m| m.component).collect();
-            check(&picture, &policy, &placement.layout, size, &placement.members, &new)?;
+            check(&picture, &policy, &placement.addresses, size, &placement.members, &new)?;
         }
     }
 
@@ -249,7 +249,7 @@ proptest! {
         let Ok(placement) = place(&picture, &policy, size, &mut ids(1)) else { return Ok(()) };
         let before = config(&placement, &policy, size);
         let mut now = picture.clone();
-        now.take(&placement.layout, &policy, size, &placement.members);
+        now.take(&placement.addresses, &policy, size, &placement.members);
         let lost = placement.members[which % placement.members.len()];
         // Its disk group is gone; perhaps other hosts are down as well.
         for host in &mut now.hosts {
@@ -275,7 +275,7 @@ proptest! {
             Ok(change) => {
                 prop_assert!(possible, "the oracle is wrong");
                 let added: BTreeSet<_> = change.added.iter().copied().collect();
-                check(&now, &policy, &before.layout, size, &change.members, &added)?;
+                check(&now, &policy, &before.addresses, size, &change.members, &added)?;
                 prop_assert!(change.removed.contains(&lost.component));
                 let stays = kept.iter().filter(|k| change.members.iter().any(|m| m.component == k.component)).count();
                 prop_assert_eq!(stays + change.removed.len(), before.members.len());

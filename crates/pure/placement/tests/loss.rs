@@ -42,7 +42,7 @@ fn what_is_rebuilt_fits_together() {
     let reserved = Policy { ftt: 1, reservation_percent: 100, ..Policy::default() };
     let one = |n: u128, picture: &mut ClusterPicture| {
         let placed = place(picture, &reserved, 300 * MIB, &mut ids(1000 * n)).unwrap();
-        picture.take(&placed.layout, &reserved, 300 * MIB, &placed.members);
+        picture.take(&placed.addresses, &reserved, 300 * MIB, &placed.members);
         ObjectConfig { name: format!("d{n}"), ..config(&placed, &reserved, 300 * MIB) }
     };
     // Twelve copies of 300 MiB would fill four hosts of 1 GiB: of ten, each host has two or three.

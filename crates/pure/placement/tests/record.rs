@@ -45,7 +45,7 @@ fn every_disk_that_passes_has_a_record_that_fits() {
     for ftt in 0..=3 {
         for stripe_width in [1, 2, 5, 12] {
             let policy = Policy { ftt, stripe_width, ..Policy::default() };
-            let layout = plan_layout(&policy, OBJECT_BYTES_MAX);
+            let layout = plan_layout(&policy, OBJECT_BYTES_MAX).into();
             let size = match check_record(&policy, &layout, OBJECT_BYTES_MAX) {
                 Ok(()) => OBJECT_BYTES_MAX,
                 Err(refusal) => {
@@ -67,9 +67,9 @@ fn every_disk_that_passes_has_a_record_that_fits() {
 fn disks_of_usual_shape_reach_the_largest_size() {
     for (ftt, stripe_width) in [(1, 1), (1, 2), (2, 1), (3, 1)] {
         let policy = Policy { ftt, stripe_width, ..Policy::default() };
-        let layout = plan_layout(&policy, OBJECT_BYTES_MAX);
+        let layout = plan_layout(&policy, OBJECT_BYTES_MAX).into();
         assert_eq!(check_record(&policy, &layout, OBJECT_BYTES_MAX), Ok(()), "FTT {ftt}, {stripe_width} stripes");
     }
     let policy = Policy { ftt: 3, stripe_width: 12, ..Policy::default() };
-    assert_eq!(check_record(&policy, &plan_layout(&policy, GIB), 255 * GIB), Ok(()));
+    assert_eq!(check_record(&policy, &plan_layout(&policy, GIB).into(), 255 * GIB), Ok(()));
 }

@@ -133,7 +133,7 @@ fn force_provisioning_places_what_can_be_had_and_says_so() {
     let policy = Policy { force_provisioning: true, reservation_percent: 100, ..Policy::default() };
     let placement = place(&picture, &policy, GIB, &mut ids(1)).expect("one copy fits");
     assert_eq!(placement.members.len(), 1);
-    assert_eq!(placement.layout.redundancy.members(), 2);
+    assert_eq!(placement.addresses.last().layout.redundancy.members(), 2);
     assert_eq!(
         placement.reduced.as_deref(),
         Some(

@@ -25,7 +25,7 @@ fn the_width_is_the_widest_usual_one_that_the_fault_domains_allow() {
     {
         let picture = equal_hosts(hosts, 100 * GIB);
         let placed = place(&picture, &rows(ftt, 0), GIB, &mut ids(1)).expect("room");
-        let Redundancy::Parity { data, parity, .. } = placed.layout.redundancy else { panic!("rows") };
+        let Redundancy::Parity { data, parity, .. } = placed.addresses.last().layout.redundancy else { panic!("rows") };
         assert_eq!((data, parity), wide, "{hosts} hosts");
     }
     // One that is in maintenance, or down, counts: it comes back.

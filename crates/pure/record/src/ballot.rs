@@ -60,12 +60,13 @@ pub(crate) mod tests {
             size_bytes: 1 << 20,
             policy: Policy::default(),
             policy_name: String::new(),
-            layout: Layout {
+            addresses: Layout {
                 chunk_bytes: 1 << 20,
                 stripe_width: 1,
                 strip_bytes: 1 << 20,
                 redundancy: Redundancy::Mirror { copies: 2 },
-            },
+            }
+            .into(),
             members,
             decided: OpId::ZERO,
             deleted: false,

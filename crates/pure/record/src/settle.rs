@@ -162,7 +162,9 @@ pub fn rejoin(member: &Member, answer: &ComponentAnswer, acked: OpId) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockRange, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, Redundancy, SessionId};
+    use cairn_types::{
+        BlockRange, ComponentId, DiskGroupId, Epoch, HostId, Incarnation, Layout, Redundancy, SessionId,
+    };
 
     use super::*;
     use crate::ballot::tests::config_of;
@@ -203,7 +205,11 @@ mod tests {
             },
         };
         let mut config = config_of("");
-        config.layout.redundancy = Redundancy::Parity { data: 2, parity: 1, strip_blocks: 1 };
+        config.addresses = Layout {
+            redundancy: Redundancy::Parity { data: 2, parity: 1, strip_blocks: 1 },
+            ..config.addresses.last().layout
+        }
+        .into();
         config.members = (0..3).map(member).collect();
         config
     }

@@ -131,6 +131,9 @@ pub fn accessible(
             hosts_missing.insert(member.host);
         }
         let Role::Data { set, copy } = member.role else { continue };
+        if !config.addresses.serves(set) {
+            continue;
+        }
         let known = sets.entry(set).or_default();
         if member.state.in_sync() {
             match here && usable(member) {
@@ -139,9 +142,8 @@ pub fn accessible(
             }
         }
     }
-    let needed = config.layout.redundancy.needed();
     let waiting = sets.into_iter().filter_map(|(set, InSync { usable, missing })| {
-        let usable = usable.len() as u32;
+        let (needed, usable) = (config.needed(set), usable.len() as u32);
         (usable < needed).then_some(SetWaiting { set, needed, usable, in_sync: missing })
     });
     let why = Inaccessible {

@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-use cairn_geometry::replica_sets;
+use cairn_geometry::{grown, moving_at, sets};
 use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, Role};
 
 /// How a change has to be made.
@@ -70,6 +70,9 @@ impl std::error::Error for IllegalChange {}
 /// A new copy enters with nothing in it: resyncing or absent since the first operation. Copies of sets that a growth adds enter in
 /// sync, as many of each set as it needs: nobody can have written there, and all of them read as zeroes. A tombstone needs no copies.
 ///
+/// A part of the disk goes over to another layout in two changes. The first adds the members of its new sets, which are being filled and
+/// serve nothing. The second has these in sync in place of the former ones. In between they stay as they are, or all of them go.
+///
 /// # Errors
 /// The first rule that it breaks.
 pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<ChangeKind, IllegalChange> {
@@ -82,11 +85,11 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
     if config.decided < base.decided {
         return Err(IllegalChange::Undecided);
     }
-    if config.layout != base.layout || config.size_bytes < base.size_bytes {
-        return Err(IllegalChange::Addresses);
-    }
-    let old_sets: BTreeSet<_> = base.members.iter().filter_map(Member::set).collect();
-    let grown = replica_sets(&base.layout, base.size_bytes)..replica_sets(&config.layout, config.size_bytes);
+    let addresses = address_change(base, config).ok_or(IllegalChange::Addresses)?;
+    let old_sets: BTreeSet<_> =
+        base.members.iter().filter_map(Member::set).filter(|set| base.addresses.serves(*set)).collect();
+    let serving: BTreeSet<_> = sets(&config.addresses, config.size_bytes).collect();
+    let moving = |config: &ObjectConfig, set| config.addresses.moving().is_some() && !config.addresses.serves(set);
     let mut seen = BTreeSet::new();
     let mut in_sync: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
     let mut kind = if base.members.len() == config.members.len() { ChangeKind::StateOnly } else { ChangeKind::Joint };
@@ -96,11 +99,17 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
         }
         let old = base.member(member.component);
         let legal = match (old, member.set()) {
-            (Some(old), _) => same_place(old, member) && may_become(old, member),
-            (None, Some(set)) if grown.contains(&set) && !old_sets.contains(&set) => {
-                member.state.in_sync() || enters_empty(member.state)
+            (_, Some(set)) if moving(config, set) => {
+                let stays = old.is_none_or(|old| same_place(old, member) && old.state == member.state);
+                stays && is_empty(member.state) && (old.is_some() || addresses == AddressChange::Begun)
             }
-            (None, Some(set)) => old_sets.contains(&set) && enters_empty(member.state),
+            (_, Some(set)) if !serving.contains(&set) => false,
+            (Some(old), _) => same_place(old, member) && may_become(old, member),
+            (None, Some(set)) if addresses == AddressChange::Moved => {
+                old_sets.contains(&set) && enters_empty(member.state)
+            }
+            (None, Some(set)) if !old_sets.contains(&set) => member.state.in_sync() || enters_empty(member.state),
+            (None, Some(_)) => enters_empty(member.state),
             (None, None) => true,
         };
         if !legal {
@@ -110,18 +119,64 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
             kind = ChangeKind::Joint;
         }
         if let Role::Data { set, copy } = member.role
-            && old.is_none_or(|old| old.state.in_sync())
+            && old.is_none_or(|old| old.state.in_sync() || moving(base, set))
             && member.state.in_sync()
         {
             in_sync.entry(set).or_default().insert(copy);
         }
     }
-    let needed = config.layout.redundancy.needed();
     let held = |set: &ReplicaSetIndex| in_sync.get(set).map_or(0, |indexes| indexes.len() as u32);
-    match old_sets.into_iter().chain(grown).find(|set| held(set) < needed) {
-        Some(set) if !config.deleted => Err(IllegalChange::TooFew { set, in_sync: held(&set), needed }),
+    match serving.into_iter().find(|set| held(set) < config.needed(*set)) {
+        Some(set) if !config.deleted => {
+            Err(IllegalChange::TooFew { set, in_sync: held(&set), needed: config.needed(set) })
+        }
         _ => Ok(kind),
     }
+}
+
+/// What becomes of a disk's addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AddressChange {
+    /// Each stays where it is.
+    Same,
+    /// There are more behind them.
+    Grown,
+    /// Some begin to go over to another layout, which serves nothing yet.
+    Begun,
+    /// They do not after all.
+    GivenUp,
+    /// They have gone over.
+    Moved,
+}
+
+/// None: some would be elsewhere.
+fn address_change(base: &ObjectConfig, config: &ObjectConfig) -> Option<AddressChange> {
+    let (before, after) = (&base.addresses, &config.addresses);
+    if config.size_bytes != base.size_bytes {
+        let grows = config.size_bytes > base.size_bytes && before.moving().is_none();
+        let is_right = grows && *after == grown(before, base.size_bytes, config.size_bytes);
+        return is_right.then_some(AddressChange::Grown);
+    }
+    if before == after {
+        return Some(AddressChange::Same);
+    }
+    let Some(moving) = after.moving() else {
+        let moved = before.moved(base.size_blocks());
+        if moved.as_ref() == Some(after) {
+            return Some(AddressChange::Moved);
+        }
+        return (*after == before.given_up()).then_some(AddressChange::GivenUp);
+    };
+    let layout = moving.to.layout;
+    let stripes = u8::try_from(layout.stripe_width).ok()?;
+    let begins = before.moving().is_none() && moving.to.first_block < base.size_blocks();
+    let (right, sets) = begins.then(|| moving_at(base, moving.to.first_block, layout.redundancy, stripes))?;
+    (*after == before.begun(right, sets)).then_some(AddressChange::Begun)
+}
+
+/// Being filled from the beginning.
+fn is_empty(state: ComponentState) -> bool {
+    state == ComponentState::Resyncing { stale_since: OpId::ZERO }
 }
 
 fn same_place(old: &Member, new: &Member) -> bool {

@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-use cairn_types::{HostId, Member, ObjectConfig, Redundancy, ReplicaSetIndex, Role, Seat};
+use cairn_types::{Addresses, HostId, Member, ObjectConfig, ReplicaSetIndex, Role, Seat};
 
 use crate::votes_needed;
 
@@ -53,13 +53,13 @@ impl std::error::Error for Untolerated {}
 
 /// Whether every failure of at most `failures` fault domains leaves a majority, and of every set the members that it needs.
 ///
-/// Judges the layout: component states are not looked at.
+/// Judges the layout: component states are not looked at. Sets that serve nothing yet need nobody.
 ///
 /// # Errors
 /// What the worst failure takes.
 pub fn tolerates<D: Ord>(
     members: &[Member],
-    redundancy: Redundancy,
+    addresses: &Addresses,
     domain_of: impl Fn(HostId) -> D,
     failures: u32,
 ) -> Result<(), Untolerated> {
@@ -69,8 +69,8 @@ pub fn tolerates<D: Ord>(
     if left < needed {
         return Err(Untolerated::Votes { left, needed });
     }
-    let needed = redundancy.needed();
     for (set, holders) in holders(members.iter(), &domain_of) {
+        let needed = if addresses.serves(set) { addresses.redundancy(set).needed() } else { 0 };
         let left = holders.left(failures as usize);
         if left < needed {
             return Err(Untolerated::Copies { set, left, needed });
@@ -91,9 +91,11 @@ pub fn redundancy<D: Ord>(
     crate::accessible(config, reachable, &usable).ok()?;
     let here = || config.members.iter().filter(|m| reachable.contains(&m.seat()));
     let sets = holders(here().filter(|m| m.state.in_sync() && usable(m)), &domain_of);
-    let needed = config.layout.redundancy.needed();
-    let survives = |set: &Holders, n: &usize| set.left(*n) >= needed;
-    let by_copies = sets.values().map(|set| (0..).take_while(|n| survives(set, n)).last().unwrap_or(0)).min();
+    let survives = |(set, holders): (&ReplicaSetIndex, &Holders)| {
+        let needed = config.needed(*set);
+        (0..).take_while(|n| holders.left(*n) >= needed).last().unwrap_or(0)
+    };
+    let by_copies = sets.iter().map(survives).min();
     let by_votes = (0..).take_while(|&n| votes_left(here(), &domain_of, n) >= votes_needed(config)).last();
     let by_votes = by_votes.expect("an accessible object has a majority");
     Some(by_copies.unwrap_or(by_votes).min(by_votes) as u32)

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use cairn_geometry::split;
+use cairn_geometry::by_area;
 use cairn_types::{
     BLOCK_BYTES, BlockRange, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId,
     OpId, Policy, Redundancy, Role,
@@ -19,8 +19,12 @@ use proptest::prelude::*;
 /// Where each block of the object is: replica set, and block there.
 fn places(config: &ObjectConfig) -> Vec<(u32, u64)> {
     let all = BlockRange::new(0, config.size_blocks() as u32);
-    let pieces = split(&config.layout, config.size_bytes, all);
+    let pieces = by_area(config, all).flat_map(|(area, range)| area.split(range));
     pieces.flat_map(|p| (0..u64::from(p.range.count)).map(move |n| (p.set, p.range.first + n))).collect()
+}
+
+fn all_sets(config: &ObjectConfig) -> impl Iterator<Item = u32> + '_ {
+    cairn_geometry::sets(&config.addresses, config.size_bytes)
 }
 
 /// What a component holds at a block that was never written there.
@@ -104,7 +108,7 @@ fn base() -> impl Strategy<Value = ObjectConfig> {
                 size_bytes,
                 policy: Policy::default(),
                 policy_name: String::new(),
-                layout,
+                addresses: layout.into(),
                 members: (0..sets).flat_map(copies).collect(),
                 decided: OpId::ZERO,
                 deleted: false,
@@ -144,17 +148,18 @@ fn carry_out(config: &mut ObjectConfig, edit: Edit) {
         Edit::State(n, state) => config.members[n % count].state = state,
         Edit::Add(set, state) => config.members.push(member(new, set, state)),
         Edit::Resize(by, states) => {
-            let before = cairn_geometry::replica_sets(&config.layout, config.size_bytes);
+            let before = all_sets(config).count() as u32;
             config.size_bytes = resized(config.size_bytes, by);
-            let sets = before..cairn_geometry::replica_sets(&config.layout, config.size_bytes);
+            let sets = before..all_sets(config).count() as u32;
             let added = sets.zip(states).enumerate();
             config.members.extend(added.map(|(n, (set, state))| member(new + n as u128, set, state)));
         }
         Edit::Size(by) => config.size_bytes = resized(config.size_bytes, by),
         Edit::Remove(n) => drop(config.members.remove(n % count)),
         Edit::Rows(rows) => {
-            config.layout.chunk_bytes =
-                rows * u64::from(config.layout.stripe_width) * u64::from(config.layout.strip_bytes)
+            let layout = config.addresses.last().layout;
+            let chunk_bytes = rows * u64::from(layout.stripe_width) * u64::from(layout.strip_bytes);
+            config.addresses = Layout { chunk_bytes, ..layout }.into();
         }
         Edit::Moved(n, set) => config.members[n % count].role = Role::Data { set, copy: 0 },
     }

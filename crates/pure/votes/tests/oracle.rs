@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use cairn_types::{
-    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Redundancy,
-    Role, Seat,
+    Addresses, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy,
+    Redundancy, Role, Seat,
 };
 use cairn_votes::{accessible, has_majority, redundancy, tolerates};
 
@@ -50,6 +50,10 @@ fn layouts(members_max: usize) -> Vec<Vec<Member>> {
 const REDUNDANCIES: [Redundancy; 2] =
     [Redundancy::Mirror { copies: 1 }, Redundancy::Parity { data: 2, parity: 1, strip_blocks: 16 }];
 
+fn addresses(redundancy: Redundancy) -> Addresses {
+    Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, redundancy }.into()
+}
+
 fn config(members: &[Member], redundancy: Redundancy) -> ObjectConfig {
     ObjectConfig {
         object: ObjectId(1),
@@ -57,7 +61,7 @@ fn config(members: &[Member], redundancy: Redundancy) -> ObjectConfig {
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout { chunk_bytes: 1 << 20, stripe_width: 1, strip_bytes: 1 << 20, redundancy },
+        addresses: addresses(redundancy),
         members: members.to_vec(),
         decided: OpId::ZERO,
         deleted: false,
@@ -86,7 +90,7 @@ fn tolerance_and_redundancy_are_what_counting_all_failure_sets_gives() {
         for failures in 0..=3 {
             let sets = (0..16u32).filter(|s| s.count_ones() <= failures);
             let oracle = sets.clone().all(|failed| survives(members, held, failed, false));
-            assert_eq!(tolerates(members, held, |h| h, failures).is_ok(), oracle, "{members:?} {failures}");
+            assert_eq!(tolerates(members, &addresses(held), |h| h, failures).is_ok(), oracle, "{members:?} {failures}");
             cases += 1;
         }
         let config = config(members, held);

@@ -38,12 +38,13 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
         size_bytes: if names.iter().any(|name| name.starts_with('s')) { 2 << 30 } else { 1 << 30 },
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout {
+        addresses: Layout {
             chunk_bytes: 1 << 30,
             stripe_width: 1,
             strip_bytes: 1 << 20,
             redundancy: Redundancy::Mirror { copies: 2 },
-        },
+        }
+        .into(),
         members: (0..names.len()).map(member).collect(),
         decided: OpId::ZERO,
         deleted: false,
@@ -167,7 +168,10 @@ fn other_illegal_changes() {
     assert_eq!(changed(&|c| c.members[1].host = HostId(9)), Err(IllegalChange::Component(ComponentId(2))));
     // Addresses stay, and a new set is one that nobody can have written to.
     assert_eq!(changed(&|c| c.size_bytes -= 512), Err(IllegalChange::Addresses));
-    assert_eq!(changed(&|c| c.layout.chunk_bytes /= 2), Err(IllegalChange::Addresses));
+    assert_eq!(
+        changed(&|c| c.addresses = Layout { chunk_bytes: 1 << 29, ..c.addresses.last().layout }.into()),
+        Err(IllegalChange::Addresses)
+    );
     assert_eq!(changed(&|c| c.size_bytes = 2 << 30), Err(IllegalChange::TooFew { set: 1, in_sync: 0, needed: 1 }));
     let second_set = |c: &mut ObjectConfig| {
         c.members.push(Member { component: ComponentId(9), role: Role::Data { set: 1, copy: 0 }, ..c.members[0] });
@@ -203,6 +207,6 @@ fn a_half_is_no_majority() {
     assert_eq!(votes_needed(&config), 3);
     assert!(!has_majority(&config, &reachable(&config, "ok ok -- --")));
     assert!(has_majority(&config, &reachable(&config, "ok ok -- ok")));
-    assert!(tolerates(&config.members, config.layout.redundancy, |h| h, 1).is_ok());
-    assert!(tolerates(&config.members, config.layout.redundancy, |h| h, 2).is_err());
+    assert!(tolerates(&config.members, &config.addresses, |h| h, 1).is_ok());
+    assert!(tolerates(&config.members, &config.addresses, |h| h, 2).is_err());
 }

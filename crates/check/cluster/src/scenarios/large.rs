@@ -191,7 +191,7 @@ async fn owner_of_largest_disk_dies(stage: Stage) -> Result<(), String> {
     stage.cluster.create_disk(0, &name, size_bytes, None).await.map_err(|e| e.to_string())?;
     stage.note("the largest disk to be made".into(), stage.cluster.world.now() - began);
     let config = stage.config(0).await?;
-    let chunks = size_bytes.div_ceil(config.layout.chunk_bytes);
+    let chunks = size_bytes.div_ceil(config.addresses.last().layout.chunk_bytes);
     let sets: BTreeSet<_> = config.members.iter().filter_map(cairn_types::Member::set).collect();
     stage.say(format!("{chunks} chunks, {} components", config.members.len()));
     if chunks != 249 || sets.len() != 249 {
@@ -199,8 +199,8 @@ async fn owner_of_largest_disk_dies(stage: Stage) -> Result<(), String> {
     }
     // One block of each chunk, the first of the disk and the last.
     let of_chunk = |n: u64| {
-        let begins = n * config.layout.chunk_bytes;
-        begins + stage.below((size_bytes - begins).min(config.layout.chunk_bytes) / BLOCK) * BLOCK
+        let begins = n * config.addresses.last().layout.chunk_bytes;
+        begins + stage.below((size_bytes - begins).min(config.addresses.last().layout.chunk_bytes) / BLOCK) * BLOCK
     };
     let mut places: Vec<u64> = (0..chunks).map(of_chunk).collect();
     places.extend([0, size_bytes - BLOCK]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cairn_faults::Moment;
-use cairn_geometry::{RowRole, Rows, StripPart};
+use cairn_geometry::{Area, RowRole, Rows, StripPart};
 use cairn_node::GroupStore;
 use cairn_sim::SimEnv;
 use cairn_types::{BlockRange, ComponentId, Member, ObjectConfig};
@@ -185,8 +185,8 @@ async fn missed(stage: Stage) -> Result<(), String> {
 
 /// Where a block of the disk is: member, row and blocks of the component.
 fn part_of(config: &ObjectConfig, block: u64) -> (Rows, StripPart) {
-    let rows = Rows::of(config.layout.redundancy).expect("a disk in rows");
-    let piece = cairn_geometry::split(&config.layout, config.size_bytes, BlockRange::new(block, 1)).next();
+    let rows = Rows::of(config.addresses.redundancy(0)).expect("a disk in rows");
+    let piece = Area::at(&config, block).split(BlockRange::new(block, 1)).next();
     let part = rows.parts(piece.expect("a block of the disk").range).next();
     (rows, part.expect("a part"))
 }

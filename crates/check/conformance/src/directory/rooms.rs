@@ -189,12 +189,13 @@ fn record(object: u128, text: &str, deleted: bool) -> ObjectConfig {
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout {
+        addresses: Layout {
             chunk_bytes: 1 << 30,
             stripe_width: 1,
             strip_bytes: 1 << 20,
             redundancy: Redundancy::Mirror { copies: 1 },
-        },
+        }
+        .into(),
         members: vec![Member {
             component: ComponentId(object),
             host: HostId(1),

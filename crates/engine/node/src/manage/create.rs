@@ -9,6 +9,7 @@ use cairn_directory::{
     CatalogueEntry, ComponentPlace, DirectoryError, DiskGroupEntry, DiskState, NewDisk, names::Name,
 };
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_types::{
     Accepted, CHUNK_BYTES_MAX, ComponentId, Csn, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId,
     Policy,
@@ -85,7 +86,7 @@ impl<E: Env> Node<E> {
     ) -> ApiResult<(ObjectConfig, Option<String>)> {
         let env = &self.inner.env;
         let layout = cairn_placement::layout_for(&self.picture(), &policy, CHUNK_BYTES_MAX);
-        let named = cairn_placement::check_record(&policy, &layout, request.size_bytes);
+        let named = cairn_placement::check_record(&policy, &layout.into(), request.size_bytes);
         named.map_err(|refusal| ApiError::refused(refusal.text))?;
         let heard_by = env.now() + HEARD_WITHIN;
         let placement = loop {
@@ -103,14 +104,14 @@ impl<E: Env> Node<E> {
             size_bytes: request.size_bytes,
             policy,
             policy_name: policy_name.to_owned(),
-            layout: placement.layout,
+            addresses: placement.addresses,
             members: placement.members,
             decided: OpId::ZERO,
             deleted: false,
         };
         let demand = demand_of(&config, &config.policy, config.size_bytes, config.members.iter());
         self.leave_reserve(&format!("disk {}", config.name), demand)?;
-        self.placed(config.layout, config.size_bytes, config.members.iter().copied());
+        self.placed(&config.addresses, config.size_bytes, config.members.iter().copied());
         Ok((config, placement.reduced))
     }
 
@@ -133,8 +134,7 @@ impl<E: Env> Node<E> {
 
     async fn make_components(&self, config: &ObjectConfig) -> ApiResult<()> {
         let asked = config.members.iter().map(|member| {
-            let size_blocks =
-                member.set().map_or(0, |set| cairn_geometry::component_blocks(&config.layout, config.size_bytes, set));
+            let size_blocks = member.set().map_or(0, |set| Area::of_set(config, set).component_blocks(set));
             let request = Request::CreateComponent {
                 disk_group: member.disk_group,
                 component: member.component,

@@ -98,7 +98,7 @@ impl<E: Env> Node<E> {
             })?;
             let is_new = |m: &&Member| change.added.contains(&m.component);
             let added: Vec<Member> = change.members.iter().filter(is_new).copied().collect();
-            picture.take(&config.layout, &config.policy, config.size_bytes, &added);
+            picture.take(&config.addresses, &config.policy, config.size_bytes, &added);
             preview.added.extend(added);
             preview.removed.extend(config.member(*component));
         }

@@ -221,7 +221,7 @@ impl<E: Env> Node<E> {
             sessions: self.sessions(Some(object)).await.sessions,
             summary,
             rules,
-            rows: config.as_ref().and_then(|config| rows_of(&config.layout)),
+            rows: config.as_ref().and_then(|config| rows_of(&config.addresses.last().layout)),
             allocated_bytes,
             epoch: status.map(|s| format!("{}/{}/{}", s.epoch.number, s.epoch.host, s.epoch.incarnation.0)),
             csn,

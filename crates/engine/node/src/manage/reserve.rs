@@ -6,6 +6,7 @@
 
 use cairn_api::{ApiError, ApiResult};
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_types::{Member, ObjectConfig, Policy, format_bytes};
 
 use crate::node::Node;
@@ -64,7 +65,8 @@ pub(crate) fn demand_of<'a>(
     size_bytes: u64,
     members: impl Iterator<Item = &'a Member>,
 ) -> u64 {
-    let bytes = |set| cairn_geometry::component_bytes(&config.layout, size_bytes, set);
+    let addresses = cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
+    let bytes = |set| Area::of_set_at(&addresses, size_bytes, set).component_bytes(set);
     members.filter_map(Member::set).map(|set| cairn_placement::demand_bytes(policy, bytes(set))).sum()
 }
 

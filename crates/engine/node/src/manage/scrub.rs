@@ -6,6 +6,7 @@
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{CatalogueEntry, DiskGroupEntry};
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_object::LocalStore;
 use cairn_store::{BadBlocks, ScrubState};
 use cairn_types::{BLOCK_BYTES, DiskGroupId, Feature, HostId};
@@ -166,7 +167,7 @@ impl<E: Env> Node<E> {
         let entry = self.inner.copy.borrow().get::<CatalogueEntry>(&bad.object);
         let set = record.as_ref().and_then(|known| known.config.member(bad.component)?.set());
         let ranges = match (&record, set) {
-            (Some(known), Some(set)) => cairn_geometry::to_object(&known.config.layout, set, bad.range),
+            (Some(known), Some(set)) => Area::of_set(&known.config, set).to_object(set, bad.range),
             // No record names it: it counts within the copy.
             _ => vec![bad.range],
         };

@@ -128,12 +128,13 @@ pub(crate) fn accepted(csn: u64, members: u128) -> Accepted {
         size_bytes: 4096,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout: Layout {
+        addresses: Layout {
             chunk_bytes: 1 << 20,
             stripe_width: 1,
             strip_bytes: 1 << 20,
             redundancy: Redundancy::Mirror { copies: 2 },
-        },
+        }
+        .into(),
         members: (1..=members).map(member).collect(),
         decided: OpId::ZERO,
         deleted: false,

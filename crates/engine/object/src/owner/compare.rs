@@ -19,9 +19,7 @@ use std::{
 
 use cairn_env::Env;
 use cairn_owner::Leg;
-use cairn_types::{
-    BlockRange, BlockStates, ClientTag, Feature, REGION_BLOCKS, Redundancy, RegionIndex, ReplicaSetIndex,
-};
+use cairn_types::{BlockRange, BlockStates, ClientTag, Feature, REGION_BLOCKS, RegionIndex, ReplicaSetIndex};
 use cairn_wire::{Answer, Refusal, Request, Verified, VerifyBy};
 use futures::future::join_all;
 
@@ -78,7 +76,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     fn pause_of(owned: &Weak<Self>) -> Option<Duration> {
         let owned = owned.upgrade().filter(|owned| owned.state.borrow().ended().is_none())?;
         let period = owned.context.options.borrow().compare_period;
-        let parts = Parts::of(&owned.layout(), owned.size_bytes());
+        let parts = Parts::of(&owned.config());
         Some(if period.is_zero() { SLEEP_MAX } else { parts.pause(period).max(PAUSE_MIN) })
     }
 
@@ -88,17 +86,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let asked_for = !context.options.borrow().compare_period.is_zero();
         let state = self.state.borrow();
         let rests = state.ended().is_none() && !state.has_failures() && !state.is_draining();
-        // Members of rows hold different bytes: what is compared there is another thing.
-        let copies = matches!(state.config().layout.redundancy, Redundancy::Mirror { .. });
-        copies
-            && asked_for
-            && rests
-            && self.resyncs.borrow().is_empty()
-            && context.level.get().has(Feature::CompareCopies)
+        asked_for && rests && self.resyncs.borrow().is_empty() && context.level.get().has(Feature::CompareCopies)
     }
 
     async fn compare_part(self: &Rc<Self>, part: u64) {
-        let Some((set, range)) = Parts::of(&self.layout(), self.size_bytes()).get(part) else { return };
+        let Some((set, range)) = Parts::of(&self.config()).get(part) else { return };
         let (copies, digests) = self.ask_digests(set, range).await;
         self.context.count(|counted| counted.compared_bytes += range.bytes() * copies.len() as u64);
         for region in differing(range.regions(), &digests) {
@@ -112,9 +104,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn compare_region(self: &Rc<Self>, set: ReplicaSetIndex, region: RegionIndex, within: BlockRange) {
         let first = u64::from(region) * u64::from(REGION_BLOCKS);
         let Some(range) = BlockRange::new(first, REGION_BLOCKS).intersection(within) else { return };
-        for object_range in cairn_geometry::to_object(&self.layout(), set, range) {
+        for object_range in self.area_of(set).to_object(set, range) {
             let lock = self.locks.lock(object_range, false).await;
-            let Some(piece) = self.piece_of(object_range) else { return };
+            let Some(piece) = self.piece_of(set, object_range) else { return };
             let (_, digests) = self.ask_digests(set, piece.range).await;
             if differing(piece.range.regions(), &digests).is_empty() {
                 continue;
@@ -133,9 +125,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// X3: looks once more, nobody else writing or reading, and overwrites what is earlier.
     async fn repair_older(self: &Rc<Self>, set: ReplicaSetIndex, range: BlockRange) {
-        for object_range in cairn_geometry::to_object(&self.layout(), set, range) {
+        for object_range in self.area_of(set).to_object(set, range) {
             let lock = Rc::new(self.locks.lock(object_range, true).await);
-            let Some(piece) = self.piece_of(object_range).filter(|_| self.may_compare()) else { return };
+            let Some(piece) = self.piece_of(set, object_range).filter(|_| self.may_compare()) else { return };
             let (copies, states) = self.ask_states(set, piece.range).await;
             for (range, verdict) in differences(&states, piece.range) {
                 let Verdict::Later { holder, older } = verdict else { continue };

@@ -12,8 +12,9 @@
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
+use cairn_geometry::Area;
 use cairn_types::{
-    BlockRange, BlockState, BlockStates, Canary, Layout, OpId, REGION_BLOCKS, RegionIndex, ReplicaSetIndex,
+    BlockRange, BlockState, BlockStates, Canary, ObjectConfig, OpId, REGION_BLOCKS, RegionIndex, ReplicaSetIndex,
 };
 
 /// Regions that are asked for together: 64 MiB, so 16,384 questions a TiB. Nothing is locked for them.
@@ -102,12 +103,19 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn of(layout: &Layout, size_bytes: u64) -> Self {
+    pub(super) fn of(config: &ObjectConfig) -> Self {
+        Self::of_areas(Area::all(&config.addresses, config.size_bytes))
+    }
+
+    /// Of mirrors only: members of rows hold different bytes, and what is compared there is another thing.
+    fn of_areas(areas: impl Iterator<Item = Area>) -> Self {
         let (mut sets, mut count) = (BTreeMap::new(), 0);
-        for set in 0..cairn_geometry::replica_sets(layout, size_bytes) {
-            let blocks = cairn_geometry::component_blocks(layout, size_bytes, set);
-            sets.insert(count, (set, blocks));
-            count += blocks.div_ceil(PART_BLOCKS);
+        for area in areas.filter(|area| area.rows().is_none()) {
+            for set in area.sets() {
+                let blocks = area.component_blocks(set);
+                sets.insert(count, (set, blocks));
+                count += blocks.div_ceil(PART_BLOCKS);
+            }
         }
         Self { sets, count }
     }
@@ -141,7 +149,7 @@ pub(super) fn mixed(seed: u64) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use cairn_types::{Epoch, HostId, Incarnation, Redundancy};
+    use cairn_types::{Epoch, HostId, Incarnation, Layout, Redundancy};
     use proptest::prelude::*;
 
     use super::*;
@@ -262,7 +270,7 @@ mod tests {
                 strip_bytes: mib as u32,
                 redundancy: Redundancy::Mirror { copies: 2 },
             };
-            let parts = Parts::of(&layout, size_mib * mib);
+            let parts = Parts::of_areas(Area::all(&layout.into(), size_mib * mib));
             let mut seen = BTreeSet::new();
             for n in 0..parts.count {
                 let (set, range) = parts.get(n).expect("a part");
@@ -284,7 +292,7 @@ mod tests {
             strip_bytes: 1 << 20,
             redundancy: Redundancy::Mirror { copies: 2 },
         };
-        let parts = Parts::of(&layout, 1 << 40);
+        let parts = Parts::of_areas(Area::all(&layout.into(), 1 << 40));
         assert_eq!(parts.count, 16_384);
         assert_eq!(parts.pause(Duration::from_secs(86_400)).as_millis(), 5_273);
     }

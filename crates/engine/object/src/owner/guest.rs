@@ -8,7 +8,7 @@ use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, PageBuf};
-use cairn_geometry::Piece;
+use cairn_geometry::{Area, Piece, by_area};
 use cairn_owner::MemberMask;
 use cairn_types::{BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, Contents, SECTOR_BYTES, Time};
 use cairn_wire::{AllocatedPiece, Answer, OP_BYTES_MAX, Request, block_crc};
@@ -66,8 +66,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (_held, parts) = loop {
             let budget = self.context.admit(u64::from(len_bytes)).await;
             mark(&mut watch, Stage::Admission);
-            let guard = self.locks.lock(self.to_lock(blocks, locked), false).await;
+            let around = self.around(blocks, locked);
+            let guard = self.locks.lock(around, false).await;
             mark(&mut watch, Stage::Lock);
+            if locked == Locked::Rows && around != self.around(blocks, locked) {
+                continue;
+            }
             match self.read_blocks(blocks, locked, watch.as_ref()).await {
                 Err(OpError::NeedsRows) => locked = Locked::Rows,
                 Err(OpError::Unreadable(lost)) => {
@@ -97,17 +101,43 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.not_draining().await?;
         let _budget = self.context.admit(blocks.bytes()).await;
         mark(&mut watch, Stage::Admission);
-        if let Some(rows) = self.rows() {
-            let changed = Changed::Bytes { offset, data };
-            self.change_rows(rows, (blocks, changed), origin, &mut watch).await?;
-            mark(&mut watch, Stage::Copies);
-            return Ok(());
+        let (mut left, mut origin) = (blocks, origin);
+        while left.count > 0 {
+            let (area, part) = self.first_part(left);
+            // The first and last bytes of the request lie within its first and last block.
+            let from = offset.max(part.first * BLOCK);
+            let to = (offset + data.len() as u64).min(part.end() * BLOCK);
+            let bytes = data.slice((from - offset) as usize..(to - offset) as usize);
+            match self.write_area(area, (part, from, bytes), origin, &mut watch).await {
+                // Some of it may have been done where it was.
+                Err(OpError::Elsewhere) => origin.retry = true,
+                result => {
+                    result?;
+                    left = BlockRange::new(part.end(), (left.end() - part.end()) as u32);
+                }
+            }
+        }
+        mark(&mut watch, Stage::Copies);
+        Ok(())
+    }
+
+    /// Writes bytes of one area, which are in these blocks.
+    async fn write_area(
+        self: &Rc<Self>,
+        area: Area,
+        (blocks, offset, data): (BlockRange, u64, Bytes),
+        origin: Origin,
+        watch: &mut Option<Watch<E>>,
+    ) -> Result<(), OpError> {
+        if let Some(rows) = area.rows() {
+            return self.change_rows((area, rows), (blocks, Changed::Bytes { offset, data }), origin, watch).await;
         }
         let whole = offset.is_multiple_of(BLOCK) && data.len() as u64 == blocks.bytes();
         let since = self.context.env.now();
         let (lock, data) = loop {
             let lock = Rc::new(self.locks.lock(blocks, true).await);
-            mark(&mut watch, Stage::Lock);
+            self.still_at(area)?;
+            mark(watch, Stage::Lock);
             if whole {
                 break (lock, aligned(data));
             }
@@ -118,14 +148,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     self.not_draining().await?;
                 }
                 read => {
-                    mark(&mut watch, Stage::Edges);
+                    mark(watch, Stage::Edges);
                     break (lock, read?);
                 }
             }
         };
-        self.write_blocks(blocks, data, origin, &lock, watch.as_ref()).await?;
-        mark(&mut watch, Stage::Copies);
-        Ok(())
+        self.write_blocks(area, (blocks, data), origin, &lock, watch.as_ref()).await
     }
 
     /// Zeroes bytes; whole blocks give their space back unless `keep_allocated`.
@@ -170,20 +198,21 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         len_bytes: u64,
     ) -> Result<Vec<AllocatedPiece>, OpError> {
         let all = self.check(offset, len_bytes)?;
-        if let Some(rows) = self.rows().filter(|_| all.count > 0) {
-            let found = self.allocated_rows(rows, all).await?;
-            self.check_lease().await?;
-            return Ok(found);
-        }
-        let (layout, size) = (self.layout(), self.size_bytes());
+        let config = self.config();
         let mut found = Vec::new();
-        for piece in cairn_geometry::split(&layout, size, all) {
-            let pieces = self.allocated(piece).await?;
-            let shift = |p: AllocatedPiece| {
-                let range = BlockRange::new(p.range.first - piece.range.first + piece.object_first, p.range.count);
-                AllocatedPiece { range, ..p }
-            };
-            found.extend(pieces.into_iter().map(shift));
+        for (area, blocks) in by_area(&config, all) {
+            if let Some(rows) = area.rows() {
+                found.extend(self.allocated_rows((area, rows), blocks).await?);
+                continue;
+            }
+            for piece in area.split(blocks) {
+                let pieces = self.allocated(piece).await?;
+                let shift = |p: AllocatedPiece| {
+                    let range = BlockRange::new(p.range.first - piece.range.first + piece.object_first, p.range.count);
+                    AllocatedPiece { range, ..p }
+                };
+                found.extend(pieces.into_iter().map(shift));
+            }
         }
         self.check_lease().await?;
         Ok(found)
@@ -227,10 +256,44 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         locked: Locked,
         watch: Option<&Watch<E>>,
     ) -> Result<Vec<Bytes>, OpError> {
-        if let Some(rows) = self.rows() {
-            return self.read_rows(rows, (blocks, locked), For::Guest, watch).await;
+        let (area, part) = self.first_part(blocks);
+        let mut parts = self.read_area(area, (part, locked), watch).await?;
+        let mut left = BlockRange::new(part.end(), (blocks.end() - part.end()) as u32);
+        while left.count > 0 {
+            let (area, part) = self.first_part(left);
+            parts.extend(self.read_area(area, (part, locked), watch).await?);
+            left = BlockRange::new(part.end(), (left.end() - part.end()) as u32);
         }
-        let mut pieces = cairn_geometry::split(&self.layout(), self.size_bytes(), blocks);
+        Ok(parts)
+    }
+
+    /// The first of these blocks that are in one part of the disk.
+    fn first_part(&self, blocks: BlockRange) -> (Area, BlockRange) {
+        by_area(self.state.borrow().config(), blocks).next().expect("a range of at least one block")
+    }
+
+    /// The blocks to be locked for a read of these.
+    fn around(&self, blocks: BlockRange, locked: Locked) -> BlockRange {
+        let state = self.state.borrow();
+        let around = |(area, part): (Area, BlockRange)| match area.rows() {
+            Some(_) => locked.blocks(area, part),
+            None => part,
+        };
+        let first = by_area(state.config(), blocks).next().map_or(blocks, around);
+        let end = by_area(state.config(), blocks).last().map_or(blocks, around).end();
+        BlockRange::new(first.first, (end - first.first) as u32)
+    }
+
+    async fn read_area(
+        self: &Rc<Self>,
+        area: Area,
+        (blocks, locked): (BlockRange, Locked),
+        watch: Option<&Watch<E>>,
+    ) -> Result<Vec<Bytes>, OpError> {
+        if let Some(rows) = area.rows() {
+            return self.read_rows((area, rows), (blocks, locked), For::Guest, watch).await;
+        }
+        let mut pieces = area.split(blocks);
         let first = pieces.next().expect("a range of at least one block");
         let rest: Vec<Piece> = pieces.collect();
         if rest.is_empty() {
@@ -282,15 +345,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     async fn write_blocks(
         self: &Rc<Self>,
-        blocks: BlockRange,
-        data: Bytes,
+        area: Area,
+        (blocks, data): (BlockRange, Bytes),
         origin: Origin,
         lock: &Lock,
         watch: Option<&Watch<E>>,
     ) -> Result<(), OpError> {
         let op_blocks = OP_BYTES_MAX / BLOCK_BYTES;
         let mut operations = Vec::new();
-        for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
+        for piece in area.split(blocks) {
             let mut done = 0;
             while done < piece.range.count {
                 let count = (piece.range.count - done).min(op_blocks);
@@ -320,14 +383,35 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Result<(), OpError> {
         self.pace(0).await;
         self.not_draining().await?;
-        if let Some(rows) = self.rows() {
+        let (mut left, mut origin) = (blocks, origin);
+        while left.count > 0 {
+            let (area, part) = self.first_part(left);
+            match self.zero_area(area, (part, keep_allocated), origin).await {
+                Err(OpError::Elsewhere) => origin.retry = true,
+                result => {
+                    result?;
+                    left = BlockRange::new(part.end(), (left.end() - part.end()) as u32);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn zero_area(
+        self: &Rc<Self>,
+        area: Area,
+        (blocks, keep_allocated): (BlockRange, bool),
+        origin: Origin,
+    ) -> Result<(), OpError> {
+        if let Some(rows) = area.rows() {
             let blocks_max = if keep_allocated { KEPT_ZERO_BLOCKS_MAX } else { ZERO_BLOCKS_MAX };
             let changed = Changed::Zeroes { keep_allocated, blocks_max };
-            return self.change_rows(rows, (blocks, changed), origin, &mut None).await;
+            return self.change_rows((area, rows), (blocks, changed), origin, &mut None).await;
         }
         let lock = Rc::new(self.locks.lock(blocks, true).await);
+        self.still_at(area)?;
         let mut operations = Vec::new();
-        for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
+        for piece in area.split(blocks) {
             let client = origin.part(piece.object_first);
             if origin.retry && self.was_done(piece.set, OF_ALL, client).await? {
                 continue;

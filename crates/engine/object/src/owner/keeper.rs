@@ -24,6 +24,7 @@
 use std::{future::pending, pin::pin, rc::Rc, time::Duration};
 
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_owner::{Admitted, FailureFirst, Leg, RepairRules, Returned};
 use cairn_record::Rejoin;
 use cairn_types::{
@@ -447,8 +448,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let ComponentState::Resyncing { stale_since } = rejoin.state else {
             return false;
         };
-        let size_blocks =
-            cairn_geometry::component_blocks(&self.layout(), self.size_bytes(), member.set().unwrap_or(0));
+        let set = member.set().unwrap_or(0);
+        let size_blocks = self.area_of(set).component_blocks(set);
         let reserved_blocks = self.reserved_blocks(size_blocks);
         let ops = [
             ComponentOp::Undo { ops: rejoin.undo },
@@ -539,7 +540,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     async fn admit_new(&self, member: &Member, size_bytes: u64) -> Result<cairn_types::SessionId, String> {
-        let blocks = member.set().map_or(0, |set| cairn_geometry::component_blocks(&self.layout(), size_bytes, set));
+        let config = self.config();
+        let addresses = cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
+        let blocks_of = |set| Area::of_set_at(&addresses, size_bytes, set).component_blocks(set);
+        let blocks = member.set().map_or(0, blocks_of);
         let (object, epoch, disk_group, component) = (self.id, self.epoch(), member.disk_group, member.component);
         let reserved_blocks = self.reserved_blocks(blocks);
         let create = Request::CreateComponent { disk_group, component, object, size_blocks: blocks, reserved_blocks };

@@ -143,8 +143,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             ));
         }
         cairn_geometry::check_size(size_bytes).map_err(|e| e.to_string())?;
-        let sets = cairn_geometry::replica_sets(&config.layout, config.size_bytes);
-        if cairn_geometry::replica_sets(&config.layout, size_bytes) != sets {
+        let addresses = cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
+        let sets = |addresses, size_bytes| cairn_geometry::sets(addresses, size_bytes).count();
+        if sets(&addresses, size_bytes) != sets(&config.addresses, config.size_bytes) {
             let placer = self.context.placer.borrow().clone().ok_or("this host cannot place components yet")?;
             let change = placer.extend(&config, size_bytes)?;
             self.resize_components(&config, &config.policy, size_bytes).await?;

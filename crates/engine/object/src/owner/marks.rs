@@ -125,15 +125,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let owned = self.clone();
         self.context.env.spawn(async move {
-            let layout = owned.config().layout;
             for block in lost {
-                for range in cairn_geometry::to_object(&layout, set, BlockRange::new(block, 1)) {
-                    if let Some(rows) = owned.rows() {
+                for range in owned.area_of(set).to_object(set, BlockRange::new(block, 1)) {
+                    if let Some(rows) = owned.rows_of(set) {
                         owned.look_again(rows, range.first).await;
                         continue;
                     }
                     let _lock = owned.locks.lock(range, false).await;
-                    if let Some(piece) = owned.piece_of(range) {
+                    if let Some(piece) = owned.piece_of(set, range) {
                         // What comes of it is noted there.
                         let _ = owned.read_piece(piece, For::Resync, None).await;
                     }

@@ -33,10 +33,10 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_geometry::Piece;
+use cairn_geometry::{Area, Piece};
 pub use cairn_owner::Ended;
 use cairn_owner::{Absences, State};
-use cairn_types::{BlockRange, Canary, ComponentId, Csn, Epoch, Layout, ObjectConfig, ObjectId, Seat, Time};
+use cairn_types::{BlockRange, Canary, ComponentId, Csn, Epoch, ObjectConfig, ObjectId, ReplicaSetIndex, Seat, Time};
 
 use crate::{
     context::Context,
@@ -230,13 +230,33 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.state.borrow().config().name.clone()
     }
 
-    fn layout(&self) -> Layout {
-        self.state.borrow().config().layout
+    /// Where a block of the disk is now.
+    fn area_at(&self, block: u64) -> Area {
+        Area::at(self.state.borrow().config(), block)
     }
 
-    /// The first piece of these blocks of the disk; none past its end.
-    fn piece_of(&self, object_range: BlockRange) -> Option<Piece> {
-        cairn_geometry::split(&self.layout(), self.size_bytes(), object_range).next()
+    /// The part of the disk that a set is of.
+    fn area_of(&self, set: ReplicaSetIndex) -> Area {
+        Area::of_set(self.state.borrow().config(), set)
+    }
+
+    /// Whether a part of the disk is still where it was: whoever waited for a lock looks again.
+    ///
+    /// # Errors
+    /// [`OpError::Elsewhere`].
+    fn still_at(&self, area: Area) -> Result<(), OpError> {
+        let (now, was) = (self.area_at(area.blocks().start), area);
+        // The disk's end may have moved on.
+        let same = now.blocks().start == was.blocks().start && now.sets().start == was.sets().start;
+        if same && now.blocks().end >= was.blocks().end { Ok(()) } else { Err(OpError::Elsewhere) }
+    }
+
+    /// These blocks of the disk, which are one run of one set; none where they are in another set by now.
+    fn piece_of(&self, set: ReplicaSetIndex, object_range: BlockRange) -> Option<Piece> {
+        let area = self.area_at(object_range.first);
+        (area.blocks().end >= object_range.end())
+            .then(|| area.split(object_range).next())?
+            .filter(|piece| piece.set == set)
     }
 
     /// Bytes of the disk.

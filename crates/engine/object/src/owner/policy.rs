@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_types::{Canary, ComponentId, ComponentOp, HostId, ObjectConfig, Policy};
 use cairn_wire::Request;
 
@@ -87,11 +88,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         size_bytes: u64,
     ) -> Result<(), String> {
         let links = self.state.borrow().links();
+        let addresses = &cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
         for leg in links {
             let Some(set) = config.member(leg.component).and_then(|m| m.set()) else {
                 continue;
             };
-            let size_blocks = cairn_geometry::component_blocks(&config.layout, size_bytes, set);
+            let size_blocks = Area::of_set_at(addresses, size_bytes, set).component_blocks(set);
             let op = ComponentOp::Resize { size_blocks, reserved_blocks: reserved_blocks(policy, size_blocks) };
             let request = Request::Change { to: leg.link.target, op };
             let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
@@ -123,9 +125,10 @@ fn assert_enough_stay(config: &ObjectConfig, change: &MemberChange) {
     if Canary::WrongCopyGoes.sings() {
         return;
     }
-    let asked = config.members_asked() as usize;
     let goes = |m: &&cairn_types::Member| change.removed.contains(&m.component) && m.state.in_sync();
-    for gone in config.members.iter().filter(|m| m.set().is_some()).filter(goes) {
+    for gone in config.members.iter().filter(goes) {
+        let Some(set) = gone.set() else { continue };
+        let asked = config.members_asked(set) as usize;
         let stay = change.members.iter().filter(|m| m.set() == gone.set() && m.state.in_sync()).count();
         assert!(stay >= asked, "component {} goes, and {stay} of {asked} copies in sync stay", gone.component);
     }

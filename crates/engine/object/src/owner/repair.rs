@@ -56,11 +56,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     async fn repair(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, range: BlockRange) {
-        if let Some(rows) = self.rows() {
+        if let Some(rows) = self.rows_of(set) {
             return self.repair_rows(rows, (leg, set, range)).await;
         }
-        let layout = self.state.borrow().config().layout;
-        for object_range in cairn_geometry::to_object(&layout, set, range) {
+        for object_range in self.area_of(set).to_object(set, range) {
             if self.repair_piece(leg, set, object_range).await || object_range.count == 1 {
                 continue;
             }
@@ -74,7 +73,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// False: no other copy has all of it.
     async fn repair_piece(self: &Rc<Self>, leg: Leg, set: ReplicaSetIndex, object_range: BlockRange) -> bool {
         let lock = Rc::new(self.locks.lock(object_range, true).await);
-        let Some(piece) = self.piece_of(object_range) else { return true };
+        let Some(piece) = self.piece_of(set, object_range) else { return true };
         // Somebody may have written it meanwhile: then there is nothing to repair.
         if self.read_leg(leg, piece.range, For::Guest).await.is_ok() {
             return true;

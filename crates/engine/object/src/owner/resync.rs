@@ -225,7 +225,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         set: ReplicaSetIndex,
         region: RegionIndex,
     ) -> Option<Vec<BlockRange>> {
-        let blocks = cairn_geometry::component_blocks(&self.layout(), self.size_bytes(), set);
+        let blocks = self.area_of(set).component_blocks(set);
         let first = u64::from(region) * u64::from(REGION_BLOCKS);
         let end = blocks.min(first + u64::from(REGION_BLOCKS));
         let mut at = first;
@@ -259,16 +259,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         (set, range): (ReplicaSetIndex, BlockRange),
         marks: bool,
     ) -> Option<Vec<BlockRange>> {
-        if let Some(rows) = self.rows() {
+        if let Some(rows) = self.rows_of(set) {
             return self.copy_rows(rows, (component, session), (set, range), marks).await;
         }
-        let layout = self.layout();
         let mut unreadable: Vec<BlockRange> = Vec::new();
-        for object_range in cairn_geometry::to_object(&layout, set, range) {
+        for object_range in self.area_of(set).to_object(set, range) {
             self.not_draining().await.ok()?;
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;
-            let piece = self.piece_of(object_range)?;
+            let piece = self.piece_of(set, object_range)?;
             if self.copy_piece(component, session, piece, &lock).await? {
                 continue;
             }

@@ -127,6 +127,8 @@ pub(crate) enum OpError {
     Unreadable(Lost),
     /// It needs the lock of its whole rows: nothing of it is left, and it is begun again under that. Never told to a guest.
     NeedsRows,
+    /// Its blocks went over to another layout meanwhile: it is begun again there. Never told to a guest.
+    Elsewhere,
     /// A request that the components refuse, or blocks that nobody has.
     Io(String),
 }

@@ -111,7 +111,7 @@ pub enum Strip {
 
 /// The rows of an object that has them.
 pub fn rows_of(config: &ObjectConfig) -> Option<Rows> {
-    Rows::of(config.layout.redundancy)
+    Rows::of(config.addresses.redundancy(0))
 }
 
 /// The data of an operation in a column.

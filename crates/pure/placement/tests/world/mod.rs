@@ -56,7 +56,7 @@ pub fn config(placement: &Placement, policy: &Policy, size_bytes: u64) -> Object
         size_bytes,
         policy: policy.clone(),
         policy_name: "p".into(),
-        layout: placement.layout,
+        addresses: placement.addresses.clone(),
         members: placement.members.clone(),
         decided: OpId::ZERO,
         deleted: false,

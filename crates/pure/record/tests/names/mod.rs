@@ -43,12 +43,13 @@ pub fn config_of(picture: &str) -> ObjectConfig {
         size_bytes: 1 << 20,
         policy: Policy::default(),
         policy_name: String::new(),
-        layout: Layout {
+        addresses: Layout {
             chunk_bytes: 1 << 20,
             stripe_width: 1,
             strip_bytes: 1 << 20,
             redundancy: Redundancy::Mirror { copies: 2 },
-        },
+        }
+        .into(),
         members: picture.split_whitespace().map(member_of).collect(),
         decided: OpId::ZERO,
         deleted: false,
@@ -59,7 +60,9 @@ pub fn config_of(picture: &str) -> ObjectConfig {
 /// are written in.
 pub fn config_of_rows(picture: &str, data: u8, parity: u8) -> ObjectConfig {
     let mut config = config_of(picture);
-    config.layout.redundancy = Redundancy::Parity { data, parity, strip_blocks: 1 };
+    config.addresses =
+        Layout { redundancy: Redundancy::Parity { data, parity, strip_blocks: 1 }, ..config.addresses.last().layout }
+            .into();
     let members = config.members.iter_mut().filter(|m| m.set().is_some());
     for (copy, member) in members.enumerate() {
         member.role = Role::Data { set: 0, copy: copy as u32 };

@@ -29,7 +29,7 @@ mod write;
 use std::{cell::RefCell, collections::BTreeMap};
 
 use cairn_env::Env;
-use cairn_geometry::Rows;
+use cairn_geometry::{Area, Rows};
 use cairn_types::{BlockRange, Canary, ReplicaSetIndex};
 
 use crate::{
@@ -50,6 +50,16 @@ pub(crate) enum Locked {
     Rows,
 }
 
+impl Locked {
+    /// The blocks to be locked for a request on these of an area.
+    pub(super) fn blocks(self, area: Area, blocks: BlockRange) -> BlockRange {
+        match self {
+            Self::Blocks => blocks,
+            Self::Rows => area.rows_around(blocks),
+        }
+    }
+}
+
 /// Positions of rows that are being written: blocks of the components of a set. One table for each set.
 #[derive(Default)]
 pub(super) struct Positions(RefCell<BTreeMap<ReplicaSetIndex, RangeLocks>>);
@@ -65,17 +75,9 @@ impl Positions {
 }
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
-    /// The rows of the object; none of a mirror.
-    pub(super) fn rows(&self) -> Option<Rows> {
-        Rows::of(self.state.borrow().config().layout.redundancy)
-    }
-
-    /// The blocks to be locked for a request on these.
-    pub(super) fn to_lock(&self, blocks: BlockRange, locked: Locked) -> BlockRange {
-        match locked {
-            Locked::Blocks => blocks,
-            Locked::Rows => cairn_geometry::rows_around(&self.layout(), self.size_bytes(), blocks),
-        }
+    /// The rows of a set; none of a mirror's.
+    pub(super) fn rows_of(&self, set: ReplicaSetIndex) -> Option<Rows> {
+        Rows::of(self.state.borrow().config().addresses.redundancy(set))
     }
 }
 

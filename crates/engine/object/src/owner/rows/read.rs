@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_geometry::{RowRole, Rows, StripPart};
+use cairn_geometry::{Area, RowRole, Rows, StripPart};
 use cairn_owner::{Leg, Strip};
 use cairn_types::{BlockRange, ReplicaSetIndex};
 use cairn_wire::{AllocatedPiece, Answer, Refusal, Request};
@@ -52,6 +52,11 @@ fn runs(parts: &[(ReplicaSetIndex, StripPart)]) -> Vec<Run> {
     runs
 }
 
+fn parts_of((area, rows): (Area, Rows), blocks: BlockRange) -> Vec<(ReplicaSetIndex, StripPart)> {
+    let pieces = area.split(blocks);
+    pieces.flat_map(|piece| rows.parts(piece.range).map(move |part| (piece.set, part))).collect()
+}
+
 /// What came of reading a run.
 enum Said {
     Has(Strip),
@@ -66,12 +71,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// [`OpError::NeedsRows`]: some of it has to be made, and the rows are not locked.
     pub(in crate::owner) async fn read_rows(
         self: &Rc<Self>,
-        rows: Rows,
+        (area, rows): (Area, Rows),
         (blocks, locked): (BlockRange, Locked),
         by: For,
         watch: Option<&Watch<E>>,
     ) -> Result<Vec<Bytes>, OpError> {
-        let parts = self.parts_of(rows, blocks);
+        let parts = parts_of((area, rows), blocks);
         let runs = runs(&parts);
         let reads = runs.iter().map(|run| self.read_run(run, by, watch));
         let said = join_all(reads).await;
@@ -97,11 +102,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
         }
         Ok(strips.into_iter().flatten().flat_map(|strip| strip.contents(false).into_bytes()).collect())
-    }
-
-    fn parts_of(&self, rows: Rows, blocks: BlockRange) -> Vec<(ReplicaSetIndex, StripPart)> {
-        let pieces = cairn_geometry::split(&self.layout(), self.size_bytes(), blocks);
-        pieces.flat_map(|piece| rows.parts(piece.range).map(move |part| (piece.set, part))).collect()
     }
 
     async fn read_run(&self, run: &Run, by: For, watch: Option<&Watch<E>>) -> Said {
@@ -161,11 +161,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Of a strip whose member does not answer, what parity has: as much at least.
     pub(in crate::owner) async fn allocated_rows(
         &self,
-        rows: Rows,
+        (area, rows): (Area, Rows),
         blocks: BlockRange,
     ) -> Result<Vec<AllocatedPiece>, OpError> {
         let mut found: Vec<AllocatedPiece> = Vec::new();
-        for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
+        for piece in area.split(blocks) {
             let first_row = piece.range.first / rows.row_blocks();
             let last_row = (piece.range.end() - 1) / rows.row_blocks();
             let strips = super::bodies::strips(rows, &(first_row..last_row + 1));

@@ -48,9 +48,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         (leg, set, row): (Leg, ReplicaSetIndex, u64),
         range: BlockRange,
     ) -> bool {
-        let blocks = cairn_geometry::rows_in_object(&self.layout(), set, range);
+        let blocks = self.area_of(set).rows_in_object(set, range);
         let [(_, of_disk)] = blocks.as_slice() else { return true };
         let lock = Rc::new(self.locks.lock(*of_disk, true).await);
+        if self.area_at(of_disk.first) != self.area_of(set) {
+            return true;
+        }
         // Somebody may have written it meanwhile: then there is nothing to repair.
         if self.read_leg(leg, range, For::Guest).await.is_ok() {
             return true;
@@ -88,10 +91,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Reads a block of a set that nobody could give, now that a member came back: what comes of it is noted.
     pub(in crate::owner) async fn look_again(self: &Rc<Self>, rows: Rows, object_block: u64) {
-        let block = BlockRange::new(object_block, 1);
-        let _lock = self.locks.lock(self.to_lock(block, Locked::Rows), false).await;
-        if block.end() <= self.size_bytes().div_ceil(u64::from(cairn_types::BLOCK_BYTES)) {
-            let _ = self.read_rows(rows, (block, Locked::Rows), For::Resync, None).await;
+        let (block, area) = (BlockRange::new(object_block, 1), self.area_at(object_block));
+        let _lock = self.locks.lock(Locked::Rows.blocks(area, block), false).await;
+        if block.end() <= area.blocks().end && self.still_at(area).is_ok() {
+            let _ = self.read_rows((area, rows), (block, Locked::Rows), For::Resync, None).await;
         }
     }
 }

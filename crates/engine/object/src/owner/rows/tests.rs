@@ -160,7 +160,7 @@ fn allocation_is_told_by_the_members_of_data() {
             let strip = disk.rows.strip_blocks() as u32;
             disk.write(BlockRange::new(1, 2 * strip)).await;
             let all = BlockRange::new(0, disk.blocks() as u32);
-            let told = disk.owned.allocated_rows(disk.rows, all).await.expect("it answers");
+            let told = disk.owned.allocated_rows((disk.owned.area_at(0), disk.rows), all).await.expect("it answers");
             let mut next = 0;
             for piece in &told {
                 assert_eq!(piece.range.first, next);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_geometry::{Rows, StripPart, Unit};
+use cairn_geometry::{Area, Rows, StripPart, Unit};
 use cairn_owner::{MemberMask, PartWrite, part_write};
 use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ReplicaSetIndex};
 use cairn_wire::{OP_BYTES_MAX, block_crc};
@@ -66,7 +66,7 @@ struct Try<'a, E: Env> {
 fn worse(one: Result<(), OpError>, other: Result<(), OpError>) -> Result<(), OpError> {
     let rank = |result: &Result<(), OpError>| match result {
         Ok(()) => 0,
-        Err(OpError::NeedsRows) => 1,
+        Err(OpError::NeedsRows | OpError::Elsewhere) => 1,
         Err(OpError::Unreadable(_)) => 2,
         Err(OpError::NoSpace | OpError::Io(_)) => 3,
         Err(OpError::Ended(_)) => 4,
@@ -82,20 +82,45 @@ fn needs_nothing(error: OpError) -> OpError {
     }
 }
 
+/// They hang on layout and range alone (G5).
+fn units((area, rows): (Area, Rows), blocks: BlockRange, changed: &Changed, origin: Origin) -> Vec<RequestUnit> {
+    let op_blocks_max = match changed {
+        Changed::Bytes { .. } => OP_BYTES_MAX / BLOCK_BYTES,
+        Changed::Zeroes { blocks_max, .. } => *blocks_max,
+    };
+    let mut all = Vec::new();
+    for piece in area.split(blocks) {
+        all.extend(rows.units(piece.range, op_blocks_max.into()).map(|unit| {
+            let in_set = match &unit {
+                Unit::Whole { rows: of } => {
+                    let count = (of.end - of.start) * rows.row_blocks();
+                    BlockRange::new(of.start * rows.row_blocks(), count as u32)
+                }
+                Unit::Part(part) => BlockRange::new(part.set_first, part.range.count),
+            };
+            let object_first = piece.object_first + (in_set.first - piece.range.first);
+            let client = origin.part(object_first);
+            RequestUnit { set: piece.set, unit, in_set, object_first, client, anew: false }
+        }));
+    }
+    all
+}
+
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Carries out a write or zeroes on these blocks.
     pub(in crate::owner) async fn change_rows(
         self: &Rc<Self>,
-        rows: Rows,
+        (area, rows): (Area, Rows),
         (blocks, changed): (BlockRange, Changed),
         origin: Origin,
         watch: &mut Option<Watch<E>>,
     ) -> Result<(), OpError> {
         let since = self.context.env.now();
-        let mut left = self.units(rows, blocks, &changed, origin);
+        let mut left = units((area, rows), blocks, &changed, origin);
         let mut locked = Locked::Blocks;
         loop {
-            let lock = Rc::new(self.locks.lock(self.to_lock(blocks, locked), true).await);
+            let lock = Rc::new(self.locks.lock(locked.blocks(area, blocks), true).await);
+            self.still_at(area)?;
             mark(watch, Stage::Lock);
             let data = match self.bytes_of(blocks, &changed, locked).await {
                 Ok(data) => {
@@ -127,30 +152,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             true => Ok(Some(aligned(data.clone()))),
             false => self.with_edges(blocks, *offset, data, locked).await.map(Some),
         }
-    }
-
-    /// They hang on layout and range alone (G5).
-    fn units(&self, rows: Rows, blocks: BlockRange, changed: &Changed, origin: Origin) -> Vec<RequestUnit> {
-        let op_blocks_max = match changed {
-            Changed::Bytes { .. } => OP_BYTES_MAX / BLOCK_BYTES,
-            Changed::Zeroes { blocks_max, .. } => *blocks_max,
-        };
-        let mut all = Vec::new();
-        for piece in cairn_geometry::split(&self.layout(), self.size_bytes(), blocks) {
-            all.extend(rows.units(piece.range, op_blocks_max.into()).map(|unit| {
-                let in_set = match &unit {
-                    Unit::Whole { rows: of } => {
-                        let count = (of.end - of.start) * rows.row_blocks();
-                        BlockRange::new(of.start * rows.row_blocks(), count as u32)
-                    }
-                    Unit::Part(part) => BlockRange::new(part.set_first, part.range.count),
-                };
-                let object_first = piece.object_first + (in_set.first - piece.range.first);
-                let client = origin.part(object_first);
-                RequestUnit { set: piece.set, unit, in_set, object_first, client, anew: false }
-            }));
-        }
-        all
     }
 
     /// Tries the units that are left, and leaves those that are still to be done.

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_geometry::{Rows, layout_of};
+use cairn_geometry::{Area, Rows, layout_of};
 use cairn_owner::{RowImage, Strip};
 use cairn_sim::{Rng, SimEnv, World};
 use cairn_types::{
@@ -96,7 +96,7 @@ fn config(env: &SimEnv, shape: Shape, away: &[usize]) -> ObjectConfig {
         size_bytes,
         policy: Policy::default(),
         policy_name: "default".into(),
-        layout,
+        addresses: layout.into(),
         members: (0..sets).flat_map(|set| (0..shape.members()).map(move |n| member(set, n))).collect(),
         decided: OpId::ZERO,
         deleted: false,
@@ -152,7 +152,7 @@ impl Disk {
             };
             sessions.extend(components.into_iter().map(|c| (c.component, c.session)));
         }
-        let rows = Rows::of(config.layout.redundancy).expect("rows");
+        let rows = Rows::of(config.addresses.redundancy(0)).expect("rows");
         let blocks = config.size_bytes / BLOCK as u64;
         let (csn, committed, proven, laggards) = (Csn(1), Vec::new(), BTreeMap::new(), Vec::new());
         let won = Won { epoch, csn, config, sessions, committed, proven, laggards };
@@ -263,8 +263,9 @@ impl Disk {
     }
 
     pub(super) async fn read(&self, range: BlockRange, locked: Locked) -> Result<Vec<u8>, OpError> {
-        let _lock = self.owned.locks.lock(self.owned.to_lock(range, locked), false).await;
-        let read = self.owned.read_rows(self.rows, (range, locked), crate::copies::For::Guest, None).await;
+        let area = self.owned.area_at(range.first);
+        let _lock = self.owned.locks.lock(locked.blocks(area, range), false).await;
+        let read = self.owned.read_rows((area, self.rows), (range, locked), crate::copies::For::Guest, None).await;
         read.map(|parts| parts.concat())
     }
 
@@ -295,7 +296,7 @@ impl Disk {
         self.sleep(Duration::from_millis(50)).await;
         let config = self.owned.config();
         for set in 0..self.sets {
-            let blocks = cairn_geometry::component_blocks(&config.layout, config.size_bytes, set);
+            let blocks = Area::of_set(&config, set).component_blocks(set);
             for row in 0..blocks / self.rows.strip_blocks() {
                 let in_sync = (0..self.stores.len())
                     .filter(|n| config.member(component(set, *n)).is_some_and(|member| member.state.in_sync()));
@@ -320,8 +321,8 @@ impl Disk {
 
     /// The columns of a row are what guests read.
     fn check_row(&self, set: u32, row: u64, image: &RowImage) {
-        let layout = self.owned.config().layout;
-        for object in cairn_geometry::to_object(&layout, set, self.rows.row_range(row)) {
+        let area = Area::of_set(&self.owned.config(), set);
+        for object in area.to_object(set, self.rows.row_range(row)) {
             for n in 0..u64::from(object.count) {
                 let (column, at) = (n / self.rows.strip_blocks(), n % self.rows.strip_blocks());
                 let Some(holds) = self.may_hold.borrow().get((object.first + n) as usize).cloned() else { continue };

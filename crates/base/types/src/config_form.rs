@@ -1,0 +1,154 @@
+//! The encoding of an object's configuration: one that every release reads as long as the disk is one span that never was another.
+//!
+//! Promises    a disk of one layout is encoded as every release wrote it; another is something that older ones refuse
+//!             what is encoded is decoded to the same
+//! Not here    what it means (`config`, `addresses`)
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, SeqAccess, Visitor},
+    ser::SerializeStruct,
+};
+
+use crate::{Addresses, Layout, ObjectConfig, Redundancy};
+
+/// A layout as it is encoded: bytes of a chunk, stripes, bytes of a strip, redundancy.
+type LayoutForm = (u64, u32, u32, u32);
+
+/// Stands where a layout has its redundancy: the addresses follow at the end. No redundancy has this number.
+const SPANS_CODE: u32 = u32::MAX;
+
+/// What is encoded, in order. The last one only where the layout says so.
+const FIELDS: [&str; 10] =
+    ["object", "name", "size_bytes", "policy", "policy_name", "layout", "members", "decided", "deleted", "addresses"];
+
+impl Serialize for ObjectConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let plain = self.addresses.plain();
+        let mut form = serializer.serialize_struct("ObjectConfig", FIELDS.len() - usize::from(plain.is_some()))?;
+        form.serialize_field("object", &self.object)?;
+        form.serialize_field("name", &self.name)?;
+        form.serialize_field("size_bytes", &self.size_bytes)?;
+        form.serialize_field("policy", &self.policy)?;
+        form.serialize_field("policy_name", &self.policy_name)?;
+        match &plain {
+            Some(layout) => form.serialize_field("layout", layout)?,
+            None => form.serialize_field::<LayoutForm>("layout", &(0, 0, 0, SPANS_CODE))?,
+        }
+        form.serialize_field("members", &self.members)?;
+        form.serialize_field("decided", &self.decided)?;
+        form.serialize_field("deleted", &self.deleted)?;
+        if plain.is_none() {
+            form.serialize_field("addresses", &self.addresses)?;
+        }
+        form.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_struct("ObjectConfig", &FIELDS, ConfigVisitor)
+    }
+}
+
+struct ConfigVisitor;
+
+impl<'de> Visitor<'de> for ConfigVisitor {
+    type Value = ObjectConfig;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration of an object")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ObjectConfig, A::Error> {
+        let mut at = 0;
+        let (object, name) = (next(&mut seq, &mut at)?, next(&mut seq, &mut at)?);
+        let size_bytes = next(&mut seq, &mut at)?;
+        let (policy, policy_name) = (next(&mut seq, &mut at)?, next(&mut seq, &mut at)?);
+        let layout: LayoutForm = next(&mut seq, &mut at)?;
+        let (members, decided) = (next(&mut seq, &mut at)?, next(&mut seq, &mut at)?);
+        let deleted = next(&mut seq, &mut at)?;
+        let addresses = match layout {
+            (_, _, _, SPANS_CODE) => next::<Addresses, A>(&mut seq, &mut at)?,
+            (chunk_bytes, stripe_width, strip_bytes, code) => {
+                let redundancy = Redundancy::try_from(code).map_err(A::Error::custom)?;
+                Layout { chunk_bytes, stripe_width, strip_bytes, redundancy }.into()
+            }
+        };
+        if !addresses.is_sound() {
+            return Err(A::Error::custom("spans that are not in order"));
+        }
+        Ok(ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted })
+    }
+}
+
+/// The next field, of which `at` is the number.
+fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(seq: &mut A, at: &mut usize) -> Result<T, A::Error> {
+    let found = seq.next_element()?;
+    *at += 1;
+    found.ok_or_else(|| A::Error::invalid_length(*at - 1, &"more of an object's configuration"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Moving, OpId, Policy, Span, encode_onto};
+
+    use super::*;
+
+    fn layout(redundancy: Redundancy) -> Layout {
+        Layout { redundancy, stripe_width: 1, strip_bytes: 1 << 20, chunk_bytes: 1 << 30 }
+    }
+
+    fn config(addresses: Addresses) -> ObjectConfig {
+        ObjectConfig {
+            object: crate::ObjectId(11),
+            name: "vm-1".into(),
+            size_bytes: 3 << 30,
+            policy: Policy::default(),
+            policy_name: "default".into(),
+            addresses,
+            members: Vec::new(),
+            decided: OpId::ZERO,
+            deleted: false,
+        }
+    }
+
+    /// Goal: a disk of one layout keeps the bytes that 0.2.0 wrote. Method: the same fields as a tuple, in its order.
+    #[test]
+    fn a_disk_of_one_layout_is_encoded_as_ever() {
+        let mirror = layout(Redundancy::Mirror { copies: 2 });
+        let ours = config(mirror.into());
+        let before = (
+            (ours.object, &ours.name, ours.size_bytes, &ours.policy, &ours.policy_name),
+            (mirror.chunk_bytes, mirror.stripe_width, mirror.strip_bytes, 2u32),
+            (&ours.members, ours.decided, ours.deleted),
+        );
+        let bytes = encode_onto(Vec::new(), &ours);
+        assert_eq!(bytes, encode_onto(Vec::new(), &before));
+        // What follows in the same message is its own.
+        let two = encode_onto(encode_onto(Vec::new(), &ours), &7u8);
+        assert_eq!(postcard::from_bytes::<(ObjectConfig, u8)>(&two), Ok((ours, 7)));
+    }
+
+    /// Goal: what has spans comes back, and no release before takes it for a layout. Method: a disk with two and a third one on its way.
+    #[test]
+    fn a_disk_of_several_layouts_comes_back() {
+        let rows = layout(Redundancy::Parity { data: 3, parity: 1, strip_blocks: 16 });
+        let mirror = layout(Redundancy::Mirror { copies: 2 });
+        let plain = Addresses::from(mirror);
+        let chunk = (1 << 30) / 4096;
+        let begun =
+            plain.begun(Moving { to: Span { first_block: 0, first_set: 3, layout: rows }, end_block: chunk }, 4);
+        let done = begun.moved(3 * chunk).expect("it was begun");
+        assert_eq!(done.spans().iter().map(|s| (s.first_block, s.first_set)).collect::<Vec<_>>(), [(0, 3), (chunk, 1)]);
+        assert_eq!((done.redundancy(3), done.redundancy(2)), (rows.redundancy, mirror.redundancy));
+        for addresses in [begun, done] {
+            let ours = config(addresses);
+            let bytes = encode_onto(Vec::new(), &(&ours, 7u8));
+            assert_eq!(postcard::from_bytes::<(ObjectConfig, u8)>(&bytes), Ok((ours, 7)));
+            assert!((0..bytes.len()).all(|cut| postcard::from_bytes::<(ObjectConfig, u8)>(&bytes[..cut]).is_err()));
+        }
+    }
+}
