@@ -18,6 +18,10 @@ pub struct Span {
     pub first_set: ReplicaSetIndex,
     /// Its shape. Chunks are counted from its first block.
     pub layout: Layout,
+    /// The one before, of which this span was a chunk: requests of that time are repeated in its parts.
+    pub was: Option<Layout>,
+    /// How often it went over to another layout.
+    pub generation: u32,
 }
 
 /// A part of a disk that is on its way to another layout. It serves nothing: guests' data are where the spans say.
@@ -41,7 +45,11 @@ pub struct Addresses {
 
 impl From<Layout> for Addresses {
     fn from(layout: Layout) -> Self {
-        Self { spans: vec![Span { first_block: 0, first_set: 0, layout }], moving: None, sets_ever: 0 }
+        Self {
+            spans: vec![Span { first_block: 0, first_set: 0, layout, was: None, generation: 0 }],
+            moving: None,
+            sets_ever: 0,
+        }
     }
 }
 
@@ -146,6 +154,6 @@ impl Addresses {
 
     /// Whether guests' data are at this set: it is no part of what is moving.
     pub fn serves(&self, set: ReplicaSetIndex) -> bool {
-        self.moving.is_none_or(|moving| *self.span_of(set) != moving.to)
+        self.moving.is_none_or(|moving| self.span_of(set).first_set != moving.to.first_set)
     }
 }

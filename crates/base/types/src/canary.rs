@@ -109,7 +109,7 @@ pub enum Canary {
     OlderCopyWins,
     /// Operations on one position of a row do not wait for each other.
     PositionNotLocked,
-    /// Parity that is made anew of a row is made while others write to that row.
+    /// A part of a row is made from other members while others write to that row.
     RowNotLocked,
     /// A member of rows tells what it holds after a write, as what it held before.
     OldAfterNew,
@@ -119,11 +119,17 @@ pub enum Canary {
     ParityIgnored,
     /// What is made of a row is not compared with what its parity says of it.
     RowCheckUnread,
+    /// What guests change in a part that goes over to another layout is not repeated there.
+    ShadowForgotten,
+    /// A part goes over to another layout while guests' changes of it are under way.
+    SwapEarly,
+    /// A request that is repeated after its blocks went over to another layout is not asked for by the parts that it had before.
+    RetryByNewSplit,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 59] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -180,6 +186,9 @@ impl Canary {
         Self::TrimKeepsParity,
         Self::ParityIgnored,
         Self::RowCheckUnread,
+        Self::ShadowForgotten,
+        Self::SwapEarly,
+        Self::RetryByNewSplit,
     ];
 
     /// Whether this bug is to be made, here and now.

@@ -160,8 +160,12 @@ impl ObjectConfig {
     pub fn replica_set(&self, set: ReplicaSetIndex) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(move |m| m.set() == Some(set))
     }
-    /// Whether those members of a set that `stay` hold every byte of it: in sync, each index counted once.
+    /// Whether those members of a set that `stay` hold every byte of it: in sync, each index counted once. A set that is on its way to take the
+    /// place of others serves nothing, and needs nobody.
     pub fn is_held_by(&self, set: ReplicaSetIndex, stay: impl Fn(&Member) -> bool) -> bool {
+        if !self.addresses.serves(set) {
+            return true;
+        }
         let held = self.replica_set(set).filter(|m| m.state.in_sync() && stay(m));
         let indexes: BTreeSet<u32> = held.filter_map(Member::copy).collect();
         indexes.len() >= self.needed(set) as usize

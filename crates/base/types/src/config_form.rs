@@ -139,8 +139,13 @@ mod tests {
         let mirror = layout(Redundancy::Mirror { copies: 2 });
         let plain = Addresses::from(mirror);
         let chunk = (1 << 30) / 4096;
-        let begun =
-            plain.begun(Moving { to: Span { first_block: 0, first_set: 3, layout: rows }, end_block: chunk }, 4);
+        let begun = plain.begun(
+            Moving {
+                to: Span { first_block: 0, first_set: 3, layout: rows, was: Some(mirror), generation: 1 },
+                end_block: chunk,
+            },
+            4,
+        );
         let done = begun.moved(3 * chunk).expect("it was begun");
         assert_eq!(done.spans().iter().map(|s| (s.first_block, s.first_set)).collect::<Vec<_>>(), [(0, 3), (chunk, 1)]);
         assert_eq!((done.redundancy(3), done.redundancy(2)), (rows.redundancy, mirror.redundancy));

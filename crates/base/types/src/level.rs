@@ -107,11 +107,13 @@ pub enum Feature {
     CompareCopies,
     /// See [`Feature::sentence`].
     ErasureCoding,
+    /// See [`Feature::sentence`].
+    Conversion,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::HeartbeatFacts,
         Self::MapPages,
         Self::Moves,
@@ -119,6 +121,7 @@ impl Feature {
         Self::BadMarks,
         Self::CompareCopies,
         Self::ErasureCoding,
+        Self::Conversion,
     ];
 
     /// As people read it.
@@ -131,6 +134,7 @@ impl Feature {
             Self::BadMarks => "bad-marks",
             Self::CompareCopies => "compare-copies",
             Self::ErasureCoding => "erasure-coding",
+            Self::Conversion => "conversion",
         }
     }
 
@@ -143,7 +147,8 @@ impl Feature {
             | Self::Scrub
             | Self::BadMarks
             | Self::CompareCopies
-            | Self::ErasureCoding => Level(13),
+            | Self::ErasureCoding
+            | Self::Conversion => Level(13),
         }
     }
 
@@ -177,6 +182,10 @@ impl Feature {
             Self::ErasureCoding => {
                 "disks may have erasure coding: rows of data and parity over their hosts take less space than copies; older builds do not open disk \
                  groups with parity"
+            }
+            Self::Conversion => {
+                "a disk in use goes over to a policy with another layout, from copies to rows, from rows to copies, or to more stripes: older builds do not \
+                 read the record of such a disk"
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Redundancy;
+use crate::{Layout, Redundancy};
 
 /// How a disk survives the loss of fault domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -81,7 +81,20 @@ impl Policy {
         u32::from(self.ftt) + 1
     }
 
-    /// Whether a disk in use may go over to this policy from `now`: what says where its addresses lie is fixed when it is made.
+    /// Whether addresses that are laid out so are as the policy asks. Copies of a mirror may be more or fewer: they come and go by themselves.
+    pub fn fits(&self, layout: &Layout) -> bool {
+        let method = match (self.ftm, layout.redundancy) {
+            (FaultToleranceMethod::Mirror, Redundancy::Mirror { .. }) => true,
+            (FaultToleranceMethod::ErasureCoding { data_strips }, Redundancy::Parity { data, parity, .. }) => {
+                parity == self.ftt && (data_strips == 0 || data_strips == data)
+            }
+            (FaultToleranceMethod::Mirror | FaultToleranceMethod::ErasureCoding { .. }, _) => false,
+        };
+        method && layout.stripe_width == u32::from(self.stripe_width)
+    }
+
+    /// Whether a disk in use may go over to this policy from `now` in a cluster that cannot lay out addresses anew: what says where they
+    /// lie is fixed when it is made.
     ///
     /// # Errors
     /// With the rule, and what to do.

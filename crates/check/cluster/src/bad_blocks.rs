@@ -81,7 +81,7 @@ fn only_source(cluster: &Cluster, config: &ObjectConfig, block: u64) -> Option<u
     if block >= config.size_bytes.div_ceil(u64::from(BLOCK_BYTES)) {
         return None;
     }
-    let piece = Area::at(&config, block).split(BlockRange::new(block, 1)).next()?;
+    let piece = Area::at(config, block).split(BlockRange::new(block, 1)).next()?;
     let mut in_sync = config.members.iter().filter(|m| m.set() == Some(piece.set) && m.state.in_sync());
     let source = in_sync.next().filter(|_| in_sync.next().is_none())?;
     cluster.members.iter().position(|member| member.host.spoken_id() == source.host)

@@ -2,7 +2,10 @@
 
 use cairn_api::{LocalManagement as _, v1};
 
-use crate::{cluster::Cluster, shape::Shape};
+use crate::{
+    cluster::Cluster,
+    shape::{DiskShape, Shape},
+};
 
 impl Cluster {
     /// Gives one of the shape's disks so many copies more than the shape says; a host with room for them or not. One in rows keeps its
@@ -20,10 +23,48 @@ impl Cluster {
                 true => v1::PolicyRules { reservation_percent: 20 * more, ..shape.rules() },
                 false => v1::PolicyRules { ftt: (shape.ftt + more).min(3), ..shape.rules() },
             };
-            let request = v1::PolicyCreate { name: policy.clone(), rules };
-            // It may be there already.
-            let _ = self.manage(at, async move |node| node.policy_create(request).await).await;
+            return self.set_rules(disk, at, &policy, rules).await;
         }
+        self.set_policy(disk, at, policy).await
+    }
+
+    /// Gives one of the shape's disks a policy of these rules, which has this name or gets it.
+    ///
+    /// # Errors
+    /// What the host answered.
+    pub async fn set_rules(
+        &self,
+        disk: usize,
+        at: usize,
+        name: &str,
+        rules: v1::PolicyRules,
+    ) -> Result<v1::DiskChange, String> {
+        let at = self.up_from(at)?;
+        let request = v1::PolicyCreate { name: name.to_owned(), rules };
+        // It may be there already.
+        let _ = self.manage(at, async move |node| node.policy_create(request).await).await;
+        self.set_policy(disk, at, name.to_owned()).await
+    }
+
+    /// Gives one of the shape's disks a policy with another layout: failures to tolerate, strips of data (0: a mirror), stripes. None: its own again.
+    ///
+    /// # Errors
+    /// What the host answered.
+    pub async fn set_layout(
+        &self,
+        disk: usize,
+        at: usize,
+        other: Option<(u8, u8, u8)>,
+    ) -> Result<v1::DiskChange, String> {
+        let Some((ftt, data_strips, stripe_width)) = other else {
+            return self.set_copies(disk, at, 0).await;
+        };
+        let shape = DiskShape { ftt, data_strips, stripe_width, ..self.shape.disks[disk].clone() };
+        let name = format!("{}-as-{ftt}-{data_strips}-{stripe_width}", Shape::policy_name(disk));
+        self.set_rules(disk, at, &name, shape.rules()).await
+    }
+
+    async fn set_policy(&self, disk: usize, at: usize, policy: String) -> Result<v1::DiskChange, String> {
         let (name, request) = (Shape::disk_name(disk), v1::DiskPolicySet { policy, dry_run: false, force: true });
         let asked = self.manage(at, async move |node| node.disk_policy_set(name, request).await).await;
         asked.map_err(|error| error.to_string())

@@ -105,6 +105,35 @@ pub(crate) fn changes(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) ->
     (0..times).map(one).collect()
 }
 
+/// In one run of four a disk that survives a failure goes over to another layout for a time, up to twice. As for other policies: what takes hosts
+/// away for long leaves no room.
+pub(crate) fn layouts(rng: &mut Rng, shape: &Shape, menu: Menu, spare_host: bool, ends_ms: u64) -> Vec<Event> {
+    if matches!(menu, Menu::Beyond | Menu::Loss) || !rng.one_in(4) {
+        return Vec::new();
+    }
+    let domains = (shape.hosts - usize::from(spare_host)) as u64;
+    let mut events = Vec::new();
+    for _ in 0..rng.between(1, 2) {
+        let host = rng.below(shape.hosts as u64) as usize;
+        let disk = rng.below(shape.disks.len() as u64) as usize;
+        let (at_ms, for_ms) = (rng.below(ends_ms + 1), rng.between(1000, 20_000));
+        let (ftt, rows, stripe_width) = (shape.disks[disk].ftt.min(2), rng.one_in(2), rng.between(1, 3) as u8);
+        let widest = DATA_STRIPS_MAX.min(domains.saturating_sub(ftt.into()));
+        if ftt == 0 {
+            continue;
+        }
+        let data_strips = match rows && widest >= 2 {
+            true => rng.between(2, widest) as u8,
+            false => 0,
+        };
+        events.push(Event { at_ms, for_ms, what: What::Layout { disk, host, ftt, data_strips, stripe_width } });
+    }
+    events
+}
+
+/// Strips of data of the widest rows that a disk goes over to.
+const DATA_STRIPS_MAX: u64 = 4;
+
 /// In one run of four a host leaves the cluster, dead or empty, and is taken in again.
 pub(crate) fn membership(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) -> Option<Event> {
     // Where devices are spoiled, or hosts are away for long one after the other, a host that leaves is one failure too many.

@@ -106,7 +106,11 @@ pub async fn one(cluster: &Cluster, event: Event) {
             }
         }
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
-        What::Maintenance { .. } | What::Drain { .. } | What::Policy { .. } | What::Move { .. } => {
+        What::Maintenance { .. }
+        | What::Drain { .. }
+        | What::Policy { .. }
+        | What::Layout { .. }
+        | What::Move { .. } => {
             moved(cluster, what, lasts).await;
         }
         What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
@@ -135,6 +139,10 @@ async fn moved(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) 
         What::Policy { disk, host, more } => {
             let ask = async |more| cluster.set_copies(*disk, *host, more).await.map(drop);
             for_a_time(cluster, ask, [*more, 0], lasts).await;
+        }
+        What::Layout { disk, host, ftt, data_strips, stripe_width } => {
+            let ask = async |other| cluster.set_layout(*disk, *host, other).await.map(drop);
+            for_a_time(cluster, ask, [Some((*ftt, *data_strips, *stripe_width)), None], lasts).await;
         }
         What::Move { disk, from } => {
             if let Err(error) = cluster.move_disk(*disk, *from, None).await {

@@ -126,6 +126,9 @@ impl Spread {
             What::HandOver { disk, host } => What::HandOver { disk, host: self.one(host, disk) },
             What::Resize { disk, host, by_bytes } => What::Resize { disk, host: self.one(host, disk), by_bytes },
             What::Policy { disk, host, more } => What::Policy { disk, host: self.one(host, disk), more },
+            What::Layout { disk, host, ftt, data_strips, stripe_width } => {
+                What::Layout { disk, host: self.one(host, disk), ftt, data_strips, stripe_width }
+            }
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },

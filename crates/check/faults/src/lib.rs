@@ -173,6 +173,8 @@ pub enum What {
     Drain { host: usize, group: usize },
     /// A disk has another policy for a time, which asks for so many copies more; at the end it has its own again.
     Policy { disk: usize, host: usize, more: u8 },
+    /// A disk goes over to another layout, under load; at the end it has its own policy again. No strips of data: a mirror.
+    Layout { disk: usize, host: usize, ftt: u8, data_strips: u8, stripe_width: u8 },
     /// What a disk has on a host is to go to another one.
     Move { disk: usize, from: usize },
     /// A host is asked to have all disk groups of the cluster scrubbed at once.
@@ -243,6 +245,7 @@ impl What {
             Self::Maintenance { .. } => "maintenance",
             Self::Drain { .. } => "drain",
             Self::Policy { .. } => "policy",
+            Self::Layout { .. } => "layout",
             Self::Move { .. } => "move",
             Self::Scrub { .. } => "scrub",
             Self::Remove { .. } => "removed host",
@@ -252,7 +255,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 49] = [
+    pub const KINDS: [&'static str; 50] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -297,6 +300,7 @@ impl What {
         "maintenance",
         "drain",
         "policy",
+        "layout",
         "move",
         "scrub",
         "removed host",

@@ -8,7 +8,7 @@ use std::{cell::RefCell, rc::Weak, time::Duration};
 use cairn_directory::{HostEntry, HostIntent};
 use cairn_env::Env;
 use cairn_geometry::grown;
-use cairn_object::{AskedToMove, LocalStore, MemberChange, NextMove, Placer, PolicyStep};
+use cairn_object::{AskedToMove, Converted, LocalStore, MemberChange, NextMove, Placer, PolicyStep};
 use cairn_placement::{ClusterPicture, Copies, DiskGroupPicture, HostPicture, MoveStep};
 use cairn_types::{Addresses, ComponentId, HostId, Member, ObjectConfig, Time, format_bytes};
 use cairn_wire::DiskGroupSummary;
@@ -71,8 +71,17 @@ impl<E: Env> Node<E> {
     }
 
     fn member_change(&self, config: &ObjectConfig, size_bytes: u64, change: cairn_placement::Change) -> MemberChange {
+        self.placed_change(&grown(&config.addresses, config.size_bytes, size_bytes), size_bytes, change)
+    }
+
+    fn converted(&self, config: &ObjectConfig, converted: cairn_placement::Converted) -> Converted {
+        let cairn_placement::Converted { change, addresses } = converted;
+        Converted { change: self.placed_change(&addresses, config.size_bytes, change), addresses }
+    }
+
+    fn placed_change(&self, addresses: &Addresses, size_bytes: u64, change: cairn_placement::Change) -> MemberChange {
         let new = change.members.iter().filter(|member| change.added.contains(&member.component));
-        self.placed(&grown(&config.addresses, config.size_bytes, size_bytes), size_bytes, new.copied());
+        self.placed(addresses, size_bytes, new.copied());
         MemberChange { members: change.members, added: change.added, removed: change.removed }
     }
 
@@ -231,6 +240,28 @@ impl<E: Env> Placer for NodePlacer<E> {
         let change = cairn_placement::extend(&node.picture(), config, size_bytes, &mut || node.draw_component());
         let change = change.map_err(|refusal| refusal.text)?;
         Ok(node.member_change(config, size_bytes, change))
+    }
+
+    fn begin_conversion(&self, config: &ObjectConfig) -> Result<Option<Converted>, String> {
+        let node = self.node()?;
+        let begun = cairn_placement::begin_conversion(&node.picture(), config, &mut || node.draw_component());
+        Ok(begun.map_err(|refusal| refusal.text)?.map(|begun| node.converted(config, begun)))
+    }
+
+    fn end_conversion(&self, config: &ObjectConfig) -> Result<Option<Converted>, String> {
+        let node = self.node()?;
+        let ended = cairn_placement::end_conversion(&node.picture(), config, &mut || node.draw_component());
+        Ok(ended.map_err(|refusal| refusal.text)?.map(|ended| node.converted(config, ended)))
+    }
+
+    fn give_up_conversion(&self, config: &ObjectConfig) -> Option<Converted> {
+        let node = self.node().ok()?;
+        let given_up = cairn_placement::give_up_conversion(&node.picture(), config, &mut || node.draw_component());
+        Some(node.converted(config, given_up?))
+    }
+
+    fn is_whole(&self, config: &ObjectConfig) -> bool {
+        cairn_placement::is_whole(config)
     }
 
     fn next_move(&self, config: &ObjectConfig, asked: &AskedToMove, may_begin: bool) -> NextMove {

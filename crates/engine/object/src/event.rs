@@ -12,6 +12,8 @@ pub enum ObjectEvent {
     GivenUp { object: ObjectId, name: String, why: String },
     /// A component's state changed.
     Component { object: ObjectId, name: String, component: ComponentId, host: HostId, now: String },
+    /// A part of a disk goes over to another layout: what is so now.
+    Converted { object: ObjectId, name: String, blocks: u64, now: String },
     /// A resync ended.
     Resynced { object: ObjectId, name: String, component: ComponentId, bytes: u64 },
     /// All else is copied to a component that is being filled, and these blocks of its replica set no copy in sync can give: it waits

@@ -53,7 +53,7 @@ pub use local_store::{LocalComponent, LocalStore};
 pub use objects::Objects;
 pub use options::ObjectOptions;
 pub use owner::{Ended, Owned, SeizeError};
-pub use placer::{AskedToMove, MemberChange, NextMove, Placer, PolicyStep};
+pub use placer::{AskedToMove, Converted, MemberChange, NextMove, Placer, PolicyStep};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};
 pub use stages::{CopyLatencies, DiskLatencies, IoKind, Stage};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_types::{ComponentId, HostId, Member, ObjectConfig};
+use cairn_types::{Addresses, ComponentId, HostId, Member, ObjectConfig};
 
 /// A new set of members for an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,15 @@ pub enum PolicyStep {
     Drop(MemberChange),
 }
 
+/// New members for a part of a disk that goes over to another layout, and where the blocks of the disk are then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// The members.
+    pub change: MemberChange,
+    /// The addresses.
+    pub addresses: Addresses,
+}
+
 /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
 pub type AskedToMove = BTreeMap<ComponentId, Vec<HostId>>;
 
@@ -51,6 +60,14 @@ pub trait Placer {
     /// The next step of what is to be moved, as its hosts are being emptied or as it was `asked` for; a move is begun only where it
     /// `may_begin` now.
     fn next_move(&self, config: &ObjectConfig, asked: &AskedToMove, may_begin: bool) -> NextMove;
+    /// Begins with the first part of an object that is not laid out as its policy asks. None: there is none.
+    fn begin_conversion(&self, config: &ObjectConfig) -> Result<Option<Converted>, String>;
+    /// What is under way takes the place of what was there. None: nothing is.
+    fn end_conversion(&self, config: &ObjectConfig) -> Result<Option<Converted>, String>;
+    /// What is under way is given up. None: nothing is.
+    fn give_up_conversion(&self, config: &ObjectConfig) -> Option<Converted>;
+    /// Whether all members of what is under way have been filled since it began.
+    fn is_whole(&self, config: &ObjectConfig) -> bool;
     /// What an object needs to grow.
     fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String>;
     /// Whether the host was forgotten: what it holds is away for good, however short it has been.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use cairn_types::{
-    Addresses, BLOCK_BYTES, BlockRange, Layout, Moving, ObjectConfig, Redundancy, ReplicaSetIndex, Span,
+    Addresses, BLOCK_BYTES, BlockRange, ClientTag, Layout, Moving, ObjectConfig, Redundancy, ReplicaSetIndex, Span,
 };
 
 use crate::{
@@ -66,6 +66,21 @@ impl Area {
         self.span.layout.redundancy
     }
 
+    /// The same addresses as they were laid out before, with sets that are no more; none where nothing was.
+    pub fn was(&self) -> Option<Self> {
+        let layout = self.span.was?;
+        let generation = self.span.generation.wrapping_sub(1);
+        Some(Self { span: Span { layout, was: None, generation, ..self.span }, ..*self })
+    }
+
+    /// What a part of a request is named by that begins at this block of the disk. Parts of one block under two layouts, one after the other,
+    /// hold different blocks: they have different names.
+    pub fn part_name(&self, block: u64) -> u64 {
+        // Half of the names that a request has: none is so long that it meets itself.
+        let half = ClientTag::PARTS_MAX / 2;
+        block ^ (u64::from(self.span.generation % 2) * half)
+    }
+
     /// Its rows; none of mirrors.
     pub fn rows(&self) -> Option<Rows> {
         Rows::of(self.redundancy())
@@ -101,7 +116,7 @@ impl Area {
     /// # Panics
     /// The blocks are not all of this area.
     pub fn split(&self, range: BlockRange) -> impl ExactSizeIterator<Item = Piece> + use<> {
-        let Span { first_block, first_set, layout } = self.span;
+        let Span { first_block, first_set, layout, .. } = self.span;
         let own = BlockRange::new(self.own(range.first), range.count);
         let pieces = split(&layout, self.own_bytes(), own);
         pieces.map(move |piece| Piece {
@@ -151,11 +166,12 @@ impl Area {
 /// The addresses of a disk of `from` bytes once it has grown to `to`.
 ///
 /// The last span goes on, as far as no other set has the numbers of its next ones. Otherwise a span of the same layout follows it.
-///
-/// # Panics
-/// Something is on its way to another layout: it would end in the midst of a span.
+/// What is on its way to another layout is left out: it would end in the midst of a span.
 pub fn grown(addresses: &Addresses, from: u64, to: u64) -> Addresses {
-    assert!(addresses.moving().is_none(), "what grows is not on its way to another layout");
+    if from == to {
+        return addresses.clone();
+    }
+    let addresses = &addresses.given_up();
     let last = Area::all(addresses, from).last().expect("a disk has a span");
     let larger = Area::all(addresses, to).last().expect("a disk has a span");
     if addresses.plain().is_some() || last.sets() == larger.sets() {
@@ -163,7 +179,7 @@ pub fn grown(addresses: &Addresses, from: u64, to: u64) -> Addresses {
     }
     let chunks = u64::from(chunks(last.layout(), last.own_bytes()));
     let first_block = last.span.first_block + chunks * (last.layout().chunk_bytes / u64::from(BLOCK_BYTES));
-    let span = Span { first_block, first_set: addresses.sets_ever(), layout: *last.layout() };
+    let span = Span { first_block, first_set: addresses.sets_ever(), was: None, ..last.span };
     let sets = Area::new(span, to.div_ceil(u64::from(BLOCK_BYTES))).sets();
     addresses.with_span(span, sets.len() as u32)
 }
@@ -176,16 +192,23 @@ pub fn moving_at(config: &ObjectConfig, block: u64, redundancy: Redundancy, stri
     let chunk_blocks = area.layout().chunk_bytes / u64::from(BLOCK_BYTES);
     let first_block = block - (block - area.span.first_block) % chunk_blocks;
     let end_block = area.end_block.min(first_block + chunk_blocks);
-    let layout = layout_around(redundancy, stripe_width, area.layout().chunk_bytes);
+    let bytes = (end_block - first_block) * u64::from(BLOCK_BYTES);
+    let layout = layout_around(redundancy, stripe_width, bytes, area.layout().chunk_bytes);
     let used = sets(&config.addresses, config.size_bytes).max().map_or(0, |set| set + 1);
     let first_set = config.addresses.sets_ever().max(used);
-    let to = Span { first_block, first_set, layout };
+    let was = Some(*area.layout());
+    let to = Span { first_block, first_set, layout, was, generation: area.span.generation + 1 };
     (Moving { to, end_block }, Area::new(to, end_block).sets().len() as u32)
 }
 
 /// All sets of a disk that guests' data are at, in order of the disk.
 pub fn sets(addresses: &Addresses, size_bytes: u64) -> impl Iterator<Item = ReplicaSetIndex> + '_ {
     Area::all(addresses, size_bytes).flat_map(|area| area.sets())
+}
+
+/// Whether guests' data are at this set: it is one of a span, and neither of what is moving nor of what was given up.
+pub fn serves(config: &ObjectConfig, set: ReplicaSetIndex) -> bool {
+    config.addresses.serves(set) && Area::of_set(config, set).sets().contains(&set)
 }
 
 /// Blocks of the disk by the areas that they are in, in order.

@@ -20,7 +20,7 @@ mod plan;
 mod rows;
 mod split;
 
-pub use area::{Area, by_area, grown, moving_at, sets};
+pub use area::{Area, by_area, grown, moving_at, serves, sets};
 pub use around::{rows_around, rows_in_object};
 pub use plan::{
     LayoutError, STRIP_BYTES, check_layout, check_size, chunks, component_blocks, component_bytes, layout_around,

@@ -142,13 +142,15 @@ pub fn layout_of(redundancy: Redundancy, stripe_width: u8, chunk_bytes_max: u64)
     layout
 }
 
-/// A layout of which one chunk takes `bytes`, a chunk of another layout: longer than that by less than a row.
+/// A layout of which one chunk takes `bytes`, at most a chunk of another layout: as long as that one's, in whole rows.
 ///
 /// # Panics
 /// As [`layout_of`].
-pub fn layout_around(redundancy: Redundancy, stripe_width: u8, bytes: u64) -> Layout {
+pub fn layout_around(redundancy: Redundancy, stripe_width: u8, bytes: u64, chunk_bytes_max: u64) -> Layout {
     let strip_bytes = strip_bytes_of(redundancy);
-    let chunk_bytes = bytes.next_multiple_of(u64::from(strip_bytes) * u64::from(stripe_width));
+    let row = u64::from(strip_bytes) * u64::from(stripe_width);
+    // Longer by less than a row where its last row does not fit.
+    let chunk_bytes = (chunk_bytes_max.min(CHUNK_BYTES_MAX) / row * row).max(bytes.next_multiple_of(row));
     let layout = Layout { chunk_bytes, stripe_width: stripe_width.into(), strip_bytes, redundancy };
     assert_eq!(check_layout(&layout), Ok(()));
     layout

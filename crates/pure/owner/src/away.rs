@@ -77,7 +77,8 @@ impl State {
     /// Whether an absent component is asked back now, if its host is up. Failures are recorded first.
     pub fn is_asked_back(&self, member: &Member, now: Time) -> bool {
         let absent = matches!(member.state, ComponentState::Absent { .. });
-        absent && self.ended().is_none() && !self.has_failures() && self.may_come(member.component, now)
+        let serves = member.set().is_none_or(|set| self.config().addresses.serves(set));
+        absent && serves && self.ended().is_none() && !self.has_failures() && self.may_come(member.component, now)
     }
 
     /// What its answer means for an absent member; none where it gave no answer.
@@ -141,7 +142,8 @@ impl State {
             ComponentState::Degraded => true,
             ComponentState::Active | ComponentState::Resyncing { .. } => false,
         };
-        self.config().members.iter().filter(due).map(|m| m.component).collect()
+        let serves = |m: &&Member| m.set().is_none_or(|set| self.config().addresses.serves(set));
+        self.config().members.iter().filter(serves).filter(due).map(|m| m.component).collect()
     }
 }
 

@@ -6,8 +6,9 @@
 //! Assumes     one change at a time (`record::ConfigChange`); the caller waits for the barrier
 //! Not here    whether a change is legal (`votes`), how it comes into effect (`record`), where components go (`placement`)
 
-use cairn_geometry::grown;
-use cairn_types::{Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId};
+use cairn_types::{
+    Addresses, Canary, ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, SessionId,
+};
 
 use crate::state::{Ended, State};
 
@@ -53,7 +54,7 @@ impl State {
         &self,
         members: &[Member],
         removed: &[ComponentId],
-        size_bytes: u64,
+        (addresses, size_bytes): (Addresses, u64),
     ) -> Result<ObjectConfig, FailureFirst> {
         let before = self.config();
         let leaves = |m: &Member| m.set().is_some() && m.state.in_sync() && removed.contains(&m.component);
@@ -67,9 +68,30 @@ impl State {
                 member.state = known.state;
             }
         }
-        next.addresses = grown(&before.addresses, before.size_bytes, size_bytes);
+        next.addresses = addresses;
         next.size_bytes = size_bytes;
         Ok(next)
+    }
+
+    /// The configuration in which what is moving has taken the place of what was there, with these members. None: nothing is moving, or a
+    /// member of it has failed.
+    pub fn config_once_moved(&self, members: &[Member]) -> Option<ObjectConfig> {
+        let before = self.config();
+        let addresses = before.addresses.moved(before.size_blocks()).filter(|_| !self.has_failures())?;
+        let mut next = (**before).clone();
+        next.members = members.to_vec();
+        for member in &mut next.members {
+            let known = before.member(member.component)?;
+            let apart = known.set().is_some_and(|set| !before.addresses.serves(set));
+            member.state = match known.state {
+                ComponentState::Resyncing { .. } if apart => ComponentState::Active,
+                _ if apart => return None,
+                state => state,
+            };
+        }
+        next.addresses = addresses;
+        next.decided = next.decided.max(self.settled());
+        Some(next)
     }
 
     /// The set of a component that is being filled in this admission, and up to where it has everything. None: it is no more.

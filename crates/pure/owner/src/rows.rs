@@ -28,7 +28,7 @@ pub enum PartWrite {
 /// How a part of this column of the row is written now.
 pub fn part_write(state: &State, set: ReplicaSetIndex, rows: Rows, (row, column): (u64, u32)) -> PartWrite {
     let data = rows.member(row, RowRole::Column(column));
-    let in_sync = |m: &&Member| m.copy() == Some(data) && m.state.in_sync();
+    let in_sync = |m: &&Member| m.copy() == Some(data) && state.counts(m);
     let readable = state.readable_copies(set);
     if state.config().replica_set(set).any(|m| in_sync(&m)) {
         return match readable.contains(&data) {

@@ -216,7 +216,7 @@ impl State {
 
     fn set_link(&mut self, member: &Member, session: SessionId) {
         let target = Target { disk_group: member.disk_group, component: member.component, epoch: self.epoch, session };
-        let (host, required, copy) = (member.host, member.state.in_sync(), member.copy().unwrap_or_default());
+        let (host, required, copy) = (member.host, self.counts(member), member.copy().unwrap_or_default());
         self.links.insert(member.component, Link { host, target, required, copy });
     }
 
@@ -243,7 +243,7 @@ impl State {
             let (legs, in_sync) = &mut legs[set as usize];
             let link = self.link_of(member.component);
             legs.extend(link.map(|link| Leg { component: member.component, link }));
-            if member.state.in_sync() {
+            if self.counts(member) && (link.is_some() || member.state.in_sync()) {
                 assert!(link.is_some() || Canary::LegMissing.sings(), "a component in sync takes writes");
                 in_sync.push(InSync { component: member.component, copy });
             }
@@ -253,6 +253,13 @@ impl State {
         legs.iter_mut().for_each(|(legs, _)| legs.sort_by_key(|leg| leg.link.host != me));
         let set = |(legs, in_sync): (Vec<_>, Vec<_>)| SetLegs { legs: legs.into(), in_sync: in_sync.into() };
         self.sets = legs.into_iter().map(set).collect();
+    }
+
+    /// Whether operations on a member's set need it, and it is read: it is in sync. Members of a set that is on its way to take the place of
+    /// others are so to each other, for as long as none of them has failed; guests have nothing of that.
+    pub(crate) fn counts(&self, member: &Member) -> bool {
+        let apart = member.set().is_some_and(|set| !self.config.addresses.serves(set));
+        member.state.in_sync() || apart && member.state.takes_writes()
     }
 
     /// Whether a component is a member of rows of strips.
@@ -378,7 +385,7 @@ impl State {
     pub fn readable(&self, set: ReplicaSetIndex) -> Vec<Leg> {
         self.config
             .replica_set(set)
-            .filter(|m| m.state.in_sync() || Canary::ResyncingRead.sings())
+            .filter(|m| self.counts(m) || Canary::ResyncingRead.sings())
             .filter(|m| !self.failed.contains_key(&m.component))
             .filter_map(|m| Some(Leg { component: m.component, link: self.link_of(m.component)? }))
             .collect()
@@ -430,13 +437,15 @@ impl State {
         assert!(csn > self.csn, "configurations only go forward");
         self.config = Rc::new(config);
         self.csn = csn;
-        let members: BTreeMap<ComponentId, ComponentState> =
-            self.config.members.iter().map(|m| (m.component, m.state)).collect();
-        self.links.retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
+        let members: BTreeMap<ComponentId, bool> =
+            self.config.members.iter().map(|m| (m.component, self.counts(m))).collect();
+        let taking = self.config.members.iter().filter(|m| m.state.takes_writes());
+        let taking: BTreeSet<ComponentId> = taking.map(|m| m.component).collect();
+        self.links.retain(|component, _| taking.contains(component));
         for (component, link) in &mut self.links {
-            link.required |= members[component].in_sync();
+            link.required |= members[component];
         }
-        self.failed.retain(|component, _| members.get(component).is_some_and(|s| s.takes_writes()));
+        self.failed.retain(|component, _| taking.contains(component));
         self.acked.retain(|component, _| members.contains_key(component));
         self.kept_out.retain(|component, _| members.contains_key(component));
         self.admit(admitted);

@@ -13,6 +13,7 @@
 
 mod ballot;
 mod compliance;
+mod conversion;
 mod growth;
 mod loss;
 mod maintenance;
@@ -32,6 +33,7 @@ mod what_if;
 
 pub use ballot::SEATS_VOTING_MAX;
 pub use compliance::compliance;
+pub use conversion::{Converted, begin_conversion, end_conversion, give_up_conversion, is_whole, unfit};
 pub use growth::{Addition, GrowthPreview, Moved};
 pub use loss::{LossPreview, Lost};
 pub use maintenance::{Leaving, MaintenancePreview};

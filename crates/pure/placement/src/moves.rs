@@ -12,9 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_types::{
-    Canary, ComponentId, ComponentState, HostId, MaintenanceMode, Member, ObjectConfig, ReplicaSetIndex, Role,
-};
+use cairn_types::{Canary, ComponentId, ComponentState, HostId, MaintenanceMode, Member, ObjectConfig, Role};
 
 use crate::{
     picture::ClusterPicture,
@@ -105,10 +103,12 @@ pub fn unwanted(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<Componen
 fn needed_members<'a>(config: &ObjectConfig, stay: impl Iterator<Item = &'a Member>) -> BTreeSet<ComponentId> {
     let stay: Vec<&Member> = stay.collect();
     let votes: u32 = stay.iter().map(|m| m.votes).sum();
-    let held: BTreeSet<ReplicaSetIndex> = stay.iter().filter(|m| m.state.in_sync()).filter_map(|m| m.set()).collect();
     let lacks_votes = votes < cairn_votes::votes_needed(config);
     let is_needed = |m: &&Member| match m.set() {
-        Some(set) => !held.contains(&set) || (lacks_votes && m.votes > 0),
+        Some(set) => {
+            !config.is_held_by(set, |one| stay.iter().any(|m| m.component == one.component))
+                || (lacks_votes && m.votes > 0)
+        }
         None => lacks_votes,
     };
     let away = config.members.iter().filter(|m| !stay.iter().any(|s| s.component == m.component));

@@ -11,9 +11,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use cairn_types::{Canary, ComponentId, ComponentState, Member, ObjectConfig, Policy, ReplicaSetIndex, Role};
+use cairn_types::{
+    Addresses, Canary, ComponentId, ComponentState, Member, ObjectConfig, Policy, ReplicaSetIndex, Role,
+};
 
 use crate::{
+    conversion::{begin_conversion, end_conversion, unfit},
     picture::{ClusterPicture, FaultDomain},
     record::check_record,
     refusal::{Asked, Refusal, RefusalKind},
@@ -32,11 +35,14 @@ pub enum Copies {
     TooMany,
 }
 
-/// Counts the copies of a disk. One that is being moved is held twice and counts once.
+/// Counts the copies of a disk. One that is being moved is held twice and counts once. Parts that have another layout than the policy asks
+/// for keep what they have until they go over to that.
 pub fn copies(config: &ObjectConfig) -> Copies {
     let mut held: BTreeMap<ReplicaSetIndex, BTreeSet<u32>> = BTreeMap::new();
     for member in &config.members {
-        if let (Some(set), Some(copy)) = (member.set(), member.copy()) {
+        if let (Some(set), Some(copy)) = (member.set(), member.copy())
+            && follows(config, set)
+        {
             held.entry(set).or_default().insert(copy);
         }
     }
@@ -45,6 +51,11 @@ pub fn copies(config: &ObjectConfig) -> Copies {
         return Copies::TooFew;
     }
     if held.iter().any(|(set, copies)| copies.len() > asked(set)) { Copies::TooMany } else { Copies::Right }
+}
+
+/// Whether the policy says how many members a set has.
+fn follows(config: &ObjectConfig, set: ReplicaSetIndex) -> bool {
+    config.addresses.serves(set) && config.policy.fits(&config.addresses.span_of(set).layout)
 }
 
 /// Lets go what a disk has and its policy does not ask for any more: copies, and witnesses that only they needed.
@@ -73,7 +84,7 @@ pub fn shrink(
 fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<ComponentId> {
     let mut sets: BTreeMap<ReplicaSetIndex, Vec<&Member>> = BTreeMap::new();
     for member in &config.members {
-        if let Some(set) = member.set() {
+        if let Some(set) = member.set().filter(|set| follows(config, *set)) {
             sets.entry(set).or_default().push(member);
         }
     }
@@ -125,11 +136,13 @@ pub struct PolicyPreview {
     pub added: Vec<Member>,
     /// Copies that are to go.
     pub removed: Vec<Member>,
+    /// Where the blocks of the disk are then.
+    pub addresses: Addresses,
     /// Why not all of it can be done now; none where it can.
     pub obstacle: Option<String>,
 }
 
-/// Works out what `policy` would come to; takes nothing.
+/// Works out what `policy` would come to; takes nothing. `converts`: addresses may be laid out anew.
 ///
 /// # Errors
 /// A refusal with cause and remedy: a disk in use cannot have this policy at all.
@@ -137,11 +150,15 @@ pub fn policy_preview(
     picture: &ClusterPicture,
     config: &ObjectConfig,
     policy: &Policy,
+    converts: bool,
 ) -> Result<PolicyPreview, Refusal> {
-    let fixed = policy.check_after(&config.policy);
-    fixed.map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
+    let allowed = if converts { policy.validate() } else { policy.check_after(&config.policy) };
+    allowed.map_err(|e| Refusal { kind: RefusalKind::Policy, text: e.to_string() })?;
     check_record(policy, &config.addresses, config.size_bytes)?;
     let wanted = ObjectConfig { policy: policy.clone(), ..config.clone() };
+    if unfit(&wanted).is_some() {
+        return Ok(conversion_preview(picture, wanted));
+    }
     let mut last_id = 0;
     let mut ids = preview_ids(&mut last_id);
     let found = match copies(&wanted) {
@@ -152,13 +169,58 @@ pub fn policy_preview(
     let data = |members: &[Member], which: &[ComponentId]| -> Vec<Member> {
         members.iter().filter(|m| m.set().is_some() && which.contains(&m.component)).copied().collect()
     };
+    let addresses = config.addresses.clone();
     Ok(match found {
-        Err(refusal) => PolicyPreview { added: Vec::new(), removed: Vec::new(), obstacle: Some(refusal.text) },
-        Ok(None) => PolicyPreview { added: Vec::new(), removed: Vec::new(), obstacle: None },
+        Err(refusal) => {
+            PolicyPreview { added: Vec::new(), removed: Vec::new(), addresses, obstacle: Some(refusal.text) }
+        }
+        Ok(None) => PolicyPreview { added: Vec::new(), removed: Vec::new(), addresses, obstacle: None },
         Ok(Some(change)) => PolicyPreview {
             added: data(&change.members, &change.added),
             removed: data(&config.members, &change.removed),
+            addresses,
             obstacle: None,
         },
     })
+}
+
+/// Part after part, each in the picture that the ones before leave.
+fn conversion_preview(picture: &ClusterPicture, mut config: ObjectConfig) -> PolicyPreview {
+    let mut picture = picture.clone();
+    let mut last_id = 0;
+    let mut ids = preview_ids(&mut last_id);
+    let before = config.members.clone();
+    config.members.retain(|m| m.set().is_none_or(|set| config.addresses.serves(set)));
+    config.addresses = config.addresses.given_up();
+    let mut obstacle = None;
+    while unfit(&config).is_some() {
+        let begun = match begin_conversion(&picture, &config, &mut ids) {
+            Ok(Some(begun)) => begun,
+            Ok(None) => break,
+            Err(refusal) => {
+                obstacle = Some(refusal.text);
+                break;
+            }
+        };
+        (config.members, config.addresses) = (begun.change.members, begun.addresses);
+        let is_new = |m: &&Member| begun.change.added.contains(&m.component);
+        let added: Vec<Member> = config.members.iter().filter(is_new).copied().collect();
+        picture.take(&config.addresses, &config.policy, config.size_bytes, &added);
+        match end_conversion(&picture, &config, &mut ids) {
+            Ok(Some(ended)) => (config.members, config.addresses) = (ended.change.members, ended.addresses),
+            Ok(None) => break,
+            Err(refusal) => {
+                obstacle = Some(refusal.text);
+                break;
+            }
+        }
+        let apart = |m: &mut Member| m.state = ComponentState::Active;
+        config.members.iter_mut().filter(|m| added.iter().any(|new| new.component == m.component)).for_each(apart);
+    }
+    let others = |of: &[Member], than: &[Member]| -> Vec<Member> {
+        let is_other = |m: &&Member| m.set().is_some() && !than.iter().any(|one| one.component == m.component);
+        of.iter().filter(is_other).copied().collect()
+    };
+    let (added, removed) = (others(&config.members, &before), others(&before, &config.members));
+    PolicyPreview { added, removed, addresses: config.addresses, obstacle }
 }

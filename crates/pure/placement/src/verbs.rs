@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use cairn_geometry::{check_size, grown, sets};
+use cairn_geometry::{Area, check_size, grown, sets};
 use cairn_types::{
     Addresses, CHUNK_BYTES_MAX, ComponentId, ComponentState, HostId, Member, ObjectConfig, Policy, ReplicaSetIndex,
     Role, format_bytes,
@@ -149,7 +149,8 @@ pub fn complete(
     ids: &mut dyn FnMut() -> ComponentId,
 ) -> Result<Change, Refusal> {
     let task = Task::of(picture, config, config.members.clone());
-    let all: Vec<_> = sets(&config.addresses, config.size_bytes).collect();
+    let areas = Area::all(&config.addresses, config.size_bytes).filter(|area| config.policy.fits(area.layout()));
+    let all: Vec<_> = areas.flat_map(|area| area.sets()).collect();
     let wants = task.missing(&all, config.policy.ftt, &config.members);
     let members = task.attempt(config.policy.ftt, &config.policy, &wants)?;
     Ok(change(config, members, None, ids))

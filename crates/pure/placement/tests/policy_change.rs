@@ -48,7 +48,7 @@ proptest! {
                 _ => ComponentState::Resyncing { stale_since: OpId::ZERO },
             };
         }
-        let preview = policy_preview(&picture, &now, &Policy { ftt: to, ..policy.clone() }).unwrap();
+        let preview = policy_preview(&picture, &now, &Policy { ftt: to, ..policy.clone() }, false).unwrap();
         prop_assert_eq!(&preview.obstacle, &None);
         now.policy.ftt = to;
         for round in 0..4u128 {
@@ -127,10 +127,10 @@ fn what_is_asked_for_no_more_is_not_replaced() {
 fn a_preview_says_what_stands_in_the_way() {
     let picture = equal_hosts(3, GIB);
     let two = disk(&picture, 1);
-    let preview = policy_preview(&picture, &two, &mirror(2)).unwrap();
+    let preview = policy_preview(&picture, &two, &mirror(2), false).unwrap();
     assert!(preview.obstacle.unwrap().contains("needs 5 fault domains"));
-    let preview = policy_preview(&picture, &two, &mirror(0)).unwrap();
+    let preview = policy_preview(&picture, &two, &mirror(0), false).unwrap();
     assert_eq!((preview.added.len(), preview.removed.len(), preview.obstacle), (0, 1, None));
-    let refused = policy_preview(&picture, &two, &Policy { stripe_width: 2, ..mirror(1) }).unwrap_err();
+    let refused = policy_preview(&picture, &two, &Policy { stripe_width: 2, ..mirror(1) }, false).unwrap_err();
     assert!(refused.text.contains("stripe width") && refused.text.contains("cannot become 2"), "{}", refused.text);
 }

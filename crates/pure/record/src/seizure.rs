@@ -383,7 +383,7 @@ impl Seizure {
 
     fn needed_have_answered(&self) -> bool {
         self.best.config.members.iter().all(|m| {
-            m.set().is_none()
+            m.set().is_none_or(|set| !self.best.config.addresses.serves(set))
                 || !m.state.takes_writes()
                 || !matches!(self.seats.get(&m.seat()), Some(SeatAnswer::Asked { .. }) | None)
         })

@@ -71,7 +71,7 @@ impl std::error::Error for IllegalChange {}
 /// sync, as many of each set as it needs: nobody can have written there, and all of them read as zeroes. A tombstone needs no copies.
 ///
 /// A part of the disk goes over to another layout in two changes. The first adds the members of its new sets, which are being filled and
-/// serve nothing. The second has these in sync in place of the former ones. In between they stay as they are, or all of them go.
+/// serve nothing. The second has these in sync in place of the former ones, as far as they have been filled all the time. Or all of them go.
 ///
 /// # Errors
 /// The first rule that it breaks.
@@ -100,8 +100,8 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
         let old = base.member(member.component);
         let legal = match (old, member.set()) {
             (_, Some(set)) if moving(config, set) => {
-                let stays = old.is_none_or(|old| same_place(old, member) && old.state == member.state);
-                stays && is_empty(member.state) && (old.is_some() || addresses == AddressChange::Begun)
+                let enters = addresses == AddressChange::Begun && is_empty(member.state);
+                old.map_or(enters, |old| same_place(old, member) && may_become(old, member)) && !member.state.in_sync()
             }
             (_, Some(set)) if !serving.contains(&set) => false,
             (Some(old), _) => same_place(old, member) && may_become(old, member),
@@ -119,14 +119,17 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
             kind = ChangeKind::Joint;
         }
         if let Role::Data { set, copy } = member.role
-            && old.is_none_or(|old| old.state.in_sync() || moving(base, set))
+            && old.is_none_or(|old| old.state.in_sync() || moving(base, set) && is_empty(old.state))
             && member.state.in_sync()
         {
             in_sync.entry(set).or_default().insert(copy);
         }
     }
     let held = |set: &ReplicaSetIndex| in_sync.get(set).map_or(0, |indexes| indexes.len() as u32);
-    match serving.into_iter().find(|set| held(set) < config.needed(*set)) {
+    // Those that had members, and those that are new.
+    let before: BTreeSet<_> = sets(&base.addresses, base.size_bytes).collect();
+    let mut asked = serving.into_iter().filter(|set| old_sets.contains(set) || !before.contains(set));
+    match asked.find(|set| held(set) < config.needed(*set)) {
         Some(set) if !config.deleted => {
             Err(IllegalChange::TooFew { set, in_sync: held(&set), needed: config.needed(set) })
         }

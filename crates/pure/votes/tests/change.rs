@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use cairn_geometry::by_area;
+use cairn_geometry::{Area, by_area, moving_at};
 use cairn_types::{
     BLOCK_BYTES, BlockRange, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId,
     OpId, Policy, Redundancy, Role,
@@ -37,7 +37,17 @@ fn keeps_all(base: &ObjectConfig, next: &ObjectConfig) -> bool {
         return false;
     }
     // The nth block was written with n + 1; a copy that is being filled has all of it once it is active.
-    let held: BTreeMap<(u32, u64), u64> = before.iter().enumerate().map(|(n, at)| (*at, n as u64 + 1)).collect();
+    let mut held: BTreeMap<(u32, u64), u64> = before.iter().enumerate().map(|(n, at)| (*at, n as u64 + 1)).collect();
+    // What is on its way to another layout is filled with the same.
+    if let Some(moving) = base.addresses.moving() {
+        let all = BlockRange::new(moving.to.first_block, (moving.end_block - moving.to.first_block) as u32);
+        for piece in Area::new(moving.to, moving.end_block).split(all) {
+            held.extend(
+                (0..u64::from(piece.range.count))
+                    .map(|n| ((piece.set, piece.range.first + n), piece.object_first + n + 1)),
+            );
+        }
+    }
     let reads = |member: &Member, at: u64| match base.member(member.component) {
         Some(old) if matches!(old.state, ComponentState::Active | ComponentState::Resyncing { .. }) => {
             old.set().map(|set| held.get(&(set, at)).copied().unwrap_or(ZERO))
@@ -49,7 +59,11 @@ fn keeps_all(base: &ObjectConfig, next: &ObjectConfig) -> bool {
         let wanted = if n < before.len() { n as u64 + 1 } else { ZERO };
         let copies: Vec<&Member> = next.replica_set(*set).filter(|m| m.state.in_sync()).collect();
         // Until the change is in force both count: somebody is in sync in the old one and the new.
-        let was = |m: &&Member| base.member(m.component).is_none_or(|old| old.state.in_sync());
+        let comes = |old: &Member| {
+            let apart = old.set().is_some_and(|set| !base.addresses.serves(set));
+            apart && old.state == ComponentState::Resyncing { stale_since: OpId::ZERO }
+        };
+        let was = |m: &&Member| base.member(m.component).is_none_or(|old| old.state.in_sync() || comes(old));
         let one_stays = copies.iter().any(was);
         one_stays && copies.into_iter().all(|m| reads(m, *at) == Some(wanted))
     })
@@ -79,6 +93,11 @@ fn state() -> impl Strategy<Value = ComponentState> {
         1 => (0u64..3).prop_map(move |s| ComponentState::Absent { stale_since: seq(s) }),
         1 => Just(ComponentState::Degraded),
     ]
+}
+
+/// Mostly as what is to be filled.
+fn entering() -> impl Strategy<Value = ComponentState> {
+    prop_oneof![20 => Just(ComponentState::Resyncing { stale_since: OpId::ZERO }), 1 => state()]
 }
 
 fn member(id: u128, set: u32, state: ComponentState) -> Member {
@@ -127,6 +146,12 @@ enum Edit {
     Remove(usize),
     Rows(u64),
     Moved(usize, u32),
+    /// Something begins to go over to another layout, with members in these states.
+    Begun(u64, u8, Vec<ComponentState>),
+    /// What is on its way takes the place of what was there; members are in these states.
+    Done(Vec<ComponentState>),
+    /// It is given up.
+    GivenUp,
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
@@ -138,6 +163,9 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => (0usize..64).prop_map(Edit::Remove),
         1 => (1u64..3).prop_map(Edit::Rows),
         1 => (0usize..64, 0u32..8).prop_map(|(n, set)| Edit::Moved(n, set)),
+        2 => (0u64..8, 1u8..3, prop::collection::vec(entering(), 20)).prop_map(|(at, width, s)| Edit::Begun(at, width, s)),
+        3 => prop::collection::vec(state(), 20).prop_map(Edit::Done),
+        1 => Just(Edit::GivenUp),
     ]
 }
 
@@ -162,6 +190,31 @@ fn carry_out(config: &mut ObjectConfig, edit: Edit) {
             config.addresses = Layout { chunk_bytes, ..layout }.into();
         }
         Edit::Moved(n, set) => config.members[n % count].role = Role::Data { set, copy: 0 },
+        Edit::Begun(at, width, states) => {
+            if config.addresses.moving().is_some() {
+                return;
+            }
+            let redundancy = Redundancy::Mirror { copies: 1 };
+            let (moving, sets) = moving_at(config, at % config.size_blocks(), redundancy, width);
+            config.addresses = config.addresses.begun(moving, sets);
+            let new = (moving.to.first_set..moving.to.first_set + sets).zip(states).enumerate();
+            config.members.extend(new.map(|(n, (set, state))| member(5000 + n as u128, set, state)));
+        }
+        Edit::Done(states) => {
+            let Some(addresses) = config.addresses.moved(config.size_blocks()) else { return };
+            let stay: BTreeSet<u32> = cairn_geometry::sets(&addresses, config.size_bytes).collect();
+            let apart = |config: &ObjectConfig, m: &Member| m.set().is_some_and(|set| !config.addresses.serves(set));
+            let before = config.clone();
+            config.members.retain(|m| m.set().is_some_and(|set| stay.contains(&set)));
+            let new = config.members.iter_mut().filter(|m| apart(&before, m));
+            new.zip(states).for_each(|(member, state)| member.state = state);
+            config.addresses = addresses;
+        }
+        Edit::GivenUp => {
+            let before = config.clone();
+            config.members.retain(|m| m.set().is_none_or(|set| before.addresses.serves(set)));
+            config.addresses = before.addresses.given_up();
+        }
     }
 }
 
@@ -169,8 +222,14 @@ fn carry_out(config: &mut ObjectConfig, edit: Edit) {
 #[test]
 fn what_is_legal_keeps_every_block() {
     let (legal, grown, harmless) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32));
+    let converted = Cell::new(0u32);
     let cases = ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() };
-    proptest!(cases, |(base in base(), edits in prop::collection::vec(edit(), 1..3))| {
+    proptest!(cases, |(base in base(), before in prop::option::of(edit()), edits in prop::collection::vec(edit(), 1..3))| {
+        let mut base = base;
+        // Something may be on its way already.
+        if let Some(begun @ Edit::Begun(..)) = before {
+            carry_out(&mut base, begun);
+        }
         let mut next = base.clone();
         edits.into_iter().filter(|_| !base.members.is_empty()).for_each(|edit| {
             if !next.members.is_empty() {
@@ -183,8 +242,11 @@ fn what_is_legal_keeps_every_block() {
             prop_assert!(keeps, "legal, and loses something");
             legal.set(legal.get() + 1);
             grown.set(grown.get() + u32::from(next.size_bytes > base.size_bytes));
+            let done = base.addresses.moving().is_some() && base.addresses.moved(base.size_blocks()).as_ref() == Some(&next.addresses);
+            converted.set(converted.get() + u32::from(done));
         }
     });
+    assert!(converted.get() > 20, "{} conversions", converted.get());
     println!("{} legal of {} harmless, {} of them growths", legal.get(), harmless.get(), grown.get());
     assert!(legal.get() > 500 && grown.get() > 50, "{} legal, {} growths", legal.get(), grown.get());
 }

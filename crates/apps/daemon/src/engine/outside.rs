@@ -17,7 +17,7 @@ use cairn_env_linux::{
 };
 use cairn_node::{DeviceError, DeviceErrorKind, GroupPaths, Outside};
 use cairn_object::ObjectEvent;
-use cairn_types::{ComponentId, DiskGroupId, HostId, format_bytes};
+use cairn_types::{BLOCK_BYTES, ComponentId, DiskGroupId, HostId, format_bytes};
 use futures::future::LocalBoxFuture;
 
 use crate::engine::fronts::Fronts;
@@ -221,6 +221,10 @@ impl Outside<LinuxEnv> for Process {
             ObjectEvent::Resynced { name, component, bytes, .. } => {
                 let bytes = format_bytes(bytes);
                 tracing::info!(host, disk = name, component = %component, bytes, "resync has ended");
+            }
+            ObjectEvent::Converted { name, blocks, now, .. } => {
+                let bytes = format_bytes(blocks * u64::from(BLOCK_BYTES));
+                tracing::info!(host, disk = name, bytes, "a part of the disk goes over to another layout: {now}");
             }
             ObjectEvent::Marked { name, component, blocks, .. } => {
                 let text = format!(

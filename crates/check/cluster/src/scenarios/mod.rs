@@ -6,6 +6,7 @@
 mod bad_marks;
 mod caches;
 mod clones;
+mod conversions;
 mod devices;
 mod differences;
 mod forgets;
@@ -165,6 +166,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         moves::all(),
         devices::all(),
         policies::all(),
+        conversions::all(),
         what_if::all(),
         scrubs::all(),
         bad_marks::all(),

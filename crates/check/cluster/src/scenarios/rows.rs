@@ -186,7 +186,7 @@ async fn missed(stage: Stage) -> Result<(), String> {
 /// Where a block of the disk is: member, row and blocks of the component.
 fn part_of(config: &ObjectConfig, block: u64) -> (Rows, StripPart) {
     let rows = Rows::of(config.addresses.redundancy(0)).expect("a disk in rows");
-    let piece = Area::at(&config, block).split(BlockRange::new(block, 1)).next();
+    let piece = Area::at(config, block).split(BlockRange::new(block, 1)).next();
     let part = rows.parts(piece.expect("a block of the disk").range).next();
     (rows, part.expect("a part"))
 }

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, names::Name};
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_placement::PolicyPreview;
-use cairn_types::{ComponentId, HostId, Member, ObjectConfig, ObjectId, Role};
+use cairn_types::{ComponentId, Feature, HostId, Member, ObjectConfig, ObjectId, Policy, Role};
 use cairn_wire::OwnerCommand;
 
 use crate::{
@@ -22,10 +23,10 @@ impl<E: Env> Node<E> {
         let (object, entry) = self.known_disk(&disk).await?;
         let policy = self.policy(&request.policy).await?;
         let config = self.config_of(object, &entry).await?;
-        let preview = cairn_placement::policy_preview(&self.picture(), &config, &policy);
+        let converts = self.level().has(Feature::Conversion);
+        let preview = cairn_placement::policy_preview(&self.picture(), &config, &policy, converts);
         let preview = preview.map_err(|refusal| ApiError::refused(refusal.text))?;
-        let after = ObjectConfig { policy: policy.clone(), policy_name: request.policy.clone(), ..config.clone() };
-        let added = preview.added.clone();
+        let after = self.once_changed(&config, (&request.policy, &policy), &preview);
         let mut change = self.disk_change(&config, &after, preview).await;
         if request.dry_run {
             return Ok(change);
@@ -36,8 +37,12 @@ impl<E: Env> Node<E> {
             return Err(ApiError::refused(text)
                 .remedy("Add what is missing, choose another policy, or use --force: it is met as soon as it can be"));
         }
-        let more = demand_of(&after, &policy, after.size_bytes, after.members.iter().chain(&added))
-            .saturating_sub(demand_of(&config, &config.policy, config.size_bytes, config.members.iter()));
+        let more = demand_of(&after, &policy, after.size_bytes, after.members.iter()).saturating_sub(demand_of(
+            &config,
+            &config.policy,
+            config.size_bytes,
+            config.members.iter(),
+        ));
         self.leave_reserve(&format!("policy {:?} for disk {}", request.policy, config.name), more)?;
         let name = Name::new(&request.policy).map_err(|e| ApiError::invalid(e.to_string()))?;
         let command = OwnerCommand::Policy { name: request.policy, policy };
@@ -87,7 +92,12 @@ impl<E: Env> Node<E> {
     /// The places that components would go to, one after the other.
     fn preview_move(&self, config: &ObjectConfig, moved: &[ComponentId], to: &[HostId]) -> ApiResult<PolicyPreview> {
         let mut picture = self.picture();
-        let mut preview = PolicyPreview { added: Vec::new(), removed: Vec::new(), obstacle: None };
+        let mut preview = PolicyPreview {
+            added: Vec::new(),
+            removed: Vec::new(),
+            addresses: config.addresses.clone(),
+            obstacle: None,
+        };
         let mut last_id = 0;
         let mut ids = cairn_placement::preview_ids(&mut last_id);
         for component in moved {
@@ -114,15 +124,39 @@ impl<E: Env> Node<E> {
         })
     }
 
+    /// The disk with another policy, once all that follows has been done.
+    fn once_changed(
+        &self,
+        config: &ObjectConfig,
+        (name, policy): (&str, &Policy),
+        preview: &PolicyPreview,
+    ) -> ObjectConfig {
+        let goes = |m: &&Member| !preview.removed.iter().any(|gone| gone.component == m.component);
+        ObjectConfig {
+            policy: policy.clone(),
+            policy_name: name.to_owned(),
+            addresses: preview.addresses.clone(),
+            members: config.members.iter().filter(goes).chain(&preview.added).copied().collect(),
+            ..config.clone()
+        }
+    }
+
     async fn disk_change(&self, before: &ObjectConfig, after: &ObjectConfig, preview: PolicyPreview) -> v1::DiskChange {
         let held = self.held_by(before).await;
         let of_set = |member: &Member| {
             let same = before.members.iter().filter(|m| m.set() == member.set() && m.state.in_sync());
             same.filter_map(|m| held.get(&m.component)).max().copied()
         };
+        let share = share_written(before, &held);
         let bytes = |member: &Member| match member.role {
             Role::Witness => Some(0),
-            Role::Data { .. } => held.get(&member.component).copied().or_else(|| of_set(member)),
+            Role::Data { set, .. } if cairn_geometry::serves(before, set) => {
+                held.get(&member.component).copied().or_else(|| of_set(member))
+            }
+            // Of another layout: as much of it as of the disk is written.
+            Role::Data { set, .. } => {
+                share.map(|share| (Area::of_set(after, set).component_bytes(set) as f64 * share) as u64)
+            }
         };
         let component = |member: &Member| v1::ChangedComponent {
             role: super::disks::role_of(member),
@@ -151,4 +185,17 @@ impl<E: Env> Node<E> {
         hosts.dedup();
         self.usage_of(&hosts, Some(config.object)).await.0
     }
+}
+
+/// Which part of a disk's data is written, by what members of its sets hold; none where no host says.
+fn share_written(config: &ObjectConfig, held: &BTreeMap<ComponentId, u64>) -> Option<f64> {
+    let (mut holds, mut could) = (0, 0);
+    for member in &config.members {
+        let Some(set) = member.set().filter(|set| config.addresses.serves(*set)) else { continue };
+        if let Some(bytes) = held.get(&member.component) {
+            holds += bytes;
+            could += Area::of_set(config, set).component_bytes(set);
+        }
+    }
+    (could > 0).then(|| holds as f64 / could as f64)
 }

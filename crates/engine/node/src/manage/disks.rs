@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{CatalogueEntry, DiskState, HostEntry};
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_object::GroupTold;
 use cairn_placement::ClusterPicture;
 use cairn_types::{
     Accepted, BLOCK_BYTES, ComponentState, HostId, Layout, Member, ObjectConfig, ObjectId, Redundancy, Role, Seat,
+    format_bytes,
 };
 use cairn_wire::{Answer, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, Request};
 
@@ -24,6 +26,19 @@ fn rows_of(layout: &Layout) -> Option<v1::DiskRows> {
             strip_bytes: u64::from(strip_blocks) * u64::from(BLOCK_BYTES),
         }),
     }
+}
+
+/// What of a disk has another layout than its policy asks for, in words.
+fn laid_out_anew(config: &ObjectConfig) -> Option<String> {
+    let areas = || Area::all(&config.addresses, config.size_bytes);
+    let blocks = |area: Area| area.blocks().end - area.blocks().start;
+    let bytes = |blocks: u64| format_bytes(blocks * u64::from(BLOCK_BYTES));
+    let unfit: u64 = areas().filter(|area| !config.policy.fits(area.layout())).map(blocks).sum();
+    (unfit > 0).then(|| {
+        let all = areas().map(blocks).sum();
+        let now = if config.addresses.moving().is_some() { ", of which a part is under way" } else { "" };
+        format!("{} of {} are still to be laid out as the policy asks{now}", bytes(unfit), bytes(all))
+    })
 }
 
 impl<E: Env> Node<E> {
@@ -217,7 +232,7 @@ impl<E: Env> Node<E> {
         };
         Ok(v1::Disk {
             nbd_uris: self.nbd_uris(&summary.name, status.map(|s| s.epoch.host)),
-            notes: Vec::new(),
+            notes: config.as_ref().and_then(laid_out_anew).into_iter().collect(),
             sessions: self.sessions(Some(object)).await.sessions,
             summary,
             rules,

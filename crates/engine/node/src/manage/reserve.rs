@@ -67,7 +67,8 @@ pub(crate) fn demand_of<'a>(
 ) -> u64 {
     let addresses = cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
     let bytes = |set| Area::of_set_at(&addresses, size_bytes, set).component_bytes(set);
-    members.filter_map(Member::set).map(|set| cairn_placement::demand_bytes(policy, bytes(set))).sum()
+    let serving = members.filter_map(Member::set).filter(|set| config.addresses.serves(*set));
+    serving.map(|set| cairn_placement::demand_bytes(policy, bytes(set))).sum()
 }
 
 #[cfg(test)]

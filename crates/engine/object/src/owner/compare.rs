@@ -104,7 +104,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn compare_region(self: &Rc<Self>, set: ReplicaSetIndex, region: RegionIndex, within: BlockRange) {
         let first = u64::from(region) * u64::from(REGION_BLOCKS);
         let Some(range) = BlockRange::new(first, REGION_BLOCKS).intersection(within) else { return };
-        for object_range in self.area_of(set).to_object(set, range) {
+        for object_range in self.area_of(set).map(|area| area.to_object(set, range)).unwrap_or_default() {
             let lock = self.locks.lock(object_range, false).await;
             let Some(piece) = self.piece_of(set, object_range) else { return };
             let (_, digests) = self.ask_digests(set, piece.range).await;
@@ -125,7 +125,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// X3: looks once more, nobody else writing or reading, and overwrites what is earlier.
     async fn repair_older(self: &Rc<Self>, set: ReplicaSetIndex, range: BlockRange) {
-        for object_range in self.area_of(set).to_object(set, range) {
+        for object_range in self.area_of(set).map(|area| area.to_object(set, range)).unwrap_or_default() {
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             let Some(piece) = self.piece_of(set, object_range).filter(|_| self.may_compare()) else { return };
             let (copies, states) = self.ask_states(set, piece.range).await;
@@ -139,6 +139,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 if !self.may_compare() {
                     return;
                 }
+                // A part that goes over to another layout may have been read from the earlier state.
+                self.conversion_failed();
                 let operation = self.start(set, ClientTag::default(), Body::copy(range, contents), lock.clone());
                 if operation.await.is_ok() {
                     self.tell_older(older.into_iter().map(|at| copies[at]), range).await;

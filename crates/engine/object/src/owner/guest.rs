@@ -39,11 +39,11 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The name of the part of the request that begins at the object's block `block`: one request may be several
+    /// The name of the part of the request that begins at block `block` of the disk, in this area: one request may be several
     /// operations, and each is asked for by itself. A retry is split in the same places, as [`OP_BYTES_MAX`] is the
     /// protocol's.
-    pub(super) fn part(self, block: u64) -> ClientTag {
-        self.client.part(block)
+    pub(super) fn part(self, area: Area, block: u64) -> ClientTag {
+        self.client.part(area.part_name(block))
     }
 }
 
@@ -72,7 +72,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             if locked == Locked::Rows && around != self.around(blocks, locked) {
                 continue;
             }
-            match self.read_blocks(blocks, locked, watch.as_ref()).await {
+            match self.read_blocks(blocks, (locked, For::Guest), watch.as_ref()).await {
                 Err(OpError::NeedsRows) => locked = Locked::Rows,
                 Err(OpError::Unreadable(lost)) => {
                     // Nor room in memory, which other disks may wait for.
@@ -104,11 +104,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (mut left, mut origin) = (blocks, origin);
         while left.count > 0 {
             let (area, part) = self.first_part(left);
+            let changed = Changed::Bytes { offset, data: data.clone() };
+            let (part, is_done) = self.first_undone(area, (part, &changed), origin).await?;
             // The first and last bytes of the request lie within its first and last block.
             let from = offset.max(part.first * BLOCK);
             let to = (offset + data.len() as u64).min(part.end() * BLOCK);
             let bytes = data.slice((from - offset) as usize..(to - offset) as usize);
-            match self.write_area(area, (part, from, bytes), origin, &mut watch).await {
+            let result = match is_done {
+                true => Ok(()),
+                false => self.write_area(area, (part, from, bytes), origin, &mut watch).await,
+            };
+            match result {
                 // Some of it may have been done where it was.
                 Err(OpError::Elsewhere) => origin.retry = true,
                 result => {
@@ -153,7 +159,28 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 }
             }
         };
-        self.write_blocks(area, (blocks, data), origin, &lock, watch.as_ref()).await
+        let written = self.write_blocks(area, (blocks, data.clone()), origin, &lock, watch.as_ref()).await;
+        written.inspect_err(|_| self.changed_in_part(blocks))?;
+        if self.converting().is_some() {
+            let changed = Changed::Bytes { offset: blocks.first * BLOCK, data };
+            self.shadow(blocks, &changed, &lock).await;
+        }
+        Ok(())
+    }
+
+    /// The first of these blocks, as far as all of them were done by an earlier try of the request, or none was.
+    async fn first_undone(
+        &self,
+        area: Area,
+        (blocks, changed): (BlockRange, &Changed),
+        origin: Origin,
+    ) -> Result<(BlockRange, bool), OpError> {
+        let done = self.done_before(area, (blocks, changed), origin).await?;
+        let Some(first) = done.first() else { return Ok((blocks, false)) };
+        Ok(match first.first == blocks.first {
+            true => (*first, true),
+            false => (BlockRange::new(blocks.first, (first.first - blocks.first) as u32), false),
+        })
     }
 
     /// Zeroes bytes; whole blocks give their space back unless `keep_allocated`.
@@ -250,18 +277,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             .map_err(|_| OpError::Io(format!("{len_bytes} bytes are too many for one request")))
     }
 
-    async fn read_blocks(
+    pub(super) async fn read_blocks(
         self: &Rc<Self>,
         blocks: BlockRange,
-        locked: Locked,
+        how: (Locked, For),
         watch: Option<&Watch<E>>,
     ) -> Result<Vec<Bytes>, OpError> {
         let (area, part) = self.first_part(blocks);
-        let mut parts = self.read_area(area, (part, locked), watch).await?;
+        let mut parts = self.read_area(area, (part, how), watch).await?;
         let mut left = BlockRange::new(part.end(), (blocks.end() - part.end()) as u32);
         while left.count > 0 {
             let (area, part) = self.first_part(left);
-            parts.extend(self.read_area(area, (part, locked), watch).await?);
+            parts.extend(self.read_area(area, (part, how), watch).await?);
             left = BlockRange::new(part.end(), (left.end() - part.end()) as u32);
         }
         Ok(parts)
@@ -273,7 +300,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// The blocks to be locked for a read of these.
-    fn around(&self, blocks: BlockRange, locked: Locked) -> BlockRange {
+    pub(super) fn around(&self, blocks: BlockRange, locked: Locked) -> BlockRange {
         let state = self.state.borrow();
         let around = |(area, part): (Area, BlockRange)| match area.rows() {
             Some(_) => locked.blocks(area, part),
@@ -287,19 +314,19 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     async fn read_area(
         self: &Rc<Self>,
         area: Area,
-        (blocks, locked): (BlockRange, Locked),
+        (blocks, (locked, by)): (BlockRange, (Locked, For)),
         watch: Option<&Watch<E>>,
     ) -> Result<Vec<Bytes>, OpError> {
         if let Some(rows) = area.rows() {
-            return self.read_rows((area, rows), (blocks, locked), For::Guest, watch).await;
+            return self.read_rows((area, rows), (blocks, locked), by, watch).await;
         }
         let mut pieces = area.split(blocks);
         let first = pieces.next().expect("a range of at least one block");
         let rest: Vec<Piece> = pieces.collect();
         if rest.is_empty() {
-            return Ok(self.read_piece(first, For::Guest, watch).await?.into_bytes());
+            return Ok(self.read_piece(first, by, watch).await?.into_bytes());
         }
-        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece, For::Guest, watch));
+        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece, by, watch));
         let mut parts = Vec::new();
         for read in join_all(reads).await {
             parts.extend(read.map(Contents::into_bytes)?);
@@ -330,7 +357,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             edges.push(last);
         }
         for block in edges {
-            let old = self.read_blocks(BlockRange::new(block, 1), locked, None).await?;
+            let old = self.read_blocks(BlockRange::new(block, 1), (locked, For::Guest), None).await?;
             let mut at = ((block - blocks.first) * BLOCK) as usize;
             for part in old {
                 whole[at..at + part.len()].copy_from_slice(&part);
@@ -361,7 +388,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 let from = ((piece.object_first + u64::from(done) - blocks.first) * BLOCK) as usize;
                 let part = data.slice(from..from + range.bytes() as usize);
                 // Named by its own first block: the block after it may begin another part of the same request.
-                let client = origin.part(piece.object_first + u64::from(done));
+                let client = origin.part(area, piece.object_first + u64::from(done));
                 done += count;
                 if origin.retry && self.was_done(piece.set, OF_ALL, client).await? {
                     continue;
@@ -386,7 +413,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (mut left, mut origin) = (blocks, origin);
         while left.count > 0 {
             let (area, part) = self.first_part(left);
-            match self.zero_area(area, (part, keep_allocated), origin).await {
+            let (part, is_done) = self.first_undone(area, (part, &zeroes(keep_allocated)), origin).await?;
+            let result = match is_done {
+                true => Ok(()),
+                false => self.zero_area(area, (part, keep_allocated), origin).await,
+            };
+            match result {
                 Err(OpError::Elsewhere) => origin.retry = true,
                 result => {
                     result?;
@@ -404,22 +436,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         origin: Origin,
     ) -> Result<(), OpError> {
         if let Some(rows) = area.rows() {
-            let blocks_max = if keep_allocated { KEPT_ZERO_BLOCKS_MAX } else { ZERO_BLOCKS_MAX };
-            let changed = Changed::Zeroes { keep_allocated, blocks_max };
-            return self.change_rows((area, rows), (blocks, changed), origin, &mut None).await;
+            return self.change_rows((area, rows), (blocks, zeroes(keep_allocated)), origin, &mut None).await;
         }
         let lock = Rc::new(self.locks.lock(blocks, true).await);
         self.still_at(area)?;
         let mut operations = Vec::new();
         for piece in area.split(blocks) {
-            let client = origin.part(piece.object_first);
+            let client = origin.part(area, piece.object_first);
             if origin.retry && self.was_done(piece.set, OF_ALL, client).await? {
                 continue;
             }
             let zero = Body::from(BlockOp::Zero { range: piece.range, keep_allocated });
             operations.push(self.start(piece.set, client, zero, lock.clone()));
         }
-        all_acknowledged(operations).await
+        all_acknowledged(operations).await.inspect_err(|_| self.changed_in_part(blocks))?;
+        self.shadow(blocks, &zeroes(keep_allocated), &lock).await;
+        Ok(())
     }
 
     /// Whether an earlier try was carried out on these members of a set. Every in-sync copy is asked: one that was filled by copy does
@@ -491,6 +523,12 @@ const ZERO_BLOCKS_MAX: u32 = (1 << 30) / BLOCK_BYTES;
 
 /// The same where the zeroes keep their space: each block becomes an entry of the component's map.
 const KEPT_ZERO_BLOCKS_MAX: u32 = (64 << 20) / BLOCK_BYTES;
+
+/// Zeroes, as many in one operation as there may be.
+fn zeroes(keep_allocated: bool) -> Changed {
+    let blocks_max = if keep_allocated { KEPT_ZERO_BLOCKS_MAX } else { ZERO_BLOCKS_MAX };
+    Changed::Zeroes { keep_allocated, blocks_max }
+}
 
 async fn all_acknowledged<E: Env>(mut operations: Vec<Operation<E>>) -> Result<(), OpError> {
     if operations.len() == 1 {

@@ -16,6 +16,7 @@
 //! | components that come back, or are to be filled again | `Objects`, when a peer comes; then again and again, ever less often |
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
 //! | copies that its policy asks for, or asks for no more | when the policy is set; then when an object at rest is looked at |
+//! | parts to be laid out anew | when the policy is set; then again and again, ever less often, and when all of a part is filled |
 //! | components to be moved | `Objects`, when what administrators want of hosts changes; then again and again, ever less often |
 //!
 //! Components to be replaced have no signal on purpose. All that a dead host held falls due within seconds. It is replaced at
@@ -28,7 +29,7 @@ use cairn_geometry::Area;
 use cairn_owner::{Admitted, FailureFirst, Leg, RepairRules, Returned};
 use cairn_record::Rejoin;
 use cairn_types::{
-    Accepted, Canary, ComponentId, ComponentOp, ComponentState, Member, ObjectConfig, Seat, SessionId, Time,
+    Accepted, Addresses, Canary, ComponentId, ComponentOp, ComponentState, Member, ObjectConfig, Seat, SessionId, Time,
 };
 use cairn_wire::{Answer, Message, Refusal, Request, SeizeAnswer, Target};
 use futures::future::{Either, join_all, select};
@@ -106,7 +107,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Some(SETTLE_IDLE);
         }
         let ails = |m: &Member| !m.state.in_sync() || self.context.is_long_away(m.seat());
-        let waits = self.move_waits.get() || self.policy_waits.get();
+        let waits = self.move_waits.get() || self.policy_waits.get() || self.conversion_waits.get();
         if waits || state.config().members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
@@ -125,10 +126,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.tell_untold().await;
         self.look_after_idle().await;
         self.carry_out_commands().await;
+        self.give_up_conversion().await;
         self.readmit_returned().await;
         self.repair_lost().await;
         self.meet_policy().await;
         self.go_on_moving().await;
+        self.go_on_converting().await;
         self.settle_when_idle();
     }
 
@@ -448,8 +451,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let ComponentState::Resyncing { stale_since } = rejoin.state else {
             return false;
         };
-        let set = member.set().unwrap_or(0);
-        let size_blocks = self.area_of(set).component_blocks(set);
+        let blocks_of = |set| Some(self.area_of(set)?.component_blocks(set));
+        let Some(size_blocks) = member.set().and_then(blocks_of) else { return false };
         let reserved_blocks = self.reserved_blocks(size_blocks);
         let ops = [
             ComponentOp::Undo { ops: rejoin.undo },
@@ -500,7 +503,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.repaired_last.set(Some(lost));
             let config = self.config();
             let Ok(change) = placer.replace(&config, lost) else { continue };
-            if self.change_members(change, config.size_bytes).await.is_ok() {
+            if self.change_members(change, (config.addresses.clone(), config.size_bytes)).await.is_ok() {
                 return;
             }
         }
@@ -508,41 +511,61 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Makes the new components, admits them, and brings the new membership into effect (a joint change). What is
     /// gone is removed after the close.
-    pub(crate) async fn change_members(self: &Rc<Self>, change: MemberChange, size_bytes: u64) -> Result<(), String> {
+    pub(crate) async fn change_members(
+        self: &Rc<Self>,
+        change: MemberChange,
+        shape: (Addresses, u64),
+    ) -> Result<(), String> {
         let added = change.added.clone();
         self.admitting.borrow_mut().extend(&added);
-        let changed = self.change_members_admitting(change, size_bytes).await;
+        let changed = self.change_members_admitting(change, shape).await;
         // What was made in vain is wanted no longer: its host finds out and removes it.
         self.admitting.borrow_mut().retain(|component| !added.contains(component));
         changed
     }
 
-    async fn change_members_admitting(self: &Rc<Self>, change: MemberChange, size_bytes: u64) -> Result<(), String> {
+    async fn change_members_admitting(
+        self: &Rc<Self>,
+        change: MemberChange,
+        shape: (Addresses, u64),
+    ) -> Result<(), String> {
         let mut admitted = Admitted::new();
         for member in change.members.iter().filter(|m| change.added.contains(&m.component)) {
-            admitted.insert(member.component, self.admit_new(member, size_bytes).await?);
+            admitted.insert(member.component, self.admit_new(member, &shape).await?);
         }
         let before = self.config();
-        let next = self.state.borrow().config_of_members(&change.members, &change.removed, size_bytes);
+        let next = self.state.borrow().config_of_members(&change.members, &change.removed, shape);
         let next = next.map_err(|FailureFirst| "a component failed meanwhile: that is recorded first")?;
         if !self.change_admitting(next, &admitted).await {
             return Err("the new members were not accepted by a majority; it is tried again".into());
         }
         // A witness has no link, what is in sync nothing to be filled with.
-        admitted.into_keys().for_each(|component| self.start_resync(component));
-        for gone in before.members.iter().filter(|m| change.removed.contains(&m.component)) {
+        let serves = |component: &ComponentId| {
+            let state = self.state.borrow();
+            let set = state.config().member(*component).and_then(Member::set);
+            set.is_none_or(|set| state.config().addresses.serves(set))
+        };
+        admitted.into_keys().filter(serves).for_each(|component| self.start_resync(component));
+        self.remove_gone(&before, &change.removed);
+        Ok(())
+    }
+
+    /// Has components removed that a change has let go.
+    pub(super) fn remove_gone(&self, before: &ObjectConfig, removed: &[ComponentId]) {
+        for gone in before.members.iter().filter(|m| removed.contains(&m.component)) {
             let (disk_group, component) = (gone.disk_group, gone.component);
             let delete = Request::DeleteComponent { disk_group, component, object: self.id };
             // When its host is away the component is removed when that host learns of the closed config, or asks.
             drop(self.context.request(gone.host, gone.disk_group, delete, None));
         }
-        Ok(())
     }
 
-    async fn admit_new(&self, member: &Member, size_bytes: u64) -> Result<cairn_types::SessionId, String> {
-        let config = self.config();
-        let addresses = cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
-        let blocks_of = |set| Area::of_set_at(&addresses, size_bytes, set).component_blocks(set);
+    async fn admit_new(
+        &self,
+        member: &Member,
+        (addresses, size_bytes): &(Addresses, u64),
+    ) -> Result<cairn_types::SessionId, String> {
+        let blocks_of = |set| Area::of_set_at(addresses, *size_bytes, set).component_blocks(set);
         let blocks = member.set().map_or(0, blocks_of);
         let (object, epoch, disk_group, component) = (self.id, self.epoch(), member.disk_group, member.component);
         let reserved_blocks = self.reserved_blocks(blocks);
@@ -576,7 +599,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     fn resyncing(&self) -> Vec<cairn_types::ComponentId> {
         let state = self.state.borrow();
+        let addresses = &state.config().addresses;
         let resyncing = state.config().members.iter().filter(|m| matches!(m.state, ComponentState::Resyncing { .. }));
+        let resyncing = resyncing.filter(|m| m.set().is_none_or(|set| addresses.serves(set)));
         resyncing.map(|m| m.component).collect()
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_owner::State;
-use cairn_types::{ComponentId, ComponentOp, ComponentState};
+use cairn_types::{ComponentId, ComponentOp, ComponentState, Member};
 use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
 use futures::channel::oneshot;
 
@@ -40,7 +40,29 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             blocks_unreadable: p.blocks_unreadable,
             elapsed_ms: now.since(p.started).as_millis() as u64,
         };
-        resyncs.iter().map(one).collect()
+        resyncs.iter().map(one).chain(self.conversion_status()).collect()
+    }
+
+    /// The members of what goes over to another layout, each with its part of what is to be copied.
+    fn conversion_status(&self) -> Vec<ResyncStatus> {
+        let Some(converting) = self.converting() else { return Vec::new() };
+        let (config, area) = (self.config(), converting.area());
+        let of = |member: &Member| {
+            let set = member.set().filter(|set| area.sets().contains(set))?;
+            let bytes_total = area.component_bytes(set);
+            Some(ResyncStatus {
+                object: self.id,
+                name: config.name.clone(),
+                component: member.component,
+                host: member.host,
+                full: true,
+                bytes_total,
+                bytes_left: converting.left_of(bytes_total),
+                blocks_unreadable: 0,
+                elapsed_ms: self.context.env.now().since(converting.started).as_millis() as u64,
+            })
+        };
+        config.members.iter().filter_map(of).collect()
     }
 
     /// Carries out a command; none where this owner ended before it came to it: the next one is to be asked. `Status` is answered by
@@ -143,13 +165,24 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             ));
         }
         cairn_geometry::check_size(size_bytes).map_err(|e| e.to_string())?;
+        if config.addresses.moving().is_some() {
+            // What is on its way ends where the disk does; it begins again once that is elsewhere.
+            self.conversion_failed();
+            self.give_up_conversion().await;
+            if self.config().addresses.moving().is_some() {
+                return Err(
+                    "a part of the disk is going over to another layout and could not be held back; ask again".into()
+                );
+            }
+        }
+        let config = self.config();
         let addresses = cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
         let sets = |addresses, size_bytes| cairn_geometry::sets(addresses, size_bytes).count();
         if sets(&addresses, size_bytes) != sets(&config.addresses, config.size_bytes) {
             let placer = self.context.placer.borrow().clone().ok_or("this host cannot place components yet")?;
             let change = placer.extend(&config, size_bytes)?;
             self.resize_components(&config, &config.policy, size_bytes).await?;
-            return self.change_members(change, size_bytes).await;
+            return self.change_members(change, (addresses, size_bytes)).await;
         }
         self.resize_components(&config, &config.policy, size_bytes).await?;
         let mut next = (*self.config()).clone();

@@ -126,7 +126,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let owned = self.clone();
         self.context.env.spawn(async move {
             for block in lost {
-                for range in owned.area_of(set).to_object(set, BlockRange::new(block, 1)) {
+                let Some(area) = owned.area_of(set) else { return };
+                for range in area.to_object(set, BlockRange::new(block, 1)) {
                     if let Some(rows) = owned.rows_of(set) {
                         owned.look_again(rows, range.first).await;
                         continue;

@@ -8,6 +8,7 @@
 
 mod command;
 mod compare;
+mod converting;
 mod differences;
 mod forwarded;
 mod guest;
@@ -91,6 +92,14 @@ pub struct Owned<E: Env, S: LocalStore> {
     move_waits: Cell<bool>,
     /// Copies were to come or go, and could not.
     policy_waits: Cell<bool>,
+    /// What is on its way to another layout, if this owner has begun it.
+    converting: RefCell<Option<Rc<converting::Converting>>>,
+    /// Some of it is to go over to another layout, and has not begun to.
+    conversion_waits: Cell<bool>,
+    /// Nothing begins to go over to another layout before then.
+    not_before: Cell<Time>,
+    /// When something of it went over last, or this owner began.
+    moved_last: Cell<Time>,
     /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
     asked_to_move: RefCell<AskedToMove>,
     /// When they did so last.
@@ -127,6 +136,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             absences: RefCell::default(),
             move_waits: Cell::default(),
             policy_waits: Cell::default(),
+            converting: RefCell::default(),
+            conversion_waits: Cell::default(),
+            not_before: Cell::default(),
+            moved_last: Cell::new(context.env.now()),
             asked_to_move: RefCell::default(),
             asked_last: Cell::default(),
             repaired_last: Cell::default(),
@@ -235,9 +248,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Area::at(self.state.borrow().config(), block)
     }
 
-    /// The part of the disk that a set is of.
-    fn area_of(&self, set: ReplicaSetIndex) -> Area {
-        Area::of_set(self.state.borrow().config(), set)
+    /// The part of the disk that a set is of, also one that is on its way; none where the set is no more.
+    fn area_of(&self, set: ReplicaSetIndex) -> Option<Area> {
+        let state = self.state.borrow();
+        let known = state.config().replica_set(set).next().is_some();
+        known.then(|| Area::of_set(state.config(), set))
     }
 
     /// Whether a part of the disk is still where it was: whoever waited for a lock looks again.

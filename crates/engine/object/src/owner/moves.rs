@@ -31,13 +31,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return;
         }
         let config = self.config();
-        let may_begin = {
-            let moving = context.moving.borrow();
-            moving.contains(&self.id) || moving.len() < MOVES_AT_ONCE
-        };
+        let may_begin = self.may_have_turn();
         self.forget_what_was_asked(&config);
         let next = placer.next_move(&config, &self.asked_to_move.borrow(), may_begin);
         self.move_waits.set(next != NextMove::Nothing);
+        if next != NextMove::Nothing && config.addresses.moving().is_some() {
+            // One thing after the other: what has to leave a host goes first.
+            return self.conversion_failed();
+        }
         let change = match next {
             NextMove::Nothing | NextMove::Waits => return self.note_moving(),
             NextMove::Begin(change) => {
@@ -49,8 +50,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         assert_stays_in_sync(&config, &change);
         // What cannot be done now is tried again with the next look.
-        let _ = self.change_members(change, config.size_bytes).await;
+        let _ = self.change_members(change, (config.addresses.clone(), config.size_bytes)).await;
         self.note_moving();
+    }
+
+    fn may_have_turn(&self) -> bool {
+        let moving = self.context.moving.borrow();
+        moving.contains(&self.id) || moving.len() < MOVES_AT_ONCE
+    }
+
+    /// Whether it may take space for a while; then it does.
+    pub(super) fn has_turn(&self) -> bool {
+        let may = self.may_have_turn();
+        if may {
+            self.context.moving.borrow_mut().insert(self.id);
+        }
+        may
     }
 
     /// What was asked for and is gone is done. What could not be begun for long is asked for no more: the cluster is another one by then.
@@ -64,8 +79,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Whether something of it is being moved: its record says so, whichever owner began that.
-    fn note_moving(&self) {
-        let moves = self.state.borrow().ended().is_none() && !self.config().twins().is_empty();
+    pub(super) fn note_moving(&self) {
+        let config = self.config();
+        let under_way = !config.twins().is_empty() || config.addresses.moving().is_some();
+        let moves = self.state.borrow().ended().is_none() && under_way;
         let mut moving = self.context.moving.borrow_mut();
         match moves {
             true => moving.insert(self.id),

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_geometry::Area;
-use cairn_types::{Canary, ComponentId, ComponentOp, HostId, ObjectConfig, Policy};
+use cairn_types::{Canary, ComponentId, ComponentOp, Feature, HostId, ObjectConfig, Policy};
 use cairn_wire::Request;
 
 use crate::{
@@ -40,13 +40,18 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
         };
         // What cannot be done now is tried again soon; what has no place, when an object at rest is looked at.
-        self.policy_waits.set(self.change_members(change, config.size_bytes).await.is_err());
+        self.policy_waits
+            .set(self.change_members(change, (config.addresses.clone(), config.size_bytes)).await.is_err());
     }
 
     /// The disk goes over to another policy. Copies follow by [`Self::meet_policy`].
     pub(super) async fn set_policy(self: &Rc<Self>, name: String, policy: Policy) -> Result<(), String> {
         let config = self.config();
-        policy.check_after(&config.policy).map_err(|e| e.to_string())?;
+        match self.context.level.get().has(Feature::Conversion) {
+            true => policy.validate(),
+            false => policy.check_after(&config.policy),
+        }
+        .map_err(|e| e.to_string())?;
         let next = ObjectConfig { policy: policy.clone(), policy_name: name, ..(*config).clone() };
         if next == *config {
             return Ok(());

@@ -59,7 +59,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if let Some(rows) = self.rows_of(set) {
             return self.repair_rows(rows, (leg, set, range)).await;
         }
-        for object_range in self.area_of(set).to_object(set, range) {
+        let Some(area) = self.area_of(set) else { return };
+        for object_range in area.to_object(set, range) {
             if self.repair_piece(leg, set, object_range).await || object_range.count == 1 {
                 continue;
             }

@@ -225,7 +225,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         set: ReplicaSetIndex,
         region: RegionIndex,
     ) -> Option<Vec<BlockRange>> {
-        let blocks = self.area_of(set).component_blocks(set);
+        let blocks = self.area_of(set)?.component_blocks(set);
         let first = u64::from(region) * u64::from(REGION_BLOCKS);
         let end = blocks.min(first + u64::from(REGION_BLOCKS));
         let mut at = first;
@@ -263,7 +263,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return self.copy_rows(rows, (component, session), (set, range), marks).await;
         }
         let mut unreadable: Vec<BlockRange> = Vec::new();
-        for object_range in self.area_of(set).to_object(set, range) {
+        for object_range in self.area_of(set)?.to_object(set, range) {
             self.not_draining().await.ok()?;
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;

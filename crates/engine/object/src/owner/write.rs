@@ -103,7 +103,7 @@ impl From<BlockOp> for Body {
 }
 
 /// All data in one aligned piece: for a region copy.
-fn joined(data: Vec<Bytes>) -> Bytes {
+pub(super) fn joined(data: Vec<Bytes>) -> Bytes {
     if data.len() <= 1 {
         return data.into_iter().next().unwrap_or_default();
     }
@@ -229,8 +229,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Operation<E> {
         self.unreadable.borrow_mut().whole_again(set, body.blocks.range());
         let begun = self.state.borrow_mut().begin(set, OF_ALL);
-        let waits = (Some((set, OF_ALL)), watch.map(Watch::copies));
+        let waits = (self.must_hold(set, OF_ALL), watch.map(Watch::copies));
         self.send(begun, client, &Bodies::Same(body), (lock, None), waits)
+    }
+
+    /// Who must have an operation on these members once it is acknowledged. Nobody, where the set serves nothing yet: it may be given up
+    /// meanwhile.
+    pub(super) fn must_hold(&self, set: ReplicaSetIndex, members: MemberMask) -> HeldBy {
+        cairn_geometry::serves(self.state.borrow().config(), set).then_some((set, members))
     }
 
     /// Sends a region to one component (resync); the set's other copies are the source.

@@ -91,10 +91,14 @@ fn only_the_present_admission_is_filled() {
 fn other_members_keep_what_is_known_of_them() {
     let mut state = owner();
     let old = [member(A, ComponentState::Active), member(C, ComponentState::Absent { stale_since: op(1) })];
-    let next = state.config_of_members(&old, &[B], 2 << 20).expect("nothing failed");
+    let next =
+        state.config_of_members(&old, &[B], (state.config().addresses.clone(), 2 << 20)).expect("nothing failed");
     assert_eq!(next.member(C).map(|m| m.state), Some(ComponentState::Resyncing { stale_since: old_op(5) }));
     assert_eq!((next.members.len(), next.size_bytes), (2, 2 << 20));
     state.fail(C, false);
-    assert_eq!(state.config_of_members(&old, &[B], 2 << 20), Err(FailureFirst));
-    assert!(state.config_of_members(&old, &[D], 2 << 20).is_ok(), "what leaves is no copy in sync");
+    assert_eq!(state.config_of_members(&old, &[B], (state.config().addresses.clone(), 2 << 20)), Err(FailureFirst));
+    assert!(
+        state.config_of_members(&old, &[D], (state.config().addresses.clone(), 2 << 20)).is_ok(),
+        "what leaves is no copy in sync"
+    );
 }

@@ -558,7 +558,7 @@ impl OwnerNode {
                 let word = format!("{}{}", coming.letter, members[place].votes);
                 let role = members[place].role;
                 members[place] = Member { state, role, ..super::member_of(&word) };
-                serving.state.config_of_members(&members, &[old], config.size_bytes).ok()
+                serving.state.config_of_members(&members, &[old], (config.addresses.clone(), config.size_bytes)).ok()
             }
         };
         let admitted = Admitted::from([(component, coming.session)]);

@@ -103,7 +103,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let body = new.body(members, part.range);
         let travels = teller.link.host != self.context.env.host();
         let follow = Follow { from, travels, parity, members, range: part.range, column: part.column, new };
-        let waits = (Some((set, members)), watch.map(Watch::copies));
+        let waits = (self.must_hold(set, members), watch.map(Watch::copies));
         let numbers = Numbers { op, settled, client };
         self.send_with_difference((numbers, data.into()), &body, (from, follow), held, waits)
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use cairn_env::Env;
 use cairn_geometry::{Area, RowRole, Rows, StripPart};
 use cairn_owner::{Leg, Strip};
-use cairn_types::{BlockRange, ReplicaSetIndex};
+use cairn_types::{BlockRange, Canary, ReplicaSetIndex};
 use cairn_wire::{AllocatedPiece, Answer, Refusal, Request};
 use futures::future::join_all;
 
@@ -80,7 +80,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let runs = runs(&parts);
         let reads = runs.iter().map(|run| self.read_run(run, by, watch));
         let said = join_all(reads).await;
-        if locked == Locked::Blocks && said.iter().any(|said| matches!(said, Said::Lacks(_))) {
+        if locked == Locked::Blocks
+            && !Canary::RowNotLocked.sings()
+            && said.iter().any(|said| matches!(said, Said::Lacks(_)))
+        {
             return Err(OpError::NeedsRows);
         }
         let mut strips: Vec<Option<Strip>> = vec![None; parts.len()];

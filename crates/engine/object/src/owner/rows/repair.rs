@@ -48,10 +48,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         (leg, set, row): (Leg, ReplicaSetIndex, u64),
         range: BlockRange,
     ) -> bool {
-        let blocks = self.area_of(set).rows_in_object(set, range);
+        let Some(area) = self.area_of(set) else { return true };
+        let blocks = area.rows_in_object(set, range);
         let [(_, of_disk)] = blocks.as_slice() else { return true };
         let lock = Rc::new(self.locks.lock(*of_disk, true).await);
-        if self.area_at(of_disk.first) != self.area_of(set) {
+        if self.still_at(area).is_err() {
             return true;
         }
         // Somebody may have written it meanwhile: then there is nothing to repair.

@@ -44,7 +44,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let member = self.state.borrow().link_of(component)?.copy;
         let target = Target { component, session, member };
         let mut unreadable: Vec<BlockRange> = Vec::new();
-        for (blocks, of_disk) in self.area_of(set).rows_in_object(set, range) {
+        for (blocks, of_disk) in self.area_of(set)?.rows_in_object(set, range) {
             self.not_draining().await.ok()?;
             let lock = Rc::new(self.locks.lock(of_disk, true).await);
             self.stage(component, session)?;

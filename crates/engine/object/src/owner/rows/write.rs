@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_geometry::{Area, Rows, StripPart, Unit};
+use cairn_geometry::{Area, Piece, Rows, StripPart, Unit};
 use cairn_owner::{MemberMask, PartWrite, part_write};
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ReplicaSetIndex};
+use cairn_types::{BLOCK_BYTES, BlockRange, ClientTag, ReplicaSetIndex};
 use cairn_wire::{OP_BYTES_MAX, block_crc};
 use futures::future::join_all;
 
@@ -24,6 +24,7 @@ use crate::{
     locks::Guard,
     owner::{
         Origin, Owned,
+        converting::is_zero,
         guest::aligned,
         write::{Bodies, Lock, OpError},
     },
@@ -39,6 +40,41 @@ pub(in crate::owner) enum Changed {
     Bytes { offset: u64, data: Bytes },
     /// Zeroes. At most so many blocks are one operation.
     Zeroes { keep_allocated: bool, blocks_max: u32 },
+}
+
+impl Changed {
+    /// The same of some of its blocks. Bytes are those of whole blocks.
+    pub(in crate::owner) fn within(&self, part: BlockRange) -> Self {
+        match self {
+            Self::Bytes { offset, data } => {
+                let first = part.first * BLOCK as u64;
+                let at = (first - offset) as usize;
+                Self::Bytes { offset: first, data: data.slice(at..at + part.bytes() as usize) }
+            }
+            Self::Zeroes { .. } => self.clone(),
+        }
+    }
+
+    /// The blocks of the disk that are one operation each, of a request on these blocks of an area.
+    pub(in crate::owner) fn operations(&self, area: Area, blocks: BlockRange) -> Vec<BlockRange> {
+        if let Some(rows) = area.rows() {
+            let units = units((area, rows), blocks, self, Origin::default());
+            return units.into_iter().map(|unit| BlockRange::new(unit.object_first, unit.in_set.count)).collect();
+        }
+        let most = match self {
+            Self::Bytes { .. } => OP_BYTES_MAX / BLOCK_BYTES,
+            Self::Zeroes { .. } => u32::MAX,
+        };
+        let mut all = Vec::new();
+        for mut left in area.split(blocks).map(Piece::object_range) {
+            while left.count > 0 {
+                let count = left.count.min(most);
+                all.push(BlockRange::new(left.first, count));
+                left = BlockRange::new(left.first + u64::from(count), left.count - count);
+            }
+        }
+        all
+    }
 }
 
 /// One unit of a request.
@@ -99,7 +135,7 @@ fn units((area, rows): (Area, Rows), blocks: BlockRange, changed: &Changed, orig
                 Unit::Part(part) => BlockRange::new(part.set_first, part.range.count),
             };
             let object_first = piece.object_first + (in_set.first - piece.range.first);
-            let client = origin.part(object_first);
+            let client = origin.part(area, object_first);
             RequestUnit { set: piece.set, unit, in_set, object_first, client, anew: false }
         }));
     }
@@ -137,6 +173,31 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
             self.not_draining().await?;
         }
+    }
+
+    /// Writes to rows that are on their way to take the place of others. `onto_nothing`: whole rows are locked, nothing is there yet, and rows of
+    /// zeroes stay holes.
+    pub(in crate::owner) async fn write_rows_apart(
+        self: &Rc<Self>,
+        (area, rows): (Area, Rows),
+        (blocks, changed): (BlockRange, &Changed),
+        lock: &Lock,
+        onto_nothing: bool,
+    ) -> Result<(), OpError> {
+        let mut left = units((area, rows), blocks, changed, Origin::default());
+        let data = match changed {
+            Changed::Bytes { data, .. } => Some(data.clone()),
+            Changed::Zeroes { .. } => None,
+        };
+        if let Some(data) = data.as_ref().filter(|_| onto_nothing) {
+            left.retain(|unit| {
+                let from = (unit.object_first - blocks.first) as usize * BLOCK;
+                !is_zero(&data[from..from + unit.in_set.bytes() as usize])
+            });
+        }
+        let locked = if onto_nothing { Locked::Rows } else { Locked::Blocks };
+        let tried = Try { rows, locked, lock, watch: None };
+        self.try_units(&tried, (blocks, changed, data), &mut left, false).await
     }
 
     /// What is written, whole blocks; none of zeroes.
@@ -189,7 +250,19 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             (None, Changed::Bytes { .. }) => unreachable!("a write has bytes"),
         };
         // Together: each is carried on by whoever waits for it.
-        let results = join_all(left.iter().map(|unit| self.carry_unit(tried, unit, new(unit)))).await;
+        let carried = async |unit: &RequestUnit| {
+            self.carry_unit(tried, unit, new(unit)).await?;
+            if self.converting().is_some() && self.state.borrow().config().addresses.serves(unit.set) {
+                let of_disk = BlockRange::new(unit.object_first, unit.in_set.count);
+                let whole = match &data {
+                    Some(data) => Changed::Bytes { offset: blocks.first * BLOCK as u64, data: data.clone() },
+                    None => changed.clone(),
+                };
+                self.shadow(of_disk, &whole, tried.lock).await;
+            }
+            Ok(())
+        };
+        let results = join_all(left.iter().map(carried)).await;
         let mut worst = Ok(());
         for (mut unit, result) in std::mem::take(left).into_iter().zip(results) {
             if result.is_err() {
@@ -212,7 +285,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     New::Data(bytes, _) => bodies::whole(tried.rows, of, &bytes, wanted),
                     New::Zeroes { keep_allocated, .. } => bodies::whole_zeroes(tried.rows, of, keep_allocated),
                 };
-                let waits = (Some((unit.set, members)), tried.watch.map(Watch::copies));
+                let waits = (self.must_hold(unit.set, members), tried.watch.map(Watch::copies));
                 let sent = self.send(begun, unit.client, &Bodies::ByMember(bodies), (tried.lock.clone(), None), waits);
                 sent.await.map_err(needs_nothing)
             }
@@ -238,7 +311,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let (rows, set) = (tried.rows, unit.set);
         let way = self.way_of(rows, set, part).await?;
         let held = (tried.lock.clone(), Some(positions));
-        let waits = (Some((set, members)), tried.watch.map(Watch::copies));
+        let waits = (self.must_hold(set, members), tried.watch.map(Watch::copies));
         match way {
             PartWrite::Difference if !unit.anew => {
                 self.unreadable.borrow_mut().whole_again(set, unit.in_set);
@@ -250,9 +323,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 let begun = self.begin_unit(unit, members);
                 self.send(begun, unit.client, &Bodies::ByMember(bodies), held, waits).await.map_err(needs_nothing)
             }
-            PartWrite::Difference | PartWrite::Encode
-                if tried.locked == Locked::Rows || Canary::RowNotLocked.sings() =>
-            {
+            PartWrite::Difference | PartWrite::Encode if tried.locked == Locked::Rows => {
                 let image = self.row_with((rows, set, part), new.strip()).await?;
                 let mut bodies = vec![None; rows.members() as usize];
                 bodies[part.member as usize] = Some(new.body(members, part.range));
@@ -274,6 +345,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let state = self.state.borrow();
             match (state.ended(), part_write(&state, set, rows, (part.row, part.column))) {
                 (Some(ended), _) => Some(Err(OpError::Ended(ended.clone()))),
+                // What was on its way is given up.
+                (None, _) if state.config().replica_set(set).next().is_none() => Some(Err(OpError::Elsewhere)),
                 (None, PartWrite::AfterFailures) => None,
                 (None, way) => Some(Ok(way)),
             }

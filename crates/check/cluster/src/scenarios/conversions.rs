@@ -1,0 +1,240 @@
+//! Stories of disks that go over to another layout while guests read and write, and of all that happens to them meanwhile.
+
+use cairn_api::v1::{PolicyRules, RulesMethod};
+use cairn_types::ObjectConfig;
+
+use super::{Scenario, Stage};
+use crate::shape::Shape;
+
+/// How long a disk may take to be laid out anew: two minutes pass before the same part goes over again.
+const MET_WITHIN_MS: u64 = 240_000;
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "27. a disk goes from copies to rows and back, under load",
+            (
+                "each layout is reached, guests go on, and every byte is right: parity, copies and what guests wrote",
+                "mirror, 3+1, 4+2, mirror with two stripes, 2+1 and mirror again, under load; chunks of 8 MiB",
+            ),
+            (of_chunks(7), 3),
+            there_and_back,
+        ),
+        Scenario::new(
+            "27. the owner dies while a disk goes over to another layout",
+            (
+                "whatever it had begun: the next owner serves from one layout, begins again, and ends it",
+                "mirror to 3+1 or back; the owner loses power at a moment that is drawn, from the first change to the last one and after it",
+            ),
+            (of_chunks(6), 14),
+            owner_dies,
+        ),
+        Scenario::new(
+            "27. hosts die while a disk goes over to another layout",
+            (
+                "of the old members or of the new ones: guests go on, and the disk gets there",
+                "mirror to 3+1 and to mirror; a host that is not the owner loses power as something goes over, and is back 3 s later; three times",
+            ),
+            (of_chunks(6), 8),
+            hosts_die,
+        ),
+        Scenario::new(
+            "27. another layout is asked for no more",
+            (
+                "what was begun goes, nothing is left over, and the disk is whole; what went over before stays until it went back",
+                "mirror to 3+1 with slow devices; as soon as something is on its way, or one part of three went over, mirror again",
+            ),
+            (of_chunks(5), 6),
+            taken_back,
+        ),
+        Scenario::new(
+            "27. requests are repeated while their blocks go over to another layout",
+            (
+                "each is carried out once in each block, whichever layout its tries met",
+                "connections are reset and answers lost while a disk goes to 2+1 and back, at another owner each time",
+            ),
+            (of_chunks(5).crowded(), 6),
+            repeated,
+        ),
+        Scenario::new(
+            "27. a disk grows while it goes over to another layout",
+            (
+                "it grows, and goes on; what is new is as the policy asks in the end",
+                "mirror to 3+1; it grows by an odd size, twice",
+            ),
+            (of_chunks(5), 4),
+            grows,
+        ),
+    ]
+}
+
+/// Disks of several chunks, so that a part is on its way while others are not.
+fn of_chunks(hosts: usize) -> Shape {
+    let mut shape = Shape::plain(hosts).read_everywhere();
+    shape.chunk_bytes_max = 8 << 20;
+    shape
+}
+
+fn rows(data_strips: u8, ftt: u8) -> PolicyRules {
+    PolicyRules { ftm: RulesMethod::ErasureCoding, data_strips, ftt, ..PolicyRules::default() }
+}
+
+fn mirror(ftt: u8, stripe_width: u8) -> PolicyRules {
+    PolicyRules { ftt, stripe_width, ..PolicyRules::default() }
+}
+
+/// Whether all of it is laid out as its policy asks, and in sync.
+fn is_met(config: &ObjectConfig) -> bool {
+    let fits = config.addresses.spans().iter().all(|span| config.policy.fits(&span.layout));
+    fits && config.addresses.moving().is_none() && config.members.iter().all(|m| m.state.in_sync())
+}
+
+async fn until(stage: &Stage, what: &str, is: impl Fn(&ObjectConfig) -> bool) -> Result<ObjectConfig, String> {
+    let mut last = String::new();
+    for _ in 0..MET_WITHIN_MS / 20 {
+        match stage.config(0).await {
+            Ok(config) if is(&config) => return Ok(config),
+            Ok(config) => last = format!("{:?} {:?}", config.addresses, config.members),
+            Err(error) => last = error,
+        }
+        stage.ms(20).await;
+    }
+    Err(format!("not within {MET_WITHIN_MS} ms: {what}: {last}"))
+}
+
+async fn until_met(stage: &Stage) -> Result<ObjectConfig, String> {
+    until(stage, "the disk is as its policy asks", is_met).await
+}
+
+async fn until_begun(stage: &Stage) -> Result<ObjectConfig, String> {
+    until(stage, "something goes over", |config| config.addresses.moving().is_some() || is_met(config)).await
+}
+
+async fn there_and_back(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    for (n, rules) in [rows(3, 1), rows(4, 2), mirror(1, 2), rows(2, 1), mirror(1, 1)].into_iter().enumerate() {
+        stage.cluster.set_rules(0, n, &format!("layout-{n}"), rules).await?;
+        let config = until_met(&stage).await?;
+        stage.say(format!("the disk is {:?}", config.addresses.last().layout.redundancy));
+        stage.goes_on(5, 2000).await?;
+        stage.healthy().await?;
+    }
+    stage.rest(false).await
+}
+
+async fn owner_dies(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    if stage.below(2) == 0 {
+        stage.cluster.set_rules(0, 0, "first", rows(3, 1)).await?;
+        until_met(&stage).await?;
+    }
+    let now = stage.config(0).await?;
+    let to = if now.policy.ftm == cairn_types::FaultToleranceMethod::Mirror { rows(2, 1) } else { mirror(1, 1) };
+    let owner = stage.hosts_of(0).await?[0];
+    stage.attach(owner).await?;
+    stage.cluster.set_rules(0, owner, "second", to).await?;
+    until_begun(&stage).await?;
+    match stage.below(3) {
+        0 => stage.crash_at(owner, stage.below(300)),
+        _ => {
+            stage.ms(stage.below(400)).await;
+            stage.crash(owner);
+        }
+    }
+    stage.ms(3000).await;
+    stage.crash(owner);
+    stage.start(owner);
+    until_met(&stage).await?;
+    stage.healthy().await?;
+    stage.goes_on(5, 4000).await?;
+    stage.rest(false).await
+}
+
+async fn hosts_die(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let owner = stage.hosts_of(0).await?[0];
+    stage.attach(owner).await?;
+    for (n, to) in [rows(3, 1), mirror(1, 1)].into_iter().enumerate() {
+        stage.cluster.set_rules(0, owner, &format!("layout-{n}"), to).await?;
+        for _ in 0..3 {
+            let config = until_begun(&stage).await?;
+            let others: Vec<usize> =
+                config.members.iter().map(|m| stage.number(m.host)).filter(|host| *host != owner).collect();
+            let dies = others[stage.below(others.len() as u64) as usize];
+            stage.ms(stage.below(200)).await;
+            stage.crash(dies);
+            stage.ms(3000).await;
+            stage.start(dies);
+            stage.ms(1000).await;
+        }
+        until_met(&stage).await?;
+        stage.healthy().await?;
+        stage.goes_on(5, 4000).await?;
+    }
+    stage.rest(false).await
+}
+
+async fn taken_back(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let owner = stage.hosts_of(0).await?[0];
+    stage.attach(owner).await?;
+    stage.slow_devices_but(owner);
+    let parts = stage.below(2) as usize;
+    stage.cluster.set_rules(0, owner, "rows", rows(3, 1)).await?;
+    until(&stage, "something goes over", |config| {
+        config.addresses.moving().is_some() && config.addresses.spans().len() > parts || is_met(config)
+    })
+    .await?;
+    stage.ms(stage.below(300)).await;
+    stage.cluster.set_rules(0, owner, "copies", mirror(1, 1)).await?;
+    stage.devices_as_fast_as_ever();
+    until_met(&stage).await?;
+    stage.healthy().await?;
+    stage.goes_on(5, 4000).await?;
+    stage.rest(false).await
+}
+
+async fn repeated(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    for (n, to) in [rows(2, 1), mirror(1, 1)].into_iter().enumerate() {
+        stage.attach(stage.any()).await?;
+        stage.cluster.set_rules(0, 0, &format!("layout-{n}"), to).await?;
+        for _ in 0..60 {
+            if is_met(&stage.config(0).await?) {
+                break;
+            }
+            let (one, other) = (stage.any(), stage.any());
+            if one != other {
+                stage.cut(one, other);
+                stage.ms(stage.below(60)).await;
+                stage.heal_links();
+            }
+            stage.ms(100 + stage.below(400)).await;
+            if stage.below(20) == 0 {
+                // The conversion begins again there.
+                let _ = stage.attach(stage.any()).await;
+            }
+        }
+        until_met(&stage).await?;
+    }
+    stage.healthy().await?;
+    stage.goes_on(5, 4000).await?;
+    stage.rest(false).await
+}
+
+async fn grows(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let owner = stage.hosts_of(0).await?[0];
+    stage.attach(owner).await?;
+    stage.cluster.set_rules(0, owner, "rows", rows(3, 1)).await?;
+    until_begun(&stage).await?;
+    for _ in 0..2 {
+        stage.ms(stage.below(300)).await;
+        stage.cluster.grow_disk(0, owner, (5 << 20) + 512).await;
+    }
+    until_met(&stage).await?;
+    stage.healthy().await?;
+    stage.goes_on(5, 4000).await?;
+    stage.rest(false).await
+}
