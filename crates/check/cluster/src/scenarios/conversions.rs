@@ -18,7 +18,7 @@ pub fn all() -> Vec<Scenario> {
                 "each layout is reached, guests go on, and every byte is right: parity, copies and what guests wrote",
                 "mirror, 3+1, 4+2, mirror with two stripes, 2+1 and mirror again, under load; chunks of 8 MiB",
             ),
-            (of_chunks(7), 3),
+            (of_chunks(7), 2),
             there_and_back,
         ),
         Scenario::new(
@@ -27,7 +27,7 @@ pub fn all() -> Vec<Scenario> {
                 "whatever it had begun: the next owner serves from one layout, begins again, and ends it",
                 "mirror to 3+1 or back; the owner loses power at a moment that is drawn, from the first change to the last one and after it",
             ),
-            (of_chunks(6), 14),
+            (of_chunks(6), 10),
             owner_dies,
         ),
         Scenario::new(
@@ -36,7 +36,7 @@ pub fn all() -> Vec<Scenario> {
                 "of the old members or of the new ones: guests go on, and the disk gets there",
                 "mirror to 3+1 and to mirror; a host that is not the owner loses power as something goes over, and is back 3 s later; three times",
             ),
-            (of_chunks(6), 8),
+            (of_chunks(6), 6),
             hosts_die,
         ),
         Scenario::new(
@@ -54,7 +54,7 @@ pub fn all() -> Vec<Scenario> {
                 "each is carried out once in each block, whichever layout its tries met",
                 "connections are reset and answers lost while a disk goes to 2+1 and back, at another owner each time",
             ),
-            (of_chunks(5).crowded(), 6),
+            (of_chunks(5).crowded(), 3),
             repeated,
         ),
         Scenario::new(
