@@ -132,6 +132,16 @@ mod tests {
         assert_eq!(postcard::from_bytes::<(ObjectConfig, u8)>(&two), Ok((ours, 7)));
     }
 
+    /// Goal: the record of a disk of many spans stays small. Method: the longest span that there can be.
+    #[test]
+    fn a_span_takes_few_bytes() {
+        let rows = Redundancy::Parity { data: 8, parity: 2, strip_blocks: Redundancy::STRIP_BLOCKS_MAX };
+        let layout = Layout { redundancy: rows, stripe_width: 12, strip_bytes: u32::MAX, chunk_bytes: 1 << 39 };
+        let first_block = crate::OBJECT_BYTES_MAX / u64::from(crate::BLOCK_BYTES);
+        let span = Span { first_block, first_set: 1 << 20, layout, was: Some(layout), generation: 1 << 13 };
+        assert!(encode_onto(Vec::new(), &span).len() <= 45);
+    }
+
     /// Goal: what has spans comes back, and no release before takes it for a layout. Method: a disk with two and a third one on its way.
     #[test]
     fn a_disk_of_several_layouts_comes_back() {

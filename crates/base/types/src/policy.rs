@@ -102,8 +102,8 @@ impl Policy {
         self.validate()?;
         let fixed = |rule: &str, from: String, to: String| {
             Err(PolicyError(format!(
-                "the {rule} of a disk is fixed when it is made: it is {from} and cannot become {to}. Choose a policy with {from}, or make a \
-                 new disk and copy the data"
+                "the {rule} of a disk in use is changed once the cluster's upgrade is finished: it is {from} and cannot become {to}. Choose a \
+                 policy with {from}, or finish the upgrade"
             )))
         };
         if self.ftm != now.ftm {

@@ -1,6 +1,6 @@
 //! Parts of a disk that go over to the layout that its policy asks for, one chunk at a time.
 //!
-//! Promises    a chunk begins only where every device group that takes some of it keeps a tenth free        (no disk is filled by a conversion)
+//! Promises    a chunk begins only where every disk group that takes some of it has a tenth free then
 //!             while it is under way what serves stays what it was; what was begun can be given up whatever the cluster lacks
 //! Not here    filling it (engine/object), when a change is legal (votes)
 //! Source      vSAN: a policy is changed while the disk is used, in batches, so that the room that it takes meanwhile is bounded
@@ -20,8 +20,8 @@ use crate::{
     verbs::{Change, change},
 };
 
-/// Share of a disk group that stays free, at least, where a part of a disk goes: a tenth.
-const STAYS_FREE: u64 = 10;
+/// A disk group takes some of a part where so much of it is free: a tenth.
+const FREE_SHARE: u64 = 10;
 
 /// A change of members, and where the blocks of the disk are then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub fn begin_conversion(
     task.addresses = addresses;
     task.room.groups.retain(|group| {
         let total: u64 = group.devices.iter().map(|device| device.total_bytes).sum();
-        group.free_bytes >= total / STAYS_FREE
+        group.free_bytes >= total / FREE_SHARE
     });
     let wants = task.missing(&new, config.policy.ftt, &[]);
     let members = task.attempt(config.policy.ftt, &config.policy, &wants)?;

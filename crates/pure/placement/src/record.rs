@@ -4,7 +4,7 @@
 //!             are away (tests/record.rs)
 //! Not here    how a record is kept (engine/object, engine/store)
 
-use cairn_geometry::{chunks, sets};
+use cairn_geometry::{Area, chunks, sets};
 use cairn_types::{
     Addresses, ComponentId, ComponentState, Csn, DiskGroupId, Epoch, HostId, Incarnation, Member, ObjectConfig,
     ObjectId, OpId, Policy, RECORD_BYTES_MAX, Redundancy, Role, SeatRecord, encode_onto, format_bytes,
@@ -55,7 +55,8 @@ pub fn check_record(policy: &Policy, addresses: &Addresses, size_bytes: u64) -> 
 
 /// Bytes that the record of such a disk takes, at most.
 fn record_bytes_max(policy: &Policy, addresses: &Addresses, size_bytes: u64) -> u64 {
-    let all: Vec<_> = sets(addresses, size_bytes).collect();
+    let moving = addresses.moving().map(|moving| Area::new(moving.to, moving.end_block).sets());
+    let all: Vec<_> = sets(addresses, size_bytes).chain(moving.into_iter().flatten()).collect();
     let sets = all.len() as u64;
     let witnesses = u64::from(cairn_sizing::mirror_hosts_min(policy.ftt));
     let epoch = Epoch { number: u64::MAX, host: HostId(u128::MAX), incarnation: Incarnation(u64::MAX) };

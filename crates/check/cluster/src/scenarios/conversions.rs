@@ -25,7 +25,7 @@ pub fn all() -> Vec<Scenario> {
             "27. the owner dies while a disk goes over to another layout",
             (
                 "whatever it had begun: the next owner serves from one layout, begins again, and ends it",
-                "mirror to 3+1 or back; the owner loses power at a moment that is drawn, from the first change to the last one and after it",
+                "mirror to 2+1, or 3+1 to mirror; the owner loses power at a moment that is drawn, from the first change to the last one and after it",
             ),
             (of_chunks(6), 10),
             owner_dies,
