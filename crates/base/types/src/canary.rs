@@ -121,6 +121,8 @@ pub enum Canary {
     RowCheckUnread,
     /// What guests change in a part that goes over to another layout is not repeated there.
     ShadowForgotten,
+    /// A guest's change that nobody waits for any more is not missed by a part that goes over to another layout.
+    ShadowNotOwed,
     /// A part goes over to another layout while guests' changes of it are under way.
     SwapEarly,
     /// A request that is repeated after its blocks went over to another layout is not asked for by the parts that it had before.
@@ -129,7 +131,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 60] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -187,6 +189,7 @@ impl Canary {
         Self::ParityIgnored,
         Self::RowCheckUnread,
         Self::ShadowForgotten,
+        Self::ShadowNotOwed,
         Self::SwapEarly,
         Self::RetryByNewSplit,
     ];

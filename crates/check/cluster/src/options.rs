@@ -9,6 +9,7 @@ use cairn_store::{FormatOptions, OpenOptions, RunningOptions};
 use cairn_types::{ClusterId, HostId};
 
 use crate::{
+    guests::STUCK_AFTER,
     release::Release,
     shape::{LOG_SEGMENT_BYTES, REPAIR_DELAY_MS, Shape},
 };
@@ -77,6 +78,7 @@ pub(crate) fn node_options(number: usize, hosts: &[HostId], shape: &Shape, relea
             repair_delay: REPAIR_DELAY,
             absent_after: ABSENT_AFTER,
             guest_patience: PATIENCE,
+            repeated_within: STUCK_AFTER,
             compare_period: Duration::from_millis(shape.compare_ms),
             ..ObjectOptions::default()
         },

@@ -167,12 +167,17 @@ impl<E: Env, S: LocalStore> DiskClient<E, S> {
         let (mut from, end) = (offset, offset.saturating_add(len_bytes));
         loop {
             let len_bytes = (end - from).min(ZERO_BYTES_MAX - from % ZERO_BYTES_MAX);
-            let named = self.name();
+            let named = Rc::new(self.name());
             let tag = named.tag;
             let remote = |retry| GuestRequest::Zero { offset: from, len_bytes, keep_allocated, client: tag, retry };
             let local = async |owned: Rc<Owned<E, S>>, at: Tries| {
                 let origin = Origin { client: tag, retry: at.retry, began: None };
-                owned.guest_zero(from, len_bytes, keep_allocated, origin).await
+                let named = named.clone();
+                let zero = async move |owned: Rc<Owned<E, S>>| {
+                    let _named = named;
+                    owned.guest_zero(from, len_bytes, keep_allocated, origin).await
+                };
+                owned.to_its_end(zero).await
             };
             self.request(None, None, remote, local, done).await?;
             from += len_bytes;
@@ -353,7 +358,7 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
     fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         let client = self.clone();
         async move {
-            let named = client.name();
+            let named = Rc::new(client.name());
             let tag = named.tag;
             let crc = Cell::new(None);
             let remote = |retry| {
@@ -362,7 +367,12 @@ impl<E: Env, S: LocalStore> Volume for DiskClient<E, S> {
             };
             let local = async |owned: Rc<Owned<E, S>>, at: Tries| {
                 let origin = Origin { client: tag, retry: at.retry, began: Some(at.last) };
-                owned.guest_write(offset, data.clone(), origin).await
+                let (named, data) = (named.clone(), data.clone());
+                let write = async move |owned: Rc<Owned<E, S>>| {
+                    let _named = named;
+                    owned.guest_write(offset, data, origin).await
+                };
+                owned.to_its_end(write).await
             };
             let written = client.request(Some(IoKind::Write), Some(data.clone()), remote, local, done).await;
             client.count(written, |counters| {

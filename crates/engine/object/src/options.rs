@@ -18,6 +18,10 @@ pub struct ObjectOptions {
     ///
     /// 25 s: below the 30 s after which Linux guests reset a device, and well above a failover.
     pub guest_patience: Duration,
+    /// How long anybody may repeat a request of a guest: so long a part of a disk that went over to another layout stays in it.
+    ///
+    /// 120 s: the patience, a last try's call, a takeover, and as much again.
+    pub repeated_within: Duration,
     /// How long after a start an object waits for hosts that hold its copies, before it records them absent.
     pub cold_start_grace: Duration,
     /// Guest bytes in flight per host, at most; more wait at the front end.
@@ -42,6 +46,7 @@ impl Default for ObjectOptions {
             repair_paused_until: None,
             absent_after: Duration::from_secs(30),
             guest_patience: Duration::from_secs(25),
+            repeated_within: Duration::from_secs(120),
             cold_start_grace: Duration::from_secs(10),
             in_flight_bytes_max: 64 << 20,
             resync_bytes_per_s_max: 0,

@@ -42,18 +42,15 @@ impl Area {
         Self { span: *span, end_block: next.unwrap_or_else(|| config.size_blocks()) }
     }
 
-    /// The area that a set is of, one that is moving among them.
-    pub fn of_set(config: &ObjectConfig, set: ReplicaSetIndex) -> Self {
+    /// The area that a set is of, one that is moving among them; none where the disk has no such set, or none any more.
+    pub fn of_set(config: &ObjectConfig, set: ReplicaSetIndex) -> Option<Self> {
         Self::of_set_at(&config.addresses, config.size_bytes, set)
     }
 
     /// The same of a disk of another size.
-    pub fn of_set_at(addresses: &Addresses, size_bytes: u64, set: ReplicaSetIndex) -> Self {
-        let span = *addresses.span_of(set);
-        if let Some(moving) = addresses.moving().filter(|moving| moving.to == span) {
-            return Self { span, end_block: moving.end_block };
-        }
-        Self::all(addresses, size_bytes).find(|area| area.span == span).expect("a span of the disk")
+    pub fn of_set_at(addresses: &Addresses, size_bytes: u64, set: ReplicaSetIndex) -> Option<Self> {
+        let moving = addresses.moving().map(|moving| Self::new(moving.to, moving.end_block));
+        Self::all(addresses, size_bytes).chain(moving).find(|area| area.sets().contains(&set))
     }
 
     /// Its layout.
@@ -208,7 +205,7 @@ pub fn sets(addresses: &Addresses, size_bytes: u64) -> impl Iterator<Item = Repl
 
 /// Whether guests' data are at this set: it is one of a span, and neither of what is moving nor of what was given up.
 pub fn serves(config: &ObjectConfig, set: ReplicaSetIndex) -> bool {
-    config.addresses.serves(set) && Area::of_set(config, set).sets().contains(&set)
+    config.addresses.serves(set) && Area::of_set(config, set).is_some()
 }
 
 /// Blocks of the disk by the areas that they are in, in order.

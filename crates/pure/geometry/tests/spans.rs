@@ -40,7 +40,7 @@ fn check(config: &ObjectConfig) -> Result<(), TestCaseError> {
     let known: Vec<u32> = sets(&config.addresses, config.size_bytes).collect();
     prop_assert_eq!(known.iter().collect::<BTreeSet<_>>().len(), known.len());
     for (block, (set, at)) in places.iter().enumerate() {
-        let area = Area::of_set(config, *set);
+        let area = Area::of_set(config, *set).expect("a set of the disk");
         prop_assert!(known.contains(set) && *at < area.set_blocks(*set));
         prop_assert_eq!(area.to_object(*set, BlockRange::new(*at, 1)), vec![BlockRange::new(block as u64, 1)]);
     }

@@ -73,15 +73,20 @@ impl State {
         Ok(next)
     }
 
-    /// The configuration in which what is moving has taken the place of what was there, with these members. None: nothing is moving, or a
-    /// member of it has failed.
+    /// The configuration in which what is moving has taken the place of what was there, with these members. Of them only witnesses may be
+    /// new. None: nothing is moving, or a member of it has failed.
     pub fn config_once_moved(&self, members: &[Member]) -> Option<ObjectConfig> {
         let before = self.config();
         let addresses = before.addresses.moved(before.size_blocks()).filter(|_| !self.has_failures())?;
         let mut next = (**before).clone();
         next.members = members.to_vec();
         for member in &mut next.members {
-            let known = before.member(member.component)?;
+            let Some(known) = before.member(member.component) else {
+                match member.set() {
+                    None => continue,
+                    Some(_) => return None,
+                }
+            };
             let apart = known.set().is_some_and(|set| !before.addresses.serves(set));
             member.state = match known.state {
                 ComponentState::Resyncing { .. } if apart => ComponentState::Active,

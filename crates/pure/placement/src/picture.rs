@@ -110,8 +110,9 @@ impl ClusterPicture {
                 group.witnesses += 1;
                 continue;
             };
+            let Some(area) = Area::of_set_at(addresses, size_bytes, set) else { continue };
             if let Some(device) = DeviceRoom::choose(&group.devices, 0) {
-                group.devices[device].growth_bytes += Area::of_set_at(addresses, size_bytes, set).component_bytes(set);
+                group.devices[device].growth_bytes += area.component_bytes(set);
             }
             group.components += 1;
         }

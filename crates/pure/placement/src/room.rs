@@ -168,7 +168,9 @@ impl Room {
         match member.role {
             Role::Witness => group.witnesses += 1,
             Role::Data { set, .. } => {
-                group.promise(Ask::of(policy, Area::of_set_at(addresses, size_bytes, set).component_bytes(set)));
+                if let Some(area) = Area::of_set_at(addresses, size_bytes, set) {
+                    group.promise(Ask::of(policy, area.component_bytes(set)));
+                }
             }
         }
     }

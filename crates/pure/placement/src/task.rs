@@ -136,14 +136,12 @@ impl<'a> Task<'a> {
         if usable.len() < needed {
             return Err(too_few_domains(self.picture, self.asked(ftt), needed, usable.len()));
         }
-        let wants: Vec<Want> = wants
-            .iter()
-            .map(|&(set, copy)| Want {
-                set,
-                copy,
-                ask: Ask::of(policy, Area::of_set_at(&self.addresses, self.size_bytes, set).component_bytes(set)),
-            })
-            .collect();
+        let bytes = |set| {
+            let area = Area::of_set_at(&self.addresses, self.size_bytes, set);
+            area.expect("what is wanted is a set of the disk").component_bytes(set)
+        };
+        let wants: Vec<Want> =
+            wants.iter().map(|&(set, copy)| Want { set, copy, ask: Ask::of(policy, bytes(set)) }).collect();
         let stay: Vec<Member> = self.kept.iter().filter(|m| Some(m.component) != self.leaving).copied().collect();
         let mut room = self.room.clone();
         room.groups.retain(|group| self.copies_to.is_empty() || self.copies_to.contains(&group.seat.host));
@@ -227,10 +225,12 @@ impl<'a> Task<'a> {
     pub(crate) fn grow_kept(&mut self, config: &ObjectConfig) -> Result<(), Refusal> {
         for member in &config.members {
             let Some(set) = member.set() else { continue };
-            let demand = |addresses, size| {
-                demand_bytes(&config.policy, Area::of_set_at(addresses, size, set).component_bytes(set))
-            };
-            let more = demand(&self.addresses, self.size_bytes) - demand(&config.addresses, config.size_bytes);
+            let area = |addresses, size| Area::of_set_at(addresses, size, set);
+            let demand = |area: Area| demand_bytes(&config.policy, area.component_bytes(set));
+            let before = area(&config.addresses, config.size_bytes).map_or(0, demand);
+            // What is on its way to another layout is given up first.
+            let Some(after) = area(&self.addresses, self.size_bytes).map(demand) else { continue };
+            let more = after - before;
             if more == 0 || config.policy.reservation_percent == 0 {
                 continue;
             }

@@ -68,7 +68,7 @@ fn check(
             host.disk_groups.iter_mut().find(|g| g.disk_group == member.disk_group).expect("a disk group of that host");
         prop_assert!(group.up);
         if let Role::Data { set, .. } = member.role {
-            let full = Area::of_set_at(addresses, size, set).component_bytes(set);
+            let full = Area::of_set_at(addresses, size, set).expect("a set of the disk").component_bytes(set);
             let demand = demand_bytes(policy, full);
             prop_assert!(group.free_bytes >= demand);
             group.free_bytes -= demand;

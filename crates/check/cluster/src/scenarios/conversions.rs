@@ -58,6 +58,15 @@ pub fn all() -> Vec<Scenario> {
             repeated,
         ),
         Scenario::new(
+            "27. answers are lost just before a disk goes over to another layout",
+            (
+                "a request that was carried out before the change is not carried out again after it",
+                "mirror to 2+1 and back on 7 hosts, 12 guests on 16 blocks; hosts without a part of it are cut off from the owner from the first change to after the last one",
+            ),
+            (Shape::plain(7).small().read_everywhere(), 12),
+            answers_lost,
+        ),
+        Scenario::new(
             "27. a disk grows while it goes over to another layout",
             (
                 "it grows, and goes on; what is new is as the policy asks in the end",
@@ -91,14 +100,23 @@ fn is_met(config: &ObjectConfig) -> bool {
 }
 
 async fn until(stage: &Stage, what: &str, is: impl Fn(&ObjectConfig) -> bool) -> Result<ObjectConfig, String> {
+    until_looked(stage, (what, 20), is).await
+}
+
+/// The same, looked for once in so many milliseconds.
+async fn until_looked(
+    stage: &Stage,
+    (what, every_ms): (&str, u64),
+    is: impl Fn(&ObjectConfig) -> bool,
+) -> Result<ObjectConfig, String> {
     let mut last = String::new();
-    for _ in 0..MET_WITHIN_MS / 20 {
+    for _ in 0..MET_WITHIN_MS / every_ms {
         match stage.config(0).await {
             Ok(config) if is(&config) => return Ok(config),
             Ok(config) => last = format!("{:?} {:?}", config.addresses, config.members),
             Err(error) => last = error,
         }
-        stage.ms(20).await;
+        stage.ms(every_ms).await;
     }
     Err(format!("not within {MET_WITHIN_MS} ms: {what}: {last}"))
 }
@@ -108,7 +126,12 @@ async fn until_met(stage: &Stage) -> Result<ObjectConfig, String> {
 }
 
 async fn until_begun(stage: &Stage) -> Result<ObjectConfig, String> {
-    until(stage, "something goes over", |config| config.addresses.moving().is_some() || is_met(config)).await
+    until_begun_looked(stage, 20).await
+}
+
+async fn until_begun_looked(stage: &Stage, every_ms: u64) -> Result<ObjectConfig, String> {
+    let begun = |config: &ObjectConfig| config.addresses.moving().is_some() || is_met(config);
+    until_looked(stage, ("something goes over", every_ms), begun).await
 }
 
 async fn there_and_back(stage: Stage) -> Result<(), String> {
@@ -220,6 +243,27 @@ async fn repeated(stage: Stage) -> Result<(), String> {
     }
     stage.healthy().await?;
     stage.goes_on(5, 4000).await?;
+    stage.rest(false).await
+}
+
+async fn answers_lost(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    for (n, to) in [rows(2, 1), mirror(1, 1)].into_iter().enumerate() {
+        let owner = stage.hosts_of(0).await?[0];
+        stage.attach(owner).await?;
+        stage.cluster.set_rules(0, owner, &format!("layout-{n}"), to).await?;
+        let config = until_begun_looked(&stage, 1).await?;
+        let parts: Vec<usize> = config.members.iter().map(|m| stage.number(m.host)).collect();
+        for far in (0..stage.hosts()).filter(|host| *host != owner && !parts.contains(host)) {
+            stage.cut(owner, far);
+        }
+        until_met(&stage).await?;
+        // Both ends have given their connection up by then, and asked nobody again.
+        stage.ms(3100).await;
+        stage.heal_links();
+        stage.goes_on(5, 4000).await?;
+    }
+    stage.healthy().await?;
     stage.rest(false).await
 }
 

@@ -134,7 +134,9 @@ impl<E: Env> Node<E> {
 
     async fn make_components(&self, config: &ObjectConfig) -> ApiResult<()> {
         let asked = config.members.iter().map(|member| {
-            let size_blocks = member.set().map_or(0, |set| Area::of_set(config, set).component_blocks(set));
+            let size_blocks = member
+                .set()
+                .map_or(0, |set| Area::of_set(config, set).expect("a set of the disk").component_blocks(set));
             let request = Request::CreateComponent {
                 disk_group: member.disk_group,
                 component: member.component,

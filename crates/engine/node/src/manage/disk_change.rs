@@ -148,15 +148,14 @@ impl<E: Env> Node<E> {
             same.filter_map(|m| held.get(&m.component)).max().copied()
         };
         let share = share_written(before, &held);
+        // Of another layout: as much of it as of the disk is written.
+        let of_share = |set| Some((Area::of_set(after, set)?.component_bytes(set) as f64 * share?) as u64);
         let bytes = |member: &Member| match member.role {
             Role::Witness => Some(0),
             Role::Data { set, .. } if cairn_geometry::serves(before, set) => {
                 held.get(&member.component).copied().or_else(|| of_set(member))
             }
-            // Of another layout: as much of it as of the disk is written.
-            Role::Data { set, .. } => {
-                share.map(|share| (Area::of_set(after, set).component_bytes(set) as f64 * share) as u64)
-            }
+            Role::Data { set, .. } => held.get(&member.component).copied().or_else(|| of_share(set)),
         };
         let component = |member: &Member| v1::ChangedComponent {
             role: super::disks::role_of(member),
@@ -194,7 +193,7 @@ fn share_written(config: &ObjectConfig, held: &BTreeMap<ComponentId, u64>) -> Op
         let Some(set) = member.set().filter(|set| config.addresses.serves(*set)) else { continue };
         if let Some(bytes) = held.get(&member.component) {
             holds += bytes;
-            could += Area::of_set(config, set).component_bytes(set);
+            could += Area::of_set(config, set).map_or(0, |area| area.component_bytes(set));
         }
     }
     (could > 0).then(|| holds as f64 / could as f64)

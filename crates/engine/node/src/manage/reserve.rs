@@ -66,9 +66,9 @@ pub(crate) fn demand_of<'a>(
     members: impl Iterator<Item = &'a Member>,
 ) -> u64 {
     let addresses = cairn_geometry::grown(&config.addresses, config.size_bytes, size_bytes);
-    let bytes = |set| Area::of_set_at(&addresses, size_bytes, set).component_bytes(set);
+    let bytes = |set| Some(Area::of_set_at(&addresses, size_bytes, set)?.component_bytes(set));
     let serving = members.filter_map(Member::set).filter(|set| config.addresses.serves(*set));
-    serving.map(|set| cairn_placement::demand_bytes(policy, bytes(set))).sum()
+    serving.filter_map(bytes).map(|bytes| cairn_placement::demand_bytes(policy, bytes)).sum()
 }
 
 #[cfg(test)]

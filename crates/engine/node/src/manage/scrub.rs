@@ -165,12 +165,12 @@ impl<E: Env> Node<E> {
         let block = u64::from(BLOCK_BYTES);
         let record = self.inner.seats.record(store.disk_group(), bad.object).and_then(|record| record.accepted);
         let entry = self.inner.copy.borrow().get::<CatalogueEntry>(&bad.object);
-        let set = record.as_ref().and_then(|known| known.config.member(bad.component)?.set());
-        let ranges = match (&record, set) {
-            (Some(known), Some(set)) => Area::of_set(&known.config, set).to_object(set, bad.range),
-            // No record names it: it counts within the copy.
-            _ => vec![bad.range],
-        };
+        let ranges = record.and_then(|known| {
+            let set = known.config.member(bad.component)?.set()?;
+            Some(Area::of_set(&known.config, set)?.to_object(set, bad.range))
+        });
+        // No record names it: it counts within the copy.
+        let ranges = ranges.unwrap_or_else(|| vec![bad.range]);
         let finding = |range: cairn_types::BlockRange| v1::ScrubFinding {
             disk: bad.object,
             disk_name: entry.as_ref().map(|entry| entry.name.as_str().to_owned()),

@@ -23,14 +23,15 @@ use std::{
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_geometry::{Area, Rows};
-use cairn_owner::Leg;
+use cairn_owner::{Admitted, Leg};
 use cairn_pace::PIECE_BYTES;
 use cairn_types::{
-    BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, ComponentOp, Feature, Moving, OpId, REMEMBERED_MAX,
-    ReplicaSetIndex, Time,
+    BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, ComponentOp, Feature, Member, Moving, ObjectConfig, OpId,
+    REMEMBERED_MAX, ReplicaSetIndex, Time,
 };
 use cairn_wire::{Answer, OP_BYTES_MAX, Request, block_crc};
 use futures::{
+    channel::oneshot,
     future::{Either, join_all, select},
     stream::{self, StreamExt as _},
 };
@@ -51,8 +52,6 @@ use crate::{
 const SWAP_WAITS: Duration = Duration::from_millis(500);
 /// How long after one failed it is begun again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How long after a part went over it may do so again: as long as anybody may repeat a request of the time before.
-const REPEATED_WITHIN: Duration = Duration::from_secs(120);
 
 /// What is on its way.
 pub(super) struct Converting {
@@ -172,7 +171,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let Some(unfit) = unfit else { return self.conversion_waits.set(false) };
         self.conversion_waits.set(true);
         let now = self.context.env.now();
-        let again = if unfit.was.is_some() { self.moved_last.get() + REPEATED_WITHIN } else { Time(0) };
+        let again = if unfit.was.is_some() { self.may_go_over_again(unfit.first_block) } else { Time(0) };
         let whole = config.members.iter().all(|m| m.state.in_sync()) && config.twins().is_empty();
         let may_begin = self.context.level.get().has(Feature::Conversion)
             && config.addresses.moving().is_none()
@@ -198,6 +197,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.tell_conversion(&moving, "begun");
         let owned = self.clone();
         self.context.env.spawn(async move { owned.fill(converting).await });
+    }
+
+    /// When a part that went over may do so again: requests of the time before are repeated no more then.
+    fn may_go_over_again(&self, first_block: u64) -> Time {
+        let went_over = self.went_over.borrow().get(&first_block).copied().unwrap_or(self.began);
+        went_over + self.context.options.borrow().repeated_within
     }
 
     fn tell_conversion(&self, moving: &Moving, now: &str) {
@@ -288,11 +293,25 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
     }
 
-    /// A change of these blocks failed, and some of it may stand: what is filled of them is not what guests read any more.
-    pub(super) fn changed_in_part(&self, blocks: BlockRange) {
-        if self.converting().is_some_and(|converting| !converting.filled_of(blocks).is_empty()) {
-            self.conversion_failed();
+    /// Carries out a change that a guest of this host asked for. While something is on its way to another layout, it goes on also where its
+    /// guest has gone: what was acknowledged is repeated there, and only this task can do it.
+    pub(crate) async fn to_its_end<C>(self: &Rc<Self>, change: C) -> Result<(), OpError>
+    where
+        C: AsyncFnOnce(Rc<Self>) -> Result<(), OpError> + 'static,
+    {
+        if self.converting().is_none() || Canary::ShadowNotOwed.sings() {
+            return change(self.clone()).await;
         }
+        let (tell, told) = oneshot::channel();
+        let owned = self.clone();
+        self.context.env.spawn(async move { drop(tell.send(change(owned).await)) });
+        // Nobody tells: this host ends.
+        told.await.unwrap_or(Err(OpError::Elsewhere))
+    }
+
+    /// V2: a change of these blocks begins, which is to be repeated at what is on its way.
+    pub(super) fn owe_shadow(&self, blocks: BlockRange) -> OwedShadow<'_, E, S> {
+        OwedShadow { owned: self, blocks }
     }
 
     /// Writes to the new sets. `onto_nothing`: nothing is there yet, and holes stay holes.
@@ -334,8 +353,30 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         join_all(operations).await.into_iter().find(Result::is_err).unwrap_or(Ok(()))
     }
 
-    /// V3, and the end of it: guests' requests wait for one change of the record.
+    /// V3, and the end of it. The members that stay may need other witnesses than both together did: those are made before.
     async fn swap(self: &Rc<Self>, converting: &Rc<Converting>) {
+        let config = self.config();
+        let Some(placer) = self.context.placer.borrow().clone() else { return };
+        let Ok(Some(Converted { change, addresses })) = placer.end_conversion(&config) else { return };
+        let removed = change.removed.clone();
+        let shape = (addresses, config.size_bytes);
+        let swapped = self.admitting_new(change, shape, async |change, admitted| {
+            self.put_in_place(converting, (&*config, &change.members), &admitted).await
+        });
+        if !swapped.await.is_ok_and(|swapped| swapped) {
+            return;
+        }
+        self.remove_gone(&config, &removed);
+        self.tell_conversion(&converting.moving, "done");
+    }
+
+    /// Guests' requests wait for one change of the record.
+    async fn put_in_place(
+        self: &Rc<Self>,
+        converting: &Rc<Converting>,
+        (config, members): (&ObjectConfig, &[Member]),
+        admitted: &Admitted,
+    ) -> bool {
         let blocks = converting.blocks();
         let mut held = None;
         if !Canary::SwapEarly.sings() {
@@ -343,26 +384,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let waited = std::pin::pin!(self.context.env.sleep(SWAP_WAITS));
             match select(lock, waited).await {
                 Either::Left((lock, _)) => held = Some(lock),
-                Either::Right(_) => return,
+                Either::Right(_) => return false,
             }
         }
         // Nothing of these sets is under way now: what was carried out is decided.
         if !self.is_on_its_way(converting) || self.carry_outcomes(converting, None).await.is_none() {
-            return;
+            return false;
         }
-        let config = self.config();
-        let Some(placer) = self.context.placer.borrow().clone() else { return };
-        let Ok(Some(Converted { change, .. })) = placer.end_conversion(&config) else { return };
-        let next = self.state.borrow().config_once_moved(&change.members);
-        let Some(next) = next else { return };
-        if !self.change(next).await {
-            return;
+        let next = self.state.borrow().config_once_moved(members).filter(|_| *self.config() == *config);
+        let Some(next) = next else { return false };
+        if !self.change_admitting(next, admitted).await {
+            return false;
         }
-        self.remove_gone(&config, &change.removed);
         *self.converting.borrow_mut() = None;
-        self.moved_last.set(self.context.env.now());
+        self.went_over.borrow_mut().insert(blocks.first, self.context.env.now());
         drop(held);
-        self.tell_conversion(&converting.moving, "done");
+        true
     }
 
     /// The new members learn which requests were carried out by the old ones: up to an operation, where later ones may still be undone. None:
@@ -429,6 +466,31 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
         }
         Ok(done)
+    }
+}
+
+/// A change under way that is to be repeated at what is on its way.
+///
+/// It may end without that: it fails, or its guest has gone and nobody waits for it any more. Some of it may stand then where guests read, and
+/// not in what is filled: that has failed.
+pub(super) struct OwedShadow<'a, E: Env, S: LocalStore> {
+    owned: &'a Owned<E, S>,
+    blocks: BlockRange,
+}
+
+impl<E: Env, S: LocalStore> OwedShadow<'_, E, S> {
+    /// It was repeated.
+    pub(super) fn paid(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<E: Env, S: LocalStore> Drop for OwedShadow<'_, E, S> {
+    fn drop(&mut self) {
+        let of_filled = |converting: Rc<Converting>| !converting.filled_of(self.blocks).is_empty();
+        if self.owned.converting().is_some_and(of_filled) && !Canary::ShadowNotOwed.sings() {
+            self.owned.conversion_failed();
+        }
     }
 }
 

@@ -159,12 +159,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 }
             }
         };
-        let written = self.write_blocks(area, (blocks, data.clone()), origin, &lock, watch.as_ref()).await;
-        written.inspect_err(|_| self.changed_in_part(blocks))?;
+        let owed = self.owe_shadow(blocks);
+        self.write_blocks(area, (blocks, data.clone()), origin, &lock, watch.as_ref()).await?;
         if self.converting().is_some() {
             let changed = Changed::Bytes { offset: blocks.first * BLOCK, data };
             self.shadow(blocks, &changed, &lock).await;
         }
+        owed.paid();
         Ok(())
     }
 
@@ -440,6 +441,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let lock = Rc::new(self.locks.lock(blocks, true).await);
         self.still_at(area)?;
+        let owed = self.owe_shadow(blocks);
         let mut operations = Vec::new();
         for piece in area.split(blocks) {
             let client = origin.part(area, piece.object_first);
@@ -449,8 +451,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let zero = Body::from(BlockOp::Zero { range: piece.range, keep_allocated });
             operations.push(self.start(piece.set, client, zero, lock.clone()));
         }
-        all_acknowledged(operations).await.inspect_err(|_| self.changed_in_part(blocks))?;
+        all_acknowledged(operations).await?;
         self.shadow(blocks, &zeroes(keep_allocated), &lock).await;
+        owed.paid();
         Ok(())
     }
 

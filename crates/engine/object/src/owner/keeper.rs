@@ -154,7 +154,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// The same for one in which components take writes that took none before: their sessions are `admitted`.
-    async fn change_admitting(self: &Rc<Self>, next: ObjectConfig, admitted: &Admitted) -> bool {
+    pub(super) async fn change_admitting(self: &Rc<Self>, next: ObjectConfig, admitted: &Admitted) -> bool {
         let (base, csn, epoch) = {
             let state = self.state.borrow();
             (state.config().clone(), state.csn(), state.epoch())
@@ -516,23 +516,39 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         change: MemberChange,
         shape: (Addresses, u64),
     ) -> Result<(), String> {
+        let carried = self.admitting_new(change, shape.clone(), async |change, admitted| {
+            self.change_members_admitting(change, (shape, admitted)).await
+        });
+        carried.await?
+    }
+
+    /// Makes the new components of a change and admits them; then carries it out.
+    pub(super) async fn admitting_new<T>(
+        self: &Rc<Self>,
+        change: MemberChange,
+        shape: (Addresses, u64),
+        carry_out: impl AsyncFnOnce(MemberChange, Admitted) -> T,
+    ) -> Result<T, String> {
         let added = change.added.clone();
         self.admitting.borrow_mut().extend(&added);
-        let changed = self.change_members_admitting(change, shape).await;
+        let carried = async {
+            let mut admitted = Admitted::new();
+            for member in change.members.iter().filter(|m| change.added.contains(&m.component)) {
+                admitted.insert(member.component, self.admit_new(member, &shape).await?);
+            }
+            Ok(carry_out(change, admitted).await)
+        };
+        let carried = carried.await;
         // What was made in vain is wanted no longer: its host finds out and removes it.
         self.admitting.borrow_mut().retain(|component| !added.contains(component));
-        changed
+        carried
     }
 
     async fn change_members_admitting(
         self: &Rc<Self>,
         change: MemberChange,
-        shape: (Addresses, u64),
+        (shape, admitted): ((Addresses, u64), Admitted),
     ) -> Result<(), String> {
-        let mut admitted = Admitted::new();
-        for member in change.members.iter().filter(|m| change.added.contains(&m.component)) {
-            admitted.insert(member.component, self.admit_new(member, &shape).await?);
-        }
         let before = self.config();
         let next = self.state.borrow().config_of_members(&change.members, &change.removed, shape);
         let next = next.map_err(|FailureFirst| "a component failed meanwhile: that is recorded first")?;
@@ -565,8 +581,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         member: &Member,
         (addresses, size_bytes): &(Addresses, u64),
     ) -> Result<cairn_types::SessionId, String> {
-        let blocks_of = |set| Area::of_set_at(addresses, *size_bytes, set).component_blocks(set);
-        let blocks = member.set().map_or(0, blocks_of);
+        let area = |set| Area::of_set_at(addresses, *size_bytes, set).expect("a set of the disk as it is then");
+        let blocks = member.set().map_or(0, |set| area(set).component_blocks(set));
         let (object, epoch, disk_group, component) = (self.id, self.epoch(), member.disk_group, member.component);
         let reserved_blocks = self.reserved_blocks(blocks);
         let create = Request::CreateComponent { disk_group, component, object, size_blocks: blocks, reserved_blocks };

@@ -98,8 +98,10 @@ pub struct Owned<E: Env, S: LocalStore> {
     conversion_waits: Cell<bool>,
     /// Nothing begins to go over to another layout before then.
     not_before: Cell<Time>,
-    /// When something of it went over last, or this owner began.
-    moved_last: Cell<Time>,
+    /// When parts of it went over, by their first blocks. Those that went over before this owner began did so just then, for all it knows.
+    went_over: RefCell<BTreeMap<u64, Time>>,
+    /// When this owner began.
+    began: Time,
     /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
     asked_to_move: RefCell<AskedToMove>,
     /// When they did so last.
@@ -139,7 +141,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             converting: RefCell::default(),
             conversion_waits: Cell::default(),
             not_before: Cell::default(),
-            moved_last: Cell::new(context.env.now()),
+            went_over: RefCell::default(),
+            began: context.env.now(),
             asked_to_move: RefCell::default(),
             asked_last: Cell::default(),
             repaired_last: Cell::default(),
@@ -250,9 +253,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// The part of the disk that a set is of, also one that is on its way; none where the set is no more.
     fn area_of(&self, set: ReplicaSetIndex) -> Option<Area> {
-        let state = self.state.borrow();
-        let known = state.config().replica_set(set).next().is_some();
-        known.then(|| Area::of_set(state.config(), set))
+        Area::of_set(self.state.borrow().config(), set)
     }
 
     /// Whether a part of the disk is still where it was: whoever waited for a lock looks again.

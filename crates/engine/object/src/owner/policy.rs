@@ -98,7 +98,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let Some(set) = config.member(leg.component).and_then(|m| m.set()) else {
                 continue;
             };
-            let size_blocks = Area::of_set_at(addresses, size_bytes, set).component_blocks(set);
+            // What is on its way to another layout is given up where a disk grows.
+            let Some(area) = Area::of_set_at(addresses, size_bytes, set) else { continue };
+            let size_blocks = area.component_blocks(set);
             let op = ComponentOp::Resize { size_blocks, reserved_blocks: reserved_blocks(policy, size_blocks) };
             let request = Request::Change { to: leg.link.target, op };
             let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;

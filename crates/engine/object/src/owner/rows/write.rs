@@ -24,7 +24,7 @@ use crate::{
     locks::Guard,
     owner::{
         Origin, Owned,
-        converting::is_zero,
+        converting::{OwedShadow, is_zero},
         guest::aligned,
         write::{Bodies, Lock, OpError},
     },
@@ -154,12 +154,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let since = self.context.env.now();
         let mut left = units((area, rows), blocks, &changed, origin);
         let mut locked = Locked::Blocks;
+        let mut owed = None;
         loop {
             let lock = Rc::new(self.locks.lock(locked.blocks(area, blocks), true).await);
             self.still_at(area)?;
             mark(watch, Stage::Lock);
             let data = match self.bytes_of(blocks, &changed, locked).await {
                 Ok(data) => {
+                    owed.get_or_insert_with(|| self.owe_shadow(blocks));
                     let tried = Try { rows, locked, lock: &lock, watch: watch.as_ref() };
                     self.try_units(&tried, (blocks, &changed, data), &mut left, origin.retry).await
                 }
@@ -169,7 +171,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             match data {
                 Err(OpError::NeedsRows) => locked = Locked::Rows,
                 Err(OpError::Unreadable(lost)) => self.wait_for_another_copy(lost, since).await?,
-                result => return result,
+                result => {
+                    result?;
+                    owed.map(OwedShadow::paid);
+                    return Ok(());
+                }
             }
             self.not_draining().await?;
         }

@@ -296,7 +296,7 @@ impl Disk {
         self.sleep(Duration::from_millis(50)).await;
         let config = self.owned.config();
         for set in 0..self.sets {
-            let blocks = Area::of_set(&config, set).component_blocks(set);
+            let blocks = Area::of_set(&config, set).expect("a set").component_blocks(set);
             for row in 0..blocks / self.rows.strip_blocks() {
                 let in_sync = (0..self.stores.len())
                     .filter(|n| config.member(component(set, *n)).is_some_and(|member| member.state.in_sync()));
@@ -321,7 +321,7 @@ impl Disk {
 
     /// The columns of a row are what guests read.
     fn check_row(&self, set: u32, row: u64, image: &RowImage) {
-        let area = Area::of_set(&self.owned.config(), set);
+        let area = Area::of_set(&self.owned.config(), set).expect("a set");
         for object in area.to_object(set, self.rows.row_range(row)) {
             for n in 0..u64::from(object.count) {
                 let (column, at) = (n / self.rows.strip_blocks(), n % self.rows.strip_blocks());
