@@ -71,6 +71,10 @@ const FAILED_ONCE: &[(u64, &str)] = &[
         "the check took two owners with one number, which followed each other as their epochs do, for two of one epoch",
     ),
     (6843, "a disk whose making was cut in two was told to be unknown, and was there a minute later"),
+    (1732, "a change that its guest dropped stood in the old layout of its blocks and not in the new one"),
+    (425, "a disk needed witnesses that neither layout had, and never came to the new one"),
+    (422, "a policy was asked for while blocks were on their way to another layout, and a host panicked"),
+    (416, "parts of a disk that went over for the second time waited for each other"),
 ];
 
 /// The same with several shards in the place of each host: the seed, and how many.

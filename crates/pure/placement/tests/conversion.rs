@@ -8,7 +8,7 @@ use cairn_placement::{
     ClusterPicture, Converted, Copies, begin_conversion, compliance, copies, end_conversion, give_up_conversion,
     is_whole, place_near, policy_preview, unfit,
 };
-use cairn_types::{ComponentState, FaultToleranceMethod, ObjectConfig, Policy, Role};
+use cairn_types::{ComponentState, FaultToleranceMethod, Member, ObjectConfig, Policy, Role};
 use cairn_votes::{ChangeKind, check_change};
 use proptest::prelude::*;
 use world::{GIB, MIB, config, equal_hosts, ids};
@@ -45,7 +45,7 @@ fn after(before: &ObjectConfig, converted: Converted, filled: bool) -> ObjectCon
 
 fn policies() -> impl Strategy<Value = Policy> {
     prop_oneof![
-        (0u8..3, 1u8..4).prop_map(|(ftt, width)| policy(0, ftt, width)),
+        (0u8..4, 1u8..4).prop_map(|(ftt, width)| policy(0, ftt, width)),
         (2u8..5, 1u8..3, 1u8..3).prop_map(|(data, ftt, width)| policy(data, ftt, width)),
     ]
 }
@@ -81,7 +81,11 @@ proptest! {
                 };
                 prop_assert_eq!(components(&back), components(&now));
             }
+            let beside = policy_preview(&picture, &begun, &from, true).unwrap();
+            prop_assert_eq!(&beside.obstacle, &None, "what is on its way is in nobody's way");
             let ended = end_conversion(&picture, &begun, &mut ids(round * 1000 + 500)).unwrap().unwrap();
+            let is_new = |m: &&Member| ended.change.added.contains(&m.component);
+            prop_assert!(ended.change.members.iter().filter(is_new).all(|m| m.role == Role::Witness), "only witnesses may be new");
             let ended = after(&begun, ended, true);
             prop_assert_eq!(check_change(&begun, &ended), Ok(ChangeKind::Joint));
             now = ended;

@@ -6,7 +6,7 @@ use cairn_types::ObjectConfig;
 use super::{Scenario, Stage};
 use crate::shape::Shape;
 
-/// How long a disk may take to be laid out anew: two minutes pass before the same part goes over again.
+/// How long a disk may take to be laid out anew: in these clusters 45 s pass before the same part goes over again.
 const MET_WITHIN_MS: u64 = 240_000;
 
 /// All of them.
@@ -16,7 +16,7 @@ pub fn all() -> Vec<Scenario> {
             "27. a disk goes from copies to rows and back, under load",
             (
                 "each layout is reached, guests go on, and every byte is right: parity, copies and what guests wrote",
-                "mirror, 3+1, 4+2, mirror with two stripes, 2+1 and mirror again, under load; chunks of 8 MiB",
+                "mirror, 3+1, 4+2, mirror with two stripes, 2+1, mirror with FTT=3 (it needs witnesses that rows have not) and mirror again, under load; chunks of 8 MiB",
             ),
             (of_chunks(7), 2),
             there_and_back,
@@ -43,7 +43,7 @@ pub fn all() -> Vec<Scenario> {
             "27. another layout is asked for no more",
             (
                 "what was begun goes, nothing is left over, and the disk is whole; what went over before stays until it went back",
-                "mirror to 3+1 with slow devices; as soon as something is on its way, or one part of three went over, mirror again",
+                "mirror to 3+1 with slow devices; as soon as something is on its way, or one part of three went over, mirror again, or 2+1",
             ),
             (of_chunks(5), 6),
             taken_back,
@@ -136,7 +136,7 @@ async fn until_begun_looked(stage: &Stage, every_ms: u64) -> Result<ObjectConfig
 
 async fn there_and_back(stage: Stage) -> Result<(), String> {
     stage.ms(1500).await;
-    for (n, rules) in [rows(3, 1), rows(4, 2), mirror(1, 2), rows(2, 1), mirror(1, 1)].into_iter().enumerate() {
+    for (n, rules) in [rows(3, 1), rows(4, 2), mirror(1, 2), rows(2, 1), mirror(3, 1), mirror(1, 1)].into_iter().enumerate() {
         stage.cluster.set_rules(0, n, &format!("layout-{n}"), rules).await?;
         let config = until_met(&stage).await?;
         stage.say(format!("the disk is {:?}", config.addresses.last().layout.redundancy));
@@ -210,7 +210,8 @@ async fn taken_back(stage: Stage) -> Result<(), String> {
     })
     .await?;
     stage.ms(stage.below(300)).await;
-    stage.cluster.set_rules(0, owner, "copies", mirror(1, 1)).await?;
+    let to = if stage.below(3) == 0 { rows(2, 1) } else { mirror(1, 1) };
+    stage.cluster.set_rules(0, owner, "other", to).await?;
     stage.devices_as_fast_as_ever();
     until_met(&stage).await?;
     stage.healthy().await?;

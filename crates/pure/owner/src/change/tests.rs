@@ -1,12 +1,17 @@
 //! Which configuration is asked for, and when a filled copy may be in sync.
 
-use cairn_types::Csn;
+use std::collections::BTreeMap;
+
+use cairn_types::{Csn, Redundancy, Role};
 
 use super::*;
 use crate::{
     state::Admitted,
-    testing::{A, B, C, D, in_sync, member, old_op, op, owner, session},
+    testing::{self, A, B, C, D, EPOCH, WITNESS, in_sync, member, old_op, op, owner, session},
 };
+
+/// Being filled from the beginning.
+const EMPTY: ComponentState = ComponentState::Resyncing { stale_since: OpId::ZERO };
 
 fn adopt(state: &mut State, next: ObjectConfig, admitted: &Admitted) {
     let csn = Csn(state.csn().0 + 1);
@@ -101,4 +106,24 @@ fn other_members_keep_what_is_known_of_them() {
         state.config_of_members(&old, &[D], (state.config().addresses.clone(), 2 << 20)).is_ok(),
         "what leaves is no copy in sync"
     );
+}
+
+/// Goal: what is moving takes its place, with witnesses that are new and with no copy that is. Method: one copy becomes two stripes.
+#[test]
+fn a_part_takes_its_place_with_new_witnesses() {
+    let mut config = testing::config(vec![member(A, ComponentState::Active)]);
+    let (moving, count) = cairn_geometry::moving_at(&config, 0, Redundancy::Mirror { copies: 1 }, 2);
+    config.addresses = config.addresses.begun(moving, count);
+    let at = |set, component| Member { role: Role::Data { set, copy: 0 }, ..member(component, EMPTY) };
+    let apart: Vec<Member> = (0..count).zip([B, C]).map(|(n, id)| at(moving.to.first_set + n, id)).collect();
+    config.members.extend(&apart);
+    let sessions = [A, B, C].map(|component| (component, session(component)));
+    let state = State::new(config, Csn(1), EPOCH, &BTreeMap::from(sessions), BTreeMap::new());
+    let mut members = apart;
+    members.push(member(WITNESS, ComponentState::Active));
+    let next = state.config_once_moved(&members).expect("nothing has failed");
+    assert!(next.addresses.moving().is_none() && next.members.iter().all(|m| m.state.in_sync()));
+    assert_eq!(next.members.len(), 3);
+    members.push(at(moving.to.first_set, D));
+    assert_eq!(state.config_once_moved(&members), None, "nobody filled it");
 }
