@@ -145,8 +145,10 @@ impl<E: Env> Node<E> {
                 let dropped = cairn_placement::shrink(&self.picture(), config, &mut ids)?;
                 Ok(dropped.map_or(PolicyStep::Nothing, |dropped| PolicyStep::Drop(change(dropped))))
             }
-            // A disk that was made by force may lack witnesses only.
-            Copies::Right if !config.policy.force_provisioning => Ok(PolicyStep::Nothing),
+            // One that was made by force, or whose layout was given up while hosts were away, may lack witnesses only.
+            Copies::Right if !config.policy.force_provisioning && !cairn_placement::lacks_hosts(config) => {
+                Ok(PolicyStep::Nothing)
+            }
             Copies::Right | Copies::TooFew => {
                 // What is away comes back or is replaced first.
                 if !config.members.iter().all(|m| m.state.in_sync()) {

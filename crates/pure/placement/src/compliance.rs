@@ -13,6 +13,13 @@ use crate::{
     refusal::{Asked, count},
 };
 
+/// Whether its members are on fewer hosts than its policy needs fault domains: then a witness or a copy is missing, whatever the cluster is.
+/// Looks at the disk alone, so it can be asked of each at any time.
+pub fn lacks_hosts(config: &ObjectConfig) -> bool {
+    let hosts: BTreeSet<_> = config.members.iter().map(|m| m.host).collect();
+    hosts.len() < Asked::most(&config.addresses, config.policy.ftt).domains()
+}
+
 /// One sentence for each rule of the policy that the disk's members do not meet; none where it complies.
 pub fn compliance(picture: &ClusterPicture, config: &ObjectConfig) -> Vec<String> {
     let mut lacks = Vec::new();

@@ -15,9 +15,10 @@ use crate::{
     picture::ClusterPicture,
     record::check_record,
     redundancy::layout_for,
-    refusal::Refusal,
+    refusal::{Asked, Refusal},
     task::Task,
     verbs::{Change, change},
+    worth::drop_witnesses,
 };
 
 /// A disk group takes some of a part where so much of it is free: a tenth.
@@ -111,7 +112,9 @@ fn keep(
     addresses: &Addresses,
     stay: &BTreeSet<ReplicaSetIndex>,
 ) -> Result<Vec<Member>, Refusal> {
-    let mut task = Task::of(picture, config, staying(config, stay));
+    let mut kept = staying(config, stay);
+    drop_witnesses(picture, &mut kept, Asked::most(addresses, config.policy.ftt).domains());
+    let mut task = Task::of(picture, config, kept);
     task.addresses = addresses.clone();
     // What it is asked for, or, where the cluster lacks hosts for that, the most that it can have.
     let mut found = task.attempt(config.policy.ftt, &config.policy, &[]);

@@ -30,9 +30,10 @@ mod solve;
 mod task;
 mod verbs;
 mod what_if;
+mod worth;
 
 pub use ballot::SEATS_VOTING_MAX;
-pub use compliance::compliance;
+pub use compliance::{compliance, lacks_hosts};
 pub use conversion::{Converted, begin_conversion, end_conversion, give_up_conversion, is_whole, unfit};
 pub use growth::{Addition, GrowthPreview, Moved};
 pub use loss::{LossPreview, Lost};

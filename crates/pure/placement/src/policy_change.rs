@@ -11,17 +11,16 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use cairn_types::{
-    Addresses, Canary, ComponentId, ComponentState, Member, ObjectConfig, Policy, ReplicaSetIndex, Role,
-};
+use cairn_types::{Addresses, ComponentId, ComponentState, Member, ObjectConfig, Policy, ReplicaSetIndex};
 
 use crate::{
     conversion::{begin_conversion, end_conversion, unfit},
-    picture::{ClusterPicture, FaultDomain},
+    picture::ClusterPicture,
     record::check_record,
     refusal::{Asked, Refusal, RefusalKind},
     task::Task,
     verbs::{Change, change, complete, preview_ids},
+    worth::{drop_witnesses, worth},
 };
 
 /// Whether a disk has the copies that its policy asks for, whatever their state.
@@ -95,38 +94,6 @@ fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<Compone
         going.extend(members.iter().skip(asked).map(|m| m.component));
     }
     going
-}
-
-/// What a copy is worth to its disk: more is better. In sync counts most, so the copies that stay are in sync as far as any are.
-fn worth(picture: &ClusterPicture, member: &Member) -> (u8, bool, bool, u64, Reverse<ComponentId>) {
-    let state = match member.state {
-        _ if Canary::WrongCopyGoes.sings() => 0,
-        ComponentState::Active => 3,
-        ComponentState::Resyncing { .. } => 2,
-        ComponentState::Absent { .. } => 1,
-        ComponentState::Degraded => 0,
-    };
-    let host = picture.host(member.host);
-    let group = host.and_then(|host| host.disk_groups.iter().find(|group| group.disk_group == member.disk_group));
-    let up = host.is_some_and(|host| host.up) && group.is_some_and(|group| group.up);
-    let free_bytes = group.map_or(0, |group| group.free_bytes);
-    (state, up, picture.leaves(member.seat()).is_none(), free_bytes, Reverse(member.component))
-}
-
-/// Leaves witnesses only where the data alone lie in fewer than `needed` fault domains.
-fn drop_witnesses(picture: &ClusterPicture, members: &mut Vec<Member>, needed: usize) {
-    let domain_of = |m: &Member| picture.domain_of(m.host);
-    let is_witness = |m: &&Member| m.role == Role::Witness;
-    let mut domains: BTreeSet<FaultDomain> = members.iter().filter(|m| !is_witness(m)).map(domain_of).collect();
-    let mut witnesses: Vec<&Member> = members.iter().filter(is_witness).collect();
-    witnesses.sort_by_key(|m| Reverse(worth(picture, m)));
-    let mut stay = BTreeSet::new();
-    for witness in witnesses {
-        if domains.len() < needed && domains.insert(domain_of(witness)) {
-            stay.insert(witness.component);
-        }
-    }
-    members.retain(|m| m.role != Role::Witness || stay.contains(&m.component));
 }
 
 /// What another policy comes to for a disk, before it is set.

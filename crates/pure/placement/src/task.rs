@@ -163,11 +163,14 @@ impl<'a> Task<'a> {
     }
 
     /// Drops witnesses beside data of the same domain, adds those that are missing.
+    /// Members of what is on its way to another layout make no witness needless: they may go again at any moment.
     fn set_witnesses(&self, members: &mut Vec<Member>, ftt: u8, needed: usize) -> Result<(), Refusal> {
         let domain_of = |m: &Member| self.picture.domain_of(m.host);
-        let data: BTreeSet<FaultDomain> = members.iter().filter(|m| m.role != Role::Witness).map(domain_of).collect();
+        let serves = |m: &&Member| m.set().is_some_and(|set| self.addresses.serves(set));
+        let data: BTreeSet<FaultDomain> = members.iter().filter(serves).map(domain_of).collect();
         members.retain(|m| m.role != Role::Witness || !data.contains(&domain_of(m)));
-        let used: BTreeSet<FaultDomain> = members.iter().map(domain_of).collect();
+        let stays = |m: &&Member| m.role == Role::Witness || serves(m);
+        let used: BTreeSet<FaultDomain> = members.iter().filter(stays).map(domain_of).collect();
         let missing = needed.saturating_sub(used.len());
         let mut room = self.room.clone();
         let seats = witnesses(&mut room, &used, missing);

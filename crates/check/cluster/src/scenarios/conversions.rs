@@ -136,7 +136,9 @@ async fn until_begun_looked(stage: &Stage, every_ms: u64) -> Result<ObjectConfig
 
 async fn there_and_back(stage: Stage) -> Result<(), String> {
     stage.ms(1500).await;
-    for (n, rules) in [rows(3, 1), rows(4, 2), mirror(1, 2), rows(2, 1), mirror(3, 1), mirror(1, 1)].into_iter().enumerate() {
+    for (n, rules) in
+        [rows(3, 1), rows(4, 2), mirror(1, 2), rows(2, 1), mirror(3, 1), mirror(1, 1)].into_iter().enumerate()
+    {
         stage.cluster.set_rules(0, n, &format!("layout-{n}"), rules).await?;
         let config = until_met(&stage).await?;
         stage.say(format!("the disk is {:?}", config.addresses.last().layout.redundancy));
