@@ -175,7 +175,13 @@ fn arm(text: &str, dilation: f64) -> Result<cairn_study::ArmMedia, String> {
     if name.is_empty() || name.contains([',', '/']) {
         return Err(format!("{text:?}: an arm's name has one character or more, and neither comma nor slash"));
     }
-    Ok(cairn_study::ArmMedia { arm: name.into(), cache: cache.into(), capacity: capacity.into(), dilation })
+    Ok(cairn_study::ArmMedia {
+        arm: name.into(),
+        cache: cache.into(),
+        capacity: capacity.into(),
+        dilation,
+        data_strips: 0,
+    })
 }
 
 fn show(plan: &Plan) -> u8 {

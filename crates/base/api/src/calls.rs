@@ -147,6 +147,10 @@ macro_rules! management_calls {
             /// Adds a policy.
             post "/api/v1/policies" 201 admin "policy"
             fn policy_create[](request: $crate::v1::PolicyCreate) -> $crate::v1::Policy;
+            /// Gives a policy other rules, and all disks that have it, or tells what would come of it. Returns at once: copies come and go
+            /// afterwards.
+            put "/api/v1/policies/{policy}" 200 admin "policy"
+            fn policy_edit[policy: String](request: $crate::v1::PolicyEdit) -> $crate::v1::PolicyChange;
             /// Deletes a policy; disks keep the rules that they were made with. `default` stays.
             delete "/api/v1/policies/{policy}" 204 admin "policy"
             fn policy_delete[policy: String]() -> ();

@@ -37,7 +37,7 @@ use crate::{
 
 pub use crate::{
     log::Log,
-    options::{ABSENT_AFTER, LEASE, PATIENCE, REPAIR_DELAY},
+    options::{ABSENT_AFTER, LEASE, PATIENCE, REPAIR_DELAY, STUCK_AFTER},
     shape::LOG_SEGMENT_BYTES,
 };
 

@@ -15,15 +15,13 @@ use cairn_volume::{Volume, VolumeError};
 use futures::future::{Either, select};
 
 use crate::{
-    cluster::{Client, Cluster, Lost, PATIENCE},
+    cluster::{Client, Cluster, Lost, STUCK_AFTER},
     model::{Model, SECTOR},
     shape::Shape,
 };
 
 /// Blocks at a disk's beginning that half of all requests go to.
 const HOT_BLOCKS: u64 = 48;
-/// No request takes longer on a host that runs: patience, one call, one takeover.
-pub const STUCK_AFTER: Duration = Duration::from_secs(PATIENCE.as_secs() + 25);
 
 /// The guests of one disk.
 #[derive(Clone)]

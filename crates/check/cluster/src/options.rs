@@ -9,7 +9,6 @@ use cairn_store::{FormatOptions, OpenOptions, RunningOptions};
 use cairn_types::{ClusterId, HostId};
 
 use crate::{
-    guests::STUCK_AFTER,
     release::Release,
     shape::{LOG_SEGMENT_BYTES, REPAIR_DELAY_MS, Shape},
 };
@@ -23,6 +22,8 @@ pub const REPAIR_DELAY: Duration = Duration::from_millis(REPAIR_DELAY_MS);
 pub const ABSENT_AFTER: Duration = Duration::from_secs(5);
 /// How long a guest's request waits in these clusters.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// No request takes longer on a host that runs: patience, one call, one takeover.
+pub const STUCK_AFTER: Duration = Duration::from_secs(PATIENCE.as_secs() + 25);
 
 /// Outcomes that a component remembers, at most: all slots of all sessions that 24 guests come to, and few more.
 const OUTCOMES_MAX: usize = 128;

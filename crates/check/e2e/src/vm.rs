@@ -39,6 +39,8 @@ export PATH=/bin
 for module in $(cat /modules/order); do insmod /modules/$module; done
 tries=0
 while [ ! -b /dev/vda ] && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+pause=0.3
+for word in $(cat /proc/cmdline); do case $word in cairn.pause=*) pause=${word#*=} ;; esac; done
 magic=$(dd if=/dev/vda bs=1 skip=1080 count=2 2>/dev/null | hexdump -v -e '2/1 "%02x"')
 fail() { echo "GUEST: failed: $1"; poweroff -f; sleep 60; }
 if [ "$magic" = 53ef ]; then
@@ -68,7 +70,7 @@ else
         sha256sum file-$n >>sums
         sync || fail "sync"
         echo "GUEST: wrote file-$n"
-        sleep 0.3
+        sleep $pause
     done
     : >/enough
     wait
@@ -134,6 +136,14 @@ impl Guest {
     /// # Errors
     /// When the kernel is missing or QEMU cannot be started.
     pub fn boot(disk: Attached<'_>, folder: &Path, logs: &Path) -> Outcome<Self> {
+        Self::boot_pausing(disk, folder, logs, 0.3)
+    }
+
+    /// The same with so many seconds between one file and the next. What is written beside the files goes on meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel is missing or QEMU cannot be started.
+    pub fn boot_pausing(disk: Attached<'_>, folder: &Path, logs: &Path, pause_s: f64) -> Outcome<Self> {
         let (kernel, initramfs) = boot_files(folder)?;
         let console = logs.join("console.log");
         let _ = fs::remove_file(&console);
@@ -142,7 +152,7 @@ impl Guest {
         command.arg("-m").arg(MEMORY_MIB.to_string());
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-kernel").arg(&kernel).arg("-initrd").arg(&initramfs);
-        command.args(["-append", "console=ttyS0 quiet panic=-1"]);
+        command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 cairn.pause={pause_s}"));
         disk.attach(&mut command);
         let process = Process::start(&command, &logs.join("qemu.log"))?;
         Ok(Self { process, console })

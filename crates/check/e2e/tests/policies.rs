@@ -90,11 +90,24 @@ fn no_resync(cluster: &Cluster) -> Outcome<()> {
     })
 }
 
+/// One disk has the policy, and its limit alone is changed.
+fn edited(cluster: &Cluster, answer: &Value, dry: bool) -> Outcome<()> {
+    let one = answer["disks"].as_array().is_some_and(|disks| disks.len() == 1 && disks[0]["disk"] == DISK);
+    let told =
+        one && answer["begun"] == !dry && answer["bytes_to_copy"] == 0 && answer["left_out"] == serde_json::json!([]);
+    check(told, || answer.to_string())?;
+    let limit = if dry { 0 } else { 20_000 };
+    let (shown, policy) = (cluster.disk(1, DISK)?, cluster.host(1).api().call(&["policy", "show", "gold"])?);
+    let has = shown["rules"]["iops_limit"] == limit && policy["rules"]["iops_limit"] == limit;
+    check(has, || format!("{shown}, {policy}"))
+}
+
 /// `from`: the host that is to be left.
 fn judge(cluster: &Cluster, words: &[&str], answer: &Value, from: u8) -> Outcome<()> {
     let many = |what: &str| answer[what].as_array().map_or(0, Vec::len);
     let dry = words.contains(&"--dry-run");
     let (made, gone) = match words {
+        ["policy", "edit", ..] => return edited(cluster, answer, dry),
         ["policy", ..] => return Ok(()),
         ["disk", "set-policy", _, "gold", ..] => (1, 0),
         ["disk", "set-policy", _, "default"] => (0, 1),

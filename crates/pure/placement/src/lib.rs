@@ -40,7 +40,7 @@ pub use loss::{LossPreview, Lost};
 pub use maintenance::{Leaving, MaintenancePreview};
 pub use moves::{MoveStep, carry_out, next_move, relocate, unwanted};
 pub use picture::{ClusterPicture, DiskGroupPicture, FaultDomain, HostPicture};
-pub use policy_change::{Copies, PolicyPreview, copies, policy_preview, shrink};
+pub use policy_change::{Copies, PolicyPreview, PreviewStep, copies, policy_preview, shrink};
 pub use rebalance::{Resident, rebalance};
 pub use record::check_record;
 pub use redundancy::layout_for;

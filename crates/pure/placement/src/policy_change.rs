@@ -96,6 +96,15 @@ fn too_many(picture: &ClusterPicture, config: &ObjectConfig) -> BTreeSet<Compone
     going
 }
 
+/// Components that come and go together: what comes is filled before what goes leaves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PreviewStep {
+    /// What comes.
+    pub added: Vec<Member>,
+    /// What goes then.
+    pub removed: Vec<Member>,
+}
+
 /// What another policy comes to for a disk, before it is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyPreview {
@@ -103,10 +112,27 @@ pub struct PolicyPreview {
     pub added: Vec<Member>,
     /// Copies that are to go.
     pub removed: Vec<Member>,
+    /// In which steps, one after the other.
+    pub steps: Vec<PreviewStep>,
     /// Where the blocks of the disk are then.
     pub addresses: Addresses,
     /// Why not all of it can be done now; none where it can.
     pub obstacle: Option<String>,
+}
+
+impl PolicyPreview {
+    /// Of these steps. What comes in one and goes in another is in neither list.
+    pub fn of(steps: Vec<PreviewStep>, addresses: Addresses, obstacle: Option<String>) -> Self {
+        let all = |which: fn(&PreviewStep) -> &Vec<Member>| -> Vec<Member> {
+            steps.iter().flat_map(|step| which(step).iter().copied()).collect()
+        };
+        let (came, went) = (all(|step| &step.added), all(|step| &step.removed));
+        let but = |of: &[Member], others: &[Member]| -> Vec<Member> {
+            let stays = |m: &&Member| !others.iter().any(|other| other.component == m.component);
+            of.iter().filter(stays).copied().collect()
+        };
+        Self { added: but(&came, &went), removed: but(&went, &came), steps, addresses, obstacle }
+    }
 }
 
 /// Works out what `policy` would come to; takes nothing. `converts`: addresses may be laid out anew.
@@ -136,28 +162,27 @@ pub fn policy_preview(
     let data = |members: &[Member], which: &[ComponentId]| -> Vec<Member> {
         members.iter().filter(|m| m.set().is_some() && which.contains(&m.component)).copied().collect()
     };
-    let addresses = config.addresses.clone();
-    Ok(match found {
-        Err(refusal) => {
-            PolicyPreview { added: Vec::new(), removed: Vec::new(), addresses, obstacle: Some(refusal.text) }
+    let (steps, obstacle) = match found {
+        Err(refusal) => (Vec::new(), Some(refusal.text)),
+        Ok(None) => (Vec::new(), None),
+        Ok(Some(change)) => {
+            let (added, removed) = (data(&change.members, &change.added), data(&config.members, &change.removed));
+            (vec![PreviewStep { added, removed }], None)
         }
-        Ok(None) => PolicyPreview { added: Vec::new(), removed: Vec::new(), addresses, obstacle: None },
-        Ok(Some(change)) => PolicyPreview {
-            added: data(&change.members, &change.added),
-            removed: data(&config.members, &change.removed),
-            addresses,
-            obstacle: None,
-        },
-    })
+    };
+    Ok(PolicyPreview::of(steps, config.addresses.clone(), obstacle))
 }
 
-/// Part after part, each in the picture that the ones before leave.
+/// Part after part, each in the picture that the ones before leave. What is on its way already goes first.
 fn conversion_preview(picture: &ClusterPicture, mut config: ObjectConfig) -> PolicyPreview {
     let mut picture = picture.clone();
     let mut last_id = 0;
     let mut ids = preview_ids(&mut last_id);
-    let before = config.members.clone();
-    config.members.retain(|m| m.set().is_none_or(|set| config.addresses.serves(set)));
+    let data = |m: &&Member| m.set().is_some();
+    let serves = |m: &Member| m.set().is_none_or(|set| config.addresses.serves(set));
+    let given_up = config.members.iter().filter(|m| !serves(m)).copied().collect();
+    let mut steps = vec![PreviewStep { removed: given_up, ..PreviewStep::default() }];
+    config.members = config.members.iter().filter(|m| serves(m)).copied().collect();
     config.addresses = config.addresses.given_up();
     let mut obstacle = None;
     while unfit(&config).is_some() {
@@ -171,23 +196,23 @@ fn conversion_preview(picture: &ClusterPicture, mut config: ObjectConfig) -> Pol
         };
         (config.members, config.addresses) = (begun.change.members, begun.addresses);
         let is_new = |m: &&Member| begun.change.added.contains(&m.component);
-        let added: Vec<Member> = config.members.iter().filter(is_new).copied().collect();
-        picture.take(&config.addresses, &config.policy, config.size_bytes, &added);
-        match end_conversion(&picture, &config, &mut ids) {
-            Ok(Some(ended)) => (config.members, config.addresses) = (ended.change.members, ended.addresses),
+        let all: Vec<Member> = config.members.iter().filter(is_new).copied().collect();
+        picture.take(&config.addresses, &config.policy, config.size_bytes, &all);
+        let added: Vec<Member> = all.iter().filter(data).copied().collect();
+        let ended = match end_conversion(&picture, &config, &mut ids) {
+            Ok(Some(ended)) => ended,
             Ok(None) => break,
             Err(refusal) => {
                 obstacle = Some(refusal.text);
                 break;
             }
-        }
+        };
+        let goes = |m: &&Member| ended.change.removed.contains(&m.component);
+        let removed = config.members.iter().filter(data).filter(goes).copied().collect();
+        (config.members, config.addresses) = (ended.change.members, ended.addresses);
         let apart = |m: &mut Member| m.state = ComponentState::Active;
         config.members.iter_mut().filter(|m| added.iter().any(|new| new.component == m.component)).for_each(apart);
+        steps.push(PreviewStep { added, removed });
     }
-    let others = |of: &[Member], than: &[Member]| -> Vec<Member> {
-        let is_other = |m: &&Member| m.set().is_some() && !than.iter().any(|one| one.component == m.component);
-        of.iter().filter(is_other).copied().collect()
-    };
-    let (added, removed) = (others(&config.members, &before), others(&before, &config.members));
-    PolicyPreview { added, removed, addresses: config.addresses, obstacle }
+    PolicyPreview::of(steps, config.addresses, obstacle)
 }

@@ -85,7 +85,11 @@ pub struct Printed {
     pub rows: Vec<Vec<String>>,
 }
 
-const FILES: [&str; 2] = [include_str!("../reference/intel-2014.json"), include_str!("../reference/optane-2023.json")];
+const FILES: [&str; 3] = [
+    include_str!("../reference/intel-2014.json"),
+    include_str!("../reference/micron-2018.json"),
+    include_str!("../reference/optane-2023.json"),
+];
 
 /// The reports after which a study is built.
 pub fn references_of(study: &str) -> Vec<Reference> {

@@ -78,6 +78,9 @@ pub struct ArmMedia {
     pub capacity: String,
     /// Every modelled time was multiplied by this.
     pub dilation: f64,
+    /// Strips of data in a row of its disks, with one of parity; 0: two copies.
+    #[serde(default)]
+    pub data_strips: u8,
 }
 
 impl ArmMedia {

@@ -142,7 +142,53 @@ impl Plan {
 }
 
 fn arm(name: &str, cache: &str, capacity: &str, dilation: f64) -> ArmMedia {
-    ArmMedia { arm: name.into(), cache: cache.into(), capacity: capacity.into(), dilation }
+    ArmMedia { arm: name.into(), cache: cache.into(), capacity: capacity.into(), dilation, data_strips: 0 }
+}
+
+/// 4 KiB at random, five mixes, on disks of which 6/128 are asked for (the cache test: 6 GB of 128 GB) and on all of them (the capacity test). The write
+/// buffers together are 0.293 of the data, as 8 x 600 GB are of 16.384 TB. One arm has two copies, the other one RAID-5 of 3+1.
+pub(crate) fn policy_matrix(study: &'static str, scale: Scale) -> Plan {
+    let (vms, of_each, disk, ramp_s, run_s, dilation) = match scale {
+        Scale::Quick => (4, 2, 128 * MIB, 2, 6, 50.0),
+        Scale::Lab => (16, 8, 256 * MIB, 30, 120, 50.0),
+        Scale::Paper => (16, 8, 128 * GB / 4096 * 4096, 7_200, 3_600, 1.0),
+    };
+    let disks = vms * of_each;
+    let data = u64::from(disks) * disk;
+    let test = |set: &str, span: u64, read_percent: u8| Test {
+        id: format!("{set}-read-{read_percent}"),
+        load: Params {
+            vms,
+            disks,
+            request_bytes: 4096,
+            read_percent,
+            random_percent: 100,
+            outstanding: disks * 4,
+            span_bytes: span,
+            ..Params::default()
+        },
+        bytes_max: None,
+    };
+    let mixes = [0, 30, 50, 70, 100];
+    let cached = mixes.map(|percent| test("cache", disk * 6 / 128 / MIB * MIB, percent));
+    let all = mixes.map(|percent| test("capacity", disk, percent));
+    Plan {
+        study,
+        scale,
+        arms: vec![
+            arm("performance", "nvme-nand", "sata-ssd", dilation),
+            ArmMedia { data_strips: 3, ..arm("balanced", "nvme-nand", "sata-ssd", dilation) },
+        ],
+        cluster: Cluster { buffer_bytes: (data * 293 / 4000).max(64 * MIB) / MIB * MIB, ..two_tier(data, 4) },
+        disks,
+        disk_bytes: disk,
+        stripe_width: 1,
+        precondition_passes: 2,
+        tests: cached.into_iter().chain(all).collect(),
+        repeats: 1,
+        ramp_ms: ramp_s * 1000,
+        measure_ms: run_s * 1000,
+    }
 }
 
 /// 4, 8, 16, 32, 64 machines with one disk each, three instances; 64 x span x 2 copies are as large as the write buffer of all
@@ -316,6 +362,13 @@ mod tests {
             let differ =
                 |a: &ArmMedia, b: &ArmMedia| (a.cache != b.cache, a.capacity != b.capacity, a.dilation == b.dilation);
             assert_eq!(differ(&mixed.arms[0], &mixed.arms[1]), (true, false, true), "arms differ in the cache only");
+            let matrix = Plan::of("policy-matrix", scale).unwrap();
+            let share = (matrix.cluster.buffer_bytes * 4) as f64 / (u64::from(matrix.disks) * matrix.disk_bytes) as f64;
+            assert!((share - 0.293).abs() < 0.005, "{scale}: {share}");
+            let of = |a: &ArmMedia, b: &ArmMedia| {
+                (a.cache == b.cache && a.capacity == b.capacity, a.data_strips, b.data_strips)
+            };
+            assert_eq!(of(&matrix.arms[0], &matrix.arms[1]), (true, 0, 3), "arms differ in the policy only");
             let writes = Plan::of("optane-seqwrite", scale).unwrap();
             for test in &writes.tests {
                 let buffers = writes.cluster.buffer_bytes * u64::from(writes.cluster.hosts);

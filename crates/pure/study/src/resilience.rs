@@ -57,7 +57,13 @@ impl Resilience {
         let host_bytes = u64::from(disks) * disk_bytes * 2 / 4;
         Self {
             scale,
-            media: ArmMedia { arm: "cairn".into(), cache: "nvme-nand".into(), capacity: "sata-ssd".into(), dilation },
+            media: ArmMedia {
+                arm: "cairn".into(),
+                cache: "nvme-nand".into(),
+                capacity: "sata-ssd".into(),
+                dilation,
+                data_strips: 0,
+            },
             cluster: Cluster {
                 hosts: 4,
                 capacity_devices: 2,

@@ -6,7 +6,7 @@
 use crate::{
     Manifest, Plan, Results, Scale, Verdict, plan,
     resilience::{self, Resilience},
-    verify::{iometer_qos, optane, tests},
+    verify::{iometer_qos, optane, policy_matrix, tests},
 };
 
 /// A study.
@@ -85,6 +85,15 @@ pub const STUDIES: &[Study] = &[
         judge: |manifest, results| tests(manifest, results, true, optane::seqwrite),
         iops_as_bars: true,
         parts: &[Part::Buffer, Part::ArmsAsBars],
+    },
+    Study {
+        name: "policy-matrix",
+        about: "4 KiB at random, five mixes, in the cache and beyond it: what the policies of a disk cost",
+        page: include_str!("../../../../docs/bench/studies/policy-matrix.md"),
+        made_of: MadeOf::Tests(plan::policy_matrix),
+        judge: |manifest, results| tests(manifest, results, false, policy_matrix::rules),
+        iops_as_bars: true,
+        parts: &[Part::ArmsAsBars],
     },
     Study {
         name: resilience::NAME,

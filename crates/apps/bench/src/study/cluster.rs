@@ -106,13 +106,23 @@ impl OwnCluster {
         &self.cairn
     }
 
-    /// Makes `count` disks, the nth of them at home on the nth host in turns, spread over `stripe_width` capacity devices each.
+    /// Makes `count` disks, the nth of them at home on the nth host in turns, spread over `stripe_width` capacity devices each, of rows with so
+    /// many strips of data (0: two copies).
     ///
     /// # Errors
     /// The refusal.
-    pub fn create_disks(&self, count: u32, bytes: u64, stripe_width: u32) -> Result<Vec<Address>, String> {
-        let stripe = stripe_width.to_string();
-        self.cairn.done(&["policy", "create", "study", "--stripe-width", &stripe])?;
+    pub fn create_disks(
+        &self,
+        count: u32,
+        bytes: u64,
+        (stripe_width, data_strips): (u32, u8),
+    ) -> Result<Vec<Address>, String> {
+        let (stripe, strips) = (stripe_width.to_string(), data_strips.to_string());
+        let mut policy = vec!["policy", "create", "study", "--stripe-width", &stripe];
+        if data_strips > 0 {
+            policy.extend(["--ftm", "erasure-coding", "--data-strips", &strips]);
+        }
+        self.cairn.done(&policy)?;
         let size = bytes.to_string();
         let each = |number: u32| {
             let (name, host) = (format!("vm-{number}"), format!("host-{}", (number - 1) % self.hosts + 1));

@@ -111,7 +111,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
 
 pub(super) fn as_it_is() -> ArmMedia {
     let name = ArmMedia::AS_IT_IS.to_owned();
-    ArmMedia { arm: "target".into(), cache: name.clone(), capacity: name, dilation: 1.0 }
+    ArmMedia { arm: "target".into(), cache: name.clone(), capacity: name, dilation: 1.0, data_strips: 0 }
 }
 
 /// One line for every table and picture: what was measured on which media.
@@ -216,7 +216,7 @@ fn start(plan: &Plan, arm: &ArmMedia, options: &Options) -> Result<System, Strin
     let folder = options.folder.join(CLUSTER);
     let cluster = OwnCluster::start(&folder, &plan.cluster, arm);
     let cluster = cluster.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
-    let targets = cluster.create_disks(plan.disks, plan.disk_bytes, plan.stripe_width)?;
+    let targets = cluster.create_disks(plan.disks, plan.disk_bytes, (plan.stripe_width, arm.data_strips))?;
     Ok(System::Own(cluster, targets))
 }
 

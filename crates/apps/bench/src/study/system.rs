@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use cairn_api::v1;
-use cairn_study::{Counters, Gauges, Plan, TargetFacts};
+use cairn_study::{ArmMedia, Counters, Gauges, Plan, TargetFacts};
 
 use super::{cluster::OwnCluster, programs::Cairn};
 use crate::address::Address;
@@ -84,12 +84,24 @@ impl System {
             },
             addresses,
             hosts,
-            policy: if own { format!("mirror, FTT 1, stripe width {}", plan.stripe_width) } else { String::new() },
+            policy: if own { policy_of(plan) } else { String::new() },
+            // A small write of rows goes to its strip and to its parity.
             copies: if own { 2 } else { 0 },
             buffer_bytes: groups().filter_map(|group| group.gauges).map(|gauges| gauges.log_bytes).sum(),
             read_cache_bytes: if own { plan.cluster.read_cache_bytes * u64::from(hosts) } else { 0 },
         }
     }
+}
+
+/// The policies of a plan's disks, in words.
+fn policy_of(plan: &Plan) -> String {
+    let of_arm = |arm: &ArmMedia| match arm.data_strips {
+        0 => "mirror".to_owned(),
+        strips => format!("erasure coding {strips}+1"),
+    };
+    let mut methods: Vec<String> = plan.arms.iter().map(of_arm).collect();
+    methods.dedup();
+    format!("{}, FTT 1, stripe width {}", methods.join(" or "), plan.stripe_width)
 }
 
 /// The counters of a cluster, added up.

@@ -14,7 +14,7 @@ use crate::{
     args::{Disk as Verb, Limits},
     confirm::confirm,
     fail::Fail,
-    output,
+    output, units,
 };
 
 /// Carries out a verb.
@@ -198,9 +198,33 @@ pub(super) fn show_change(change: &DiskChange) -> String {
         ("policy", policy),
         ("to be made", lines(&change.added)),
         ("to go", lines(&change.removed)),
-        ("to be copied", change.bytes_to_copy.map_or("unknown".into(), format_bytes)),
+        ("to be copied", copied(change)),
+        ("space", space(change)),
+        ("meanwhile", meanwhile(change)),
         ("cannot be done now", change.obstacle.clone().unwrap_or_default()),
     ])
+}
+
+fn copied(change: &DiskChange) -> String {
+    let bytes = change.bytes_to_copy.map_or("unknown".into(), format_bytes);
+    match change.takes_s.filter(|_| change.bytes_to_copy != Some(0)) {
+        Some(s) => format!("{bytes}, about {} at the rate of the last copies", units::duration(s)),
+        None => bytes,
+    }
+}
+
+fn space(change: &DiskChange) -> String {
+    let [before, after, peak] = [change.bytes_before, change.bytes_after, change.bytes_peak]
+        .map(|bytes| bytes.map_or("unknown".into(), format_bytes));
+    format!("{before} now, {after} then, {peak} at most meanwhile")
+}
+
+fn meanwhile(change: &DiskChange) -> String {
+    match change.ftt_meanwhile {
+        0 => "a failure of a host stops it, as its policies allow".into(),
+        1 => "it survives 1 failure, if it is whole now".into(),
+        ftt => format!("it survives {ftt} failures, if it is whole now"),
+    }
 }
 
 fn changed(of: &ChangedComponent) -> String {

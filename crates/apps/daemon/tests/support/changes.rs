@@ -30,6 +30,11 @@ pub fn policy_change(disk: &Disk, request: &DiskPolicySet, rules: &PolicyRules) 
         added: Vec::new(),
         removed: if fewer { removed } else { Vec::new() },
         bytes_to_copy: Some(0),
+        bytes_before: Some(6 << 30),
+        bytes_after: Some(if fewer { 3 << 30 } else { 6 << 30 }),
+        bytes_peak: Some(6 << 30),
+        takes_s: None,
+        ftt_meanwhile: rules.ftt.min(disk.rules.ftt),
         obstacle: (rules.ftt > 1).then(|| TOO_FEW.to_owned()),
     };
     match change.obstacle.as_ref().filter(|_| !request.dry_run && !request.force) {
@@ -37,6 +42,35 @@ pub fn policy_change(disk: &Disk, request: &DiskPolicySet, rules: &PolicyRules) 
         Some(why) => Err(ApiError::refused(format!("policy {:?} cannot be met now: {why}", request.policy))
             .remedy("Add what is missing, choose another policy, or use --force")),
     }
+}
+
+/// Other rules for a policy.
+///
+/// # Errors
+/// More copies than hosts answer for, unless forced.
+pub fn policy_edited<'a>(
+    known: &Policy,
+    request: &PolicyEdit,
+    disks: impl Iterator<Item = &'a Disk>,
+) -> ApiResult<PolicyChange> {
+    let asked = DiskPolicySet { policy: known.name.clone(), dry_run: request.dry_run, force: request.force };
+    let concerned = disks.filter(|disk| disk.summary.policy == known.name && disk.rules != request.rules);
+    let disks = concerned.map(|disk| policy_change(disk, &asked, &request.rules)).collect::<ApiResult<Vec<_>>>()?;
+    let sum = |bytes: fn(&DiskChange) -> Option<u64>| disks.iter().map(bytes).sum();
+    Ok(PolicyChange {
+        policy: known.name.clone(),
+        begun: !request.dry_run,
+        rules_before: known.rules.clone(),
+        rules_after: request.rules.clone(),
+        unchanged: known.disks - disks.len() as u32,
+        left_out: Vec::new(),
+        bytes_to_copy: sum(|disk| disk.bytes_to_copy),
+        bytes_before: sum(|disk| disk.bytes_before),
+        bytes_after: sum(|disk| disk.bytes_after),
+        bytes_peak: sum(|disk| disk.bytes_peak),
+        takes_s: sum(|disk| disk.takes_s),
+        disks,
+    })
 }
 
 /// What a disk has on a host goes to another one.
@@ -57,6 +91,11 @@ pub fn moved(disk: &Disk, from: &str, to: &str, dry_run: bool) -> ApiResult<Disk
         policy_after: policy,
         added: there.iter().map(|c| ChangedComponent { host_name: to.to_owned(), ..c.clone() }).collect(),
         bytes_to_copy: there.iter().map(|c| c.bytes).sum(),
+        bytes_before: Some(6 << 30),
+        bytes_after: Some(6 << 30),
+        bytes_peak: Some(9 << 30),
+        takes_s: Some(20),
+        ftt_meanwhile: disk.rules.ftt,
         removed: there,
         obstacle: None,
     })
@@ -103,4 +142,20 @@ pub fn growth(request: &WhatIfGrowth, hosts: usize) -> Growth {
         takes_s: None,
         hosts_after: hosts as u32 + u32::from(more),
     }
+}
+
+/// The record of a disk: every seat has accepted the same.
+pub fn record_of(disk: &Disk) -> ObjectRecord {
+    let seats = disk.components.iter().map(|c| SeatReport {
+        host: c.host,
+        host_name: c.host_name.clone(),
+        disk_group: c.disk_group,
+        votes: c.votes,
+        promised: disk.epoch.clone(),
+        accepted: disk.epoch.clone(),
+        csn: Some(disk.csn),
+        open: false,
+        error: None,
+    });
+    ObjectRecord { object: disk.summary.id, seats: seats.collect(), config: None }
 }

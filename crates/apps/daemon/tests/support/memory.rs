@@ -8,7 +8,7 @@ use cairn_api::{ApiError, ApiResult, Request as _, v1::*};
 use cairn_types::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, MaintenanceMode, ObjectId, Policy as Stored};
 
 use super::{
-    changes::{growth, moved, policy_change, what_if},
+    changes::{growth, moved, policy_change, policy_edited, record_of, what_if},
     devices::{changed, host_devices, located},
     health::{health, health_with, history},
     latencies::host_latencies,
@@ -645,20 +645,7 @@ impl MemoryCluster {
         Ok(disk.clone())
     }
     async fn disk_record(&self, disk: String) -> ApiResult<ObjectRecord> {
-        let mut state = self.0.borrow_mut();
-        let disk = state.disk_named(&disk)?;
-        let seats = disk.components.iter().map(|c| SeatReport {
-            host: c.host,
-            host_name: c.host_name.clone(),
-            disk_group: c.disk_group,
-            votes: c.votes,
-            promised: disk.epoch.clone(),
-            accepted: disk.epoch.clone(),
-            csn: Some(disk.csn),
-            open: false,
-            error: None,
-        });
-        Ok(ObjectRecord { object: disk.summary.id, seats: seats.collect(), config: None })
+        Ok(record_of(self.0.borrow_mut().disk_named(&disk)?))
     }
     async fn session_list(&self) -> ApiResult<Sessions> {
         let state = self.0.borrow();
@@ -702,6 +689,19 @@ impl MemoryCluster {
         }
         self.0.borrow_mut().policies.insert(request.name, request.rules);
         self.policy_show(name).await
+    }
+    async fn policy_edit(&self, policy: String, request: PolicyEdit) -> ApiResult<PolicyChange> {
+        request.validate()?;
+        let known = self.policy_show(policy.clone()).await?;
+        let mut state = self.0.borrow_mut();
+        let change = policy_edited(&known, &request, state.disks.values())?;
+        if change.begun {
+            state.policies.insert(policy.clone(), request.rules.clone());
+            for disk in state.disks.values_mut().filter(|disk| disk.summary.policy == policy) {
+                disk.rules = request.rules.clone();
+            }
+        }
+        Ok(change)
     }
     async fn policy_delete(&self, policy: String) -> ApiResult<()> {
         if self.policy_show(policy.clone()).await?.builtin {

@@ -264,6 +264,21 @@ pub struct DiskChange {
     pub removed: Vec<ChangedComponent>,
     /// Bytes to be copied; none where no host could say.
     pub bytes_to_copy: Option<u64>,
+    /// Bytes that all its copies, or its data and parity, take now; none where not all hosts say.
+    #[serde(default)]
+    pub bytes_before: Option<u64>,
+    /// Bytes that they take then. What another layout takes is told from the share of the disk that is written.
+    #[serde(default)]
+    pub bytes_after: Option<u64>,
+    /// Bytes that they take at most meanwhile: what comes is filled before what goes leaves.
+    #[serde(default)]
+    pub bytes_peak: Option<u64>,
+    /// Seconds that copying takes, at the rate of the last copies; none where nothing was copied yet.
+    #[serde(default)]
+    pub takes_s: Option<u64>,
+    /// Failures of hosts that the disk survives meanwhile, if it is whole now.
+    #[serde(default)]
+    pub ftt_meanwhile: u8,
     /// Why not all of it can be done now; none where it can.
     #[serde(default)]
     pub obstacle: Option<String>,

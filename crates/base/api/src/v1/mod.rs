@@ -13,6 +13,7 @@ mod latency;
 mod members;
 mod name;
 mod policy;
+mod policy_edit;
 mod record;
 mod resync;
 mod scrub;
@@ -27,5 +28,5 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*,
-    members::*, name::*, policy::*, record::*, resync::*, scrub::*, session::*, upgrade::*, what_if::*,
+    members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, scrub::*, session::*, upgrade::*, what_if::*,
 };

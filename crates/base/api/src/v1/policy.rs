@@ -76,16 +76,24 @@ pub struct PolicyCreate {
 impl crate::Request for PolicyCreate {
     fn validate(&self) -> crate::ApiResult<()> {
         super::name::check_name("policy", &self.name)?;
-        if self.rules.ftm == RulesMethod::Mirror && self.rules.data_strips > 0 {
-            let text =
-                "strips of data are of erasure coding, and this is a mirror: leave them out, or choose erasure coding";
-            return Err(crate::ApiError::refused(text));
-        }
-        Ok(StoredPolicy::from(&self.rules).validate()?)
+        self.rules.validate()
     }
 }
 
 impl PolicyRules {
+    /// Whether they fit together.
+    ///
+    /// # Errors
+    /// [`crate::ApiErrorKind::Refused`], with what does not.
+    pub fn validate(&self) -> crate::ApiResult<()> {
+        if self.ftm == RulesMethod::Mirror && self.data_strips > 0 {
+            let text =
+                "strips of data are of erasure coding, and this is a mirror: leave them out, or choose erasure coding";
+            return Err(crate::ApiError::refused(text));
+        }
+        Ok(StoredPolicy::from(self).validate()?)
+    }
+
     /// The rules in a few words: "mirror, FTT 1".
     pub fn describe(&self) -> String {
         let method = match (self.ftm, self.data_strips) {

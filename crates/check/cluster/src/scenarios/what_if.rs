@@ -10,7 +10,8 @@ use std::{
 use cairn_api::{LocalManagement as _, v1};
 use cairn_object::LocalStore as _;
 use cairn_sim::Fault;
-use cairn_types::{BLOCK_BYTES, ComponentId, MaintenanceMode};
+use cairn_sizing::{Pool, Protection};
+use cairn_types::{BLOCK_BYTES, ComponentId, MaintenanceMode, ObjectConfig};
 use cairn_volume::Volume as _;
 
 use super::{Scenario, Stage};
@@ -60,7 +61,11 @@ pub fn all() -> Vec<Scenario> {
             (disks(5, &[1; 8]), a_device_is_lost),
         ),
     ];
-    let acts = vec![
+    losses.into_iter().chain(acts()).chain(layouts()).collect()
+}
+
+fn acts() -> Vec<Scenario> {
+    vec![
         told(
             "33. what if a host were emptied",
             "full evacuation is asked about, then done",
@@ -86,8 +91,26 @@ pub fn all() -> Vec<Scenario> {
             "one of three hosts is dead, and a fourth is kept empty; it is taken into use",
             (disks(4, &[1; 4]), a_host_replaces),
         ),
-    ];
-    losses.into_iter().chain(acts).collect()
+    ]
+}
+
+fn layouts() -> Vec<Scenario> {
+    vec![
+        told(
+            "33. what if a disk were laid out anew",
+            "a disk of three chunks goes from copies to 3+1, 4+2 and back; the space that it takes is asked about, then looked at all the time",
+            (in_chunks(7), laid_out_anew),
+        ),
+        Scenario::new(
+            "33. disks take what their policies say",
+            (
+                "to the byte, as `cairn bench calc capacity` works it out",
+                "two and three copies, 2+1, 3+1 and 4+2, written whole",
+            ),
+            (of_all_methods(), 2),
+            as_policies_say,
+        ),
+    ]
 }
 
 fn told<F: Future<Output = Result<(), String>> + 'static>(
@@ -105,6 +128,22 @@ fn disks(hosts: usize, ftts: &[u8]) -> Shape {
     let mut disk = shape.disks[0].clone();
     (disk.size_bytes, disk.guests) = (8 << 20, 1);
     shape.disks = ftts.iter().map(|ftt| crate::shape::DiskShape { ftt: *ftt, ..disk.clone() }).collect();
+    shape
+}
+
+/// A disk of three chunks.
+fn in_chunks(hosts: usize) -> Shape {
+    let mut shape = disks(hosts, &[1]).of_small_chunks(4);
+    shape.disks[0].size_bytes = 12 << 20;
+    shape
+}
+
+/// One disk of each method. Whole rows of each fit.
+fn of_all_methods() -> Shape {
+    let mut shape = disks(7, &[1, 2, 1, 1, 2]);
+    for (disk, data_strips) in shape.disks.iter_mut().zip([0, 0, 2, 3, 4]) {
+        (disk.size_bytes, disk.data_strips) = (3 << 20, data_strips);
+    }
     shape
 }
 
@@ -348,6 +387,59 @@ async fn another_copy(stage: Stage) -> Result<(), String> {
     stage.healthy().await?;
     stage.ms(2000).await;
     near("copied", told.bytes_to_copy, new_bytes(&stage, &before))?;
+    stage.rest(false).await
+}
+
+async fn laid_out_anew(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    fill(&stage, stage.hosts()).await?;
+    let rows = |data_strips, ftt| v1::PolicyRules {
+        ftm: v1::RulesMethod::ErasureCoding,
+        data_strips,
+        ftt,
+        ..v1::PolicyRules::default()
+    };
+    for (n, rules) in [rows(3, 1), rows(4, 2), v1::PolicyRules::default()].into_iter().enumerate() {
+        let told = stage.cluster.set_rules(0, 0, &format!("layout-{n}"), rules).await?;
+        stage.say(format!("{told:?}"));
+        let (mut peak, is_met) = (0, |config: &ObjectConfig| {
+            let fits = config.addresses.spans().iter().all(|span| config.policy.fits(&span.layout));
+            fits && config.addresses.moving().is_none() && config.members.iter().all(|m| m.state.in_sync())
+        });
+        let mut looks = DONE_WITHIN.as_millis() / 5;
+        while !is_met(&stage.config(0).await?) {
+            looks = looks.checked_sub(1).ok_or("the layout is not reached")?;
+            peak = peak.max(held(&stage).values().sum());
+            stage.ms(5).await;
+        }
+        // What went is given back.
+        stage.ms(2000).await;
+        near("taken at most", told.bytes_peak, peak)?;
+        near("taken then", told.bytes_after, held(&stage).values().sum())?;
+    }
+    stage.rest(false).await
+}
+
+async fn as_policies_say(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    fill(&stage, stage.hosts()).await?;
+    let held = held(&stage);
+    for disk in 0..stage.guests.len() {
+        let config = stage.config(disk).await?;
+        let name = Shape::disk_name(disk);
+        let shown = stage.cluster.manage(0, async move |node| node.disk_show(name).await).await;
+        let shown = shown.map_err(|e| e.to_string())?.allocated_bytes;
+        let holds: u64 = config.members.iter().filter_map(|m| held.get(&m.component)).sum();
+        let protection = Protection::of(&config.policy).map_err(|e| e.text)?;
+        let asked = Pool::of(protection).raw(config.size_bytes).map_err(|e| e.text)?.raw_bytes;
+        stage.say(format!("{}: {} bytes take {holds}", protection.describe(), config.size_bytes));
+        if (holds, shown) != (asked, Some(asked)) {
+            return Err(format!(
+                "{}: {asked} were worked out, {shown:?} are shown, {holds} held",
+                protection.describe()
+            ));
+        }
+    }
     stage.rest(false).await
 }
 

@@ -9,7 +9,7 @@ use cairn_api::{ApiError, ApiResult, v1};
 use cairn_directory::{CatalogueEntry, names::Name};
 use cairn_env::Env;
 use cairn_geometry::Area;
-use cairn_placement::PolicyPreview;
+use cairn_placement::{ClusterPicture, PolicyPreview, PreviewStep};
 use cairn_types::{ComponentId, Feature, HostId, Member, ObjectConfig, ObjectId, Policy, Role};
 use cairn_wire::OwnerCommand;
 
@@ -23,11 +23,9 @@ impl<E: Env> Node<E> {
         let (object, entry) = self.known_disk(&disk).await?;
         let policy = self.policy(&request.policy).await?;
         let config = self.config_of(object, &entry).await?;
-        let converts = self.level().has(Feature::Conversion);
-        let preview = cairn_placement::policy_preview(&self.picture(), &config, &policy, converts);
-        let preview = preview.map_err(|refusal| ApiError::refused(refusal.text))?;
-        let after = self.once_changed(&config, (&request.policy, &policy), &preview);
-        let mut change = self.disk_change(&config, &after, preview).await;
+        let measured = Measured { held: self.held_by(&config).await, rate_per_s: self.copy_rate().await };
+        let wanted = (request.policy.as_str(), &policy);
+        let (after, mut change) = self.policy_change(&mut self.picture(), &config, wanted, &measured)?;
         if request.dry_run {
             return Ok(change);
         }
@@ -37,13 +35,10 @@ impl<E: Env> Node<E> {
             return Err(ApiError::refused(text)
                 .remedy("Add what is missing, choose another policy, or use --force: it is met as soon as it can be"));
         }
-        let more = demand_of(&after, &policy, after.size_bytes, after.members.iter()).saturating_sub(demand_of(
-            &config,
-            &config.policy,
-            config.size_bytes,
-            config.members.iter(),
-        ));
-        self.leave_reserve(&format!("policy {:?} for disk {}", request.policy, config.name), more)?;
+        self.leave_reserve(
+            &format!("policy {:?} for disk {}", request.policy, config.name),
+            demand_more(&config, &after),
+        )?;
         let name = Name::new(&request.policy).map_err(|e| ApiError::invalid(e.to_string()))?;
         let command = OwnerCommand::Policy { name: request.policy, policy };
         self.to_owner(object, &entry.hint_hosts, command).await?;
@@ -56,6 +51,23 @@ impl<E: Env> Node<E> {
             .map_err(|error| directory_error(error).remedy("The disk has the policy: give the command again"))?;
         change.begun = true;
         Ok(change)
+    }
+
+    /// What another policy comes to for a disk, and the disk then; the picture is as it is with that.
+    pub(crate) fn policy_change(
+        &self,
+        picture: &mut ClusterPicture,
+        config: &ObjectConfig,
+        (name, policy): (&str, &Policy),
+        measured: &Measured,
+    ) -> ApiResult<(ObjectConfig, v1::DiskChange)> {
+        let converts = self.level().has(Feature::Conversion);
+        let preview = cairn_placement::policy_preview(picture, config, policy, converts);
+        let preview = preview.map_err(|refusal| ApiError::refused(refusal.text))?;
+        let after = self.once_changed(config, (name, policy), &preview);
+        picture.take(&after.addresses, policy, after.size_bytes, &preview.added);
+        let change = self.disk_change(config, &after, preview, measured);
+        Ok((after, change))
     }
 
     pub(crate) async fn disk_move(&self, disk: String, request: v1::DiskMove) -> ApiResult<v1::DiskChange> {
@@ -76,7 +88,8 @@ impl<E: Env> Node<E> {
             return Err(ApiError::refused(text).remedy(format!("See `cairn disk show {}`", config.name)));
         }
         let preview = self.preview_move(&config, &moved, &to)?;
-        let mut change = self.disk_change(&config, &config, preview).await;
+        let measured = Measured { held: self.held_by(&config).await, rate_per_s: self.copy_rate().await };
+        let mut change = self.disk_change(&config, &config, preview, &measured);
         if request.dry_run {
             return Ok(change);
         }
@@ -92,12 +105,7 @@ impl<E: Env> Node<E> {
     /// The places that components would go to, one after the other.
     fn preview_move(&self, config: &ObjectConfig, moved: &[ComponentId], to: &[HostId]) -> ApiResult<PolicyPreview> {
         let mut picture = self.picture();
-        let mut preview = PolicyPreview {
-            added: Vec::new(),
-            removed: Vec::new(),
-            addresses: config.addresses.clone(),
-            obstacle: None,
-        };
+        let mut steps = Vec::new();
         let mut last_id = 0;
         let mut ids = cairn_placement::preview_ids(&mut last_id);
         for component in moved {
@@ -109,10 +117,10 @@ impl<E: Env> Node<E> {
             let is_new = |m: &&Member| change.added.contains(&m.component);
             let added: Vec<Member> = change.members.iter().filter(is_new).copied().collect();
             picture.take(&config.addresses, &config.policy, config.size_bytes, &added);
-            preview.added.extend(added);
-            preview.removed.extend(config.member(*component));
+            let removed = config.member(*component).copied().into_iter().collect();
+            steps.push(PreviewStep { added, removed });
         }
-        Ok(preview)
+        Ok(PolicyPreview::of(steps, config.addresses.clone(), None))
     }
 
     /// The record of a disk, as its owner or its seats have it.
@@ -141,13 +149,18 @@ impl<E: Env> Node<E> {
         }
     }
 
-    async fn disk_change(&self, before: &ObjectConfig, after: &ObjectConfig, preview: PolicyPreview) -> v1::DiskChange {
-        let held = self.held_by(before).await;
+    fn disk_change(
+        &self,
+        before: &ObjectConfig,
+        after: &ObjectConfig,
+        preview: PolicyPreview,
+        Measured { held, rate_per_s }: &Measured,
+    ) -> v1::DiskChange {
         let of_set = |member: &Member| {
             let same = before.members.iter().filter(|m| m.set() == member.set() && m.state.in_sync());
             same.filter_map(|m| held.get(&m.component)).max().copied()
         };
-        let share = share_written(before, &held);
+        let share = share_written(before, held);
         // Of another layout: as much of it as of the disk is written.
         let of_share = |set| Some((Area::of_set(after, set)?.component_bytes(set) as f64 * share?) as u64);
         let bytes = |member: &Member| match member.role {
@@ -163,14 +176,21 @@ impl<E: Env> Node<E> {
             disk_group: member.disk_group,
             bytes: bytes(member),
         };
+        let space = space_of(before, &preview.steps, bytes);
         let added: Vec<_> = preview.added.iter().map(component).collect();
+        let bytes_to_copy: Option<u64> = added.iter().map(|component| component.bytes).sum();
         let words = |c: &ObjectConfig| format!("{} ({})", c.policy_name, v1::PolicyRules::from(&c.policy).describe());
         v1::DiskChange {
             disk: before.name.clone(),
             begun: false,
             policy_before: words(before),
             policy_after: words(after),
-            bytes_to_copy: added.iter().map(|component| component.bytes).sum(),
+            bytes_to_copy,
+            bytes_before: space.map(|space| space.before),
+            bytes_after: space.map(|space| space.after),
+            bytes_peak: space.map(|space| space.peak),
+            takes_s: bytes_to_copy.zip(*rate_per_s).map(|(bytes, rate)| bytes.div_ceil(rate)),
+            ftt_meanwhile: before.policy.ftt.min(after.policy.ftt),
             added,
             removed: preview.removed.iter().map(component).collect(),
             obstacle: preview.obstacle,
@@ -184,6 +204,41 @@ impl<E: Env> Node<E> {
         hosts.dedup();
         self.usage_of(&hosts, Some(config.object)).await.0
     }
+}
+
+/// What was measured of the cluster.
+pub(crate) struct Measured {
+    /// Bytes that components hold, as far as the hosts say.
+    pub(crate) held: BTreeMap<ComponentId, u64>,
+    /// Bytes per second of the last copies; none where nothing was copied yet.
+    pub(crate) rate_per_s: Option<u64>,
+}
+
+/// Bytes that a disk takes at once more than before.
+pub(crate) fn demand_more(before: &ObjectConfig, after: &ObjectConfig) -> u64 {
+    let demand = |of: &ObjectConfig| demand_of(of, &of.policy, of.size_bytes, of.members.iter());
+    demand(after).saturating_sub(demand(before))
+}
+
+/// Bytes that a disk takes, all copies together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Space {
+    before: u64,
+    after: u64,
+    peak: u64,
+}
+
+/// What these steps come to; none where it is not known of some component.
+fn space_of(before: &ObjectConfig, steps: &[PreviewStep], bytes: impl Fn(&Member) -> Option<u64>) -> Option<Space> {
+    let sum = |members: &[Member]| members.iter().map(&bytes).sum::<Option<u64>>();
+    let mut now = sum(&before.members)?;
+    let (before, mut peak) = (now, now);
+    for step in steps {
+        now += sum(&step.added)?;
+        peak = peak.max(now);
+        now = now.saturating_sub(sum(&step.removed)?);
+    }
+    Some(Space { before, after: now, peak })
 }
 
 /// Which part of a disk's data is written, by what members of its sets hold; none where no host says.

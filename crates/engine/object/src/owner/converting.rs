@@ -363,43 +363,41 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let swapped = self.admitting_new(change, shape, async |change, admitted| {
             self.put_in_place(converting, (&*config, &change.members), &admitted).await
         });
-        if !swapped.await.is_ok_and(|swapped| swapped) {
-            return;
-        }
+        let Ok(Some(waited)) = swapped.await else { return };
         self.remove_gone(&config, &removed);
-        self.tell_conversion(&converting.moving, "done");
+        let ms = waited.as_secs_f64() * 1000.0;
+        self.tell_conversion(&converting.moving, &format!("done; its guests waited {ms:.1} ms for the last change"));
     }
 
-    /// Guests' requests wait for one change of the record.
+    /// Guests' requests wait for one change of the record. For how long they did; none where it came to nothing.
     async fn put_in_place(
         self: &Rc<Self>,
         converting: &Rc<Converting>,
         (config, members): (&ObjectConfig, &[Member]),
         admitted: &Admitted,
-    ) -> bool {
-        let blocks = converting.blocks();
+    ) -> Option<Duration> {
+        let (blocks, began) = (converting.blocks(), self.context.env.now());
         let mut held = None;
         if !Canary::SwapEarly.sings() {
             let lock = std::pin::pin!(self.locks.lock(blocks, true));
             let waited = std::pin::pin!(self.context.env.sleep(SWAP_WAITS));
             match select(lock, waited).await {
                 Either::Left((lock, _)) => held = Some(lock),
-                Either::Right(_) => return false,
+                Either::Right(_) => return None,
             }
         }
         // Nothing of these sets is under way now: what was carried out is decided.
         if !self.is_on_its_way(converting) || self.carry_outcomes(converting, None).await.is_none() {
-            return false;
+            return None;
         }
-        let next = self.state.borrow().config_once_moved(members).filter(|_| *self.config() == *config);
-        let Some(next) = next else { return false };
+        let next = self.state.borrow().config_once_moved(members).filter(|_| *self.config() == *config)?;
         if !self.change_admitting(next, admitted).await {
-            return false;
+            return None;
         }
         *self.converting.borrow_mut() = None;
         self.went_over.borrow_mut().insert(blocks.first, self.context.env.now());
         drop(held);
-        true
+        Some(self.context.env.now().since(began))
     }
 
     /// The new members learn which requests were carried out by the old ones: up to an operation, where later ones may still be undone. None:

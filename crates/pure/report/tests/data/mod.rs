@@ -53,6 +53,7 @@ impl Study {
             cache: (*cache).into(),
             capacity: (*capacity).into(),
             dilation,
+            data_strips: 0,
         };
         let manifest = Manifest {
             schema: SCHEMA,

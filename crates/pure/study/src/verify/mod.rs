@@ -7,6 +7,7 @@
 
 pub(crate) mod iometer_qos;
 pub(crate) mod optane;
+pub(crate) mod policy_matrix;
 
 use crate::{Action, Cell, Manifest, PhaseKind, Results, Verdict, results::verdict};
 
