@@ -105,6 +105,10 @@ struct SimOutside {
 impl Outside<SimEnv> for SimOutside {
     fn connect(&self, _: HostId, _: &str, _: SocketAddr) {}
 
+    fn disconnect(&self, host: HostId, _: &str) {
+        self.host.hang_up(host);
+    }
+
     fn make_file(&self, _: String, _: u64) -> LocalBoxFuture<'static, Result<(), DeviceError>> {
         Box::pin(async { Ok(()) })
     }

@@ -74,6 +74,11 @@ const FAILED_ONCE: &[(u64, &str)] = &[
     (1732, "a change that its guest dropped stood in the old layout of its blocks and not in the new one"),
     (425, "a disk needed witnesses that neither layout had, and never came to the new one"),
     (422, "a policy was asked for while blocks were on their way to another layout, and a host panicked"),
+    (6236, "a witness was let go for members of what was on its way to another layout, which was given up"),
+    (
+        8901,
+        "hosts that were cut off stayed connected in the simulator, and were not heard once they were taken in again",
+    ),
     (416, "parts of a disk that went over for the second time waited for each other"),
 ];
 

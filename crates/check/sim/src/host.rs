@@ -351,6 +351,11 @@ impl Host {
         self.inner.id
     }
 
+    /// Its process ends its connection with whoever speaks as `peer`; they connect anew.
+    pub fn hang_up(&self, peer: HostId) {
+        crate::net::hang_up(&self.core, self.inner.id, peer);
+    }
+
     /// The id that its processes have: a clone's is that of the host that it is a clone of.
     pub fn spoken_id(&self) -> HostId {
         self.inner.spoken_id

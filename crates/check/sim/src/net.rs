@@ -359,6 +359,17 @@ fn close_end(core: &Rc<Core>, host: HostId, peer: HostId, number: u64, process_g
     try_connect(core, host, peer);
 }
 
+/// A host's process ends its connection with whoever speaks as `peer`; they connect anew.
+pub(crate) fn hang_up(core: &Rc<Core>, host: HostId, peer: HostId) {
+    let network = core.network.borrow();
+    let machine = machine_of(core, &network, host, peer);
+    let number = network.connections.get(&pair(host, machine)).map(|connection| connection.number);
+    drop(network);
+    if let Some(number) = number {
+        close_end(core, host, machine, number, false);
+    }
+}
+
 /// `host` hears, a way later, that `peer` holds the connection no more; what was on its way may still come first.
 fn reset_if_reachable(core: &Rc<Core>, host: HostId, peer: HostId, number: u64) {
     let mut network = core.network.borrow_mut();
