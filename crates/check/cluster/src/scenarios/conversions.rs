@@ -58,6 +58,15 @@ pub fn all() -> Vec<Scenario> {
             repeated,
         ),
         Scenario::new(
+            "27. front ends drop requests while a disk goes over to another layout",
+            (
+                "what was carried out of them is there after the change, too: nobody reads an older version after a newer one",
+                "mirror to 3+1 and back, devices slow; twelve guests more at the owner's host, of whose requests one in forty is dropped in the midst",
+            ),
+            (of_chunks(6), 3),
+            dropped,
+        ),
+        Scenario::new(
             "27. answers are lost just before a disk goes over to another layout",
             (
                 "a request that was carried out before the change is not carried out again after it",
@@ -246,6 +255,22 @@ async fn repeated(stage: Stage) -> Result<(), String> {
     }
     stage.healthy().await?;
     stage.goes_on(5, 4000).await?;
+    stage.rest(false).await
+}
+
+async fn dropped(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let owner = stage.hosts_of(0).await?[0];
+    stage.attach(owner).await?;
+    stage.guests[0].start_at(owner, 12, 12);
+    for (n, to) in [rows(3, 1), mirror(1, 1)].into_iter().enumerate() {
+        stage.slow_devices_but(owner);
+        stage.cluster.set_rules(0, owner, &format!("layout-{n}"), to).await?;
+        until_met(&stage).await?;
+        stage.devices_as_fast_as_ever();
+        stage.goes_on(5, 4000).await?;
+    }
+    stage.healthy().await?;
     stage.rest(false).await
 }
 

@@ -97,9 +97,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Ok(());
         }
         let mut watch = self.watch(IoKind::Write, origin.began);
+        let came = self.context.env.now();
         self.pace(data.len() as u64).await;
         self.not_draining().await?;
         let _budget = self.context.admit(blocks.bytes()).await;
+        self.not_too_late(origin, came)?;
         mark(&mut watch, Stage::Admission);
         let (mut left, mut origin) = (blocks, origin);
         while left.count > 0 {
@@ -125,6 +127,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         mark(&mut watch, Stage::Copies);
         Ok(())
+    }
+
+    /// A request that is repeated may have been carried out before the same part of the disk went over to another layout twice, if it waits here
+    /// for long (for the limit of the disk's IOPS). Nothing tells that then: it is not carried out. Its guest has run out of patience by then.
+    fn not_too_late(&self, origin: Origin, came: Time) -> Result<(), OpError> {
+        let options = self.context.options.borrow();
+        // It came when its guest's patience was about to end, at the latest, after a try that took as long.
+        let most = options.repeated_within.saturating_sub(options.guest_patience * 2);
+        let is_late = origin.retry && self.context.env.now().since(came) > most;
+        if is_late && self.state.borrow().config().addresses.plain().is_none() {
+            Err(OpError::Elsewhere)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes bytes of one area, which are in these blocks.
@@ -409,8 +425,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         keep_allocated: bool,
         origin: Origin,
     ) -> Result<(), OpError> {
+        let came = self.context.env.now();
         self.pace(0).await;
         self.not_draining().await?;
+        self.not_too_late(origin, came)?;
         let (mut left, mut origin) = (blocks, origin);
         while left.count > 0 {
             let (area, part) = self.first_part(left);
