@@ -11,6 +11,10 @@ const MET_WITHIN_MS: u64 = 240_000;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
+    layouts().into_iter().chain(requests()).collect()
+}
+
+fn layouts() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "27. a disk goes from copies to rows and back, under load",
@@ -58,6 +62,21 @@ pub fn all() -> Vec<Scenario> {
             repeated,
         ),
         Scenario::new(
+            "27. a disk grows while it goes over to another layout",
+            (
+                "it grows, and goes on; what is new is as the policy asks in the end",
+                "mirror to 3+1; it grows by an odd size, twice",
+            ),
+            (of_chunks(5), 4),
+            grows,
+        ),
+    ]
+}
+
+/// Of what becomes of single requests.
+fn requests() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
             "27. front ends drop requests while a disk goes over to another layout",
             (
                 "what was carried out of them is there after the change, too: nobody reads an older version after a newer one",
@@ -74,15 +93,6 @@ pub fn all() -> Vec<Scenario> {
             ),
             (Shape::plain(7).small().read_everywhere(), 12),
             answers_lost,
-        ),
-        Scenario::new(
-            "27. a disk grows while it goes over to another layout",
-            (
-                "it grows, and goes on; what is new is as the policy asks in the end",
-                "mirror to 3+1; it grows by an odd size, twice",
-            ),
-            (of_chunks(5), 4),
-            grows,
         ),
     ]
 }
