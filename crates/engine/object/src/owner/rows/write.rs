@@ -24,7 +24,7 @@ use crate::{
     locks::Guard,
     owner::{
         Origin, Owned,
-        converting::{OwedShadow, is_zero},
+        converting::is_zero,
         guest::aligned,
         write::{Bodies, Lock, OpError},
     },
@@ -173,7 +173,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Err(OpError::Unreadable(lost)) => self.wait_for_another_copy(lost, since).await?,
                 result => {
                     result?;
-                    owed.map(OwedShadow::paid);
+                    if let Some(owed) = owed {
+                        owed.paid();
+                    }
                     return Ok(());
                 }
             }
