@@ -15,7 +15,7 @@
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
 #   make bench-sizes  docs/bench/sizes.md: devices of up to 4 TiB, ten of them at once, as files that are mostly holes; an hour; ARGS=--quick: three minutes
 #   make bench-openings  docs/bench/openings.md: a full write buffer of 100 GiB and maps of terabytes, opened; ten minutes
-#   make bench-layouts  docs/bench/layouts.md, of those: a disk under load goes to 3+1, 4+2 and back; twelve minutes
+#   make bench-layouts  docs/bench/layouts.md, of those: a disk under load goes to 3+1, 4+2 and back; a build and eight minutes
 #   make bench-rows  docs/bench/rows.md: mirrors beside 3+1 and 4+2 on the same hosts, in turns; fifteen minutes
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
 
@@ -81,7 +81,7 @@ bench-rows: setup
 
 bench-layouts: setup
 	$(CARGO) build --release --locked -p cairnd -p cairn-cli -p cairn-e2e --bin cairnd --bin cairn --bin layouts
-	target/release/layouts
+	CAIRN_E2E_SECONDS=$(or $(SECONDS),420) target/release/layouts
 
 bench-openings: setup
 	@python3 scripts/bench/openings.py $(ARGS)

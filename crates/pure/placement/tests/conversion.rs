@@ -70,6 +70,8 @@ proptest! {
             let begun = after(&now, begun, false);
             prop_assert_eq!(check_change(&now, &begun), Ok(ChangeKind::Joint));
             prop_assert!(is_whole(&begun));
+            let witnesses = now.members.iter().filter(|m| m.role == Role::Witness);
+            prop_assert!(witnesses.clone().all(|m| begun.member(m.component).is_some()), "what is on its way may go again");
             let apart = begun.members.iter().filter(|m| m.set().is_some_and(|set| !begun.addresses.serves(set)));
             let places: Vec<_> = apart.map(|m| (m.set(), picture.domain_of(m.host))).collect();
             prop_assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len(), "two of a set in one domain");

@@ -199,7 +199,7 @@ pub(super) fn show_change(change: &DiskChange) -> String {
         ("to be made", lines(&change.added)),
         ("to go", lines(&change.removed)),
         ("to be copied", copied(change)),
-        ("space", space(change)),
+        ("space", space([change.bytes_before, change.bytes_after, change.bytes_peak])),
         ("meanwhile", meanwhile(change)),
         ("cannot be done now", change.obstacle.clone().unwrap_or_default()),
     ])
@@ -213,9 +213,9 @@ fn copied(change: &DiskChange) -> String {
     }
 }
 
-fn space(change: &DiskChange) -> String {
-    let [before, after, peak] = [change.bytes_before, change.bytes_after, change.bytes_peak]
-        .map(|bytes| bytes.map_or("unknown".into(), format_bytes));
+/// Bytes that are taken before a change, after it, and at most meanwhile.
+pub(super) fn space(bytes: [Option<u64>; 3]) -> String {
+    let [before, after, peak] = bytes.map(|bytes| bytes.map_or("unknown".into(), format_bytes));
     format!("{before} now, {after} then, {peak} at most meanwhile")
 }
 

@@ -105,8 +105,6 @@ fn edited(now: PolicyRules, wanted: Edit) -> PolicyRules {
 /// What other rules come to: the sums, then each disk that changes.
 fn show_change(change: &PolicyChange) -> String {
     let told = |bytes: Option<u64>| bytes.map_or("unknown".into(), format_bytes);
-    let [copied, before, after, peak] =
-        [change.bytes_to_copy, change.bytes_before, change.bytes_after, change.bytes_peak].map(told);
     let takes = match (change.bytes_to_copy, change.takes_s) {
         (Some(0), _) => String::new(),
         (_, Some(s)) => {
@@ -121,9 +119,9 @@ fn show_change(change: &PolicyChange) -> String {
         ("disks that change", change.disks.len().to_string()),
         ("as it asks already", change.unchanged.to_string()),
         ("left out", left_out(change)),
-        ("to be copied", copied),
+        ("to be copied", told(change.bytes_to_copy)),
         ("takes", takes),
-        ("space", format!("{before} now, {after} then, {peak} at most meanwhile")),
+        ("space", super::disk::space([change.bytes_before, change.bytes_after, change.bytes_peak])),
     ]);
     if change.disks.is_empty() {
         return sums;
@@ -142,7 +140,7 @@ fn show_change(change: &PolicyChange) -> String {
 fn left_out(change: &PolicyChange) -> String {
     match change.left_out.as_slice() {
         [] => String::new(),
-        some => format!("{}: no host that answers knows them; give the command again", some.join(", ")),
+        some => format!("{}\nGive the command again once that is mended", some.join("\n")),
     }
 }
 

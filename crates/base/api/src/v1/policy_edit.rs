@@ -40,8 +40,8 @@ pub struct PolicyChange {
     pub disks: Vec<DiskChange>,
     /// Disks of the policy that are as it asks already.
     pub unchanged: u32,
-    /// Disks of the policy whose record no host that answers has, or whose owner did not take it: they stay as they are until the
-    /// policy is given to them.
+    /// Disks of the policy whose record no host that answers has, or whose owner did not take it, each with why: they stay as they are
+    /// until the policy is given to them.
     pub left_out: Vec<String>,
     /// Bytes to be copied, of all disks; none where no host could say.
     pub bytes_to_copy: Option<u64>,

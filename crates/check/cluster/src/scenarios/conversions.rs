@@ -113,7 +113,7 @@ fn mirror(ftt: u8, stripe_width: u8) -> PolicyRules {
 }
 
 /// Whether all of it is laid out as its policy asks, and in sync.
-fn is_met(config: &ObjectConfig) -> bool {
+pub(super) fn is_met(config: &ObjectConfig) -> bool {
     let fits = config.addresses.spans().iter().all(|span| config.policy.fits(&span.layout));
     fits && config.addresses.moving().is_none() && config.members.iter().all(|m| m.state.in_sync())
 }

@@ -11,10 +11,10 @@ use cairn_api::{LocalManagement as _, v1};
 use cairn_object::LocalStore as _;
 use cairn_sim::Fault;
 use cairn_sizing::{Pool, Protection};
-use cairn_types::{BLOCK_BYTES, ComponentId, MaintenanceMode, ObjectConfig};
+use cairn_types::{BLOCK_BYTES, ComponentId, MaintenanceMode};
 use cairn_volume::Volume as _;
 
-use super::{Scenario, Stage};
+use super::{Scenario, Stage, conversions::is_met};
 use crate::shape::{REPAIR_DELAY_MS, Shape};
 
 /// How long everything that is begun may take, the repair delay included.
@@ -402,10 +402,7 @@ async fn laid_out_anew(stage: Stage) -> Result<(), String> {
     for (n, rules) in [rows(3, 1), rows(4, 2), v1::PolicyRules::default()].into_iter().enumerate() {
         let told = stage.cluster.set_rules(0, 0, &format!("layout-{n}"), rules).await?;
         stage.say(format!("{told:?}"));
-        let (mut peak, is_met) = (0, |config: &ObjectConfig| {
-            let fits = config.addresses.spans().iter().all(|span| config.policy.fits(&span.layout));
-            fits && config.addresses.moving().is_none() && config.members.iter().all(|m| m.state.in_sync())
-        });
+        let mut peak = 0;
         let mut looks = DONE_WITHIN.as_millis() / 5;
         while !is_met(&stage.config(0).await?) {
             looks = looks.checked_sub(1).ok_or("the layout is not reached")?;

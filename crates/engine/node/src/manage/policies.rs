@@ -86,8 +86,8 @@ impl<E: Env> Node<E> {
         })?;
         for Concerned { disk, object, hints, .. } in concerned {
             let command = OwnerCommand::Policy { name: policy.clone(), policy: wanted.clone() };
-            if self.to_owner(object, &hints, command).await.is_err() {
-                change.left_out.push(disk);
+            if let Err(error) = self.to_owner(object, &hints, command).await {
+                change.left_out.push(format!("{disk}: {}", error.message));
             }
         }
         change.begun = true;
@@ -108,7 +108,9 @@ impl<E: Env> Node<E> {
         let concerns = |object: &ObjectId| disks.contains(object);
         self.each_record(&owned, concerns, |object, entry, config| match config {
             Some(config) => found.push((object, entry.hint_hosts.clone(), config)),
-            None => edited.change.left_out.push(entry.name.as_str().to_owned()),
+            None => {
+                edited.change.left_out.push(format!("{}: no host that answers has its record", entry.name.as_str()))
+            }
         })
         .await;
         let mut picture = self.picture();
