@@ -202,6 +202,10 @@ fn carry_out(config: &mut ObjectConfig, edit: Edit) {
         }
         Edit::Done(states) => {
             let Some(addresses) = config.addresses.moved(config.size_blocks()) else { return };
+            // A disk that another edit made shorter may end before it: no such disk is ever written down.
+            if addresses.last().first_block >= config.size_blocks() {
+                return;
+            }
             let stay: BTreeSet<u32> = cairn_geometry::sets(&addresses, config.size_bytes).collect();
             let apart = |config: &ObjectConfig, m: &Member| m.set().is_some_and(|set| !config.addresses.serves(set));
             let before = config.clone();
