@@ -135,10 +135,19 @@ impl Addresses {
         Some(Self { spans, moving: None, sets_ever: self.sets_ever })
     }
 
-    /// Whether the spans cover the disk in order: one from outside is looked at once.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Whether the spans cover a disk of so many bytes in order, and what is moving is a part of one: one from outside is looked at once.
+    pub(crate) fn is_sound(&self, size_bytes: u64) -> bool {
+        let end_block = size_bytes.div_ceil(u64::from(BLOCK_BYTES));
         let blocks = || self.spans.iter().map(|span| span.first_block);
-        blocks().next() == Some(0) && blocks().zip(blocks().skip(1)).all(|(one, next)| one < next)
+        let begins = blocks().next() == Some(0) && blocks().skip(1).all(|block| block < end_block);
+        begins && blocks().zip(blocks().skip(1)).all(|(one, next)| one < next) && self.moving_is_sound(end_block)
+    }
+
+    fn moving_is_sound(&self, disk_end_block: u64) -> bool {
+        self.moving.is_none_or(|Moving { to, end_block }| {
+            let (_, next) = self.span_at(to.first_block);
+            to.first_block < end_block && end_block <= next.unwrap_or(disk_end_block)
+        })
     }
 
     /// What the members of a set hold for each other.

@@ -77,8 +77,8 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 Layout { chunk_bytes, stripe_width, strip_bytes, redundancy }.into()
             }
         };
-        if !addresses.is_sound() {
-            return Err(A::Error::custom("spans that are not in order"));
+        if !addresses.is_sound(size_bytes) {
+            return Err(A::Error::custom("spans that are not those of a disk of this size"));
         }
         Ok(ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted })
     }
@@ -164,6 +164,23 @@ mod tests {
             let bytes = encode_onto(Vec::new(), &(&ours, 7u8));
             assert_eq!(postcard::from_bytes::<(ObjectConfig, u8)>(&bytes), Ok((ours, 7)));
             assert!((0..bytes.len()).all(|cut| postcard::from_bytes::<(ObjectConfig, u8)>(&bytes[..cut]).is_err()));
+        }
+    }
+
+    /// Goal: addresses past the end of a disk are refused, and not counted with. Method: those of a larger disk.
+    #[test]
+    fn spans_of_a_larger_disk_are_refused() {
+        let mirror = layout(Redundancy::Mirror { copies: 2 });
+        let chunk = (1 << 30) / 4096;
+        let to = Span { first_block: chunk, first_set: 3, layout: mirror, was: Some(mirror), generation: 1 };
+        let begun = Addresses::from(mirror).begun(Moving { to, end_block: 2 * chunk }, 1);
+        let done = begun.moved(3 * chunk).expect("it was begun");
+        for addresses in [begun, done] {
+            let comes_back = |size_bytes| {
+                let bytes = encode_onto(Vec::new(), &ObjectConfig { size_bytes, ..config(addresses.clone()) });
+                postcard::from_bytes::<ObjectConfig>(&bytes).is_ok()
+            };
+            assert!(comes_back(3 << 30) && !comes_back(1 << 30), "{addresses:?}");
         }
     }
 }
