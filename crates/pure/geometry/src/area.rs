@@ -11,8 +11,8 @@ use cairn_types::{
 };
 
 use crate::{
-    Piece, Rows, chunks, component_blocks, layout_around, replica_sets, rows_around, rows_in_object, set_blocks, split,
-    to_object,
+    Piece, RowRole, Rows, chunks, component_blocks, layout_around, replica_sets, rows_around, rows_in_object,
+    set_blocks, split, to_object,
 };
 
 /// A span and where it ends.
@@ -127,6 +127,39 @@ impl Area {
     pub fn to_object(&self, set: ReplicaSetIndex, range: BlockRange) -> Vec<BlockRange> {
         let own = to_object(&self.span.layout, set - self.span.first_set, range);
         own.into_iter().map(|range| self.in_disk(range)).collect()
+    }
+
+    /// The blocks of the disk that stand in these blocks of a member's component; none where it has parity there.
+    pub fn held_in_object(&self, set: ReplicaSetIndex, member: u32, component: BlockRange) -> Vec<BlockRange> {
+        self.in_places(set, component, |rows, row| match rows.role(row, member) {
+            RowRole::Column(column) => column..column + 1,
+            RowRole::Parity(_) => 0..0,
+        })
+    }
+
+    /// The blocks of the disk that stand in these blocks of any member's component: of rows, those of all columns.
+    pub fn columns_in_object(&self, set: ReplicaSetIndex, component: BlockRange) -> Vec<BlockRange> {
+        self.in_places(set, component, |rows, _| 0..rows.data())
+    }
+
+    /// What lies past the disk's end in its last row is left out.
+    fn in_places(
+        &self,
+        set: ReplicaSetIndex,
+        component: BlockRange,
+        columns: impl Fn(&Rows, u64) -> Range<u32>,
+    ) -> Vec<BlockRange> {
+        let Some(rows) = self.rows() else { return self.to_object(set, component) };
+        let own = BlockRange::new(0, self.set_blocks(set) as u32);
+        let mut found = Vec::new();
+        for row in rows.rows_of(component) {
+            let some = rows.strip_range(row).intersection(component).expect("a row of these blocks");
+            let in_set = columns(&rows, row).map(|column| rows.in_set(row, column, some));
+            found.extend(
+                in_set.filter_map(|range| range.intersection(own)).flat_map(|range| self.to_object(set, range)),
+            );
+        }
+        found
     }
 
     /// The blocks of the disk in all rows that these blocks belong to. The last row may reach past the area's end.

@@ -139,6 +139,12 @@ impl Rows {
         }
     }
 
+    /// Blocks of one row's components, at the column's member, as blocks of the set.
+    pub fn in_set(&self, row: u64, column: u32, component: BlockRange) -> BlockRange {
+        let first = row * self.row_blocks() + u64::from(column) * self.strip_blocks;
+        BlockRange::new(first + component.first - row * self.strip_blocks, component.count)
+    }
+
     /// A run that begins at `set_block` and ends with its strip, or with `end` where that is before.
     fn part(&self, set_block: u64, end: u64) -> StripPart {
         let (strip, in_strip) = (set_block / self.strip_blocks, set_block % self.strip_blocks);

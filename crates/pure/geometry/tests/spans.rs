@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cairn_geometry::{Area, by_area, grown, moving_at, sets};
+use cairn_geometry::{Area, RowRole, by_area, grown, moving_at, sets};
 use cairn_types::{
     Addresses, BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, Layout, ObjectConfig, ObjectId, OpId, Policy, Redundancy,
 };
@@ -42,7 +42,18 @@ fn check(config: &ObjectConfig) -> Result<(), TestCaseError> {
     for (block, (set, at)) in places.iter().enumerate() {
         let area = Area::of_set(config, *set).expect("a set of the disk");
         prop_assert!(known.contains(set) && *at < area.set_blocks(*set));
-        prop_assert_eq!(area.to_object(*set, BlockRange::new(*at, 1)), vec![BlockRange::new(block as u64, 1)]);
+        let own = BlockRange::new(block as u64, 1);
+        prop_assert_eq!(area.to_object(*set, BlockRange::new(*at, 1)), vec![own]);
+        let Some(rows) = area.rows() else {
+            prop_assert_eq!(area.held_in_object(*set, 0, BlockRange::new(*at, 1)), vec![own]);
+            continue;
+        };
+        let part = rows.parts(BlockRange::new(*at, 1)).next().expect("a block");
+        prop_assert_eq!(area.held_in_object(*set, part.member, part.range), vec![own]);
+        let p = rows.member(part.row, RowRole::Parity(0));
+        prop_assert!(area.held_in_object(*set, p, part.range).is_empty());
+        let place = area.columns_in_object(*set, part.range);
+        prop_assert!(place.contains(&own) && place.len() <= rows.data() as usize);
     }
     Ok(())
 }

@@ -166,8 +166,14 @@ impl<E: Env> Node<E> {
         let record = self.inner.seats.record(store.disk_group(), bad.object).and_then(|record| record.accepted);
         let entry = self.inner.copy.borrow().get::<CatalogueEntry>(&bad.object);
         let ranges = record.and_then(|known| {
-            let set = known.config.member(bad.component)?.set()?;
-            Some(Area::of_set(&known.config, set)?.to_object(set, bad.range))
+            let member = known.config.member(bad.component)?;
+            let (set, index) = (member.set()?, member.copy()?);
+            let area = Area::of_set(&known.config, set)?;
+            // Whoever has parity tells what does not fit it. What parity lacks is named where data cannot be read for that.
+            Some(match differs {
+                true => area.columns_in_object(set, bad.range),
+                false => area.held_in_object(set, index, bad.range),
+            })
         });
         // No record names it: it counts within the copy.
         let ranges = ranges.unwrap_or_else(|| vec![bad.range]);

@@ -10,7 +10,7 @@ use super::check::{Check, Looked, Picture, finding};
 pub(crate) const SCRUB: Check = Check {
     name: "scrub",
     looks_at: "the scrub of every disk group that answers",
-    finds: "each part of a disk that went bad at rest and that no other copy has, and each in which copies differ without anything that tells which is right: an error; each disk group whose last pass ended more than two periods ago, and each whose scrub is paused: a warning",
+    finds: "each part of a disk that went bad at rest and that no other copy has, and each in which copies differ, or data do not fit their parity, without anything that tells which is right: an error; each disk group whose last pass ended more than two periods ago, and each whose scrub is paused: a warning",
     look,
 };
 
@@ -47,14 +47,14 @@ fn differs(scrub: &v1::Scrub, one: &v1::ScrubFinding) -> v1::Finding {
     finding(
         Severity::Error,
         format!(
-            "disk {disk}: {} at byte {} in disk group {} of host {} are sound, and other than in another copy, and nothing tells which is right",
+            "disk {disk}: {} at byte {} in disk group {} of host {} are sound, and do not fit what other members have, and nothing tells which is right",
             format_bytes(one.len_bytes),
             one.offset_bytes,
             scrub.disk_group,
             scrub.host_name
         ),
-        "a guest reads the one or the other, and after a failure the one that is left",
-        "have the guest check what it keeps there, and write it anew: then both copies hold that",
+        "of copies a guest reads the one or the other, and after a failure the one that is left; of rows it reads data, and after a failure what parity makes of them",
+        "have the guest check what it keeps there, and write it anew: then all members hold that",
     )
 }
 
@@ -65,7 +65,7 @@ fn unlisted(scrub: &v1::Scrub) -> Option<v1::Finding> {
     Some(finding(
         Severity::Error,
         format!(
-            "{more} more blocks in disk group {} of host {} are bad, and no other copy has them",
+            "{more} more blocks in disk group {} of host {} are bad, and no other copy has them, or they are parity of such",
             scrub.disk_group, scrub.host_name
         ),
         "a guest that reads them gets an error",

@@ -189,7 +189,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let missing = |column: &u32| !gathered.given.contains_key(&rows.member(row, RowRole::Column(*column)));
         let bad = gathered.bad.iter().flat_map(|(_, bad)| bad).filter_map(|bad| bad.intersection(range));
         let bad: BTreeSet<u64> = bad.flat_map(|bad| bad.first..bad.end()).collect();
-        let of = |column: u32| bad.iter().map(move |at| in_set(rows, row, column, BlockRange::new(*at, 1)));
+        let of = |column: u32| bad.iter().map(move |at| rows.in_set(row, column, BlockRange::new(*at, 1)));
         let blocks = (0..rows.data()).filter(missing).flat_map(of);
         OpError::Unreadable(Lost { set, blocks: blocks.collect(), copies })
     }
@@ -204,7 +204,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> OpError {
         let block = |at: &u32| BlockRange::new(range.first + u64::from(*at), 1);
         let each = columns.iter().flat_map(|column| blocks.iter().map(move |at| (*column, at)));
-        let lost: Vec<BlockRange> = each.map(|(column, at)| in_set(rows, row, column, block(at))).collect();
+        let lost: Vec<BlockRange> = each.map(|(column, at)| rows.in_set(row, column, block(at))).collect();
         let members = self.state.borrow().readable(set);
         let members: Vec<_> = members.iter().map(|leg| (leg.link.host, leg.link.target.disk_group)).collect();
         let new = self.unreadable.borrow_mut().lost(set, lost.iter().copied());
@@ -214,10 +214,4 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         OpError::Unreadable(Lost { set, blocks: lost, copies: members })
     }
-}
-
-/// Blocks of a row's components as the set's blocks of one column.
-pub(super) fn in_set(rows: Rows, row: u64, column: u32, range: BlockRange) -> BlockRange {
-    let first = row * rows.row_blocks() + u64::from(column) * rows.strip_blocks();
-    BlockRange::new(first + range.first - row * rows.strip_blocks(), range.count)
 }
