@@ -562,6 +562,8 @@ pub enum Policy {
         /// Name
         policy: String,
     },
+    /// What this cluster can hold, with its price: mirrors, RAID-5, RAID-6
+    Suggest,
     /// Make a policy
     Create(PolicyCreate),
     /// Change what a policy asks for, and with it all disks that have it, in use

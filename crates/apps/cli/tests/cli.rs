@@ -74,6 +74,7 @@ fn tables_for_people() {
         "session list",
         "policy list",
         "policy show default",
+        "policy suggest",
         "health",
         "health mute hosts-up --for 2d --reason work-on-host-4",
         "health unmute hosts-up",

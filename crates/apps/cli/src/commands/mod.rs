@@ -22,6 +22,7 @@ mod reference;
 mod resync;
 mod scrub;
 mod session;
+mod suggest;
 mod top;
 mod upgrade;
 mod watch;

@@ -24,6 +24,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let policy = client.policy_show(policy).await?;
             output::show(context.format, &policy, show)
         }
+        Verb::Suggest => super::suggest::run(context).await,
         Verb::Create(wanted) => {
             let policy = client.policy_create(&create(wanted)).await?;
             output::show(context.format, &policy, show)

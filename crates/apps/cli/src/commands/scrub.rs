@@ -99,7 +99,7 @@ fn words(finding: &ScrubFinding) -> String {
     let disk = finding.disk_name.clone().unwrap_or_else(|| finding.disk.to_string());
     let (len, at) = (format_bytes(finding.len_bytes), finding.offset_bytes);
     let what = match (finding.differs, finding.unrepairable) {
-        (true, _) => "are sound, and other than in another copy: nothing tells which is right",
+        (true, _) => "are sound, and do not fit what other members have: nothing tells which is right",
         (false, true) => "are bad, and no other copy in sync has them",
         (false, false) => "are bad, and being repaired",
     };
