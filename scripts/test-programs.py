@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Builds the test programs of the workspace and runs them in two lanes, as `cargo test` runs them in one.
+"""Builds the test programs of the workspace and runs them as `cargo test` does, but those that need no clock two at a time.
 
-Promises  those that start processes or go by the clock (IN_REAL_TIME) run one after the other, and wait for nobody; all others are
-          simulated or pure: they run beside them, one after the other, and take only the processor time that is left
+Promises  those that start processes or go by the clock (IN_REAL_TIME) run one after the other, and nothing beside them; all others are
+          simulated or pure: many of them have one long test, and leave a processor idle where they run alone
           what a program says is shown when it has ended, with the lines by which test-summary.awk counts
           exit code 0 only where every program's was
 Usage     scripts/test-programs.py [CARGO TEST ARGUMENTS]     that choose packages: --workspace, -p NAME
@@ -18,8 +18,8 @@ from pathlib import Path
 
 # Folders of crates whose tests start processes, or wait for what takes real time.
 IN_REAL_TIME = ("crates/apps/", "crates/real/", "crates/front/", "crates/check/e2e", "crates/check/conformance")
-# For those that are not in a hurry.
-NICENESS = 19
+# Programs that need no clock, at once.
+TOGETHER = 2
 CARGO = os.environ.get("CARGO", "cargo")
 
 
@@ -53,24 +53,26 @@ def built(chosen):
 
 
 class Lane(threading.Thread):
-    """Runs programs one after the other."""
+    """Runs programs and other commands from a list that it shares, one after the other."""
 
-    def __init__(self, programs, after, nice, shown):
+    def __init__(self, left, shown):
         super().__init__()
-        self.programs, self.after, self.nice, self.shown = programs, after, nice, shown
+        self.left, self.shown = left, shown
         self.failed = []
 
     def run(self):
-        for program in self.programs:
-            heading = f"     Running {program.name} ({program.executable})"
-            self.one(heading, program.command(), program.folder)
-        for command in self.after:
-            self.one("", command, None)
+        while True:
+            try:
+                heading, command, folder = self.left.pop(0)
+            except IndexError:
+                return
+            self.one(heading, command, folder)
 
     def one(self, heading, command, folder):
         began = time.monotonic()
-        nice = ["nice", "-n", str(NICENESS)] if self.nice else []
-        done = subprocess.run(nice + command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        # As cargo tells it.
+        env = {**os.environ, "CARGO_MANIFEST_DIR": str(folder)} if folder else None
+        done = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         said = done.stdout.decode(errors="replace").rstrip("\n")
         if done.returncode:
             self.failed.append(command[0])
@@ -80,22 +82,30 @@ class Lane(threading.Thread):
             print(f"{heading}\n{said}\n(ended after {time.monotonic() - began:.0f} s)", flush=True)
 
 
-def main():
-    chosen = sys.argv[1:] or ["--workspace"]
-    programs = built(chosen)
-    real = [program for program in programs if program.is_in_real_time]
-    others = [program for program in programs if not program.is_in_real_time]
-    documented = [CARGO, "test", "--release", "--locked", "--no-fail-fast", "--doc", *chosen, "--", "--show-output"]
-    shown = threading.Lock()
-    lanes = [
-        Lane(real, [], nice=False, shown=shown),
-        Lane(others, [documented], nice=bool(real), shown=shown),
-    ]
+def run(work, count, shown):
+    """Runs all of it in so many lanes. Whether all went well."""
+    left = list(work)
+    lanes = [Lane(left, shown) for _ in range(count)]
     for lane in lanes:
         lane.start()
     for lane in lanes:
         lane.join()
-    return 1 if any(lane.failed for lane in lanes) else 0
+    return not any(lane.failed for lane in lanes)
+
+
+def main():
+    chosen = sys.argv[1:] or ["--workspace"]
+    programs = built(chosen)
+
+    def work(in_real_time):
+        some = [program for program in programs if program.is_in_real_time == in_real_time]
+        return [(f"     Running {program.name} ({program.executable})", program.command(), program.folder) for program in some]
+
+    documented = [CARGO, "test", "--release", "--locked", "--no-fail-fast", "--doc", *chosen, "--", "--show-output"]
+    shown = threading.Lock()
+    went_well = run(work(True), 1, shown)
+    went_well &= run([*work(False), ("", documented, None)], TOGETHER, shown)
+    return 0 if went_well else 1
 
 
 if __name__ == "__main__":

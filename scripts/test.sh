@@ -6,7 +6,7 @@
 #           shows what tests measured and counted: stalls, states, crash points
 #           tests that start real processes (check/e2e) take turns among themselves
 # Usage     scripts/test.sh [CARGO TEST ARGUMENTS]     default --workspace
-#           CAIRN_TEST_LANES=2: what is simulated or pure runs beside what goes by the clock, in the time that is left (test-programs.py)
+#           CAIRN_TEST_LANES=1: one program after the other, by cargo; else those that need no clock run two at a time (test-programs.py)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$HOME/.cargo/bin:$PATH
@@ -18,7 +18,7 @@ cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-target}
 built=$SECONDS
 log=$target/test.log
 code=0
-case ${CAIRN_TEST_LANES:-1} in
+case ${CAIRN_TEST_LANES:-2} in
     1) "$cargo" test --release --locked --no-fail-fast "$@" -- --show-output 2>&1 | tee "$log" || code=$? ;;
     2) CARGO=$cargo scripts/test-programs.py "$@" 2>&1 | tee "$log" || code=$? ;;
     *) echo "test.sh: CAIRN_TEST_LANES is 1 or 2" >&2 && exit 2 ;;
