@@ -119,10 +119,14 @@ pub enum Canary {
     ParityIgnored,
     /// What is made of a row is not compared with what its parity says of it.
     RowCheckUnread,
+    /// Parity that is known not to fit its row is brought on by differences.
+    UnlikeBroughtOn,
     /// What guests change in a part that goes over to another layout is not repeated there.
     ShadowForgotten,
     /// A guest's change that nobody waits for any more is not missed by a part that goes over to another layout.
     ShadowNotOwed,
+    /// What a part that goes over to another layout was filled with is proven by nobody.
+    CopiesProveNothing,
     /// A part goes over to another layout while guests' changes of it are under way.
     SwapEarly,
     /// A request that is repeated after its blocks went over to another layout is not asked for by the parts that it had before.
@@ -131,7 +135,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 62] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -188,8 +192,10 @@ impl Canary {
         Self::TrimKeepsParity,
         Self::ParityIgnored,
         Self::RowCheckUnread,
+        Self::UnlikeBroughtOn,
         Self::ShadowForgotten,
         Self::ShadowNotOwed,
+        Self::CopiesProveNothing,
         Self::SwapEarly,
         Self::RetryByNewSplit,
     ];

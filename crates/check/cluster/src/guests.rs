@@ -22,6 +22,8 @@ use crate::{
 
 /// Blocks at a disk's beginning that half of all requests go to.
 const HOT_BLOCKS: u64 = 48;
+/// One in so many changes is given up by its guest, within so many microseconds, unless a story says otherwise.
+const GIVES_UP: (u64, u64) = (40, 3000);
 
 /// The guests of one disk.
 #[derive(Clone)]
@@ -41,6 +43,8 @@ pub struct Guests {
     pub errors: Rc<Cell<u64>>,
     /// Requests that their guest gave up.
     pub dropped: Rc<Cell<u64>>,
+    /// One in so many changes is given up by its guest, within so many microseconds.
+    pub gives_up: Rc<Cell<(u64, u64)>>,
     /// The longest that a guest waited for an answer, but at the host that is left aside.
     pub longest: Rc<Cell<Duration>>,
     /// Whether a media error is a failure where the model knows of no spoiled block.
@@ -81,6 +85,7 @@ impl Guests {
             done: Rc::default(),
             errors: Rc::default(),
             dropped: Rc::default(),
+            gives_up: Rc::new(Cell::new(GIVES_UP)),
             longest: Rc::default(),
             aside: Rc::default(),
         }
@@ -289,7 +294,11 @@ impl Guests {
         let data = Bytes::from(self.model.borrow().bytes(first, count, version));
         let (client, offset, keep) = (client.clone(), first * SECTOR, self.below(2) == 0 && act != Act::Trim);
         // A front end that stops drops its requests where they are.
-        let patience = if self.below(40) == 0 { Duration::from_micros(self.below(3000)) } else { STUCK_AFTER * 2 };
+        let (one_in, within_us) = self.gives_up.get();
+        let patience = match self.below(one_in) {
+            0 => Duration::from_micros(self.below(within_us)),
+            _ => STUCK_AFTER * 2,
+        };
         let host = &self.cluster.members[at].host;
         let (process, env) = (host.incarnation(), host.env());
         let ran = self
@@ -498,10 +507,15 @@ impl Guests {
 
     /// Writes the disk from its beginning, or from its end, until the first error or all of it. How many sectors have data now.
     pub async fn fill(&self, at: usize, from_end: bool) -> Result<u64, String> {
+        self.fill_by(512, at, from_end).await
+    }
+
+    /// The same with so many sectors at once.
+    pub async fn fill_by(&self, sectors: u64, at: usize, from_end: bool) -> Result<u64, String> {
         let all = self.model.borrow().len_sectors();
         let client = self.connect_anew(at).await?;
-        for done in (0..all).step_by(512) {
-            let (before, count) = (self.errors.get(), (all - done).min(512));
+        for done in (0..all).step_by(sectors as usize) {
+            let (before, count) = (self.errors.get(), (all - done).min(sectors));
             let first = if from_end { all - done - count } else { done };
             let written = self.change(at, &client, first, count, Act::Write).await;
             written.map_err(|lost| format!("h{at} does not write: {lost:?}"))?;
@@ -514,9 +528,14 @@ impl Guests {
 
     /// Trims the whole disk.
     pub async fn trim_all(&self, at: usize) -> Result<(), String> {
+        self.trim_all_but(at, 0).await
+    }
+
+    /// Trims the disk but so many sectors at either end.
+    pub async fn trim_all_but(&self, at: usize, edge: u64) -> Result<(), String> {
         let all = self.known_sectors();
         let client = self.connect_anew(at).await?;
-        let changed = self.change_surely(at, &client, (0, all), Act::Trim).await;
+        let changed = self.change_surely(at, &client, (edge, all - 2 * edge), Act::Trim).await;
         changed.map_err(|why| format!("h{at} does not trim the disk: {why}"))
     }
 

@@ -8,7 +8,6 @@
 use std::{rc::Rc, time::Duration};
 
 use cairn_env::Env;
-use cairn_pace::PIECE_BYTES;
 use cairn_types::{BlockOp, ComponentOp, HostId, Time};
 use cairn_wire::{ReadBy, Request, Target};
 
@@ -56,17 +55,12 @@ impl<E: Env, S: LocalStore> Context<E, S> {
         self.leases.heartbeat_every() * 2
     }
 
-    /// Waits until a resync may copy its next piece, of at most `wanted` bytes, from one host to another, or a scrub read it at one: yields
-    /// to guests, here and there, and to other resyncs.
-    pub(crate) async fn admit_copy<const HOSTS: usize>(
-        self: &Rc<Self>,
-        wanted: u64,
-        at: [HostId; HOSTS],
-    ) -> Place<impl Fn() -> u64 + use<E, S, HOSTS>> {
-        let wanted = wanted.min(PIECE_BYTES);
+    /// Waits until a resync may copy its next piece, of so many bytes, from and to these hosts, or a scrub read it at one: yields to guests,
+    /// here and there, and to other resyncs.
+    pub(crate) async fn admit_copy(self: &Rc<Self>, wanted: u64, at: &[HostId]) -> Place<impl Fn() -> u64 + use<E, S>> {
         // Before it has a place: whoever waits for a slow host must not keep places from copies between others.
-        let pauses = at.map(|host| self.lane(host, wanted));
-        self.pause(pauses.into_iter().max().unwrap_or_default()).await;
+        let pauses = at.iter().map(|host| self.lane(*host, wanted));
+        self.pause(pauses.max().unwrap_or_default()).await;
         let context = self.clone();
         let place = self.copies.place(wanted, move || context.copy_window()).await;
         let limit = self.options.borrow().resync_bytes_per_s_max;

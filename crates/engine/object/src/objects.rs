@@ -285,7 +285,7 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
     /// yields to guests and shares with resyncs. It may until what is returned is dropped.
     pub async fn place_beside_guests(&self, bytes: u64) -> impl Drop + use<E, S> {
         let me = self.context().env.host();
-        self.context().admit_copy(bytes, [me]).await
+        self.context().admit_copy(bytes.min(cairn_pace::PIECE_BYTES), &[me]).await
     }
 
     /// Whether what the seat holds is to be recorded absent though nobody misses it. When so many hosts are gone that it must be

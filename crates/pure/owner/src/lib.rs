@@ -31,6 +31,6 @@ pub use difference::{add_difference, difference};
 pub use image::{NoImage, RowImage};
 pub use numbered::Numbered;
 pub use operation::{AnswerEffect, Answered, GivenUp, Outcome, Step, Verdict};
-pub use rows::{PartWrite, part_write};
+pub use rows::{PartWrite, p_agrees, part_write};
 pub use state::{Admitted, Ended, InSync, Leg, Link, MemberMask, State};
 pub use strip::Strip;

@@ -115,7 +115,7 @@ impl Process {
             host = self.name.as_str(),
             disk,
             blocks,
-            "copies hold blocks otherwise, each sound by itself, and nothing tells which is right ({}): see `cairn scrub status`",
+            "copies differ, or data do not fit their parity, each sound by itself, and nothing tells which is right ({}): see `cairn scrub status`",
             places(copies)
         );
     }

@@ -99,7 +99,11 @@ async fn scrubs(stage: &Stage) -> Result<Vec<v1::Scrub>, String> {
 }
 
 /// Waits until the scrubs say so.
-async fn until(stage: &Stage, what: &str, is: impl Fn(&[v1::Scrub]) -> bool) -> Result<Vec<v1::Scrub>, String> {
+pub(super) async fn until(
+    stage: &Stage,
+    what: &str,
+    is: impl Fn(&[v1::Scrub]) -> bool,
+) -> Result<Vec<v1::Scrub>, String> {
     for _ in 0..FOUND_WITHIN_MS / 250 {
         let now = scrubs(stage).await?;
         if is(&now) {
@@ -182,7 +186,7 @@ async fn undecided(stage: Stage) -> Result<(), String> {
     stage.rest(true).await
 }
 
-async fn no_false_alarm(stage: Stage) -> Result<(), String> {
+pub(super) async fn no_false_alarm(stage: Stage) -> Result<(), String> {
     stage.ms(2000).await;
     for _ in 0..3 {
         let n = stage.any();

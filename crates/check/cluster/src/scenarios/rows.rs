@@ -9,7 +9,12 @@ use cairn_sim::SimEnv;
 use cairn_types::{BlockRange, ComponentId, Member, ObjectConfig};
 use futures::FutureExt as _;
 
-use super::{Scenario, Stage, differences::take_last_back, owners, scrubs};
+use super::{
+    Scenario, Stage,
+    differences::{self, take_last_back},
+    owners,
+    scrubs::{self, named},
+};
 use crate::shape::Shape;
 
 /// All of them.
@@ -67,6 +72,15 @@ fn of_rows() -> Vec<Scenario> {
             disagrees,
         ),
         Scenario::new(
+            "17c. rows are compared at rest",
+            (
+                "each place whose parity lost a write is named, in all its columns, and nothing else; a write of one of them makes it whole, and any member may be lost then",
+                "parity loses single writes, without a trace; owners compare; each block is written once more; another host dies",
+            ),
+            (Shape::plain(4).in_rows(2, 1).comparing(1500), 6),
+            compared,
+        ),
+        Scenario::new(
             "17b. members of rows lose writes at rest",
             (
                 "a scrub finds what went bad of data and of parity, and what is made of the row repairs it, before a host is lost",
@@ -81,6 +95,15 @@ fn of_rows() -> Vec<Scenario> {
 /// What is told of mirrors, on rows.
 fn as_of_mirrors() -> Vec<Scenario> {
     vec![
+        Scenario::new(
+            "17c. rows are compared under load and owners that change",
+            (
+                "nothing is told to differ that does not, and guests go on",
+                "crowded guests on 2+1, rows compared every 20 ms; hosts lose power and come back, and owners change",
+            ),
+            (crowded(4, 2, 1).comparing(1), 4),
+            differences::no_false_alarm,
+        ),
         Scenario::new(
             "8. a take-over races small writes to rows",
             (
@@ -290,5 +313,39 @@ async fn disagrees(stage: Stage) -> Result<(), String> {
     }
     stage.guests[0].verify_at(owner).await?;
     stage.start(away);
+    stage.rest(true).await
+}
+
+async fn compared(stage: Stage) -> Result<(), String> {
+    stage.ms(500).await;
+    stage.guests[0].stop().await;
+    let config = stage.config(0).await?;
+    let owner = stage.any();
+    stage.attach(owner).await?;
+    stage.guests[0].fill(owner, false).await?;
+    let (mut lost, mut places): (BTreeSet<u64>, BTreeSet<u64>) = (BTreeSet::new(), BTreeSet::new());
+    while lost.len() < LOST {
+        let block = stage.below(5 * 256 - 64);
+        if !places.contains(&block) && lose_parity(&stage, &config, owner, block).await? {
+            lost.insert(block);
+            places.extend([block, neighbour(&config, block)]);
+        }
+    }
+    differences::until(&stage, "what does not fit is named", |scrubs| named(scrubs) == places).await?;
+    stage.count("places whose parity was told not to fit", lost.len() as u64);
+    for block in lost {
+        while !stage.guests[0].write_block(owner, block).await? {}
+    }
+    differences::until(&stage, "what was written is named no more", |scrubs| named(scrubs).is_empty()).await?;
+    stage.cluster.take_differences();
+    // Two passes more.
+    stage.ms(4000).await;
+    let (members, _) = stage.copies_and_witnesses().await?;
+    let other = *members.iter().find(|n| **n != owner).expect("three members");
+    stage.crash(other);
+    stage.told(Moment::Absent, 8000).await?;
+    stage.guests[0].verify_at(owner).await?;
+    stage.start(other);
+    stage.healthy().await?;
     stage.rest(true).await
 }

@@ -18,6 +18,7 @@ use std::{
 };
 
 use cairn_env::Env;
+use cairn_geometry::Rows;
 use cairn_owner::Leg;
 use cairn_types::{BlockRange, BlockStates, ClientTag, Feature, REGION_BLOCKS, RegionIndex, ReplicaSetIndex};
 use cairn_wire::{Answer, Refusal, Request, Verified, VerifyBy};
@@ -81,7 +82,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// X1.
-    fn may_compare(&self) -> bool {
+    pub(super) fn may_compare(&self) -> bool {
         let context = &self.context;
         let asked_for = !context.options.borrow().compare_period.is_zero();
         let state = self.state.borrow();
@@ -91,12 +92,28 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     async fn compare_part(self: &Rc<Self>, part: u64) {
         let Some((set, range)) = Parts::of(&self.config()).get(part) else { return };
+        if let Some(rows) = self.rows_of(set) {
+            return self.compare_rows_of(rows, set, range).await;
+        }
         let (copies, digests) = self.ask_digests(set, range).await;
         self.context.count(|counted| counted.compared_bytes += range.bytes() * copies.len() as u64);
         for region in differing(range.regions(), &digests) {
             if self.may_compare() {
                 self.compare_region(set, region, range).await;
             }
+        }
+    }
+
+    /// Members of rows hold different bytes, so digests tell nothing: each region is asked for block by block.
+    async fn compare_rows_of(self: &Rc<Self>, rows: Rows, set: ReplicaSetIndex, range: BlockRange) {
+        self.context.count(|counted| counted.compared_bytes += range.bytes() * u64::from(rows.members()));
+        for region in range.regions() {
+            let first = u64::from(region) * u64::from(REGION_BLOCKS);
+            let Some(own) = BlockRange::new(first, REGION_BLOCKS).intersection(range) else { return };
+            if !self.may_compare() {
+                return;
+            }
+            self.compare_rows(rows, set, own).await;
         }
     }
 
@@ -190,7 +207,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// What comes of it is the disk group's; one that does not answer is told with the next pass.
-    async fn tell_compared(&self, leg: &Leg, repaired: Vec<BlockRange>, undecided: Vec<BlockRange>) {
+    pub(super) async fn tell_compared(&self, leg: &Leg, repaired: Vec<BlockRange>, undecided: Vec<BlockRange>) {
         let (to, disk_group) = (leg.link.target, leg.link.target.disk_group);
         let request = Request::Compared { to, repaired, undecided };
         let _ = self.context.request(leg.link.host, disk_group, request, None).await;
@@ -208,7 +225,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// What the copies in sync hold; nothing where one of them does not say, as it may be the one with the latest state.
-    async fn ask_states(&self, set: ReplicaSetIndex, range: BlockRange) -> Told<BlockStates> {
+    pub(super) async fn ask_states(&self, set: ReplicaSetIndex, range: BlockRange) -> Told<BlockStates> {
         let told = self.ask_copies(set, range, VerifyBy::Blocks).await;
         let states = told.into_iter().filter_map(|(leg, verified)| match verified {
             Verified::Blocks(states) if states.blocks.len() == range.count as usize => Some((leg, states)),

@@ -3,9 +3,10 @@
 //!
 //! Promises    V1  guests' data are where the spans say; what is on its way serves nothing, whoever owns the object                (I11)
 //!             V2  what is acknowledged is at the new sets before they serve: a piece is filled under its lock, and every change of a filled
-//!                 piece is repeated there before its own lock goes
+//!                 piece is repeated there before its own lock goes; its guest has the answer meanwhile
 //!             V3  nothing of that part is under way when the new sets take its place, and they know what was carried out
 //!             V4  a member that fails, a change that cannot be repeated, an owner that ends: what was begun is dropped, and begun again later
+//!             V5  members prove to each other that they have what they were filled with
 //! Assumes     one part of a disk at a time; it is a chunk of the old layout, so its sets hold nothing else
 //! Not here    where the new members go (`placement`), which change is legal (`votes`)
 //! Source      the design of spans: docs/adr/0040
@@ -26,8 +27,8 @@ use cairn_geometry::{Area, Rows};
 use cairn_owner::{Admitted, Leg};
 use cairn_pace::PIECE_BYTES;
 use cairn_types::{
-    BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, ComponentOp, Feature, Member, Moving, ObjectConfig, OpId,
-    REMEMBERED_MAX, ReplicaSetIndex, Time,
+    BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, ComponentOp, Feature, HostId, Member, Moving, ObjectConfig,
+    OpId, REMEMBERED_MAX, ReplicaSetIndex, Time,
 };
 use cairn_wire::{Answer, OP_BYTES_MAX, Request, block_crc};
 use futures::{
@@ -42,16 +43,31 @@ use crate::{
     local_store::LocalStore,
     owner::{
         Origin, Owned,
+        guest::zeroes,
         rows::{Changed, Locked},
         write::{Body, Lock, OpError, joined},
     },
     placer::{Converted, NextMove},
+    window::Window,
 };
 
 /// How long the last change waits for guests' requests to end, and new ones with it; then it is tried again later.
 const SWAP_WAITS: Duration = Duration::from_millis(500);
+/// Bytes that are repeated at once while no guest waits for that: some milliseconds of a busy disk. Beyond them, guests wait.
+const REPEATED_UNWAITED_MAX: u64 = 4 << 20;
 /// How long after one failed it is begun again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// How something comes to sets that serve nothing yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::owner) enum Onto {
+    /// Onto what was filled: what a guest changed is repeated.
+    Filled,
+    /// Onto nothing: as copies come, and zeroes stay holes.
+    Nothing,
+    /// Onto the same, as guests' writes come: copies are no proof of what a member took (ADR 19), and writes are.
+    Same,
+}
 
 /// What is on its way.
 pub(super) struct Converting {
@@ -62,6 +78,8 @@ pub(super) struct Converting {
     filled: RefCell<Vec<bool>>,
     pieces_filled: Cell<u64>,
     failed: Cell<bool>,
+    /// Changes whose guests have their answer, and which are repeated now.
+    unwaited: Rc<Window>,
     /// All is filled, and what was carried out before is known there.
     ready: Cell<bool>,
     pub(super) started: Time,
@@ -79,6 +97,7 @@ impl Converting {
             filled: RefCell::new(vec![false; pieces as usize]),
             pieces_filled: Cell::new(0),
             failed: Cell::new(false),
+            unwaited: Rc::default(),
             ready: Cell::new(false),
             started: now,
         }
@@ -103,6 +122,16 @@ impl Converting {
     fn piece(&self, number: u64) -> BlockRange {
         let first = self.moving.to.first_block + number * self.piece_blocks;
         BlockRange::new(first, self.piece_blocks.min(self.moving.end_block - first) as u32)
+    }
+
+    /// As little of a set as is written there at once: a block, or a row. None: so short a part has nothing on this stripe.
+    fn least_of(&self, set: ReplicaSetIndex) -> Option<BlockRange> {
+        let area = self.area();
+        let blocks = match area.rows() {
+            Some(rows) => area.rows_in_object(set, BlockRange::new(0, rows.strip_blocks() as u32))[0].1,
+            None => area.to_object(set, BlockRange::new(0, 1))[0],
+        };
+        self.blocks().intersection(blocks)
     }
 
     /// The filled pieces that some of these blocks are in, as far as they are: neighbours together.
@@ -233,6 +262,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
         }
         drop(fills);
+        let whole = whole && self.prove(&converting).await.is_some();
         // Most of it now, so that guests wait for the rest only.
         let decided = self.state.borrow().settled();
         let whole = whole && self.carry_outcomes(&converting, Some(decided)).await.is_some();
@@ -249,46 +279,109 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     async fn fill_in_turn(self: &Rc<Self>, converting: &Rc<Converting>, number: u64) -> Option<()> {
         let piece = converting.piece(number);
-        let first = |area: Area| {
-            let set = area.split(BlockRange::new(piece.first, 1)).next().expect("a block is in a piece").set;
-            self.state.borrow().readable(set).first().map(|leg| leg.link.host)
-        };
-        let (from, to) = (first(self.area_at(piece.first))?, first(converting.area())?);
-        let _place = self.context.admit_copy(piece.bytes(), [from, to]).await;
+        let hosts: BTreeSet<HostId> = [self.area_at(piece.first), converting.area()]
+            .into_iter()
+            .flat_map(|area| self.hosts_at(area, piece.first))
+            .collect();
+        let hosts: Vec<HostId> = hosts.into_iter().collect();
+        let _place = self.context.admit_copy(piece.bytes(), &hosts).await;
         self.fill_piece(converting, number).await.ok()
+    }
+
+    /// Whom a piece that begins there is read from, or written to.
+    fn hosts_at(&self, area: Area, block: u64) -> Vec<HostId> {
+        let set = area.split(BlockRange::new(block, 1)).next().expect("a block is in a piece").set;
+        let all = self.state.borrow().readable(set);
+        let reads_one = area.rows().is_none() && cairn_geometry::serves(self.state.borrow().config(), set);
+        let count = if reads_one { 1 } else { all.len() };
+        all.iter().take(count).map(|leg| leg.link.host).collect()
     }
 
     /// V2: reads a piece where it is, and writes it where it will be, under one lock.
     async fn fill_piece(self: &Rc<Self>, converting: &Rc<Converting>, number: u64) -> Result<(), OpError> {
         let piece = converting.piece(number);
-        self.not_draining().await?;
-        let around = self.around(piece, Locked::Rows);
-        let lock = Rc::new(self.locks.lock(around, true).await);
-        if !self.is_on_its_way(converting) {
-            return Err(OpError::Elsewhere);
-        }
-        let parts = self.read_blocks(piece, (Locked::Rows, For::Resync), None).await?;
-        let changed = Changed::Bytes { offset: piece.first * u64::from(BLOCK_BYTES), data: joined(parts) };
-        self.write_apart(converting, (piece, &changed), &lock, true).await?;
+        let lock = self.bring_apart(converting, piece, Onto::Nothing).await?;
         converting.filled.borrow_mut()[number as usize] = true;
+        drop(lock);
         converting.pieces_filled.set(converting.pieces_filled.get() + 1);
         self.context.metered(|meter, now| meter.count(now, piece.bytes()));
         self.context.count(|counted| counted.resync_out_bytes += piece.bytes());
         Ok(())
     }
 
-    /// V2: repeats what was acknowledged in these blocks, as far as they are filled. Their lock is still held.
+    /// Reads blocks where they are, and writes them where they will be: whole rows there. Their lock, under which both was done.
+    async fn bring_apart(
+        self: &Rc<Self>,
+        converting: &Rc<Converting>,
+        blocks: BlockRange,
+        onto: Onto,
+    ) -> Result<Lock, OpError> {
+        self.not_draining().await?;
+        let around = self.around(blocks, Locked::Rows);
+        let lock = Rc::new(self.locks.lock(around, true).await);
+        if !self.is_on_its_way(converting) {
+            return Err(OpError::Elsewhere);
+        }
+        let parts = self.read_blocks(blocks, (Locked::Rows, For::Resync), None).await?;
+        let changed = Changed::Bytes { offset: blocks.first * u64::from(BLOCK_BYTES), data: joined(parts) };
+        self.write_apart(converting, (blocks, &changed), &lock, onto).await?;
+        Ok(lock)
+    }
+
+    /// From here on each member proves to the others that it has what was copied: something of each new set is written once more. Twice, as a write
+    /// proves what is settled when it comes. A member that goes back to a time before lacks it, and is filled anew.
+    async fn prove(self: &Rc<Self>, converting: &Rc<Converting>) -> Option<()> {
+        if Canary::CopiesProveNothing.sings() {
+            return Some(());
+        }
+        for _ in 0..2 {
+            for blocks in converting.area().sets().filter_map(|set| converting.least_of(set)) {
+                self.bring_apart(converting, blocks, Onto::Same).await.ok()?;
+            }
+            let last = self.state.borrow().last();
+            let decided = || match self.is_on_its_way(converting) {
+                true => (self.state.borrow().settled() >= last).then_some(Some(())),
+                false => Some(None),
+            };
+            self.progressed.until(decided).await?;
+        }
+        Some(())
+    }
+
+    /// V2: repeats what stands in these blocks now, as far as they are filled. Their lock is held until then. What may be acknowledged does not
+    /// wait for it: if this owner ends before, what is on its way is dropped. But guests wait where very much is being repeated already.
     pub(super) async fn shadow(self: &Rc<Self>, blocks: BlockRange, changed: &Changed, lock: &Lock) {
         let Some(converting) = self.converting() else { return };
-        for part in converting.filled_of(blocks) {
-            if Canary::ShadowForgotten.sings() {
+        let parts = converting.filled_of(blocks);
+        if parts.is_empty() || Canary::ShadowForgotten.sings() {
+            return;
+        }
+        let bytes = parts.iter().map(|part| part.bytes()).sum();
+        match converting.unwaited.place_now(bytes, || REPEATED_UNWAITED_MAX) {
+            None => self.repeat(&converting, (&parts, changed), lock).await,
+            Some(place) => {
+                let (owned, changed, lock) = (self.clone(), changed.clone(), lock.clone());
+                self.context.env.spawn(async move {
+                    owned.repeat(&converting, (&parts, &changed), &lock).await;
+                    drop(place);
+                });
+            }
+        }
+    }
+
+    async fn repeat(
+        self: &Rc<Self>,
+        converting: &Converting,
+        (parts, changed): (&[BlockRange], &Changed),
+        lock: &Lock,
+    ) {
+        for part in parts {
+            if converting.failed.get() {
                 return;
             }
-            let some = changed.within(part);
-            if self.write_apart(&converting, (part, &some), lock, false).await.is_err() {
+            if self.write_apart(converting, (*part, &changed.within(*part)), lock, Onto::Filled).await.is_err() {
                 converting.failed.set(true);
                 self.work.notify();
-                return;
             }
         }
     }
@@ -314,18 +407,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         OwedShadow { owned: self, blocks }
     }
 
-    /// Writes to the new sets. `onto_nothing`: nothing is there yet, and holes stay holes.
+    /// Writes to the new sets.
     async fn write_apart(
         self: &Rc<Self>,
         converting: &Converting,
         (blocks, changed): (BlockRange, &Changed),
         lock: &Lock,
-        onto_nothing: bool,
+        onto: Onto,
     ) -> Result<(), OpError> {
         let area = converting.area();
+        let zero = matches!(changed, Changed::Bytes { data, .. } if onto == Onto::Same && is_zero(data));
+        let changed = if zero { &zeroes(false) } else { changed };
         if let Some(rows) = area.rows() {
             // Boxed: what is written there is written as guests' changes are, which come here in the end.
-            return Box::pin(self.write_rows_apart((area, rows), (blocks, changed), lock, onto_nothing)).await;
+            return Box::pin(self.write_rows_apart((area, rows), (blocks, changed), lock, onto)).await;
         }
         let op_blocks = OP_BYTES_MAX / BLOCK_BYTES;
         let mut operations = Vec::new();
@@ -338,13 +433,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Changed::Bytes { data, .. } => {
                     let at = (piece.object_first - blocks.first) as usize * BLOCK_BYTES as usize;
                     let bytes = data.slice(at..at + piece.range.bytes() as usize);
-                    for run in written(&bytes, op_blocks, onto_nothing) {
+                    for run in written(&bytes, op_blocks, onto == Onto::Nothing) {
                         let data = bytes.slice(
                             run.first as usize * BLOCK_BYTES as usize..run.end() as usize * BLOCK_BYTES as usize,
                         );
                         let crcs = data.chunks_exact(BLOCK_BYTES as usize).map(block_crc).collect();
                         let blocks = BlockOp::Write { first_block: piece.range.first + run.first, crcs };
                         let body = Body { blocks, data };
+                        let body = if onto == Onto::Nothing { body.copied() } else { body };
                         operations.push(self.start(piece.set, ClientTag::default(), body, lock.clone()));
                     }
                 }

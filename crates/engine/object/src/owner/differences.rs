@@ -107,10 +107,10 @@ impl Parts {
         Self::of_areas(Area::all(&config.addresses, config.size_bytes))
     }
 
-    /// Of mirrors only: members of rows hold different bytes, and what is compared there is another thing.
+    /// Blocks are those of a component, of mirrors and of rows.
     fn of_areas(areas: impl Iterator<Item = Area>) -> Self {
         let (mut sets, mut count) = (BTreeMap::new(), 0);
-        for area in areas.filter(|area| area.rows().is_none()) {
+        for area in areas {
             for set in area.sets() {
                 let blocks = area.component_blocks(set);
                 sets.insert(count, (set, blocks));

@@ -546,7 +546,7 @@ const ZERO_BLOCKS_MAX: u32 = (1 << 30) / BLOCK_BYTES;
 const KEPT_ZERO_BLOCKS_MAX: u32 = (64 << 20) / BLOCK_BYTES;
 
 /// Zeroes, as many in one operation as there may be.
-fn zeroes(keep_allocated: bool) -> Changed {
+pub(super) fn zeroes(keep_allocated: bool) -> Changed {
     let blocks_max = if keep_allocated { KEPT_ZERO_BLOCKS_MAX } else { ZERO_BLOCKS_MAX };
     Changed::Zeroes { keep_allocated, blocks_max }
 }

@@ -110,6 +110,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     repaired_last: Cell<Option<ComponentId>>,
     /// Blocks that no copy could give.
     unreadable: RefCell<unreadable::Unreadable>,
+    /// Blocks of sets' components whose row does not fit its parity: what is written there next makes that anew.
+    unlike: RefCell<BTreeSet<(ReplicaSetIndex, u64)>>,
     /// What its limits have let pass.
     pace: Cell<Pace>,
     /// Commands of administrators that the keeper carries out between config changes.
@@ -147,6 +149,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             asked_last: Cell::default(),
             repaired_last: Cell::default(),
             unreadable: RefCell::default(),
+            unlike: RefCell::default(),
             pace: Cell::default(),
             commands: RefCell::default(),
         });

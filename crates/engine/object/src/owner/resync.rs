@@ -232,7 +232,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let mut unreadable = Vec::new();
         while at < end {
             let between = self.between(component, set, at)?;
-            let place = self.context.admit_copy((end - at) * u64::from(BLOCK_BYTES), between).await;
+            let piece_bytes = ((end - at) * u64::from(BLOCK_BYTES)).min(PIECE_BYTES);
+            let place = self.context.admit_copy(piece_bytes, &between).await;
             let range = BlockRange::new(at, (place.bytes / u64::from(BLOCK_BYTES)) as u32);
             unreadable.extend(self.copy_range(component, session, (set, range), false).await?);
             at = range.end();

@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_owner::{AnswerEffect, Answered, GivenUp, Leg, MemberMask, Outcome, Step, Verdict};
-use cairn_types::{BlockOp, BlockRange, ClientTag, ComponentId, ComponentOp, Contents, OpId, ReplicaSetIndex};
+use cairn_types::{BlockOp, BlockRange, ClientTag, ComponentId, ComponentOp, Contents, OpId, ReplicaSetIndex, Run};
 use cairn_wire::Request;
 use futures::future::LocalBoxFuture;
 
@@ -44,6 +44,19 @@ impl Body {
     pub(crate) fn copy(range: BlockRange, contents: Contents) -> Self {
         let Contents { runs, data } = contents;
         Self { blocks: BlockOp::Copy { first_block: range.first, runs }, data: joined(data) }
+    }
+
+    /// The same blocks as a copy brings them: stores put those where they stay, and hosts count them as work that yields to guests.
+    pub(super) fn copied(self) -> Self {
+        let blocks = match self.blocks {
+            BlockOp::Write { first_block, crcs } => BlockOp::Copy { first_block, runs: vec![Run::Data { crcs }] },
+            BlockOp::Rows { first_block, runs, .. } => BlockOp::Copy { first_block, runs },
+            nothing @ (BlockOp::Zero { .. }
+            | BlockOp::Copy { .. }
+            | BlockOp::ZeroRows { .. }
+            | BlockOp::Difference(_)) => nothing,
+        };
+        Self { blocks, ..self }
     }
 }
 

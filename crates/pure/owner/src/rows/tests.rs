@@ -44,3 +44,28 @@ fn rows_turn() {
     assert_eq!(written(away, &[], (1, 0)), PartWrite::Encode);
     assert_eq!(written(away, &[], (1, 1)), PartWrite::Difference);
 }
+
+/// Goal: P is found out that is not that of its columns, also where some are holes. Method: checksums of blocks that are XORed here.
+#[test]
+fn p_is_known_by_its_checksum() {
+    let op = cairn_types::OpId::ZERO;
+    let block = |column: u8| [1 << column, 37, column, 0].repeat(1024);
+    let data = |bytes: &[u8]| BlockState::Data { crc: cairn_wire::block_crc(bytes), op };
+    let zero = BlockState::Zeroes { op: None };
+    let xor = |blocks: &[Vec<u8>]| {
+        (0..4096).map(|at| blocks.iter().fold(0, |sum, block| sum ^ block[at])).collect::<Vec<u8>>()
+    };
+    for k in 2..=8u8 {
+        let blocks: Vec<Vec<u8>> = (0..k).map(block).collect();
+        let mut columns: Vec<BlockState> = blocks.iter().map(|block| data(block)).collect();
+        let p = data(&xor(&blocks));
+        assert_eq!(p_agrees(&columns, p), Some(true), "{k} columns");
+        assert_eq!(p_agrees(&columns, zero), Some(false));
+        columns[0] = zero;
+        assert_eq!(p_agrees(&columns, p), Some(false), "a lost write");
+        assert_eq!(p_agrees(&columns, data(&xor(&blocks[1..]))), Some(true), "a hole");
+        columns[1] = BlockState::Lost { crc: 9 };
+        assert_eq!(p_agrees(&columns, p), None);
+        assert_eq!(p_agrees(&vec![zero; k.into()], zero), Some(true), "never written");
+    }
+}

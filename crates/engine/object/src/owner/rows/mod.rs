@@ -19,6 +19,7 @@
 //! [`OpError::NeedsRows`]: super::OpError::NeedsRows
 
 mod bodies;
+mod compare;
 mod difference;
 mod image;
 mod read;

@@ -24,9 +24,9 @@ use crate::{
     locks::Guard,
     owner::{
         Origin, Owned,
-        converting::is_zero,
+        converting::{Onto, is_zero},
         guest::aligned,
-        write::{Bodies, Lock, OpError},
+        write::{Bodies, Body, Lock, OpError},
     },
     stages::{Stage, Watch, mark},
 };
@@ -96,6 +96,8 @@ struct Try<'a, E: Env> {
     locked: Locked,
     lock: &'a Lock,
     watch: Option<&'a Watch<E>>,
+    /// It fills what serves nothing yet.
+    fills: bool,
 }
 
 /// Of two results that one of which is told: what the guest can do nothing about comes first.
@@ -162,7 +164,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let data = match self.bytes_of(blocks, &changed, locked).await {
                 Ok(data) => {
                     owed.get_or_insert_with(|| self.owe_shadow(blocks));
-                    let tried = Try { rows, locked, lock: &lock, watch: watch.as_ref() };
+                    let tried = Try { rows, locked, lock: &lock, watch: watch.as_ref(), fills: false };
                     self.try_units(&tried, (blocks, &changed, data), &mut left, origin.retry).await
                 }
                 Err(error) => Err(error),
@@ -183,28 +185,28 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
     }
 
-    /// Writes to rows that are on their way to take the place of others. `onto_nothing`: whole rows are locked, nothing is there yet, and rows of
-    /// zeroes stay holes.
+    /// Writes to rows that are on their way to take the place of others. But for what a guest changed, whole rows are locked, and rows of zeroes stay
+    /// holes.
     pub(in crate::owner) async fn write_rows_apart(
         self: &Rc<Self>,
         (area, rows): (Area, Rows),
         (blocks, changed): (BlockRange, &Changed),
         lock: &Lock,
-        onto_nothing: bool,
+        onto: Onto,
     ) -> Result<(), OpError> {
         let mut left = units((area, rows), blocks, changed, Origin::default());
         let data = match changed {
             Changed::Bytes { data, .. } => Some(data.clone()),
             Changed::Zeroes { .. } => None,
         };
-        if let Some(data) = data.as_ref().filter(|_| onto_nothing) {
+        if let Some(data) = data.as_ref().filter(|_| onto != Onto::Filled) {
             left.retain(|unit| {
                 let from = (unit.object_first - blocks.first) as usize * BLOCK;
                 !is_zero(&data[from..from + unit.in_set.bytes() as usize])
             });
         }
-        let locked = if onto_nothing { Locked::Rows } else { Locked::Blocks };
-        let tried = Try { rows, locked, lock, watch: None };
+        let locked = if onto == Onto::Filled { Locked::Blocks } else { Locked::Rows };
+        let tried = Try { rows, locked, lock, watch: None, fills: onto == Onto::Nothing };
         self.try_units(&tried, (blocks, changed, data), &mut left, false).await
     }
 
@@ -290,6 +292,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 let legs = &begun.2;
                 let wanted = |member| legs.iter().any(|leg| leg.link.copy == member);
                 let bodies = match new {
+                    New::Data(bytes, _) if tried.fills => {
+                        let whole = bodies::whole(tried.rows, of, &bytes, wanted);
+                        whole.into_iter().map(|body| body.map(Body::copied)).collect()
+                    }
                     New::Data(bytes, _) => bodies::whole(tried.rows, of, &bytes, wanted),
                     New::Zeroes { keep_allocated, .. } => bodies::whole_zeroes(tried.rows, of, keep_allocated),
                 };
@@ -321,7 +327,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let held = (tried.lock.clone(), Some(positions));
         let waits = (self.must_hold(set, members), tried.watch.map(Watch::copies));
         match way {
-            PartWrite::Difference if !unit.anew => {
+            PartWrite::Difference if !unit.anew && !self.is_unlike(set, part.range) => {
                 self.unreadable.borrow_mut().whole_again(set, unit.in_set);
                 self.start_difference((rows, set, part), (unit.client, new), held, tried.watch).await
             }
@@ -340,7 +346,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     bodies[holder as usize] = Some(bodies::made(&strip, true, members, part.range));
                 }
                 let begun = self.begin_unit(unit, members);
-                self.send(begun, unit.client, &Bodies::ByMember(bodies), held, waits).await.map_err(needs_nothing)
+                let sent = self.send(begun, unit.client, &Bodies::ByMember(bodies), held, waits);
+                sent.await.map_err(needs_nothing)?;
+                self.fits_again(set, part.range);
+                Ok(())
             }
             PartWrite::Difference | PartWrite::Encode => Err(OpError::NeedsRows),
             PartWrite::AfterFailures => unreachable!("they are recorded"),
