@@ -2,7 +2,7 @@
 //!
 //! Promises    what is spoiled is known to the disk's model at the same moment: those blocks may be refused to guests, no others
 //! Assumes     guests' bytes tell whose they are (`model`): a block is found on a device by what it holds
-//! Not here    disks in rows: what is lost with a block there is another column's, too
+//! Not here    random plans on disks in rows: what is lost with a block there is another column's, too (`spoil_beside`)
 //!
 //! Another copy may be in sync by the time that a block is spoiled, or the page may hold what was overwritten since. Then the model
 //! allows an error that does not come.
@@ -10,9 +10,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use cairn_api::LocalManagement as _;
-use cairn_geometry::Area;
+use cairn_geometry::{Area, RowRole};
 use cairn_sim::{Fault, Rng, SimDisk};
-use cairn_types::{BLOCK_BYTES, BlockRange, ObjectConfig};
+use cairn_types::{BLOCK_BYTES, BlockRange, Member, ObjectConfig};
 
 use crate::{cluster::Cluster, model, shape::Shape};
 
@@ -155,6 +155,37 @@ fn spoil_now(cluster: &Cluster, spoil: Spoil, config: &ObjectConfig) -> usize {
         model.borrow_mut().spoil(block);
         let name = Shape::disk_name(spoil.disk);
         cluster.log.add(format!("--- block {block} of {name} (version {}) cannot be read", page.version));
+    }
+    count
+}
+
+/// Spoils blocks of the first disk, which is in rows, at members that are left while the one at `gone` is away for good: what that one had in the
+/// same places is lost with them. Of the first third of a disk that was filled in order: the rest may be in members' memory. How many were spoiled.
+pub fn spoil_beside(cluster: &Cluster, gone: usize, config: &ObjectConfig, count: usize) -> usize {
+    let Some(model) = cluster.models.borrow().get(&0).cloned() else { return 0 };
+    let area = Area::at(config, 0);
+    let rows = area.rows().expect("a disk in rows");
+    let at = |member: &Member| cluster.members.iter().position(|m| m.host.spoken_id() == member.host);
+    let lost = config.members.iter().find(|m| m.set() == Some(0) && at(m) == Some(gone)).and_then(Member::copy);
+    let lost = lost.expect("a member at that host");
+    let mut left: Vec<(u64, Page)> = Vec::new();
+    for n in (0..cluster.members.len()).filter(|n| *n != gone) {
+        left.extend(pages(cluster, n, model.borrow().id()));
+    }
+    left.retain(|(block, _)| *block < config.size_blocks() / 3);
+    let count = count.min(left.len());
+    for _ in 0..count {
+        let (block, page) = left.swap_remove(cluster.world.random_below(left.len() as u64) as usize);
+        page.spoil();
+        model.borrow_mut().spoil(block);
+        let piece = area.split(BlockRange::new(block, 1)).next().expect("a block of the disk");
+        let part = rows.parts(piece.range).next().expect("a part of a row");
+        if let RowRole::Column(column) = rows.role(part.row, lost) {
+            let within = block % rows.strip_blocks();
+            let other = part.row * rows.row_blocks() + u64::from(column) * rows.strip_blocks() + within;
+            model.borrow_mut().spoil(other);
+            cluster.log.add(format!("--- block {block} cannot be read, nor block {other} be made"));
+        }
     }
     count
 }

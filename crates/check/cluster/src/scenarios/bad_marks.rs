@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cairn_api::LocalManagement as _;
 use cairn_faults::Moment;
+use cairn_geometry::Area;
 use cairn_types::ComponentState;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     scrubs::{named, start_scrub, until_scrubbed},
 };
 use crate::{
-    bad_blocks::{Spoil, spoil_only_source},
+    bad_blocks::{Spoil, spoil_beside, spoil_only_source},
     plan::REPAIR_DELAY_MS,
     shape::Shape,
 };
@@ -45,6 +46,16 @@ pub fn all() -> Vec<Scenario> {
             (Shape::plain(3), 6),
             comes_back,
         ),
+        Scenario::new(
+            "P5. a rebuild of a member of rows beside bad blocks",
+            (
+                "it ends; exactly these blocks, and those of the lost member in the same places, are refused and reported, also behind a start; what is \
+                 written is whole, and no longer reported",
+                "a member's host of 3+1 dies for good; blocks of other members cannot be read; it is rebuilt on another host; all hosts lose power",
+            ),
+            (Shape::plain(5).in_rows(3, 1), 4),
+            member_rebuilt,
+        ),
     ]
 }
 
@@ -66,14 +77,14 @@ fn spoiled_now(stage: &Stage) -> BTreeSet<u64> {
     stage.guests[0].model.borrow().spoiled_now().into_iter().collect()
 }
 
-/// Waits until the disk has two copies in sync, none of them at `gone`. Where they are.
-async fn until_rebuilt(stage: &Stage, gone: &[usize]) -> Result<Vec<usize>, String> {
+/// Waits until the disk has so many members with data, all in sync, none of them at `gone`. Where they are.
+async fn until_rebuilt(stage: &Stage, members: usize, gone: &[usize]) -> Result<Vec<usize>, String> {
     let mut last = String::new();
     for _ in 0..(REPAIR_DELAY_MS + REBUILT_WITHIN_MS) / 250 {
         let config = stage.config(0).await?;
         let copies: Vec<_> = config.members.iter().filter(|m| m.set().is_some()).collect();
         let in_place = |n: usize| !gone.contains(&n);
-        if copies.len() == 2 && copies.iter().all(|m| m.state.in_sync() && in_place(stage.number(m.host))) {
+        if copies.len() == members && copies.iter().all(|m| m.state.in_sync() && in_place(stage.number(m.host))) {
             return Ok(copies.iter().map(|m| stage.number(m.host)).collect());
         }
         last = format!("{:?}", config.members.iter().map(|m| (stage.number(m.host), m.state)).collect::<Vec<_>>());
@@ -104,7 +115,7 @@ async fn rebuilt(stage: Stage) -> Result<(), String> {
     stage.goes_on(20, 3000).await?;
     spoil_what_is_left(&stage).await?;
     let spoiled = spoiled_now(&stage);
-    let copies = until_rebuilt(&stage, &[dies]).await?;
+    let copies = until_rebuilt(&stage, 2, &[dies]).await?;
     let rebuilt = *copies.iter().find(|n| **n != source).ok_or("one copy only")?;
     // What guests have trimmed since it was written has no need of its page, and is not lost with it.
     let refused = stage.guests[0].refused(source).await?;
@@ -127,7 +138,7 @@ async fn rebuilt(stage: Stage) -> Result<(), String> {
     stage.start(dies);
     stage.ms(3000).await;
     stage.crash(source);
-    until_rebuilt(&stage, &[source]).await?;
+    until_rebuilt(&stage, 2, &[source]).await?;
     are_reported(&stage, rebuilt, &spoiled, "after a rebuild from what was rebuilt").await?;
     stage.guests[0].verify_what_is_left().await?;
     let restored = stage.guests[0].restore(rebuilt, false).await?;
@@ -169,5 +180,59 @@ async fn comes_back(stage: Stage) -> Result<(), String> {
     are_reported(&stage, source, &lost, "with all that came back").await?;
     stage.guests[0].verify_what_is_left().await?;
     stage.guests[0].restore(source, false).await?;
+    stage.rest(true).await
+}
+
+async fn member_rebuilt(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (members, _) = stage.copies_and_witnesses().await?;
+    let owner = members[0];
+    // The first host is asked for the scrubs.
+    let dies = *members.iter().rev().find(|n| **n != owner && **n != 0).expect("four members");
+    stage.attach(owner).await?;
+    stage.guests[0].stop().await;
+    stage.guests[0].fill(owner, false).await?;
+    // All of it is on the capacity devices.
+    stage.ms(8000).await;
+    let config = stage.config(0).await?;
+    stage.crash(dies);
+    stage.told(Moment::Absent, 12_000).await?;
+    stage.guests[0].media_errors_judged.set(true);
+    let count = spoil_beside(&stage.cluster, dies, &config, SPOILED as usize);
+    if count != SPOILED as usize {
+        return Err(format!("only {count} blocks are on capacity devices"));
+    }
+    until_rebuilt(&stage, members.len(), &[dies]).await?;
+    let refused = stage.guests[0].refused(owner).await?;
+    let spoiled = spoiled_now(&stage);
+    if refused.len() < count || !refused.is_subset(&spoiled) {
+        return Err(format!("P5: {spoiled:?} were lost, and {refused:?} are refused"));
+    }
+    // What is bad at other members is named by their own scrub.
+    start_scrub(&stage).await?;
+    stage.ms(25_000).await;
+    are_reported(&stage, owner, &refused, "after the rebuild").await?;
+    stage.guests[0].verify_what_is_left().await?;
+    let up: Vec<usize> = (0..stage.hosts()).filter(|n| *n != dies).collect();
+    up.iter().for_each(|n| stage.crash(*n));
+    up.iter().for_each(|n| stage.start(*n));
+    stage.ms(5000).await;
+    stage.attach(owner).await?;
+    stage.ms(3000).await;
+    are_reported(&stage, owner, &refused, "behind a start").await?;
+    // Parity of a row that lacks two blocks in one place is made by a write of the whole row only.
+    let row_sectors = Area::at(&config, 0).rows().expect("rows").row_blocks() * 8;
+    stage.guests[0].gives_up.set((u64::MAX, 1));
+    if stage.guests[0].fill_by(row_sectors, owner, false).await? < stage.guests[0].model.borrow().len_sectors() {
+        return Err("P5: whole rows are not written over what was lost".into());
+    }
+    stage.count("blocks of rows that could not be made", refused.len() as u64);
+    stage.start(dies);
+    stage.ms(25_000).await;
+    start_scrub(&stage).await?;
+    let scrubs = until_scrubbed(&stage).await?;
+    if scrubs.iter().any(|scrub| scrub.bad_blocks > 0) {
+        return Err(format!("what was written over is reported still: {:?}", named(&scrubs)));
+    }
     stage.rest(true).await
 }

@@ -22,6 +22,7 @@ mod policies;
 mod refusals;
 mod resyncs;
 mod rows;
+mod rows_space;
 mod scrubs;
 mod servers;
 mod slow;
@@ -172,6 +173,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         bad_marks::all(),
         differences::all(),
         rows::all(),
+        rows_space::all(),
         slow::all(),
         membership::all(),
         clones::all(),

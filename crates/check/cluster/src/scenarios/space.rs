@@ -145,7 +145,7 @@ fn two_disks() -> Shape {
     shape
 }
 
-fn reserved() -> Shape {
+pub(super) fn reserved() -> Shape {
     let mut shape = Shape::plain(3);
     shape.disks[0].reservation_percent = 100;
     shape
@@ -158,7 +158,7 @@ fn large_log() -> Shape {
     shape
 }
 
-fn large_cluster() -> Shape {
+pub(super) fn large_cluster() -> Shape {
     let mut shape = Shape::plain(24);
     let disk = DiskShape { guests: 2, size_bytes: 1 << 20, ..shape.disks[0].clone() };
     shape.disks = vec![disk; 40];
@@ -204,7 +204,7 @@ async fn missed_trims(stage: Stage) -> Result<(), String> {
     stage.rest(false).await
 }
 
-async fn full(stage: Stage) -> Result<(), String> {
+pub(super) async fn full(stage: Stage) -> Result<(), String> {
     stage.ms(1000).await;
     let (own, owner) = (stage.clone(), stage.any());
     stage.attach(owner).await?;
@@ -226,7 +226,7 @@ async fn full(stage: Stage) -> Result<(), String> {
 }
 
 /// Devices with room for 75 MiB beside a disk of 128, and destage that begins late: the log has much of what is trimmed.
-fn tight() -> Shape {
+pub(super) fn tight() -> Shape {
     let mut shape = Shape::plain(3);
     (shape.capacity_devices, shape.capacity_bytes) = (1, (1 + 22 * 4) << 20);
     (shape.destage_percent, shape.idle_destage_ms) = (50, 0);
@@ -234,7 +234,7 @@ fn tight() -> Shape {
     shape
 }
 
-async fn trimmed_and_written_again(stage: Stage) -> Result<(), String> {
+pub(super) async fn trimmed_and_written_again(stage: Stage) -> Result<(), String> {
     stage.ms(1000).await;
     let at = stage.any();
     stage.attach(at).await?;
@@ -256,7 +256,14 @@ async fn trimmed_and_written_again(stage: Stage) -> Result<(), String> {
 
 async fn large_log_start(stage: Stage) -> Result<(), String> {
     stage.ms(15_000).await;
-    for n in 0..stage.hosts() {
+    let all: Vec<usize> = (0..stage.hosts()).collect();
+    hosts_start(&stage, &all).await?;
+    stage.rest(false).await
+}
+
+/// Each of these hosts in turn loses power, and has started within seconds.
+pub(super) async fn hosts_start(stage: &Stage, hosts: &[usize]) -> Result<(), String> {
+    for &n in hosts {
         stage.crash(n);
         stage.ms(500).await;
         stage.start(n);
@@ -271,10 +278,10 @@ async fn large_log_start(stage: Stage) -> Result<(), String> {
         }
         stage.healthy().await?;
     }
-    stage.rest(false).await
+    Ok(())
 }
 
-async fn large_cluster_fails_over(stage: Stage) -> Result<(), String> {
+pub(super) async fn large_cluster_fails_over(stage: Stage) -> Result<(), String> {
     stage.ms(2000).await;
     for _ in 0..2 {
         let n = stage.any();
