@@ -181,8 +181,7 @@ pub fn spoil_beside(cluster: &Cluster, gone: usize, config: &ObjectConfig, count
         let piece = area.split(BlockRange::new(block, 1)).next().expect("a block of the disk");
         let part = rows.parts(piece.range).next().expect("a part of a row");
         if let RowRole::Column(column) = rows.role(part.row, lost) {
-            let within = block % rows.strip_blocks();
-            let other = part.row * rows.row_blocks() + u64::from(column) * rows.strip_blocks() + within;
+            let other = rows.in_set(part.row, column, part.range).first;
             model.borrow_mut().spoil(other);
             cluster.log.add(format!("--- block {block} cannot be read, nor block {other} be made"));
         }

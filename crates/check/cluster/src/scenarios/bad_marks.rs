@@ -105,6 +105,18 @@ async fn spoil_what_is_left(stage: &Stage) -> Result<(), String> {
     }
 }
 
+/// All hosts that are up lose power and start, one of them owns the disk, and these blocks are reported still.
+async fn behind_a_start(stage: &Stage, (dead, owner): (usize, usize), expected: &BTreeSet<u64>) -> Result<(), String> {
+    let up: Vec<usize> = (0..stage.hosts()).filter(|n| *n != dead).collect();
+    up.iter().for_each(|n| stage.crash(*n));
+    up.iter().for_each(|n| stage.start(*n));
+    // Nobody asks for the disk, and nothing ails it: it has no owner until somebody does.
+    stage.ms(5000).await;
+    stage.attach(owner).await?;
+    stage.ms(3000).await;
+    are_reported(stage, owner, expected, "behind a start").await
+}
+
 async fn rebuilt(stage: Stage) -> Result<(), String> {
     stage.ms(1000).await;
     let (copies, _) = stage.copies_and_witnesses().await?;
@@ -125,14 +137,7 @@ async fn rebuilt(stage: Stage) -> Result<(), String> {
     let spoiled = refused;
     are_reported(&stage, source, &spoiled, "after the rebuild").await?;
     stage.guests[0].verify_what_is_left().await?;
-    let up: Vec<usize> = (0..stage.hosts()).filter(|n| *n != dies).collect();
-    up.iter().for_each(|n| stage.crash(*n));
-    up.iter().for_each(|n| stage.start(*n));
-    // Nobody asks for the disk, and nothing ails it: it has no owner until somebody does.
-    stage.ms(5000).await;
-    stage.attach(source).await?;
-    stage.ms(3000).await;
-    are_reported(&stage, source, &spoiled, "behind a start").await?;
+    behind_a_start(&stage, (dies, source), &spoiled).await?;
     stage.guests[0].verify_what_is_left().await?;
     // The dead host comes back with nothing that counts, and takes the next copy.
     stage.start(dies);
@@ -213,13 +218,7 @@ async fn member_rebuilt(stage: Stage) -> Result<(), String> {
     stage.ms(25_000).await;
     are_reported(&stage, owner, &refused, "after the rebuild").await?;
     stage.guests[0].verify_what_is_left().await?;
-    let up: Vec<usize> = (0..stage.hosts()).filter(|n| *n != dies).collect();
-    up.iter().for_each(|n| stage.crash(*n));
-    up.iter().for_each(|n| stage.start(*n));
-    stage.ms(5000).await;
-    stage.attach(owner).await?;
-    stage.ms(3000).await;
-    are_reported(&stage, owner, &refused, "behind a start").await?;
+    behind_a_start(&stage, (dies, owner), &refused).await?;
     // Parity of a row that lacks two blocks in one place is made by a write of the whole row only.
     let row_sectors = Area::at(&config, 0).rows().expect("rows").row_blocks() * 8;
     stage.guests[0].gives_up.set((u64::MAX, 1));
