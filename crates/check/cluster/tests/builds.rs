@@ -22,7 +22,8 @@ fn hash(sim: &PathBuf, seeds: &str) -> String {
 fn a_build_without_optimisation_makes_the_same_runs() {
     let release = PathBuf::from(env!("CARGO_BIN_EXE_sim"));
     let target = release.parent().and_then(|release| release.parent()).expect("target/release/sim");
-    let built = Command::new(env!("CARGO"))
+    // By rustup's name where that is what runs the tests: a toolchain's own cargo would leave each dependency to choose its rustc.
+    let built = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
         .args(["build", "--quiet", "--locked", "-p", "cairn-cluster", "--bin", "sim", "--target-dir"])
         .arg(target)
         .args(["--config", "profile.dev.debug=0", "--config", "profile.dev.package.redb.debug-assertions=false"])
